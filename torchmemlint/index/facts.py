@@ -1,0 +1,148 @@
+"""The facts of one module: what the project graph needs of it, as plain data without trees.
+
+Everything here is picklable and turns to JSON and back (``to_plain`` / ``from_plain`` in ``index.module_facts``), so that
+facts can be cached and sent between processes. Expressions are kept as *dotted text* where they are names and attributes
+("self.model", "torch.no_grad"), with ``()`` after a part that is called ("super().forward", "get_model().eval"); any other
+expression is "".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ArgFact:
+    """One argument as far as facts know it: dotted text in ``name``, or the literal in ``const`` as its repr, or neither.
+
+    ``keyword`` is "" for positional arguments, "*" and "**" for starred ones.
+    """
+
+    keyword: str
+    name: str
+    const: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallableUse:
+    """A callee and its arguments where it is used as a decorator or context manager, or assigned: ``torch.no_grad()``.
+
+    ``called`` is False for a bare decorator (``@torch.no_grad``).
+    """
+
+    callee: str
+    args: tuple[ArgFact, ...]
+    called: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CallFact:
+    """One call in a function's own body (calls in nested functions and lambdas belong to those).
+
+    ``managers`` are the ``with`` items around the call inside this function, outermost first, followed in text order by
+    calls that change the grad mode for the rest of the function (``torch.set_grad_enabled(False)`` as a statement).
+    ``loops`` counts the loops and comprehensions around it. ``statement_row`` is the first row of the statement.
+    ``used`` tells what becomes of the result: "dropped" (an expression statement), "returned", "other".
+    ``branch``: dotted text of the innermost enclosing ``if`` tests, outermost first, with "not " in front on the else branch;
+    "" for a test that is no name, attribute, ``not`` of one, or comparison of one with a literal (``phase == 'train'``).
+    """
+
+    callee: str
+    args: tuple[ArgFact, ...]
+    row: int
+    statement_row: int
+    loops: int
+    managers: tuple[CallableUse, ...]
+    used: str
+    branch: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ParamFact:
+    """``default`` is the repr of a literal default, "" when there is none or it is no literal; ``annotation`` is dotted text
+    (of ``Optional[X]``, ``X | None`` and a quoted "X": X)."""
+
+    name: str
+    annotation: str
+    default: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionFacts:
+    """One function, method or, with qualname "<module>", the module's own statements.
+
+    qualname    dotted path in the module ("Trainer.fit", "train.step"), nested functions included
+    first_row   row of the first decorator, or of ``def``
+    row         row of ``def``; header_end_row the row of the colon that ends its header
+    end_row     last row
+    owner       qualname of the class whose body holds the ``def`` directly, else ""
+    parent      qualname of the enclosing function, else ""
+    names       every attribute name, and every name that is called or read, in the body: the words that rules screen by.
+                Nested functions' words are included (a region covers its closures).
+    bound       local name → dotted text of what is assigned to it when that is a name or attribute, or of the callee with
+                "()" when it is a call ("net" → "Net()"); only names assigned once
+    """
+
+    qualname: str
+    first_row: int
+    row: int
+    header_end_row: int
+    end_row: int
+    owner: str
+    parent: str
+    params: tuple[ParamFact, ...]
+    decorators: tuple[CallableUse, ...]
+    is_async: bool
+    is_generator: bool
+    calls: tuple[CallFact, ...]
+    names: frozenset[str]
+    bound: tuple[tuple[str, str], ...]
+    returns: str
+    """Dotted text of the return annotation, "" when there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttrFact:
+    """One assignment to an attribute of ``self`` (or in the class body, with method "").
+
+    ``value`` is dotted text, with "()" when it is a call; ``kind`` is "call", "name", "const", "list", "dict", "set", "tuple"
+    or "other" by the form of the value; ``const`` is the repr of a literal.
+    """
+
+    name: str
+    kind: str
+    value: str
+    const: str
+    method: str
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClassFacts:
+    """One class: ``methods`` maps a method's name to its qualname; ``bases`` are dotted text ("" for anything else)."""
+
+    qualname: str
+    row: int
+    end_row: int
+    bases: tuple[str, ...]
+    decorators: tuple[CallableUse, ...]
+    methods: tuple[tuple[str, str], ...]
+    attrs: tuple[AttrFact, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFacts:
+    """One file. ``path`` is as given to the linter; ``imports`` maps a name bound anywhere in the file by an import to the
+    dotted name it stands for (relative imports keep their leading dots; star imports bind "*module" to the module).
+
+    ``assigned`` maps a module-level name to dotted text of its value, as ``FunctionFacts.bound`` does.
+    ``functions`` holds "<module>" first, then every function in source order.
+    """
+
+    path: str
+    imports: tuple[tuple[str, str], ...]
+    assigned: tuple[tuple[str, str], ...]
+    functions: tuple[FunctionFacts, ...]
+    classes: tuple[ClassFacts, ...]
+    rows: int
