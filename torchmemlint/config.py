@@ -1,10 +1,49 @@
-"""Settings: what the user asked for, frozen."""
+"""Settings: what the user asked for, frozen; and where they come from.
+
+For each file the nearest ``torchmemlint.toml``, or ``pyproject.toml`` with a ``[tool.torchmemlint]`` table, at or above its
+folder says how it is checked; the command line comes on top. Nothing is inherited from files further up.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from torchmemlint.errors import ConfigError
 from torchmemlint.findings import Severity
+from torchmemlint.selection import Layer, closest, enabled_codes, prefixes
+
+DEFAULT_EXCLUDE = (
+    ".bzr",
+    ".direnv",
+    ".eggs",
+    ".git",
+    ".git-rewrite",
+    ".hg",
+    ".ipynb_checkpoints",
+    ".mypy_cache",
+    ".nox",
+    ".pants.d",
+    ".pyenv",
+    ".pytest_cache",
+    ".pytype",
+    ".ruff_cache",
+    ".svn",
+    ".tox",
+    ".venv",
+    ".vscode",
+    "__pycache__",
+    "__pypackages__",
+    "_build",
+    "buck-out",
+    "build",
+    "dist",
+    "node_modules",
+    "site-packages",
+    "venv",
+)
+"""Names that are not entered below a given folder: ruff's list, and ``__pycache__``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,15 +52,20 @@ class Settings:
 
     codes               the enabled rule codes, sorted
     per_file_ignores    (glob, code prefixes) pairs, tried in order, all that match apply
+    exclude             globs of files and folders that are not walked into; ``extend_exclude`` adds to them
+    force_exclude       exclusions hold for files named by hand too
+    fail_on             the lightest severity that makes the exit status 1
     no_grad_wrappers    dotted names of decorators and context managers outside the tree that switch grad mode off
     detaching_calls     dotted names of functions outside the tree whose result has no graph
     recorders           dotted names of functions or methods outside the tree that keep their arguments
     target_torch        (major, minor) that the code is written for, None when unknown
+    root                absolute folder that globs are relative to: the configuration file's, or the current one
+    source              the configuration file, "" when there is none
     """
 
     codes: tuple[str, ...] = ()
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    exclude: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = DEFAULT_EXCLUDE
     extend_exclude: tuple[str, ...] = ()
     force_exclude: bool = False
     respect_gitignore: bool = True
@@ -32,3 +76,255 @@ class Settings:
     recorders: tuple[str, ...] = ()
     target_torch: tuple[int, int] | None = None
     extra: tuple[tuple[str, str], ...] = field(default=())
+    preview: bool = False
+    root: str = ""
+    source: str = ""
+
+
+Table = Mapping[str, object]
+"""A TOML table: keys are those of ``KEYS``."""
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("must be true or false")
+    return value
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
+        raise ValueError("must be a list of strings")
+    return tuple(value)
+
+
+def _globs_to_selectors(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    if not isinstance(value, Mapping):
+        raise ValueError('must be a table of globs and lists of rules, as `"tests/*" = ["TML2"]`')
+    return tuple((str(glob), _strings(selectors)) for glob, selectors in value.items())
+
+
+def _severity(value: object) -> Severity:
+    words = [severity.value for severity in Severity]
+    if value not in words:
+        raise ValueError(f"must be one of {', '.join(words)}{closest(value, words) if isinstance(value, str) else ''}")
+    return Severity(value)
+
+
+def _version(value: object) -> tuple[int, int]:
+    major, dot, minor = str(value).partition(".")
+    minor = minor.partition(".")[0]
+    if not isinstance(value, str) or not dot or not major.isdecimal() or not minor.isdecimal():
+        raise ValueError('must be a version in quotes, as "2.4"')
+    return int(major), int(minor)
+
+
+KEYS: dict[str, Callable[[object], object]] = {
+    "select": _strings,
+    "extend-select": _strings,
+    "ignore": _strings,
+    "per-file-ignores": _globs_to_selectors,
+    "exclude": _strings,
+    "extend-exclude": _strings,
+    "force-exclude": _flag,
+    "respect-gitignore": _flag,
+    "fail-on": _severity,
+    "unsafe-fixes": _flag,
+    "preview": _flag,
+    "no-grad-wrappers": _strings,
+    "detaching-calls": _strings,
+    "recorders": _strings,
+    "target-torch": _version,
+}
+"""Every key of ``[tool.torchmemlint]``, and what reads its value (ValueError says what the value must be)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """One checked table, None where it says nothing; the names of the fields are the keys with ``_`` for ``-``."""
+
+    select: tuple[str, ...] | None = None
+    extend_select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    exclude: tuple[str, ...] | None = None
+    extend_exclude: tuple[str, ...] = ()
+    force_exclude: bool | None = None
+    respect_gitignore: bool | None = None
+    fail_on: Severity | None = None
+    unsafe_fixes: bool | None = None
+    preview: bool | None = None
+    no_grad_wrappers: tuple[str, ...] | None = None
+    detaching_calls: tuple[str, ...] | None = None
+    recorders: tuple[str, ...] | None = None
+    target_torch: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where options come from, in words, and the folder that their globs are relative to."""
+
+    options: Options
+    where: str
+    root: str
+
+
+def checked(table: Table, where: str, root: str) -> Source:
+    """Reads every value of a table. Raises ConfigError for an unknown key (naming the closest) or a value of the wrong kind."""
+    values = {}
+    for key, value in table.items():
+        if key not in KEYS:
+            raise ConfigError(f"{where}: unknown key `{key}`{closest(key, KEYS)}")
+        try:
+            values[key.replace("-", "_")] = KEYS[key](value)
+        except ValueError as error:
+            raise ConfigError(f"{where}: `{key}` {error}") from None
+    return Source(Options(**values), where, root)  # type: ignore[arg-type]  # KEYS gives each its type
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """What the command line says about settings: ``--config`` words, ``--isolated``, and the options by their key."""
+
+    table: Table = field(default_factory=dict)
+    config: tuple[str, ...] = ()
+    isolated: bool = False
+
+
+class Configuration:
+    """Settings by folder: finds, reads and keeps each configuration file once."""
+
+    def __init__(self, command_line: CommandLine | None = None) -> None:
+        """Raises ConfigError for a bad option or ``--config``."""
+        asked = command_line or CommandLine()
+        cwd = os.getcwd()
+        self._search = not asked.isolated
+        self._fixed: Source | None = None
+        self._layers: list[Source] = []
+        self._sources: dict[str, Source | ConfigError | None] = {}
+        self._settings: dict[str | None, Settings] = {}
+        for word in asked.config:
+            if os.path.isfile(word) or "=" not in word:
+                self._fixed = _read_named_file(word)
+            else:
+                self._layers.append(checked(_inline(word), f"--config {word}", cwd))
+        self._layers.append(checked(asked.table, "command line", cwd))
+        self.default = self._settings_of(None)  # a wrong code on the command line shows here, before any file is read
+
+    def for_folder(self, folder: str) -> Settings:
+        """The settings of files in an absolute folder. Raises ConfigError when its configuration file is not valid."""
+        if not self._search or self._fixed is not None:
+            return self.default
+        source = self._nearest(folder)
+        if isinstance(source, ConfigError):
+            raise source
+        return self.default if source is None else self._settings_of(source)
+
+    def for_file(self, path: str) -> Settings:
+        """The settings of one file, absolute or relative to the current folder."""
+        return self.for_folder(os.path.dirname(os.path.abspath(path)))
+
+    def _nearest(self, folder: str) -> Source | ConfigError | None:
+        if folder not in self._sources:
+            found: Source | ConfigError | None = None
+            try:
+                for name in ("torchmemlint.toml", "pyproject.toml"):
+                    found = found or _read_file(os.path.join(folder, name))
+            except ConfigError as error:
+                found = error
+            parent = os.path.dirname(folder)
+            self._sources[folder] = self._nearest(parent) if found is None and parent != folder else found
+        return self._sources[folder]
+
+    def _settings_of(self, source: Source | None) -> Settings:
+        source = source or self._fixed
+        key = source.where if source else None
+        if key not in self._settings:
+            layers = [*([source] if source else []), *self._layers]
+            self._settings[key] = merged(layers, source)
+        return self._settings[key]
+
+
+def merged(layers: Sequence[Source], file: Source | None) -> Settings:
+    """Settings from layers, lowest first: a later value replaces an earlier one, ``per-file-ignores`` and ``extend-exclude``
+    add up, and selection follows ``selection.enabled_codes``.
+    """
+    said = [layer.options for layer in layers]
+    values: dict[str, object] = {}
+    for options in said:
+        for name in _REPLACED:
+            value = getattr(options, name)
+            if value is not None:
+                values[name] = value
+    selection = [
+        (Layer(layer.options.select, layer.options.extend_select, layer.options.ignore), layer.where) for layer in layers
+    ]
+    return Settings(
+        codes=enabled_codes(selection, values.get("preview") is True),
+        per_file_ignores=tuple(
+            (glob, prefixes(words, layer.where)) for layer in layers for glob, words in layer.options.per_file_ignores
+        ),
+        extend_exclude=tuple(glob for options in said for glob in options.extend_exclude),
+        root=file.root if file else os.getcwd(),
+        source=file.where if file else "",
+        **values,  # type: ignore[arg-type]  # both dataclasses give a field the same type
+    )
+
+
+_REPLACED = tuple(
+    name
+    for name in Options.__dataclass_fields__
+    if name not in ("select", "extend_select", "ignore", "per_file_ignores", "extend_exclude")
+)
+
+
+def _inline(word: str) -> Table:
+    try:
+        return _parse(word)
+    except ValueError as error:
+        raise ConfigError(
+            f"--config {word}: neither a file nor KEY=VALUE as TOML ({error}); strings need quotes: 'fail-on=\"error\"'"
+        ) from None
+
+
+def _parse(text: str) -> dict[str, object]:
+    import sys
+
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    table: dict[str, object] = tomllib.loads(text)
+    return table
+
+
+def _read_named_file(path: str) -> Source:
+    """A file given to ``--config``: its globs are relative to the current folder, as the user's who named it."""
+    source = _read_file(path)
+    if source is None:
+        missing = "has no [tool.torchmemlint] table" if os.path.isfile(path) else "does not exist"
+        raise ConfigError(f"configuration file `{path}` {missing}")
+    return replace(source, root=os.getcwd())
+
+
+def _read_file(path: str) -> Source | None:
+    """The table of a configuration file; None when there is no such file, or a pyproject.toml without our table."""
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            table = _parse(file.read())
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8: {error.reason} at byte {error.start}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: is not valid TOML: {error}") from None
+    if os.path.basename(path) == "pyproject.toml":
+        tool = table.get("tool", {})
+        own = tool.get("torchmemlint") if isinstance(tool, dict) else None
+        if own is None:
+            return None
+        if not isinstance(own, dict):
+            raise ConfigError(f"{path}: `tool.torchmemlint` must be a table")
+        table = own
+    return checked(table, path, os.path.dirname(os.path.abspath(path)))

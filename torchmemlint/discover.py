@@ -1,0 +1,186 @@
+"""Paths → the files to check, in one walk.
+
+What the user names is taken at its word: a folder is entered whatever it or a folder above it is called, and a file is checked
+even where an exclusion covers it (unless ``force-exclude``). Below a given folder, excluded names and what ``.gitignore``
+files say are left out, and links to folders are not followed (so a loop of links ends nothing and repeats nothing).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from torchmemlint.config import Configuration, Settings
+from torchmemlint.errors import ConfigError
+from torchmemlint.gitignore import IgnoreFile, glob_regex, ignore_files, ignored, ignores_above, read_ignore_file
+
+SUFFIX = ".py"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file to check: ``path`` as it is shown (as named, posix separators), and its settings."""
+
+    path: str
+    settings: Settings
+
+
+@dataclass(slots=True)
+class Discovery:
+    """``files`` sorted by path, each real file once; ``problems`` (a path named by hand that cannot be checked, a bad
+    configuration file) make the exit status 2; ``notes`` are for ``-v``."""
+
+    files: list[Found] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def discover(paths: Sequence[str], configuration: Configuration) -> Discovery:
+    result = Discovery()
+    by_identity: dict[str, Found] = {}
+    links: list[Found] = []
+    for path in sorted(dict.fromkeys(os.path.normpath(path) for path in paths)):
+        for found, is_link in _from(path, configuration, result):
+            if is_link:
+                links.append(found)
+            else:
+                by_identity.setdefault(os.path.abspath(found.path), found)
+    # A link to a file that is checked under its own name adds nothing; of two links to one file the first is kept.
+    for found in sorted(links, key=lambda found: found.path):
+        by_identity.setdefault(os.path.realpath(found.path), found)
+    result.files = sorted(by_identity.values(), key=lambda found: found.path)
+    result.problems = list(dict.fromkeys(result.problems))
+    return result
+
+
+def _from(path: str, configuration: Configuration, result: Discovery) -> Iterator[tuple[Found, bool]]:
+    """The files that one given path stands for, each with whether it is a symbolic link; failures go to ``result``."""
+    shown = path.replace(os.sep, "/")
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        result.problems.append(f"{shown}: {_reason(error)}")
+        return
+    folder = path if stat.S_ISDIR(mode) else os.path.dirname(path) or "."
+    try:
+        settings = configuration.for_folder(os.path.abspath(folder))
+    except ConfigError as error:
+        result.problems.append(str(error))
+        return
+    if settings.force_exclude and _excluded_by_hand(path, stat.S_ISDIR(mode), settings):
+        result.notes.append(f"{shown}: excluded")
+    elif stat.S_ISDIR(mode):
+        yield from _walk(path, configuration, result)
+    elif not stat.S_ISREG(mode):
+        result.problems.append(f"{shown}: is not a regular file")
+    elif (unhandled := _unhandled_kind(path)) is not None:
+        result.problems.append(f"{shown}: {unhandled}")
+    else:
+        yield Found(shown, settings), os.path.islink(path)
+
+
+def _reason(error: OSError) -> str:
+    """``No such file or directory`` and the like, in words that start lower-case."""
+    words = error.strerror or type(error).__name__
+    return words[:1].lower() + words[1:]
+
+
+def _unhandled_kind(path: str) -> str | None:
+    """Why a regular file named by hand is not Python source, None when it is: by its name, else by its first line."""
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix in (SUFFIX, ".pyw"):
+        return None
+    if suffix == ".ipynb":
+        return "notebooks are not checked yet"
+    if suffix == ".pyi":
+        return "stub files hold no code that runs, so there is nothing to check"
+    try:
+        with open(path, "rb") as file:
+            first = file.readline(200)
+    except OSError as error:
+        return _reason(error)
+    if first.startswith(b"#!") and b"python" in first:
+        return None
+    return "is not a Python file"
+
+
+def _walk(top: str, configuration: Configuration, result: Discovery) -> Iterator[tuple[Found, bool]]:
+    """Every Python file below a folder. ``stack`` holds (folder, ignore files that apply there, outermost first)."""
+    real_top = os.path.abspath(top)
+    ignores = ignores_above(real_top)
+    stack: list[tuple[str, str, tuple[IgnoreFile, ...]]] = [(top, real_top, ignores)]
+    while stack:
+        folder, real_folder, ignores = stack.pop()
+        shown = "" if folder == "." else folder.replace(os.sep, "/").rstrip("/") + "/"
+        try:
+            settings = configuration.for_folder(real_folder)
+            with os.scandir(folder) as scan:
+                entries = sorted(scan, key=lambda entry: entry.name)
+        except ConfigError as error:
+            result.problems.append(str(error))
+            continue
+        except OSError as error:
+            # The folder that the user named, unreadable, must not look clean; one below it is told under -v.
+            (result.problems if folder == top else result.notes).append(f"{shown}: {_reason(error)}")
+            continue
+        if settings.respect_gitignore and any(entry.name == ".gitignore" for entry in entries):
+            ignores = (*ignores, *read_ignore_file(real_folder))
+        applied = ignores if settings.respect_gitignore else ()
+        for entry in entries:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if not is_folder and not entry.name.endswith(SUFFIX):
+                continue
+            real = f"{real_folder.rstrip('/')}/{entry.name}"
+            if _excluded(real, entry.name, settings) or ignored(real, is_folder, applied):
+                continue
+            if is_folder:
+                stack.append((os.path.join(folder, entry.name), real, ignores))
+                continue
+            try:
+                is_file = entry.is_file()
+            except OSError as error:
+                result.notes.append(f"{shown}{entry.name}: {_reason(error)}")
+                continue
+            if is_file:
+                yield Found(shown + entry.name, settings), entry.is_symlink()
+            else:
+                result.notes.append(f"{shown}{entry.name}: is not a regular file")
+
+
+def _excluded_by_hand(path: str, is_folder: bool, settings: Settings) -> bool:
+    """Whether ``force-exclude`` leaves out a path named by hand: it, or a folder between it and the configuration's root."""
+    real = os.path.abspath(path)
+    above: list[tuple[str, bool]] = [(real, is_folder)]
+    while (parent := os.path.dirname(above[-1][0])) != above[-1][0] and f"{parent}/".startswith(f"{settings.root}/"):
+        if parent == settings.root:
+            break
+        above.append((parent, True))
+    if any(_excluded(step, os.path.basename(step), settings) for step, _ in above):
+        return True
+    if not settings.respect_gitignore:
+        return False
+    return any(ignored(step, folder, ignore_files(os.path.dirname(step))) for step, folder in above)
+
+
+def _excluded(real: str, name: str, settings: Settings) -> bool:
+    names, pattern = _exclusions(settings.exclude + settings.extend_exclude, settings.root)
+    return name in names or (pattern is not None and (pattern.match(name) or pattern.match(real)) is not None)
+
+
+@lru_cache(maxsize=256)
+def _exclusions(globs: tuple[str, ...], root: str) -> tuple[frozenset[str], re.Pattern[str] | None]:
+    """Exclude globs as plain names, and one pattern for the others.
+
+    A glob without a slash is matched against names; one with a slash against the path from the root of the configuration.
+    """
+    plain = frozenset(glob for glob in globs if not set("/*?[\\") & set(glob))
+    parts = []
+    for glob in (glob.rstrip("/") for glob in globs if glob not in plain):
+        relative = "/" in glob and not glob.startswith("/")
+        above = re.escape(root.rstrip("/") + "/") if relative else ""
+        parts.append(above + glob_regex(glob.removeprefix("./")))
+    return plain, re.compile("|".join(f"(?:{part})\\Z" for part in parts)) if parts else None

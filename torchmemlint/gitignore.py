@@ -1,0 +1,156 @@
+"""What ``.gitignore`` files leave out, without asking git (a repository's own configuration can name a program to run)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoreRule:
+    """One line of a .gitignore; ``pattern`` is matched against the path below the file's folder."""
+
+    pattern: re.Pattern[str]
+    negated: bool
+    folders_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoreFile:
+    """One .gitignore: its folder with a slash at the end, its rules, and a pattern that matches where any rule may."""
+
+    base: str
+    rules: tuple[IgnoreRule, ...]
+    any_rule: re.Pattern[str]
+
+
+def ignored(real: str, is_folder: bool, files: Sequence[IgnoreFile]) -> bool:
+    """Whether git would ignore an absolute path whose parent is not ignored: the last rule that matches decides, and a file
+    deeper in the tree comes after those above it."""
+    for file in reversed(files):
+        if not real.startswith(file.base):
+            continue
+        relative = real[len(file.base) :]
+        if not file.any_rule.match(relative):
+            continue
+        for rule in reversed(file.rules):
+            if (is_folder or not rule.folders_only) and rule.pattern.match(relative):
+                return not rule.negated
+    return False
+
+
+def parse_ignore_file(text: str, folder: str) -> IgnoreFile | None:
+    """The rules of a .gitignore that stands in ``folder`` (absolute); None when it has none."""
+    rules = []
+    parts = []
+    for line in text.removeprefix("\ufeff").split("\n"):
+        rule = re.sub(r"(?<!\\) +\Z", "", line.rstrip("\r"))
+        if not rule or rule.startswith("#"):
+            continue
+        negated = rule.startswith("!")
+        rule = rule[1:] if negated else rule
+        folders_only = rule.endswith("/")
+        rule = rule.rstrip("/") if folders_only else rule
+        if not rule:
+            continue
+        # A slash at the start or in the middle ties the rule to this folder; without one it holds at any depth.
+        anchored = "/" in rule
+        part = ("" if anchored else "(?:.*/)?") + glob_regex(rule.removeprefix("/"))
+        rules.append(IgnoreRule(re.compile(part + r"\Z", re.DOTALL), negated, folders_only))
+        parts.append(f"(?:{part})\\Z")
+    return IgnoreFile(folder.rstrip("/") + "/", tuple(rules), re.compile("|".join(parts), re.DOTALL)) if rules else None
+
+
+def read_ignore_file(folder: str) -> tuple[IgnoreFile, ...]:
+    try:
+        with open(os.path.join(folder, ".gitignore"), encoding="utf-8", errors="replace") as file:
+            parsed = parse_ignore_file(file.read(), folder)
+    except OSError:
+        return ()
+    return (parsed,) if parsed else ()
+
+
+@lru_cache(maxsize=1024)
+def ignore_files(folder: str) -> tuple[IgnoreFile, ...]:
+    """The .gitignore files from the root of folder's repository down to the folder, or none when it is in no repository."""
+    if os.path.exists(os.path.join(folder, ".git")):
+        return read_ignore_file(folder)
+    parent = os.path.dirname(folder)
+    if parent == folder:
+        return ()
+    above = ignore_files(parent)
+    in_repository = bool(above) or _in_repository(parent)
+    return (*above, *read_ignore_file(folder)) if in_repository else ()
+
+
+def _in_repository(folder: str) -> bool:
+    while not os.path.exists(os.path.join(folder, ".git")):
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return False
+        folder = parent
+    return True
+
+
+def ignores_above(top: str) -> tuple[IgnoreFile, ...]:
+    """The .gitignore files above a folder given by hand that hold below it.
+
+    None of them does when they ignore the folder itself or one above it: whoever names it wants to see what is in it.
+    """
+    if os.path.exists(os.path.join(top, ".git")):
+        return ()
+    files = ignore_files(os.path.dirname(top))
+    step = top
+    while files and len(step) >= len(files[0].base):
+        if ignored(step, True, files):
+            return ()
+        step = os.path.dirname(step)
+    return files
+
+
+def glob_regex(glob: str) -> str:
+    """A regular expression (without an end) for a glob as git reads it: ``*`` and ``?`` stop at a slash, ``**`` does not."""
+    out = []
+    i = 0
+    while i < len(glob):
+        char = glob[i]
+        if char == "*":
+            stars = len(glob[i:]) - len(glob[i:].lstrip("*"))
+            before, after = glob[:i], glob[i + stars :]
+            whole_part = stars >= 2 and (not before or before.endswith("/"))
+            if whole_part and after.startswith("/"):
+                out.append("(?:.*/)?")
+                stars += 1
+            elif whole_part and not after:
+                out.append(".+")
+            else:
+                out.append("[^/]*")
+            i += stars
+        elif char == "?":
+            out.append("[^/]")
+            i += 1
+        elif char == "[" and (end := glob.find("]", i + (3 if glob[i + 1 : i + 2] in ("!", "^") else 2))) > 0:
+            inside = glob[i + 1 : end]
+            negated = inside[:1] in ("!", "^")
+            inside = re.sub(r"([\[&~|\\])", r"\\\1", inside[1:] if negated else inside)
+            part = f"[{'^/' if negated else ''}{inside}]"
+            out.append(part if _compiles(part) else re.escape(glob[i : end + 1]))
+            i = end + 1
+        elif char == "\\" and i + 1 < len(glob):
+            out.append(re.escape(glob[i + 1]))
+            i += 2
+        else:
+            out.append(re.escape(char))
+            i += 1
+    return "".join(out)
+
+
+def _compiles(part: str) -> bool:
+    try:
+        re.compile(part)
+    except re.error:  # a range that runs backwards, as [z-a]
+        return False
+    return True

@@ -1,0 +1,93 @@
+"""Which rules are on: codes, prefixes, rule names and ``ALL``, with the more specific word winning.
+
+In one layer (a configuration file, then the command line) selectors are applied from the least to the most specific:
+``ALL``, then prefixes by length, then full codes and names. So ``select = ["TML1"], ignore = ["TML101"]`` and
+``ignore = ["TML1"], extend-select = ["TML101"]`` both do what they say, whatever the order of the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from torchmemlint.errors import ConfigError
+from torchmemlint.rules import ALL_RULES
+from torchmemlint.rules.api import Rule
+
+ABOUT_THE_RUN = frozenset({"TML000", "TML001"})
+"""On whatever is selected: a file that cannot be read must not look clean. TML000 can be ignored, TML001 cannot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one source of settings says; ``select`` None leaves the layer below as it is."""
+
+    select: tuple[str, ...] | None = None
+    extend_select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+
+
+@cache
+def _by_word() -> dict[str, Rule]:
+    return {word: rule for rule in ALL_RULES for word in (rule.code, rule.name)}
+
+
+def find_rule(word: str) -> Rule:
+    """The rule of a full code (any case) or name. Raises ConfigError that names the closest one."""
+    words = _by_word()
+    rule = words.get(word) or words.get(word.upper())
+    if rule is None:
+        raise ConfigError(f"unknown rule `{word}`{closest(word, words)}")
+    return rule
+
+
+def closest(word: str, valid: Iterable[str]) -> str:
+    """``"; did you mean `X`?"`` for the valid word that is nearest to ``word``, always one of them."""
+    import difflib
+
+    options = sorted(valid)
+    matches = difflib.get_close_matches(word, options, n=1) or difflib.get_close_matches(word.upper(), options, n=1)
+    return f"; did you mean `{(matches or difflib.get_close_matches(word, options, n=1, cutoff=0.0))[0]}`?"
+
+
+def _meant(selector: str, where: str, preview: bool) -> tuple[int, frozenset[str]]:
+    """How specific a selector is, and the codes that it stands for."""
+    if selector == "ALL":
+        return 0, frozenset(rule.code for rule in ALL_RULES)
+    words = _by_word()
+    rule = words.get(selector) or words.get(selector.upper())
+    if rule is not None:
+        return len(rule.code), frozenset({rule.code})
+    prefix = selector.upper()
+    under = [rule for rule in ALL_RULES if prefix and rule.code.startswith(prefix)]
+    if not under:
+        raise ConfigError(f"{where}: unknown rule or prefix `{selector}`{closest(selector, [*words, 'ALL'])}")
+    return len(prefix), frozenset(rule.code for rule in under if preview or not rule.preview)
+
+
+def prefixes(selectors: Sequence[str], where: str) -> tuple[str, ...]:
+    """Selectors checked and written as code prefixes: names become codes, ``ALL`` becomes ``TML``."""
+    written = []
+    for selector in selectors:
+        _meant(selector, where, True)
+        rule = _by_word().get(selector)
+        written.append("TML" if selector == "ALL" else rule.code if rule else selector.upper())
+    return tuple(written)
+
+
+def enabled_codes(layers: Sequence[tuple[Layer, str]], preview: bool) -> tuple[str, ...]:
+    """The codes that are on after all layers, lowest first, sorted; each layer comes with the words that name its source.
+
+    Rules in preview are on with ``preview``, by their full code or name, or by ``ALL``.
+    """
+    codes = ABOUT_THE_RUN | {rule.code for rule in ALL_RULES if rule.default and (preview or not rule.preview)}
+    for layer, where in layers:
+        if layer.select is not None:
+            codes = ABOUT_THE_RUN
+        orders = [(*_meant(word, where, preview), True) for word in (*(layer.select or ()), *layer.extend_select)]
+        orders += [(*_meant(word, where, True), False) for word in layer.ignore]
+        # Within one specificity, what is ignored is off.
+        for _, meant, on in sorted(orders, key=lambda order: (order[0], not order[2])):
+            codes = codes | meant if on else codes - meant
+    return tuple(sorted(codes | {"TML001"}))
