@@ -1,1 +1,1 @@
-
+"""Source text: files, rows and columns, and the comments that speak to torchmemlint."""
