@@ -2,8 +2,9 @@
 
 Everything here is picklable and turns to JSON and back (``to_plain`` / ``from_plain`` in ``index.module_facts``), so that
 facts can be cached and sent between processes. Expressions are kept as *dotted text* where they are names and attributes
-("self.model", "torch.no_grad"), with ``()`` after a part that is called ("super().forward", "get_model().eval"); any other
-expression is "".
+("self.model", "torch.no_grad"), with ``()`` after a part that is called ("super().forward", "get_model().eval"), ``[]`` after
+a part that is subscripted or looped over ("self.layers[].step"), and ``?`` in front where the attribute of any other expression
+is meant ("?.validate"); any other expression is "".
 """
 
 from __future__ import annotations
@@ -15,32 +16,40 @@ from dataclasses import dataclass
 class ArgFact:
     """One argument as far as facts know it: dotted text in ``name``, or the literal in ``const`` as its repr, or neither.
 
-    ``keyword`` is "" for positional arguments, "*" and "**" for starred ones.
+    ``keyword`` is "" for positional arguments, "*" and "**" for starred ones. ``test`` is the text of an argument that is
+    ``not`` of a name, or a comparison with a literal (``phase == 'train'``), as in ``CallFact.branch``.
     """
 
     keyword: str
     name: str
     const: str
+    test: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CallableUse:
     """A callee and its arguments where it is used as a decorator or context manager, or assigned: ``torch.no_grad()``.
 
-    ``called`` is False for a bare decorator (``@torch.no_grad``).
+    ``called`` is False for a bare decorator (``@torch.no_grad``). ``alternative`` is the other operand of a conditional
+    expression (``torch.no_grad() if flag else nullcontext()``), or what holds on the other branch; its callee is "" where
+    nothing does. ``statement`` marks what was no ``with`` item: ``torch.set_grad_enabled(False)`` as a statement,
+    ``stack.enter_context(torch.no_grad())``.
     """
 
     callee: str
     args: tuple[ArgFact, ...]
     called: bool
+    alternative: CallableUse | None = None
+    statement: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CallFact:
-    """One call in a function's own body (calls in nested functions and lambdas belong to those).
+    """One call in a function's own body (calls in nested functions belong to those; a call in a lambda is ``deferred``).
 
-    ``managers`` are the ``with`` items around the call inside this function, outermost first, followed in text order by
-    calls that change the grad mode for the rest of the function (``torch.set_grad_enabled(False)`` as a statement).
+    Calls of plain builtins (``len``, ``float``, ``print``…) are left out. ``managers`` are the ``with`` items around the call
+    inside this function and the statements before it that change the grad mode for the rest of the function
+    (``torch.set_grad_enabled(False)``), in the order in which they take effect: the last that touches the grad mode wins.
     ``loops`` counts the loops and comprehensions around it. ``statement_row`` is the first row of the statement.
     ``used`` tells what becomes of the result: "dropped" (an expression statement), "returned", "other".
     ``branch``: dotted text of the innermost enclosing ``if`` tests, outermost first, with "not " in front on the else branch;
@@ -55,6 +64,7 @@ class CallFact:
     managers: tuple[CallableUse, ...]
     used: str
     branch: tuple[str, ...]
+    deferred: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +91,14 @@ class FunctionFacts:
     names       every attribute name, and every name that is called or read, in the body: the words that rules screen by.
                 Nested functions' words are included (a region covers its closures).
     bound       local name → dotted text of what is assigned to it when that is a name or attribute, or of the callee with
-                "()" when it is a call ("net" → "Net()"); only names assigned once
+                "()" when it is a call ("net" → "Net()"), or of what is looped over with "[]"; only names assigned once
+                (``net = net.to(device)`` and the like do not count)
+    locals      names that the body binds, parameters included, less those declared global or nonlocal
+    reads       dotted text of the names and attributes whose value is taken without being called
+    returned    what ``return`` statements give back, when it is a name, an attribute, a call or a choice of these
+    wraps       for ``return torch.no_grad()(function)``: the ``torch.no_grad()``
+    yields      the managers in force at each ``yield``
+    leaves      the statements that change the grad mode and still hold at the function's end
     """
 
     qualname: str
@@ -100,6 +117,12 @@ class FunctionFacts:
     bound: tuple[tuple[str, str], ...]
     returns: str
     """Dotted text of the return annotation, "" when there is none."""
+    locals: frozenset[str] = frozenset()
+    reads: frozenset[str] = frozenset()
+    returned: tuple[CallableUse, ...] = ()
+    wraps: tuple[CallableUse, ...] = ()
+    yields: tuple[tuple[CallableUse, ...], ...] = ()
+    leaves: tuple[CallableUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +130,8 @@ class AttrFact:
     """One assignment to an attribute of ``self`` (or in the class body, with method "").
 
     ``value`` is dotted text, with "()" when it is a call; ``kind`` is "call", "name", "const", "list", "dict", "set", "tuple"
-    or "other" by the form of the value; ``const`` is the repr of a literal.
+    or "other" by the form of the value; ``const`` is the repr of a literal. ``annotation`` is as for parameters; ``element`` is
+    the text of what a container holds when all of it has the same (``ModuleList([Block() for …])``: "Block()").
     """
 
     name: str
@@ -116,6 +140,8 @@ class AttrFact:
     const: str
     method: str
     row: int
+    annotation: str = ""
+    element: str = ""
 
 
 @dataclass(frozen=True, slots=True)

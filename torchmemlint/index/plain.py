@@ -1,0 +1,116 @@
+"""Facts to data that JSON can hold, and back: every dataclass is the list of its fields, sets are sorted lists."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from torchmemlint.index.facts import (
+    ArgFact,
+    AttrFact,
+    CallableUse,
+    CallFact,
+    ClassFacts,
+    FunctionFacts,
+    ModuleFacts,
+    ParamFact,
+)
+
+
+def to_plain(facts: ModuleFacts) -> object:
+    """Facts as lists, strings, numbers, booleans and None."""
+    return _plain(facts)
+
+
+def from_plain(plain: object) -> ModuleFacts:
+    """The facts that ``to_plain`` was given. Raises ValueError for anything that has not their form."""
+    try:
+        return _module(plain)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"not the plain form of facts: {error}") from None
+
+
+def _plain(value: Any) -> object:
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return [_plain(getattr(value, name)) for name in value.__slots__]
+
+
+def _strings(plain: Any) -> tuple[str, ...]:
+    return tuple(map(sys.intern, plain))
+
+
+def _pairs(plain: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((sys.intern(one), sys.intern(two)) for one, two in plain)
+
+
+def _args(plain: Any) -> tuple[ArgFact, ...]:
+    return tuple(ArgFact(*row) for row in plain)
+
+
+def _use(plain: Any) -> CallableUse:
+    callee, args, called, alternative, statement = plain
+    return CallableUse(callee, _args(args), called, None if alternative is None else _use(alternative), statement)
+
+
+def _uses(plain: Any) -> tuple[CallableUse, ...]:
+    return tuple(map(_use, plain))
+
+
+def _call(plain: Any) -> CallFact:
+    callee, args, row, statement_row, loops, managers, used, branch, deferred = plain
+    return CallFact(
+        sys.intern(callee), _args(args), row, statement_row, loops, _uses(managers), used, _strings(branch), deferred
+    )
+
+
+def _function(plain: Any) -> FunctionFacts:
+    (
+        qualname, first_row, row, header_end_row, end_row, owner, parent, params, decorators, is_async, is_generator, calls,
+        names, bound, returns, local_names, reads, returned, wraps, yields, leaves,
+    ) = plain  # fmt: skip
+    return FunctionFacts(
+        qualname=qualname,
+        first_row=first_row,
+        row=row,
+        header_end_row=header_end_row,
+        end_row=end_row,
+        owner=owner,
+        parent=parent,
+        params=tuple(ParamFact(*param) for param in params),
+        decorators=_uses(decorators),
+        is_async=is_async,
+        is_generator=is_generator,
+        calls=tuple(map(_call, calls)),
+        names=frozenset(_strings(names)),
+        bound=_pairs(bound),
+        returns=returns,
+        locals=frozenset(_strings(local_names)),
+        reads=frozenset(_strings(reads)),
+        returned=_uses(returned),
+        wraps=_uses(wraps),
+        yields=tuple(map(_uses, yields)),
+        leaves=_uses(leaves),
+    )
+
+
+def _class(plain: Any) -> ClassFacts:
+    qualname, row, end_row, bases, decorators, methods, attrs = plain
+    attributes = tuple(AttrFact(*attr) for attr in attrs)
+    return ClassFacts(qualname, row, end_row, _strings(bases), _uses(decorators), _pairs(methods), attributes)
+
+
+def _module(plain: Any) -> ModuleFacts:
+    path, imports, assigned, functions, classes, rows = plain
+    return ModuleFacts(
+        path=path,
+        imports=_pairs(imports),
+        assigned=_pairs(assigned),
+        functions=tuple(map(_function, functions)),
+        classes=tuple(map(_class, classes)),
+        rows=rows,
+    )
