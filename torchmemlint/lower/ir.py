@@ -392,6 +392,8 @@ class MatchCase:
     binds: list[str]
     guard: Expr | None
     body: list[Stmt]
+    matches_all: bool = False
+    """The pattern matches every subject (``_``, a bare name): without a guard, later cases are never reached."""
 
 
 @dataclass(slots=True)

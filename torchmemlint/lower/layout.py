@@ -1,0 +1,177 @@
+"""Where the nodes of a lowered region stand in the file: spans, statements, source text.
+
+Asked for only by findings, so positions are computed at the first question, once per region, for all nodes together. The
+lossless tree is written out again, and the number of tokens written before and after each node is noted; what comes out is
+the text that was parsed, so token counts turn into offsets of it.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import libcst as cst
+from libcst._nodes.internal import CodegenState
+
+from torchmemlint.errors import SourceError
+from torchmemlint.findings import Position, Span
+from torchmemlint.lower import ir
+from torchmemlint.lower.regions import Region
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+
+@dataclass(slots=True)
+class Lowered:
+    """A region in flow IR, and the way back from IR nodes to source.
+
+    ``functions`` holds the region's outermost function (or ``<module>``) by qualified name; closures are inside it.
+    The methods take the number that an IR node carries as ``node``. The first to need positions raises ``SourceError`` where
+    the region is nested too deeply.
+    """
+
+    region: Region
+    functions: dict[str, ir.Function]
+    _tree: cst.Module
+    _nodes: list[cst.CSTNode]
+    _parents: list[int]
+    _statement_types: frozenset[type[cst.CSTNode]]
+    _layout: _Layout | None = field(default=None, init=False)
+
+    def parent(self, node: int) -> int:
+        """The number of the node around ``node``; -1 above the region itself."""
+        return self._parents[node]
+
+    def enclosing(self, node: int) -> int:
+        """The simple statement, compound statement, handler, case or decorator that ``node`` belongs to (or is)."""
+        while type(self._nodes[node]) not in self._statement_types and self._parents[node] >= 0:
+            node = self._parents[node]
+        return node
+
+    def span(self, node: int) -> Span:
+        """From the node's first to its last character, without parentheses around it; a compound statement's with its body."""
+        return self._span(*self._text_layout().exact(self._nodes[node]))
+
+    def outer_span(self, node: int) -> Span:
+        """As ``span``, with the parentheses around an expression: what an edit replaces, or appends to."""
+        return self._span(*self._text_layout().inclusive(self._nodes[node]))
+
+    def header_span(self, node: int) -> Span:
+        """Of a compound statement (``node`` itself), handler or case: up to its colon. Of anything else: its span."""
+        return self._span(*self._header(node))
+
+    def statement(self, node: int) -> tuple[Span, str]:
+        """The enclosing simple statement or compound header, and its source with every run of white space made one space."""
+        start, end = self._header(self.enclosing(node))
+        return self._span(start, end), " ".join(self.region.text[start:end].split())
+
+    def source(self, node: int) -> str:
+        """The source text of ``span(node)``; its line ends are ``\\n``."""
+        start, end = self._text_layout().exact(self._nodes[node])
+        return self.region.text[start:end]
+
+    def _header(self, node: int) -> tuple[int, int]:
+        layout, at = self._text_layout(), self._nodes[node]
+        start, end = layout.exact(at)
+        body = at.whitespace_after_colon if isinstance(at, cst.Match) else getattr(at, "body", None)
+        if isinstance(body, cst.BaseSuite | cst.TrailingWhitespace | cst.SimpleWhitespace):
+            end = layout.inclusive(body)[0]
+        return start, end
+
+    def _span(self, start: int, end: int) -> Span:
+        return Span(self._position(start), self._position(end))
+
+    def _position(self, offset: int) -> Position:
+        starts = self._text_layout().line_starts
+        line = min(bisect_right(starts, offset), len(self.region.rows)) - 1
+        row = self.region.rows[line]
+        return Position(row, offset - starts[line] + 1 + self.region.cut_columns.get(row, 0))
+
+    def _text_layout(self) -> _Layout:
+        if self._layout is None:
+            try:
+                self._layout = _Layout(self._tree, self.region.text)
+            except RecursionError as error:
+                raise SourceError("this source is nested too deeply to be analysed", self.region.first_row) from error
+        return self._layout
+
+
+class _Layout:
+    """Offsets of every node in the text of one region."""
+
+    __slots__ = ("_offsets", "_recorder", "line_starts")
+
+    def __init__(self, tree: cst.Module, text: str) -> None:
+        self._recorder = _Recorder(tree)
+        tree._codegen(self._recorder)
+        tokens = self._recorder.tokens
+        self._offsets: Sequence[int] = list(accumulate(map(len, tokens), initial=0))
+        self.line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
+
+    def inclusive(self, node: cst.CSTNode) -> tuple[int, int]:
+        """With the parentheses around an expression, and the white space that a statement's node owns."""
+        return self._between(self._recorder.outer[id(node)])
+
+    def exact(self, node: cst.CSTNode) -> tuple[int, int]:
+        return self._between(self._recorder.place(node))
+
+    def _between(self, tokens: tuple[int, int]) -> tuple[int, int]:
+        last = len(self._offsets) - 1  # the file's last line end is written and taken back
+        return self._offsets[min(tokens[0], last)], self._offsets[min(tokens[1], last)]
+
+
+class _Recorder(CodegenState):
+    """Writes a tree out and notes how many tokens stood before and after each node.
+
+    libcst's ``PositionProvider`` does this too, but counts rows and columns at every token and builds a position for every
+    node, asked for or not: three times the time.
+    """
+
+    def __init__(self, tree: cst.Module) -> None:
+        super().__init__(default_indent=tree.default_indent, default_newline=tree.default_newline)
+        self.outer: dict[int, tuple[int, int]] = {}
+        self.inner: dict[int, tuple[int, int]] = {}
+        self._open: list[int] = []
+
+    def before_codegen(self, node: cst.CSTNode) -> None:
+        self._open.append(len(self.tokens))
+
+    def after_codegen(self, node: cst.CSTNode) -> None:
+        self.outer[id(node)] = (self._open.pop(), len(self.tokens))
+
+    def place(self, node: cst.CSTNode) -> tuple[int, int]:
+        """Tokens before and after the node proper, or with all that it owns where libcst makes no difference."""
+        return self.inner.get(id(node)) or self.outer[id(node)]
+
+    def record_syntactic_position(  # type: ignore[override]  # libcst only enters what it gets
+        self, node: cst.CSTNode, *, start_node: cst.CSTNode | None = None, end_node: cst.CSTNode | None = None
+    ) -> AbstractContextManager[None]:
+        return _Stretch(self, node, start_node, end_node)
+
+
+class _Stretch:
+    """The part of a node's writing that is the node proper; its ends may be those of nodes inside it."""
+
+    __slots__ = ("end_node", "node", "recorder", "start", "start_node")
+
+    def __init__(
+        self, recorder: _Recorder, node: cst.CSTNode, start_node: cst.CSTNode | None, end_node: cst.CSTNode | None
+    ) -> None:
+        self.recorder, self.node, self.start_node, self.end_node = recorder, node, start_node, end_node
+
+    def __enter__(self) -> None:
+        self.start = len(self.recorder.tokens)
+
+    def __exit__(self, *error: object) -> None:
+        recorder = self.recorder
+        start, end = self.start, len(recorder.tokens)
+        if self.start_node is not None:
+            start = recorder.place(self.start_node)[0]
+        if self.end_node is not None:
+            end = recorder.place(self.end_node)[1]
+        recorder.inner[id(self.node)] = (start, end)
