@@ -1,0 +1,167 @@
+"""Hostile snippets: each must be contained, and reported in words."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from torchmemlint.confirm import sandbox
+from torchmemlint.confirm.launch import Ended, launch
+
+HOSTILE = Path(__file__).parent / "confirm_snippets" / "hostile"
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the wall is built of Linux namespaces")
+
+
+def run(name: str, timeout: float = 20, **names: object) -> Ended:
+    head = "".join(f"{key} = {value!r}\n" for key, value in names.items())
+    return launch({"runner": "snippet", "source": head + (HOSTILE / f"{name}.py").read_text()}, timeout)
+
+
+def said(ended: Ended, key: str) -> object:
+    return next((record[key] for record in ended.records if key in record), None)
+
+
+@pytest.fixture(scope="module")
+def walled() -> None:
+    """Skip where the kernel or a container forbids namespaces: there the seat belt serves, with tests of its own."""
+    ended = launch({"runner": "snippet", "source": ""}, 60)
+    if ended.sandbox != "namespaces":
+        pytest.skip(ended.sandbox)
+
+
+@linux
+@pytest.mark.usefixtures("walled")
+class TestWall:
+    def test_fork_storm_is_bounded_and_swept(self) -> None:
+        started = time.monotonic()
+        ended = run("fork_storm", 10)
+        children = said(ended, "children")
+        assert isinstance(children, int)
+        assert children <= 50
+        assert time.monotonic() - started < 15  # the sleeping children did not keep it
+
+    @pytest.mark.skipif(
+        hasattr(os, "getuid") and os.getuid() != 0, reason="shares its process count with this user's other processes"
+    )
+    def test_process_limit_binds_for_root_too(self) -> None:
+        source = "import os, time\nn = 0\ntry:\n  for _ in range(200):\n    if os.fork() == 0: time.sleep(60)\n    n += 1\nexcept OSError: pass\nemit({'n': n})"
+        children = said(launch({"runner": "snippet", "source": source}, 20), "n")
+        assert isinstance(children, int)
+        assert 0 < children < 64
+
+    def test_giant_allocation_fails_inside(self) -> None:
+        ended = run("giant_allocation")
+        assert "can't allocate memory" in str(said(ended, "raised"))
+        assert ended.ending == ""
+
+    def test_endless_loop_meets_the_time_limit(self) -> None:
+        ended = run("endless_loop", 5)
+        assert ended.ending == "time limit"
+        assert ended.seconds < 9
+
+    def test_endless_output_is_cut(self) -> None:
+        ended = run("endless_output", 30)
+        assert ended.ending == "endless output"
+        assert len(ended.output) <= 64 << 10
+
+    def test_files_cannot_be_deleted(self, tmp_path: Path) -> None:
+        target = tmp_path / "precious"
+        target.write_text("data")
+        ended = run("deletes_files", TARGET=str(target))
+        assert said(ended, "refused")
+        assert target.read_text() == "data"
+
+    def test_the_repository_cannot_be_written(self) -> None:
+        target = Path(sandbox.__file__)
+        before = target.read_text()
+        ended = run("writes_in_the_repo", TARGET=str(target))
+        assert said(ended, "refused")
+        assert target.read_text() == before
+
+    def test_there_is_no_network(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            ended = run("opens_a_socket", PORT=server.getsockname()[1])
+        assert said(ended, "refused")
+        assert said(ended, "connected") is None
+
+    def test_secrets_of_the_environment_stay_outside(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SECRET_TOKEN", "hunter2")
+        ended = run("reads_the_environment")
+        assert said(ended, "environment")
+        assert "hunter2" not in str(ended.records)
+
+    def test_the_parent_cannot_be_signalled(self) -> None:
+        ended = run("kills_its_parent", PARENT=os.getpid())
+        assert {"signalled": os.getpid()} not in ended.records
+        assert said(ended, "finished")
+
+    def test_a_segfault_is_reported(self) -> None:
+        ended = run("segfaults")
+        assert "SIGSEGV" in ended.ending
+
+    def test_nothing_is_left_running(self) -> None:
+        mark = "torchmemlint-left-behind"
+        source = (
+            f"import ctypes\nctypes.CDLL(None).prctl(15, b'{mark[:15]}')\n"
+            + (HOSTILE / "leaves_children_behind.py").read_text()
+        )
+        assert said(launch({"runner": "snippet", "source": source}, 20), "left")
+        time.sleep(0.3)
+        names = []
+        for comm in Path("/proc").glob("[0-9]*/comm"):
+            try:
+                names.append(comm.read_text().strip())
+            except OSError:
+                continue
+        assert mark[:15] not in names
+
+    def test_the_wall_cannot_be_taken_down_from_inside(self) -> None:
+        results = said(run("remounts"), "results")
+        assert results == {"remount": -1, "unmount": -1, "setuid": -1, "mknod": -1}
+
+
+SEAT_BELT = """
+import os, tempfile
+from torchmemlint.confirm import sandbox
+work = tempfile.mkdtemp()
+sandbox.fasten_seat_belt(work)
+refused = []
+def attempt(name, action):
+    try:
+        action()
+    except PermissionError:
+        refused.append(name)
+    except Exception as error:
+        refused.append(name + " failed otherwise: " + repr(error))
+def write(path):
+    with open(path, "w") as file:
+        file.write("x")
+import socket, subprocess
+attempt("write", lambda: write({target!r}))
+attempt("remove", lambda: os.remove({target!r}))
+attempt("socket", lambda: socket.create_connection(("127.0.0.1", 9)))
+attempt("process", lambda: subprocess.run(["true"]))
+attempt("system", lambda: os.system("true"))
+attempt("fork", lambda: os.fork())
+attempt("kill", lambda: os.kill(os.getppid(), 0))
+attempt("inside", lambda: write(os.path.join(work, "note")))
+emit({{"refused": refused}})
+"""
+
+
+@linux
+def test_the_seat_belt_refuses_the_common_accidents(tmp_path: Path) -> None:
+    target = tmp_path / "precious"
+    target.write_text("data")
+    ended = launch({"runner": "snippet", "source": SEAT_BELT.format(target=str(target))}, 20, sandbox=False)
+    assert ended.sandbox == "none"
+    assert said(ended, "refused") == ["write", "remove", "socket", "process", "system", "fork", "kill"]
+    assert target.read_text() == "data"

@@ -1,0 +1,31 @@
+"""What a child can be asked to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+Job = Mapping[str, Any]
+Emit = Callable[[Mapping[str, object]], None]
+
+
+def device_name(device: str) -> str:
+    """The device in words, for the record."""
+    kind = torch.device(device)
+    return torch.cuda.get_device_name(kind) if kind.type == "cuda" else str(kind)
+
+
+def run_snippet(job: Job, emit: Emit) -> None:
+    """Run a piece of source as it is: the test of the sandbox itself."""
+    namespace: dict[str, object] = {"__name__": "__main__", "emit": emit}
+    try:
+        exec(compile(job["source"], "<snippet>", "exec"), namespace)
+    except BaseException as error:  # noqa: BLE001 - whatever the code raises is its result
+        emit({"raised": f"{type(error).__name__}: {error}"[:500]})
+        return
+    emit({"finished": True})
+
+
+RUNNERS: dict[str, Callable[[Job, Emit], None]] = {"snippet": run_snippet}

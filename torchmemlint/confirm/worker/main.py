@@ -1,0 +1,58 @@
+"""The child's first and last lines: read the job, go behind the sandbox, only then import torch and run."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torchmemlint.confirm import sandbox
+
+Emit = Callable[[Mapping[str, object]], None]
+
+
+def main() -> None:
+    """Do the job on standard input; records go to the original standard output, one JSON object per line."""
+    job: dict[str, Any] = json.loads(sys.stdin.buffer.read())
+    results = os.dup(1)
+    os.dup2(2, 1)  # what the code prints is output, not a result
+
+    def emit(record: Mapping[str, object]) -> None:
+        os.write(results, json.dumps(record).encode() + b"\n")
+
+    emit({"sandbox": _shut_in(job)})
+    try:
+        import torch
+    except ImportError as error:
+        emit({"failed": f"torch cannot be imported: {error}"})
+        return
+    torch.set_num_threads(1)
+    if job["sandbox"] and not _has_namespaces:
+        sandbox.fasten_seat_belt(job["work"])
+    from torchmemlint.confirm.worker import experiments
+
+    emit({"torch": torch.__version__, "device": experiments.device_name(job["device"])})
+    experiments.RUNNERS[job["runner"]](job, emit)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # threads or exit handlers of the code that ran have no say
+
+
+_has_namespaces = False
+
+
+def _shut_in(job: Mapping[str, Any]) -> str:
+    global _has_namespaces
+    limits = sandbox.Limits(**job["limits"])
+    if not job["sandbox"]:
+        sandbox.set_limits(limits)
+        return "none"
+    try:
+        how = sandbox.enter(job["readable"], job["work"], limits, job["device"] != "cpu")
+        _has_namespaces = True
+        return how
+    except OSError as error:
+        sandbox.set_limits(limits)
+        return f"audit hook ({error})"
