@@ -1,1 +1,18 @@
+"""What is known about torch and its neighbours: one table (``torch.toml``) and its reader.
 
+``TORCH`` is the table; it is read when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from torchmemlint.torch_facts.loader import MODULE_KINDS, TorchFacts, load
+
+__all__ = ["MODULE_KINDS", "TORCH", "TorchFacts", "load"]
+
+TORCH: TorchFacts
+
+
+def __getattr__(name: str) -> TorchFacts:
+    if name == "TORCH":
+        return load()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
