@@ -1,0 +1,206 @@
+"""Edits of many findings → one new text that still parses."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from torchmemlint.findings import Finding, Fix, Safety
+from torchmemlint.fixes.imports import Refused, insertion_row, is_bound
+from torchmemlint.source.file import SourceFile
+
+MAX_ROUNDS = 10
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass(frozen=True, slots=True)
+class FixResult:
+    """What fixing did to one file.
+
+    text        the new text
+    applied     findings whose fix is in it, in the order in which they were applied
+    rejected    findings whose fix was tried and taken back, because the text would not have parsed or an edit lay outside it
+    remaining   findings of the new text; only ``fix_to_convergence`` looks
+    converged   False when the last round allowed still had something to change
+    """
+
+    text: str
+    applied: tuple[Finding, ...] = ()
+    rejected: tuple[Finding, ...] = ()
+    remaining: tuple[Finding, ...] = ()
+    converged: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """Replace ``text[start:end]``."""
+
+    start: int
+    end: int
+    content: str
+
+    def touches(self, other: _Change) -> bool:
+        return self.start <= other.end and other.start <= self.end
+
+
+@dataclass(frozen=True, slots=True)
+class _Repair:
+    """A finding's fix as offsets into the text."""
+
+    finding: Finding
+    fix: Fix
+    changes: tuple[_Change, ...]
+
+    def conflicts(self, other: _Repair) -> bool:
+        """Edits that touch, or flagged code that overlaps: the second was worked out without knowing of the first."""
+        one, two = self.finding.span, other.finding.span
+        if one.start < two.end and two.start < one.end:
+            return True
+        return any(mine.touches(theirs) for mine in self.changes for theirs in other.changes)
+
+
+def fix_to_convergence(
+    source: SourceFile,
+    findings: Sequence[Finding],
+    recheck: Callable[[str], Sequence[Finding]],
+    *,
+    unsafe: bool = False,
+) -> FixResult:
+    """Rounds of ``apply_fixes`` until one changes nothing, at most ``MAX_ROUNDS``.
+
+    ``findings`` are those that are reported (never suppressed ones), ``recheck`` gives those of a changed text.
+    """
+    applied: list[Finding] = []
+    texts = {source.text}
+    remaining = tuple(findings)
+    rejected: tuple[Finding, ...] = ()
+    for _ in range(MAX_ROUNDS):
+        result = apply_fixes(source, remaining, unsafe=unsafe)
+        rejected = result.rejected
+        if not result.applied:
+            return FixResult(source.text, tuple(applied), rejected, remaining)
+        source = replace(source, text=result.text)
+        applied.extend(result.applied)
+        remaining = tuple(recheck(source.text))
+        if source.text in texts:  # two fixes undo each other
+            break
+        texts.add(source.text)
+    converged = not any(_wanted(finding, unsafe) for finding in remaining)
+    return FixResult(source.text, tuple(applied), rejected, remaining, converged)
+
+
+def apply_fixes(source: SourceFile, findings: Iterable[Finding], *, unsafe: bool = False) -> FixResult:
+    """One round: all wanted fixes that keep clear of each other. A fix that is neither applied nor rejected had to wait."""
+    repairs: list[_Repair] = []
+    waiting_for_same: list[tuple[Finding, _Repair]] = []
+    rejected: list[Finding] = []
+    for finding in sorted(findings, key=lambda one: one.sort_key):
+        fix = _wanted(finding, unsafe)
+        if fix is None:
+            continue
+        repair = _repair(source, finding, fix)
+        if repair is None:
+            rejected.append(finding)
+        elif (same := next((one for one in repairs if one.changes == repair.changes), None)) is not None:
+            waiting_for_same.append((finding, same))  # one decorator may answer several findings of its function
+        elif not any(repair.conflicts(one) for one in repairs):
+            repairs.append(repair)
+    text = _written(source, repairs)
+    if text is None:
+        repairs, broken = _those_that_parse(source, repairs)
+        rejected.extend(repair.finding for repair in broken)
+        text = _written(source, repairs)
+        if text is None:  # the text did not parse before
+            return FixResult(source.text, (), tuple(rejected))
+    applied = [repair.finding for repair in repairs]
+    applied.extend(finding for finding, same in waiting_for_same if same in repairs)
+    applied.sort(key=lambda one: one.sort_key)
+    return FixResult(text, tuple(applied), tuple(rejected))
+
+
+def _wanted(finding: Finding, unsafe: bool) -> Fix | None:
+    fix = finding.fix
+    if fix is None or not fix.edits or fix.safety is Safety.NONE or (fix.safety is Safety.UNSAFE and not unsafe):
+        return None
+    return fix
+
+
+def _repair(source: SourceFile, finding: Finding, fix: Fix) -> _Repair | None:
+    """The fix as offsets; None where an edit lies outside the text, runs backwards or meets another of the same fix."""
+    changes = []
+    for edit in fix.edits:
+        try:
+            start, end = source.lines.offset(edit.span.start), source.lines.offset(edit.span.end)
+        except IndexError:
+            return None
+        if end < start:
+            return None
+        changes.append(_Change(start, end, _NEWLINE.sub(source.newline, edit.content)))
+    ordered = _in_order(changes)
+    return _Repair(finding, fix, ordered) if ordered else None
+
+
+def _in_order(changes: Iterable[_Change]) -> tuple[_Change, ...] | None:
+    """Changes by place, those at one place in the order given; None where two overlap."""
+    ordered = tuple(sorted(changes, key=lambda change: (change.start, change.end)))
+    return None if any(one.end > two.start for one, two in pairwise(ordered)) else ordered
+
+
+def _those_that_parse(source: SourceFile, repairs: Sequence[_Repair]) -> tuple[list[_Repair], list[_Repair]]:
+    kept: list[_Repair] = []
+    broken: list[_Repair] = []
+    for repair in repairs:
+        if _written(source, [*kept, repair]) is None:
+            broken.append(repair)
+        else:
+            kept.append(repair)
+    return kept, broken
+
+
+def _written(source: SourceFile, repairs: Sequence[_Repair]) -> str | None:
+    """The text with these repairs and the imports that they need; None where it cannot be, or does not parse."""
+    changes: list[_Change] = []
+    needed = {repair.fix.needs_import for repair in repairs} - {None}
+    if needed:
+        tree = _parsed(source.text)
+        if tree is None:
+            return None
+        for module in sorted(filter(None, needed)):
+            places = [edit.span.start for one in repairs if one.fix.needs_import == module for edit in one.fix.edits]
+            try:
+                unbound = [at for at in places if not is_bound(tree, module, at)]
+            except Refused:
+                return None
+            if unbound:
+                changes.append(_import_line(source, module, insertion_row(source.lines, tree, module, min(unbound))))
+    ordered = _in_order([*changes, *(change for repair in repairs for change in repair.changes)])
+    if ordered is None:
+        return None
+    pieces = []
+    done = 0
+    for change in ordered:
+        pieces += [source.text[done : change.start], change.content]
+        done = change.end
+    text = "".join([*pieces, source.text[done:]])
+    return text if _parsed(text) is not None else None
+
+
+def _import_line(source: SourceFile, module: str, row: int) -> _Change:
+    if row <= len(source.lines):
+        offset = source.lines.starts[row - 1]
+        return _Change(offset, offset, f"import {module}{source.newline}")
+    offset = len(source.text)  # the last row has no newline
+    return _Change(offset, offset, f"{source.newline}import {module}")
+
+
+def _parsed(text: str) -> ast.Module | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a doubtful escape in the user's code is not our news
+            return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

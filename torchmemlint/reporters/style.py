@@ -1,0 +1,63 @@
+"""What reports for people share: places in words, safe characters, display width, colour."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+from torchmemlint.findings import Finding, FlowStep, Position
+
+TAB = 4
+"""Columns that a tab advances to a multiple of."""
+
+# Control characters could drive the terminal; bidirectional overrides could show the code in another order than it runs
+# (CVE-2021-42574). Python accepts them in strings and comments.
+_UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+class Style(Enum):
+    """Terminal styles, as SGR parameters."""
+
+    ERROR = "1;31"
+    WARNING = "1;33"
+    NOTE = "1;36"
+    BOLD = "1"
+    FRAME = "1;34"
+    REMOVED = "31"
+    ADDED = "32"
+
+
+def paint(text: str, style: Style, color: bool) -> str:
+    return f"\x1b[{style.value}m{text}\x1b[0m" if color and text else text
+
+
+def printable(text: str) -> str:
+    """Text that cannot move the cursor, break the line or turn the reading direction; tabs stay."""
+    return _UNSAFE.sub("\ufffd", text)
+
+
+def place(at: Finding | FlowStep) -> str:
+    """``path:row:column``, for a notebook ``path:cell N:row:column``."""
+    start: Position = at.span.start
+    cell = f"cell {at.cell}:" if isinstance(at, Finding) and at.cell is not None else ""
+    return f"{printable(at.path)}:{cell}{start.row}:{start.column}"
+
+
+def expanded(line: str, column: int = 0) -> str:
+    """A source line as it is shown: printable, tabs as spaces. ``column`` is the display column at which it begins."""
+    out = []
+    for char in printable(line):
+        if char == "\t":
+            char = " " * (TAB - column % TAB)
+        out.append(char)
+        column += len(char) if char.isascii() else width(char)
+    return "".join(out)
+
+
+def width(text: str) -> int:
+    """Terminal columns of text without tabs: East Asian wide characters take two, combining marks none."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import category, east_asian_width
+
+    return sum(0 if category(char) in ("Mn", "Me", "Cf") else 2 if east_asian_width(char) in "WF" else 1 for char in text)
