@@ -1,3 +1,35 @@
-"""torchmemlint: finds the mistakes in PyTorch code that waste or leak GPU memory."""
+"""torchmemlint: finds the mistakes in PyTorch code that waste or leak GPU memory.
+
+    check_paths(["src"])            findings of files and folders
+    check_source("import torch…")   findings of a text
+
+Names are looked up on first use, so that ``import torchmemlint`` costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torchmemlint.api import check_paths, check_source
+    from torchmemlint.findings import Edit, Finding, Fix
 
 __version__ = "0.1.0"
+
+__all__ = ["Edit", "Finding", "Fix", "__version__", "check_paths", "check_source"]
+
+_HOMES = {
+    "check_paths": "torchmemlint.api",
+    "check_source": "torchmemlint.api",
+    "Edit": "torchmemlint.findings",
+    "Finding": "torchmemlint.findings",
+    "Fix": "torchmemlint.findings",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

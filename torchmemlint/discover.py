@@ -57,6 +57,11 @@ def discover(paths: Sequence[str], configuration: Configuration) -> Discovery:
     return result
 
 
+def python_files_below(folder: str, configuration: Configuration) -> Iterator[Found]:
+    """The Python files below a folder as they are met, for callers that stop early; links and failures are left out."""
+    return (found for found, is_link in _walk(folder, configuration, Discovery()) if not is_link)
+
+
 def _from(path: str, configuration: Configuration, result: Discovery) -> Iterator[tuple[Found, bool]]:
     """The files that one given path stands for, each with whether it is a symbolic link; failures go to ``result``."""
     shown = path.replace(os.sep, "/")
@@ -71,7 +76,7 @@ def _from(path: str, configuration: Configuration, result: Discovery) -> Iterato
     except ConfigError as error:
         result.problems.append(str(error))
         return
-    if settings.force_exclude and _excluded_by_hand(path, stat.S_ISDIR(mode), settings):
+    if settings.force_exclude and excluded_by_hand(path, stat.S_ISDIR(mode), settings):
         result.notes.append(f"{shown}: excluded")
     elif stat.S_ISDIR(mode):
         yield from _walk(path, configuration, result)
@@ -79,6 +84,8 @@ def _from(path: str, configuration: Configuration, result: Discovery) -> Iterato
         result.problems.append(f"{shown}: is not a regular file")
     elif (unhandled := _unhandled_kind(path)) is not None:
         result.problems.append(f"{shown}: {unhandled}")
+    elif not os.access(path, os.R_OK):
+        result.problems.append(f"{shown}: permission denied")
     else:
         yield Found(shown, settings), os.path.islink(path)
 
@@ -151,7 +158,7 @@ def _walk(top: str, configuration: Configuration, result: Discovery) -> Iterator
                 result.notes.append(f"{shown}{entry.name}: is not a regular file")
 
 
-def _excluded_by_hand(path: str, is_folder: bool, settings: Settings) -> bool:
+def excluded_by_hand(path: str, is_folder: bool, settings: Settings) -> bool:
     """Whether ``force-exclude`` leaves out a path named by hand: it, or a folder between it and the configuration's root."""
     real = os.path.abspath(path)
     above: list[tuple[str, bool]] = [(real, is_folder)]

@@ -1,0 +1,190 @@
+"""Arguments → one call → exit status.
+
+    0  nothing to report      1  findings (at least ``--fail-on``), or a file that cannot be parsed
+    2  the run itself went wrong: a path, a setting, an option, or torchmemlint
+
+``torchmemlint PATH…`` is ``torchmemlint check PATH…``, for ever: the first argument that is no option is a command only when it
+is exactly the name of one (``./rule`` is a path).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from torchmemlint import __version__
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+COMMANDS = ("check", "rule", "trace")
+
+VALUED = frozenset(
+    (
+        *("--select", "--extend-select", "--ignore", "--per-file-ignores", "--exclude", "--extend-exclude"),
+        *("--output-format", "--fail-on", "--config", "--stdin-filename", "--color", "-j", "--jobs"),
+    )
+)
+"""Options of ``check`` that take a value, which must not be mistaken for a command."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit status; only ``--help`` and wrong usage raise SystemExit, as argparse does."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments in (["--version"], ["-V"]):
+        print(f"torchmemlint {__version__}")
+        return 0
+    command, rest = split_command(arguments)
+    try:
+        return _dispatch(command, rest)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        _close_stdout()
+        return 2
+
+
+def split_command(arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """The command, and the arguments without it."""
+    skip = False
+    for index, argument in enumerate(arguments):
+        if skip:
+            skip = False
+        elif argument == "--":
+            break
+        elif argument.startswith("-") and argument != "-":
+            skip = argument in VALUED
+        elif argument in COMMANDS:
+            return argument, [*arguments[:index], *arguments[index + 1 :]]
+        else:
+            break
+    return "check", list(arguments)
+
+
+def _dispatch(command: str, rest: Sequence[str]) -> int:
+    from torchmemlint.errors import TorchmemlintError
+
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal that cannot show a character must not end the run
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        if command == "rule":
+            from torchmemlint.commands import rule
+
+            return rule.run(rule_parser().parse_args(rest))
+        if command == "trace":
+            from torchmemlint.commands import trace
+
+            return trace.run(trace_parser().parse_args(rest))
+        from torchmemlint.commands import check
+
+        return check.run(check_parser().parse_args(rest))
+    except TorchmemlintError as error:
+        print(f"torchmemlint: error: {error}", file=sys.stderr)
+        return 2
+    except (KeyboardInterrupt, BrokenPipeError):
+        raise
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        print("torchmemlint: error: this is a mistake in torchmemlint; please report it with the lines above", file=sys.stderr)
+        return 2
+
+
+def _close_stdout() -> None:
+    """Whoever read our output has gone (``| head``); what Python still holds back must not complain at exit."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _parser(command: str, description: str) -> argparse.ArgumentParser:
+    import argparse
+
+    parser = argparse.ArgumentParser(f"torchmemlint {command}", description=description, allow_abbrev=False)
+    parser.add_argument("-V", "--version", action="version", version=f"torchmemlint {__version__}")
+    return parser
+
+
+def check_parser() -> argparse.ArgumentParser:
+    """The arguments of ``check``; options that are settings have the setting's key as ``dest``, and None when not given."""
+    from torchmemlint.findings import Severity
+    from torchmemlint.reporters import FORMATS
+
+    parser = _parser("[check]", "Find the mistakes in PyTorch code that waste or leak GPU memory.")
+    parser.usage = "torchmemlint [check] [options] [PATH ...]"
+    parser.epilog = (
+        "Other commands: `torchmemlint rule CODE` explains a rule, `torchmemlint trace FILE:LINE` shows what is believed "
+        "there. Exit status: 0 nothing found, 1 findings, 2 the run itself went wrong."
+    )
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="files and folders (default: the current one); - reads stdin")
+    rules = parser.add_argument_group("rules")
+    rules.add_argument(
+        "--select",
+        action="append",
+        metavar="RULES",
+        help="only these: codes, prefixes, names or ALL",
+    )
+    rules.add_argument("--extend-select", action="append", metavar="RULES", help="these rules too")
+    rules.add_argument("--ignore", action="append", metavar="RULES", help="not these rules")
+    rules.add_argument("--per-file-ignores", action="append", metavar="GLOB:RULES", help="not these rules in these files")
+    _switch(rules, "preview", "rules whose findings are still being proved on real code")
+    fixes = parser.add_argument_group("fixes")
+    fixes.add_argument("--fix", action="store_true", help="repair what can be repaired without changing a result")
+    _switch(fixes, "unsafe-fixes", "repairs that may change a result, too")
+    fixes.add_argument("--diff", action="store_true", help="print what --fix would change, and change nothing")
+    files = parser.add_argument_group("files")
+    files.add_argument("--exclude", action="append", metavar="GLOBS", help="leave these out, instead of the usual ones")
+    files.add_argument("--extend-exclude", action="append", metavar="GLOBS", help="leave these out, too")
+    _switch(files, "force-exclude", "exclusions hold for files named here too")
+    _switch(files, "respect-gitignore", "leave out what .gitignore does (the default)")
+    files.add_argument("--stdin-filename", metavar="PATH", help="the name of what comes from standard input")
+    output = parser.add_argument_group("output")
+    output.add_argument("--output-format", choices=FORMATS, help="default: full, or $TORCHMEMLINT_OUTPUT_FORMAT")
+    output.add_argument("--statistics", action="store_true", help="the number of findings of each rule instead of the findings")
+    output.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    output.add_argument("--show-files", action="store_true", help="print the files that would be checked")
+    output.add_argument("--show-settings", action="store_true", help="print the settings of the first file")
+    output.add_argument("-q", "--quiet", action="store_true", help="findings and errors only")
+    output.add_argument("-v", "--verbose", action="store_true", help="also what was left out, and why")
+    run = parser.add_argument_group("run")
+    severities = [severity.value for severity in Severity]
+    run.add_argument("--fail-on", choices=severities, help="the lightest finding that makes the exit status 1 (warning)")
+    run.add_argument("--exit-zero", action="store_true", help="exit status 0 whatever is found")
+    run.add_argument(
+        "--config", action="append", default=[], metavar="FILE|KEY=VALUE", help="configuration file, or one setting"
+    )
+    run.add_argument("--isolated", action="store_true", help="ignore configuration files")
+    run.add_argument("-j", "--jobs", type=_jobs, metavar="N", help="processes (default: as many as pay)")
+    return parser
+
+
+def _switch(group: argparse._ArgumentGroup, key: str, words: str) -> None:
+    group.add_argument(f"--{key}", action="store_true", default=None, dest=key, help=words)
+    group.add_argument(f"--no-{key}", action="store_false", default=None, dest=key, help="not so")
+
+
+def _jobs(text: str) -> int:
+    import argparse
+
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of processes")
+    return int(text)
+
+
+def rule_parser() -> argparse.ArgumentParser:
+    parser = _parser("rule", "Explain a rule: what it finds, what that costs, how to repair it, when to ignore it.")
+    parser.add_argument("rule", nargs="?", metavar="RULE", help="a code or a name")
+    parser.add_argument("--all", action="store_true", help="every rule")
+    parser.add_argument("--output-format", choices=("text", "markdown", "json"), default="text")
+    return parser
+
+
+def trace_parser() -> argparse.ArgumentParser:
+    parser = _parser("trace", "Show what the analysis believes at a line, and why a rule spoke or was silent.")
+    parser.add_argument("place", metavar="FILE:LINE")
+    parser.add_argument("--config", action="append", default=[], metavar="FILE|KEY=VALUE")
+    parser.add_argument("--isolated", action="store_true", help="ignore configuration files")
+    return parser

@@ -1,0 +1,273 @@
+"""``torchmemlint check``: what is printed, what is written, and the exit status."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from torchmemlint.config import CommandLine, Configuration, Settings
+from torchmemlint.discover import discover
+from torchmemlint.errors import SourceError, UsageError
+from torchmemlint.findings import Finding, Severity
+from torchmemlint.run import Fixed, Outcome, check_paths, fix_paths, repairable
+
+SETTINGS = ("preview", "unsafe-fixes", "force-exclude", "respect-gitignore", "fail-on")
+LISTS = ("select", "extend-select", "ignore", "exclude", "extend-exclude")
+"""Options that are settings, by their key."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    configuration = Configuration(CommandLine(_table(arguments), tuple(arguments.config), arguments.isolated))
+    paths = arguments.paths or ["."]
+    if arguments.show_files or arguments.show_settings:
+        return _show(arguments, paths, configuration)
+    if "-" in paths:
+        if len(paths) > 1:
+            raise UsageError("`-` reads standard input, and goes with no other path")
+        return _check_stdin(arguments, configuration)
+    if not (arguments.fix or arguments.diff):
+        outcome = check_paths(paths, configuration, arguments.jobs)
+        report(outcome, arguments, sys.stdout)
+        return status(outcome, arguments.exit_zero)
+    fixed = fix_paths(paths, configuration, arguments.jobs)
+    if arguments.diff:
+        return _print_diff(fixed, arguments)
+    failures = _write(fixed)
+    report(fixed.outcome, arguments, sys.stdout, repaired=len(fixed.repaired), failures=failures)
+    return 2 if failures else status(fixed.outcome, arguments.exit_zero)
+
+
+def _table(arguments: argparse.Namespace) -> dict[str, object]:
+    """The settings that the command line gives, by their key."""
+    given = vars(arguments)
+    table: dict[str, object] = {
+        key: value for key in SETTINGS if (value := given.get(key, given.get(key.replace("-", "_")))) is not None
+    }
+    for key in LISTS:
+        words = given[key.replace("-", "_")]
+        if words is not None:
+            table[key] = [word.strip() for text in words for word in text.split(",") if word.strip()]
+    if arguments.per_file_ignores:
+        table["per-file-ignores"] = per_file_ignores(arguments.per_file_ignores)
+    return table
+
+
+def per_file_ignores(texts: Iterable[str]) -> dict[str, list[str]]:
+    """``GLOB:RULE`` pairs separated by commas; a rule alone goes to the glob before it. Raises UsageError."""
+    table: dict[str, list[str]] = {}
+    for text in texts:
+        glob = ""
+        for pair in filter(None, (part.strip() for part in text.split(","))):
+            before, colon, rule = pair.rpartition(":")
+            glob = before.strip() if colon else glob
+            if not glob or not rule.strip():
+                raise UsageError(f"--per-file-ignores {text}: must be GLOB:RULE pairs, as in 'tests/*:TML2'")
+            table.setdefault(glob, []).append(rule.strip())
+    return table
+
+
+# --- standard input -------------------------------------------------------------------------------------------------
+
+
+def _check_stdin(arguments: argparse.Namespace, configuration: Configuration) -> int:
+    from torchmemlint.discover import excluded_by_hand
+    from torchmemlint.run import check_source, fix_source
+    from torchmemlint.source.file import decode_source
+    from torchmemlint.workers import cannot_parse
+
+    data = sys.stdin.buffer.read()
+    name = arguments.stdin_filename or "-"
+    settings = configuration.for_file(name)
+    if arguments.stdin_filename and settings.force_exclude and excluded_by_hand(name, False, settings):
+        if arguments.fix:
+            sys.stdout.buffer.write(data)
+        return 0
+    try:
+        source = decode_source(name, data)
+    except SourceError as error:
+        if arguments.fix:
+            sys.stdout.buffer.write(data)
+        outcome = Outcome(cannot_parse(name, error, settings, "").findings, {name: settings})
+        report(outcome, arguments, sys.stderr if arguments.fix else sys.stdout)
+        return status(outcome, arguments.exit_zero)
+    if not (arguments.fix or arguments.diff):
+        outcome = check_source(source, settings)
+        report(outcome, arguments, sys.stdout, text={name: source.text}.get)
+        return status(outcome, arguments.exit_zero)
+    fixed = fix_source(source, settings)
+    if arguments.diff:
+        return _print_diff(fixed, arguments)
+    after = fixed.after.get(name, source.text)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(source.encode(after))
+    sys.stdout.buffer.flush()
+    report(fixed.outcome, arguments, sys.stderr, text={name: after}.get, repaired=len(fixed.repaired))
+    return status(fixed.outcome, arguments.exit_zero)
+
+
+# --- fixes ----------------------------------------------------------------------------------------------------------
+
+
+def _write(fixed: Fixed) -> list[str]:
+    """Writes the repaired files; what could not be written."""
+    from torchmemlint.source.file import write_source
+
+    failures = []
+    for path, text in fixed.after.items():
+        try:
+            write_source(Path(path), fixed.before[path], text)
+        except SourceError as error:
+            failures.append(f"{path}: {error}")
+    return failures
+
+
+def _print_diff(fixed: Fixed, arguments: argparse.Namespace) -> int:
+    from torchmemlint.fixes import unified_diff
+
+    for path, text in fixed.after.items():
+        sys.stdout.write(unified_diff(fixed.before[path], text))
+    _complain(fixed.outcome.problems)
+    if not arguments.quiet:
+        words = f"Would fix {counted(fixed.repaired)}." if fixed.repaired else "Nothing to fix."
+        print(words, file=sys.stderr)
+    if fixed.outcome.problems or fixed.outcome.crashes:
+        return 2
+    return 1 if fixed.after and not arguments.exit_zero else 0
+
+
+# --- what is printed ------------------------------------------------------------------------------------------------
+
+
+def report(
+    outcome: Outcome,
+    arguments: argparse.Namespace,
+    out: TextIO,
+    *,
+    text: Callable[[str], str | None] | None = None,
+    repaired: int = 0,
+    failures: Sequence[str] = (),
+) -> None:
+    """Findings and their summary to ``out``; everything about the run itself to standard error."""
+    output_format = arguments.output_format or os.environ.get("TORCHMEMLINT_OUTPUT_FORMAT", "full")
+    if arguments.statistics:
+        out.write(statistics(outcome.findings, outcome.settings, as_json=output_format == "json"))
+    else:
+        from torchmemlint.reporters import FORMATS, Context, render
+
+        if output_format not in FORMATS:
+            raise UsageError(f"$TORCHMEMLINT_OUTPUT_FORMAT is {output_format!r}; it may be one of {', '.join(FORMATS)}")
+        out.write(render(output_format, outcome.findings, Context(text or _text_on_disk, colored(arguments.color, out))))
+        if not arguments.quiet and output_format in ("full", "concise"):
+            out.write(summary(outcome, repaired))
+    out.flush()
+    _complain([*outcome.problems, *failures])
+    if not arguments.quiet:
+        for line in outcome.skipped:
+            print(f"torchmemlint: note: {line}", file=sys.stderr)
+        if not outcome.settings and not outcome.problems:
+            print("torchmemlint: warning: no Python files found under the given paths", file=sys.stderr)
+    if arguments.verbose:
+        for line in (*outcome.notes, *outcome.crashes):
+            print(f"torchmemlint: note: {line}", file=sys.stderr)
+        print(f"torchmemlint: note: checked {len(outcome.settings)} files", file=sys.stderr)
+
+
+def _text_on_disk(path: str) -> str | None:
+    from torchmemlint.workers import read
+
+    try:
+        return read(path).text
+    except SourceError:
+        return None
+
+
+def _complain(problems: Iterable[str]) -> None:
+    for problem in problems:
+        print(f"torchmemlint: error: {problem}", file=sys.stderr)
+
+
+def counted(findings: Sequence[Finding]) -> str:
+    """``2 errors, 1 warning``."""
+    counts = Counter(finding.severity for finding in findings)
+    parts = [(counts[severity], severity.value) for severity in reversed(Severity) if counts[severity]]
+    return ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in parts)
+
+
+def summary(outcome: Outcome, repaired: int = 0) -> str:
+    """What was found, and what of it ``--fix`` can repair."""
+    findings = outcome.findings
+    lines = []
+    if repaired:
+        lines.append(f"Fixed {repaired} finding{'' if repaired == 1 else 's'}.")
+    if findings:
+        lines.append(f"Found {counted(findings)}.")
+    elif not outcome.problems:
+        lines.append("All checks passed!")
+    now = sum(repairable(finding, outcome.settings[finding.path].unsafe_fixes) for finding in findings)
+    more = sum(repairable(finding, True) for finding in findings) - now
+    if now:
+        lines.append(f"[*] {now} fixable with `--fix`{f' ({more} more with `--unsafe-fixes`)' if more else ''}.")
+    elif more:
+        lines.append(f"[*] {more} fixable with `--fix --unsafe-fixes`.")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def statistics(findings: Sequence[Finding], settings: Mapping[str, Settings], as_json: bool) -> str:
+    """Findings per rule, the most frequent first."""
+    counts = Counter((finding.code, finding.name) for finding in findings)
+    fixable = Counter(finding.code for finding in findings if repairable(finding, settings[finding.path].unsafe_fixes))
+    rows = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
+    if as_json:
+        import json
+
+        plain = [{"code": code, "name": name, "count": count, "fixable": fixable[code]} for (code, name), count in rows]
+        return json.dumps(plain, indent=2) + "\n"
+    width = max((len(str(count)) for _, count in rows), default=0)
+    return "".join(f"{count:{width}}  {code}  [{'*' if fixable[code] else ' '}] {name}\n" for (code, name), count in rows)
+
+
+def colored(asked: str, out: TextIO) -> bool:
+    """Whether to write colours: by ``--color``, else by NO_COLOR, FORCE_COLOR and CLICOLOR_FORCE, else on a terminal."""
+    if asked != "auto":
+        return asked == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if any(os.environ.get(name, "0") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
+        return True
+    return out.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def status(outcome: Outcome, exit_zero: bool) -> int:
+    if outcome.problems or any(finding.code == "TML001" for finding in outcome.findings):
+        return 2
+    failing = any(
+        finding.code == "TML000" or finding.severity.weight >= outcome.settings[finding.path].fail_on.weight
+        for finding in outcome.findings
+    )
+    return 1 if failing and not exit_zero else 0
+
+
+# --- --show-files and --show-settings -------------------------------------------------------------------------------
+
+
+def _show(arguments: argparse.Namespace, paths: Sequence[str], configuration: Configuration) -> int:
+    found = discover(paths, configuration)
+    if arguments.show_files:
+        for file in found.files:
+            print(file.path)
+    else:
+        path, settings = (found.files[0].path, found.files[0].settings) if found.files else ("", configuration.default)
+        print(f"# settings of {path or 'no file'}, from {settings.source or 'the defaults'}")
+        for name in Settings.__dataclass_fields__:
+            print(f"{name} = {_shown(getattr(settings, name))}")
+    _complain(found.problems)
+    return 2 if found.problems else 0
+
+
+def _shown(value: object) -> str:
+    return repr(value.value if isinstance(value, Severity) else list(value) if isinstance(value, tuple) else value)

@@ -1,0 +1,24 @@
+"""``torchmemlint trace FILE:LINE``: the engine's beliefs at a line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from torchmemlint.config import CommandLine, Configuration
+from torchmemlint.errors import UsageError
+
+
+def run(arguments: argparse.Namespace) -> int:
+    path, colon, line = arguments.place.rpartition(":")
+    if not colon or not line.isdecimal() or int(line) < 1:
+        raise UsageError(f"`{arguments.place}` is not FILE:LINE, as in `torchmemlint trace train.py:42`")
+    if not os.path.isfile(path):
+        raise UsageError(f"{path}: no such file")
+    from torchmemlint.analysis import trace
+    from torchmemlint.run import project_around
+
+    settings = Configuration(CommandLine(config=tuple(arguments.config), isolated=arguments.isolated)).for_file(path)
+    path = os.path.normpath(path).replace(os.sep, "/")
+    print(trace(project_around(path, settings), path, int(line), settings).rstrip("\n"))
+    return 0

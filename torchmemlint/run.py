@@ -1,0 +1,242 @@
+"""The pipeline on one screen; the only wiring.
+
+discover → scan (screen, facts) → link → inspect (lower, interpret, rules, suppress) → findings
+               ▲                                                                          │
+               └────────────────────────── fix: edited texts ◄────────────────────────────┘
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from torchmemlint.config import Configuration, Settings
+from torchmemlint.discover import Found, discover
+from torchmemlint.findings import Finding, Safety
+from torchmemlint.workers import (
+    Checked,
+    InspectAll,
+    ScanAll,
+    Scanned,
+    crashed,
+    inspect,
+    lost_scan,
+    read,
+    run_all,
+    scan,
+    usable_cpus,
+)
+
+if TYPE_CHECKING:
+    from torchmemlint.index.facts import ModuleFacts
+    from torchmemlint.index.project import Project
+    from torchmemlint.source.file import SourceFile
+
+MAX_FIX_ROUNDS = 10
+
+MANY_TO_SCAN = 400
+MANY_TO_INSPECT = 40
+"""Files from which several processes are faster than one, where the user did not say how many: each takes about 0.1 s to
+start, and 0.3 s more to import the parser."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run found, in the order of every output; ``settings`` by path of every file that it looked at.
+
+    problems    make the exit status 2: paths that cannot be checked, bad configuration files
+    skipped     files that were left out for what they are; told to everyone
+    notes       told under ``-v``; ``crashes``, the tracebacks behind TML001, too
+    """
+
+    findings: tuple[Finding, ...]
+    settings: Mapping[str, Settings]
+    problems: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    crashes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """What fixing does: the changed files as they were (``before``) and their new texts (``after``), the findings that were
+    repaired, and what is left to report. Nothing is written."""
+
+    outcome: Outcome
+    before: Mapping[str, SourceFile]
+    after: Mapping[str, str]
+    repaired: tuple[Finding, ...]
+
+
+def check_paths(paths: Sequence[str], configuration: Configuration, jobs: int | None = None) -> Outcome:
+    """Checks files and folders; ``jobs`` None lets the size of the work decide."""
+    return _over(paths, configuration, jobs).check()
+
+
+def fix_paths(paths: Sequence[str], configuration: Configuration, jobs: int | None = None) -> Fixed:
+    """Checks files and folders, and repairs in memory what their settings allow."""
+    return _over(paths, configuration, jobs).fix()
+
+
+def check_text(text: str, filename: str, settings: Settings, *, comments: bool = True) -> list[Finding]:
+    """Checks a text as the content of ``filename``, in the project that stands around that name.
+
+    Raises SourceError for text that no Python file can hold; text that cannot be parsed gives TML000. ``comments=False``
+    reports what ``# noqa`` and its kin suppress, for callers that apply them.
+    """
+    return list(_text(text, filename, settings, comments).check().findings)
+
+
+def check_source(source: SourceFile, settings: Settings) -> Outcome:
+    """As ``check_text``, for a source that is already decoded."""
+    return _Run([Found(source.path, settings)], 1, {source.path: source}, by_hand=True).check()
+
+
+def fix_source(source: SourceFile, settings: Settings) -> Fixed:
+    """As ``check_source``, and repairs what the settings allow."""
+    return _Run([Found(source.path, settings)], 1, {source.path: source}, by_hand=True).fix()
+
+
+def project_around(path: str, settings: Settings) -> Project:
+    """The linked project that a single file is checked in. Raises SourceError when the file itself cannot be parsed."""
+    from torchmemlint.index.module_facts import module_facts
+
+    module_facts(path, read(path).text)
+    run = _Run([Found(path, settings)], 1, by_hand=True)
+    run.scan([path])
+    return run.link()
+
+
+def _over(paths: Sequence[str], configuration: Configuration, jobs: int | None) -> _Run:
+    found = discover(paths, configuration)
+    by_hand = not any(os.path.isdir(path) for path in paths)
+    return _Run(found.files, jobs, by_hand=by_hand, problems=found.problems, notes=found.notes)
+
+
+def _text(text: str, filename: str, settings: Settings, comments: bool) -> _Run:
+    from torchmemlint.source.file import source_from_text
+
+    texts = {filename: source_from_text(filename, text)}
+    return _Run([Found(filename, settings)], 1, texts, by_hand=True, comments=comments)
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run over some files, and what is known of them so far.
+
+    texts       stand in for what is on disk
+    by_hand     every file was named by hand: it is parsed whatever is in it, and the project around it is looked at
+    """
+
+    files: Sequence[Found]
+    jobs: int | None
+    texts: dict[str, SourceFile] = field(default_factory=dict)
+    by_hand: bool = False
+    comments: bool = True
+    problems: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    scanned: dict[str, Scanned] = field(default_factory=dict)
+    checked: dict[str, Checked] = field(default_factory=dict)
+    around: tuple[ModuleFacts, ...] | None = None
+    complete: bool = True
+    settings: dict[str, Settings] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.settings = {file.path: file.settings for file in self.files}
+
+    def check(self) -> Outcome:
+        self._check([file.path for file in self.files])
+        return self._outcome()
+
+    def _check(self, paths: Sequence[str]) -> None:
+        self.scan(paths)
+        failed = {path: done for path in paths if (done := self.scanned[path].failed) is not None}
+        candidates = [path for path in paths if self.scanned[path].candidate]
+        self.checked = {path: done for path, done in self.checked.items() if path not in paths} | failed
+        if candidates:
+            shared = InspectAll(self.link(), self.settings, self.texts, self.comments)
+            jobs = self._jobs(len(candidates), MANY_TO_INSPECT)
+            self.checked |= zip(candidates, run_all(inspect, shared, candidates, jobs, crashed), strict=True)
+
+    def scan(self, paths: Sequence[str], parse_all: bool = False) -> None:
+        """Brings ``scanned`` up to date for some of the files."""
+        shared = ScanAll(self.settings, self.texts, parse_all or self.by_hand)
+        self.scanned |= zip(paths, run_all(scan, shared, paths, self._jobs(len(paths), MANY_TO_SCAN), lost_scan), strict=True)
+
+    def link(self) -> Project:
+        """The project of all files that matter: those scanned, and those around them that they call or that call them."""
+        from torchmemlint.index.project import Project
+
+        if self.around is None:
+            self.around = self._facts_around()
+        facts = [one.facts for one in self.scanned.values() if one.facts is not None]
+        return Project.build([*facts, *self.around])
+
+    def _facts_around(self) -> tuple[ModuleFacts, ...]:
+        """Facts of files that the screen stopped but that stand beside torch-related ones; and of those around files that
+        were named by hand."""
+        from torchmemlint.surroundings import connected, surroundings
+
+        paths: Sequence[str] = connected(self.scanned.values())
+        if self.by_hand:
+            paths, self.complete = surroundings(list(self.scanned.values()))
+        shared = ScanAll(dict.fromkeys(paths, Settings()), {}, parse_all=True)
+        beside = run_all(scan, shared, paths, self._jobs(len(paths), MANY_TO_SCAN), lost_scan)
+        return tuple(one.facts for one in beside if one.facts is not None)
+
+    def _jobs(self, files: int, many: int) -> int:
+        if self.jobs is not None:
+            return self.jobs
+        return usable_cpus() if files >= many else 1
+
+    def _outcome(self) -> Outcome:
+        checked = [self.checked[path] for path in sorted(self.checked)]
+        skipped = [f"{one.path}: {one.skipped}" for one in self.scanned.values() if one.skipped]
+        notes = [*self.notes, *(f"{one.path}: {note}" for one in checked for note in one.notes)]
+        if not self.complete:
+            notes.append("the project around the given files is too large to be searched whole: some callers are unknown")
+        return Outcome(
+            findings=tuple(sorted((finding for one in checked for finding in one.findings), key=lambda one: one.sort_key)),
+            settings=self.settings,
+            problems=tuple(self.problems),
+            skipped=tuple(sorted(skipped)),
+            notes=tuple(notes),
+            crashes=tuple(crash for one in checked for crash in one.crashes),
+        )
+
+    def fix(self) -> Fixed:
+        """Rounds over all files at once, because a fix in one file can change what is true in another."""
+        from torchmemlint.fixes import apply_fixes
+
+        before: dict[str, SourceFile] = {}
+        repaired: list[Finding] = []
+        changed = [file.path for file in self.files]
+        for _ in range(MAX_FIX_ROUNDS):
+            self._check(changed)
+            changed = []
+            for path, done in sorted(self.checked.items()):
+                unsafe = self.settings[path].unsafe_fixes
+                if not any(repairable(finding, unsafe) for finding in done.findings):
+                    continue
+                source = self.texts.get(path) or read(path)
+                result = apply_fixes(source, done.findings, unsafe=unsafe)
+                if result.text != source.text:
+                    before.setdefault(path, source)
+                    self.texts[path] = replace(source, text=result.text)
+                    repaired += result.applied
+                    changed.append(path)
+            if not changed:
+                break
+        else:
+            self._check(changed)
+        # What is left in files that were not changed may have been answered by a change in another.
+        self._check([path for path, done in self.checked.items() if before and done.findings and path not in before])
+        after = {path: self.texts[path].text for path in before if self.texts[path].text != before[path].text}
+        return Fixed(self._outcome(), {path: before[path] for path in after}, after, tuple(repaired))
+
+
+def repairable(finding: Finding, unsafe: bool) -> bool:
+    """Whether a finding has a fix that may be applied, with or without unsafe ones."""
+    return finding.fix is not None and (finding.fix.safety is Safety.SAFE or (unsafe and finding.fix.safety is Safety.UNSAFE))

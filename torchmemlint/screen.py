@@ -1,0 +1,64 @@
+"""Bytes → can any enabled rule fire here? Most files of a real tree end at this question, unparsed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from torchmemlint.rules import ALL_RULES
+
+TORCH_WORDS = (
+    b"torch",
+    b"lightning",
+    b"accelerate",
+    b"transformers",
+    b"fastai",
+    b"backward",
+    b"no_grad",
+    b"requires_grad",
+    b"autograd",
+    b"empty_cache",
+)
+"""One of these stands in every file that works with tensors: the import of torch or of a library around it, or what only
+code of theirs says. Anywhere in a word (``pytorch_lightning``, ``torchvision``)."""
+
+_TORCH = re.compile(b"|".join(TORCH_WORDS))
+_IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+)?import[ \t]+(\([^)]*\)|[^\n#;]*)", re.MULTILINE)
+_NAME = re.compile(rb"[\w.]*?(\w+)(?=[^\w.]|\Z)")
+
+
+@lru_cache(maxsize=64)
+def _triggers(codes: tuple[str, ...]) -> re.Pattern[bytes] | None:
+    words: set[str] = set().union(*(rule.triggers for rule in ALL_RULES if rule.code in codes))
+    if not words:
+        return None
+    return re.compile(rb"\b(?:" + b"|".join(re.escape(word.encode()) for word in sorted(words)) + rb")\b")
+
+
+def torch_related(data: bytes) -> bool:
+    """Whether a file's bytes say that it may work with tensors."""
+    return _TORCH.search(data) is not None
+
+
+def may_fire(data: bytes, codes: tuple[str, ...]) -> bool:
+    """Whether a file may have a finding of one of these rules: it is torch-related and has a trigger word of theirs."""
+    triggers = _triggers(codes)
+    return triggers is not None and torch_related(data) and triggers.search(data) is not None
+
+
+def imported_names(data: bytes) -> frozenset[bytes]:
+    """The last part of every module that a file imports, and every name taken from one (``b`` and ``c`` of
+    ``from a.b import c``).
+
+    By the look of the lines: a word too many (an import in a docstring) only makes one more file be read.
+    """
+    names: set[bytes] = set()
+    for module, clause in _IMPORT.findall(data):
+        names.update(_NAME.findall(module), _NAME.findall(clause))
+    return frozenset(names)
+
+
+def mentions(words: Iterable[str]) -> re.Pattern[bytes]:
+    """A pattern that finds one of these identifiers."""
+    return re.compile(rb"\b(?:" + b"|".join(re.escape(word.encode()) for word in sorted(words)) + rb")\b")

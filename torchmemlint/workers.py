@@ -1,0 +1,264 @@
+"""What is done to one file at a time, in this process or in several. Nothing here raises: a failure is a result.
+
+    scan     bytes → Scanned: facts, or why there are none
+    inspect  one file of a project → Checked
+
+Both take what all files share as their first argument. ``run_all`` maps one of them over files; its results do not depend on
+the number of processes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from torchmemlint.config import Settings
+from torchmemlint.errors import SourceError
+from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
+from torchmemlint.screen import imported_names, may_fire, torch_related
+
+if TYPE_CHECKING:
+    from multiprocessing.context import BaseContext
+
+    from torchmemlint.index.facts import ModuleFacts
+    from torchmemlint.index.project import Project
+    from torchmemlint.source.file import SourceFile
+
+MAX_BYTES = 1_000_000
+"""Files above this are skipped with a note: they are generated, and one of them can take longer than all others together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One file's findings after suppression; ``notes`` are for ``-v``, ``crashes`` are tracebacks of ours."""
+
+    path: str
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()
+    crashes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """What is known of a file before the project is.
+
+    facts      None when the file was screened out, skipped or cannot be parsed
+    candidate  a rule may fire here, so the file is inspected
+    imports    for a file that is not torch-related: the names that it imports (``screen.imported_names``)
+    failed     TML000 for a file that cannot be read or parsed, TML001 where we failed
+    skipped    why a readable file is not checked, "" when it is
+    """
+
+    path: str
+    facts: ModuleFacts | None = None
+    candidate: bool = False
+    imports: frozenset[bytes] = frozenset()
+    failed: Checked | None = None
+    skipped: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanAll:
+    """How files are scanned: ``texts`` stand in for files that are not (or no longer) as on disk; ``parse_all`` gives facts of
+    files that the screen would stop."""
+
+    settings: Mapping[str, Settings]
+    texts: Mapping[str, SourceFile]
+    parse_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InspectAll:
+    """How files are inspected: the linked project, each file's settings, the texts that stand in for files, and whether
+    suppressing comments are obeyed."""
+
+    project: Project
+    settings: Mapping[str, Settings]
+    texts: Mapping[str, SourceFile]
+    comments: bool = True
+
+
+def scan(shared: ScanAll, path: str) -> Scanned:
+    """Reads one file and takes its facts, as far as the screen lets it through."""
+    source = shared.texts.get(path)
+    try:
+        data = source.encode(source.text) if source else _read(path)
+        if len(data) > MAX_BYTES:
+            return Scanned(path, skipped=f"skipped: larger than {MAX_BYTES // 1_000_000} MB")
+        if not shared.parse_all and not torch_related(data):
+            return Scanned(path, imports=imported_names(data))
+        from torchmemlint.index.module_facts import module_facts
+        from torchmemlint.source.file import decode_source
+
+        source = source or decode_source(path, data)
+        facts = module_facts(path, source.text)
+        return Scanned(path, facts, may_fire(data, shared.settings[path].codes), imported_names(data))
+    except SourceError as error:
+        return Scanned(path, failed=cannot_parse(path, error, shared.settings[path], source.text if source else ""))
+    except Exception as error:  # whatever a file does to us, the others are still checked
+        return Scanned(path, failed=crashed(path, _traceback(error)))
+
+
+def inspect(shared: InspectAll, path: str) -> Checked:
+    """Finds the mistakes of one file of a project."""
+    settings = shared.settings[path]
+    try:
+        from torchmemlint.analysis import analyze_module
+        from torchmemlint.suppress import apply
+
+        source = shared.texts.get(path) or read(path)
+        analysis = analyze_module(shared.project, path, settings)
+        findings = [*analysis.findings, *(_internal_error(path, crash) for crash in analysis.crashes)]
+        kept = apply(findings, source.text, settings, path, comments=shared.comments) if findings else []
+        return Checked(path, tuple(kept), tuple(analysis.notes), tuple(analysis.crashes))
+    except SourceError as error:  # it was readable when it was scanned
+        return cannot_parse(path, error, settings, "")
+    except Exception as error:
+        return crashed(path, _traceback(error))
+
+
+def read(path: str) -> SourceFile:
+    """A file as text. Raises SourceError."""
+    from torchmemlint.source.file import decode_source
+
+    return decode_source(path, _read(path))
+
+
+def _read(path: str) -> bytes:
+    """At most one byte more than ``MAX_BYTES``."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise SourceError(f"cannot be read: {error.strerror or error}") from error
+
+
+def cannot_parse(path: str, error: SourceError, settings: Settings, text: str) -> Checked:
+    """TML000, unless it is ignored for this file or by a comment in what could be read of it."""
+    from torchmemlint.suppress import apply
+
+    finding = _about_file("TML000", "unparsable-file", path, error.message, Position(error.row, error.column))
+    wanted = [finding] if finding.code in settings.codes else []
+    return Checked(path, tuple(apply(wanted, text, settings, path)))
+
+
+def crashed(path: str, traceback: str) -> Checked:
+    return Checked(path, (_internal_error(path, traceback),), crashes=(traceback,))
+
+
+def _internal_error(path: str, traceback: str) -> Finding:
+    last = traceback.rstrip().rpartition("\n")[2]
+    return _about_file("TML001", "internal-error", path, f"torchmemlint failed here, please report it: {last}", Position(1, 1))
+
+
+def _about_file(code: str, name: str, path: str, message: str, at: Position) -> Finding:
+    span = Span(at, Position(at.row, at.column + 1))
+    return Finding(
+        code, name, Severity.ERROR, Confidence.HIGH, message, path, span, noqa_rows=frozenset({at.row}), noqa_row=at.row
+    )
+
+
+def lost_scan(path: str, why: str) -> Scanned:
+    return Scanned(path, failed=crashed(path, why))
+
+
+def _traceback(error: Exception) -> str:
+    import traceback
+
+    return "".join(traceback.format_exception(error))
+
+
+# --- several processes ----------------------------------------------------------------------------------------------
+
+S = TypeVar("S")
+R = TypeVar("R")
+
+_work: tuple[Callable[[object, str], object], object] | None = None
+"""In a worker process: the function and the shared argument of its calls."""
+
+
+def run_all(
+    function: Callable[[S, str], R], shared: S, paths: Sequence[str], jobs: int, lost: Callable[[str, str], R]
+) -> list[R]:
+    """``function(shared, path)`` for each path, in order, in up to ``jobs`` processes.
+
+    ``lost(path, why)`` makes the result of a file whose process died (a parser's segmentation fault, the kernel's
+    out-of-memory killer).
+    """
+    jobs = min(jobs, len(paths))
+    if jobs <= 1:
+        return [function(shared, path) for path in paths]
+    try:
+        return _in_pool(function, shared, paths, jobs, lost)
+    except (ImportError, NotImplementedError, PermissionError):  # no semaphores or processes here, as in some sandboxes
+        return [function(shared, path) for path in paths]
+
+
+def _in_pool(
+    function: Callable[[S, str], R], shared: S, paths: Sequence[str], jobs: int, lost: Callable[[str, str], R]
+) -> list[R]:
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    results: dict[str, R] = {}
+    # Large enough that the pipe costs little, small enough that no process is left with a long tail alone.
+    size = max(1, min(32, len(paths) // (jobs * 4)))
+    chunks = [paths[start : start + size] for start in range(0, len(paths), size)]
+    context, send = _start_method(function, shared)
+
+    def pool_of(workers: int) -> ProcessPoolExecutor:
+        if send:
+            return ProcessPoolExecutor(workers, context, partial(_remember, function, shared))
+        return ProcessPoolExecutor(workers, context)
+
+    with pool_of(jobs) as pool:
+        try:
+            futures = [pool.submit(_call_each, chunk) for chunk in chunks]
+            for chunk, future in zip(chunks, futures, strict=True):
+                results.update(zip(chunk, future.result(), strict=True))  # type: ignore[arg-type]
+        except BrokenProcessPool:
+            pass
+    for path in paths:
+        if path not in results:  # its process died, or one that was working beside it: each gets a process of its own
+            with pool_of(1) as pool:
+                try:
+                    results[path] = pool.submit(_call_each, [path]).result()[0]  # type: ignore[assignment]
+                except BrokenProcessPool:
+                    results[path] = lost(path, "the process that checked it died")
+    return [results[path] for path in paths]
+
+
+def _start_method(function: Callable[[S, str], R], shared: S) -> tuple[BaseContext, bool]:
+    """The multiprocessing context, and whether its workers must be sent the function and what is shared.
+
+    Forked workers share the project without copying it; that is only sound while this process has one thread, and macOS and
+    Windows cannot. Elsewhere each worker gets the project through a pipe.
+    """
+    import multiprocessing
+    import threading
+
+    global _work
+    if sys.platform == "linux" and threading.active_count() == 1:
+        _work = (function, shared)  # type: ignore[assignment]
+        return multiprocessing.get_context("fork"), False
+    return multiprocessing.get_context("spawn"), True
+
+
+def _remember(function: Callable[[S, str], object], shared: S) -> None:
+    global _work
+    _work = (function, shared)  # type: ignore[assignment]
+
+
+def _call_each(paths: Sequence[str]) -> list[object]:
+    assert _work is not None  # set by the initializer, or before the fork
+    function, shared = _work
+    return [function(shared, path) for path in paths]
+
+
+def usable_cpus() -> int:
+    """The number of CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
