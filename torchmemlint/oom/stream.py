@@ -1,0 +1,188 @@
+"""Find the out-of-memory messages of a log of any size, in memory that does not grow with it.
+
+The log is read in pieces and searched as bytes for a few words without which no message exists; only where one occurs is
+the line decoded and read. Before each message a window of the log stays at hand for the traceback.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from torchmemlint.oom.log_line import LogLine, read_line
+from torchmemlint.oom.messages import Family, Message, find_head, needs_next_line, parse_message
+
+PIECE = 256 * 1024
+"""Bytes read at a time; small enough to stay in a processor's cache while it is searched."""
+WINDOW = 256 * 1024
+"""Bytes kept before a message: eight interleaved ranks with a traceback of 30 KB each."""
+LOOKAHEAD = 16 * 1024
+MAX_LINE = 8 * 1024
+"""A longer line is read around its message only."""
+MAX_CONTINUATION = 8
+"""Lines joined to one message: a terminal 80 columns wide needs six."""
+
+# gate → words. A piece without the gate cannot hold the words; the words are what `messages` has heads for.
+_WORDS: dict[bytes, tuple[bytes, ...]] = {
+    b"out of ": (b"out of memory", b"out of the memory", b"out of shared memory"),
+    b"llocat": (
+        b"Allocation on device",
+        b"Could not allocate tensor",
+        b"CPUAllocator",
+        b"you tried to allocate",
+        b"Unable to allocate",
+        b"Cannot allocate memory",
+        b"CachingAllocator.cpp",
+    ),
+    b"_STATUS_": (b"_ALLOC_FAILED", b"_STATUS_NOT_INITIALIZED", b"HSA_STATUS_ERROR_OUT_OF"),
+    b"_OUT_OF_": (b"ERROR_OUT_OF_",),
+    b"ExpandableSegmentVA": (b"ExpandableSegmentVA",),
+    b"MemoryError": (b"MemoryError",),
+    b"Failed to CUDA": (b"Failed to CUDA",),
+    b"buffer size": (b"Invalid buffer size",),
+    b"bad_alloc": (b"bad_alloc",),
+    b"shared memory (shm)": (b"shared memory (shm)",),
+    b"Kill": (b"signal: Killed", b"Out of memory: Kill"),
+    b"SIGKILL": (b"(SIGKILL)",),
+    b"oom": (b"oom-kill", b"oom_kill"),
+}
+
+
+class ByteReader(Protocol):
+    """What a log is read from: an open binary file or ``sys.stdin.buffer``."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One message as it stands in the log.
+
+    row      1-based line number of its head
+    source   the mark of the rank or process that wrote it, "" when the log has none
+    before   the log up to the head's line, at most ``WINDOW`` bytes; valid after the scan too, but holding it holds a piece
+    """
+
+    row: int
+    source: str
+    message: Message
+    before: memoryview
+
+
+class _Utf16:
+    """A UTF-16 log (PowerShell's ``>`` writes one) handed on as UTF-8."""
+
+    def __init__(self, stream: ByteReader, first: bytes, encoding: str) -> None:
+        self._stream, self._first = stream, first
+        self._decoder = codecs.getincrementaldecoder(encoding)("replace")
+
+    def read(self, size: int, /) -> bytes:
+        while True:
+            raw, self._first = self._first or self._stream.read(size), b""
+            text = self._decoder.decode(raw, final=not raw)
+            if text or not raw:
+                return text.encode("utf-8", "replace")
+
+
+def scan(stream: ByteReader) -> Iterator[Occurrence]:
+    """Every out-of-memory message of ``stream`` in order. Raises only what ``stream.read`` raises."""
+    piece = stream.read(PIECE)
+    for mark, encoding in ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")):
+        if piece.startswith(mark):
+            stream = _Utf16(stream, piece[2:], encoding)
+            piece = stream.read(PIECE)
+            break
+    data, done, rows = b"", 0, 0  # done: searched so far in data; rows: newlines in everything before `counted`
+    counted = 0
+    while True:
+        data = (data + piece) if data else piece
+        last = not piece
+        limit = len(data) if last else max(done, len(data) - LOOKAHEAD)
+        for hit in _hits(data, done, limit):
+            if hit < done:
+                continue
+            start = _line_start(data, hit, done)
+            found = _read_message(data, start, hit)
+            if found is None:
+                continue
+            line, message, end = found
+            rows += data.count(b"\n", counted, start)
+            counted = start
+            done = max(end, hit + 1)
+            yield Occurrence(rows + 1, line.source, message, memoryview(data)[max(0, start - WINDOW) : start])
+        done = max(done, limit)
+        if last:
+            return
+        drop = max(0, done - WINDOW)
+        if drop > counted:
+            rows += data.count(b"\n", counted, drop)
+            counted = drop
+        if drop:
+            data = data[drop:]
+            done, counted = done - drop, counted - drop
+        piece = stream.read(PIECE)
+
+
+def _hits(data: bytes, start: int, limit: int) -> list[int]:
+    """Offsets in [start, limit) of the words, ascending, one for each line that has any (lines up to ``MAX_LINE``)."""
+    stop = min(len(data), limit + 32)  # a word may begin before the limit and end behind it
+    hits = []
+    for gate, words in _WORDS.items():
+        if data.find(gate, max(0, start - 32), min(len(data), stop + 32)) < 0:
+            continue
+        for word in words:
+            at = data.find(word, start, stop)
+            while 0 <= at < limit:
+                hits.append(at)
+                at = data.find(word, at + len(word), stop)
+    hits.sort()
+    return hits
+
+
+def _line_start(data: bytes, hit: int, floor: int) -> int:
+    low = max(0, hit - MAX_LINE)
+    newline = max(data.rfind(b"\n", low, hit), data.rfind(b"\r", low, hit))
+    if newline >= 0:
+        return newline + 1
+    return low if low else max(0, min(floor, hit))
+
+
+def _read_message(data: bytes, start: int, hit: int) -> tuple[LogLine, Message, int] | None:
+    """The message of the line around ``hit``, its line, and the offset where its text ends; None when there is none."""
+    begin = start if hit - start <= 1024 else hit - 512
+    end = data.find(b"\n", hit, hit + MAX_LINE)
+    end = hit + MAX_LINE if end < 0 else end
+    line = read_line(data[begin:end].decode("utf-8", "replace"))
+    near = line.text[:2048]
+    head = find_head(near)
+    if head is None:
+        return None
+    family, backend, column = head
+    text = line.text[column:]
+    at = end
+    for _ in range(MAX_CONTINUATION):
+        if not needs_next_line(text, family) or at >= len(data):
+            break
+        following = data.find(b"\n", at + 1, at + 1 + MAX_LINE)
+        following = min(len(data), at + 1 + MAX_LINE) if following < 0 else following
+        more = read_line(data[at + 1 : following].decode("utf-8", "replace"))
+        at = following
+        if more.source != line.source:
+            continue  # another rank wrote in between
+        if not more.text.strip() or _starts_anew(more.text):
+            break
+        text = f"{text} {more.text}"
+    return line, parse_message(text, family, backend), end
+
+
+def _starts_anew(text: str) -> bool:
+    return text.lstrip().startswith(("Traceback (most", "File ", "During handling", "The above exception")) or (
+        find_head(text[:2048]) is not None
+    )
+
+
+def is_strong(family: Family) -> bool:
+    """Whether the message itself says that memory ran out; the others only make it likely."""
+    return family not in (Family.WORKER_KILLED, Family.LIBRARY_INIT, Family.UNREPORTED)

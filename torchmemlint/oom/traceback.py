@@ -1,0 +1,146 @@
+"""The traceback that leads to a message, and the user's files that it names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from torchmemlint.oom.log_line import read_line
+
+MAX_LINES = 4000
+"""Lines looked at before a message; a traceback has some hundreds, times the ranks that write at the same time."""
+MAX_FRAMES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One call of a traceback, outermost first in a list of them; ``code`` is "" where the log does not show it."""
+
+    path: str
+    row: int
+    function: str
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFrame:
+    """A frame whose file lies under the source root.
+
+    path     the file as found, relative to the working directory where that is possible
+    current  the text of that row as it is now, stripped
+    changed  whether the row no longer reads as the traceback shows it
+    """
+
+    frame: Frame
+    path: str
+    current: str
+    changed: bool
+
+
+_FILE = re.compile(r'^\s*File "([^"]{1,500})", line (\d{1,9})(?:, in (.{1,200}))?\s*$')
+_IPYTHON = re.compile(r"^(?:File )?(?P<path>[^\s:][^:\"]{0,400}):(?P<row>\d{1,9}),? in (?P<function>[^\s(]{1,200})")
+_ARROW = re.compile(r"^(?:-{1,6}>|\s*❱)\s*(\d{1,9})\s?(.*)$")
+_CARETS = re.compile(r"^\s*[~^]+\s*$")
+_LIBRARY = re.compile(
+    r"(?:^|/)(?:site-packages|dist-packages|lib/python\d(?:\.\d{1,2})?|lib64/python\d(?:\.\d{1,2})?|torch/nn|torch/utils|torch/_\w+)/|^<|^(?:python\d?/)?torch/"
+)
+
+
+def read_traceback(before: bytes, source: str) -> tuple[Frame, ...]:
+    """The last traceback of ``source`` in ``before`` (the log up to the message), outermost frame first; () when none is there."""
+    lines: list[str] = []
+    for raw in reversed(before.decode("utf-8", "replace").split("\n")[-MAX_LINES:]):
+        line = read_line(raw[:2000])
+        if line.source != source:
+            continue
+        lines.append(line.text)
+        if "Traceback (most recent call last)" in line.text:
+            break
+    else:
+        # No header (a truncated log, or a box without one): frames that stand right above the message still count.
+        lines = lines[:60]
+    lines.reverse()
+    return _frames(lines)[-MAX_FRAMES:]
+
+
+def _frames(lines: Sequence[str]) -> tuple[Frame, ...]:
+    frames: list[Frame] = []
+    for number, text in enumerate(lines):
+        found = _FILE.match(text)
+        if found is not None:
+            following = lines[number + 1] if number + 1 < len(lines) else ""
+            code = "" if _FILE.match(following) or _CARETS.match(following) or not following[:1].isspace() else following.strip()
+            frames.append(Frame(found[1], int(found[2]), (found[3] or "<module>").strip(), code))
+            continue
+        found = _IPYTHON.match(text)
+        if found is not None:
+            frames.append(Frame(found["path"].strip(), int(found["row"]), found["function"]))
+            continue
+        arrow = _ARROW.match(text)
+        if arrow is not None and frames and not frames[-1].code:
+            last = frames[-1]
+            frames[-1] = Frame(last.path, int(arrow[1]), last.function, arrow[2].strip(" │"))
+    return tuple(frames)
+
+
+def is_library(path: str) -> bool:
+    """Whether a frame's file belongs to Python, to torch or to an installed package."""
+    return _LIBRARY.search(path.replace("\\", "/")) is not None
+
+
+def find_local(frames: Sequence[Frame], root: Path) -> tuple[LocalFrame, ...]:
+    """The frames whose files lie under ``root``, outermost first.
+
+    The log may come from another machine: a file is the one under ``root`` whose path ends as the frame's path does, the
+    longest such ending. Nothing outside ``root`` is opened. Library files are not looked for.
+    """
+    base = root.resolve()
+    known: dict[str, Path | None] = {}
+    local = []
+    for frame in frames:
+        if frame.path not in known:
+            known[frame.path] = None if is_library(frame.path) else _under(frame.path, base)
+        path = known[frame.path]
+        if path is None:
+            continue
+        current = _row_text(path, frame.row)
+        changed = bool(frame.code) and " ".join(current.split()) != " ".join(frame.code.split())
+        local.append(LocalFrame(frame, _shown_path(path), current, changed))
+    return tuple(local)
+
+
+def _under(named: str, base: Path) -> Path | None:
+    parts = [part for part in PurePosixPath(named.replace("\\", "/")).parts if part not in ("/", ".", "~")]
+    if ".." in parts or not parts or not parts[-1].endswith((".py", ".ipynb")):
+        return None
+    for first in range(len(parts)):
+        try:
+            path = base.joinpath(*parts[first:])
+            if path.is_file() and path.resolve().is_relative_to(base):
+                return path
+            # `--src pkg` with frames in …/pkg/train.py: the root's own name may be part of the ending.
+            if parts[first] == base.name and first + 1 < len(parts) and base.joinpath(*parts[first + 1 :]).is_file():
+                return base.joinpath(*parts[first + 1 :])
+        except (OSError, ValueError):  # a name that the file system cannot hold
+            return None
+    return None
+
+
+def _row_text(path: Path, row: int) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for number, text in enumerate(file, 1):
+                if number == row:
+                    return text.strip()
+    except OSError:
+        pass
+    return ""
+
+
+def _shown_path(path: Path) -> str:
+    try:
+        return path.relative_to(Path.cwd().resolve()).as_posix()
+    except ValueError:
+        return path.as_posix()
