@@ -5,15 +5,14 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from torchmemlint.findings import Finding, Fix, Safety
 from torchmemlint.fixes.imports import Refused, insertion_row, is_bound
 from torchmemlint.source.file import SourceFile
 
-MAX_ROUNDS = 10
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
@@ -22,17 +21,13 @@ class FixResult:
     """What fixing did to one file.
 
     text        the new text
-    applied     findings whose fix is in it, in the order in which they were applied
+    applied     findings whose fix is in it, in output order
     rejected    findings whose fix was tried and taken back, because the text would not have parsed or an edit lay outside it
-    remaining   findings of the new text; only ``fix_to_convergence`` looks
-    converged   False when the last round allowed still had something to change
     """
 
     text: str
     applied: tuple[Finding, ...] = ()
     rejected: tuple[Finding, ...] = ()
-    remaining: tuple[Finding, ...] = ()
-    converged: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,63 +58,43 @@ class _Repair:
         return any(mine.touches(theirs) for mine in self.changes for theirs in other.changes)
 
 
-def fix_to_convergence(
-    source: SourceFile,
-    findings: Sequence[Finding],
-    recheck: Callable[[str], Sequence[Finding]],
-    *,
-    unsafe: bool = False,
-) -> FixResult:
-    """Rounds of ``apply_fixes`` until one changes nothing, at most ``MAX_ROUNDS``.
-
-    ``findings`` are those that are reported (never suppressed ones), ``recheck`` gives those of a changed text.
-    """
-    applied: list[Finding] = []
-    texts = {source.text}
-    remaining = tuple(findings)
-    rejected: tuple[Finding, ...] = ()
-    for _ in range(MAX_ROUNDS):
-        result = apply_fixes(source, remaining, unsafe=unsafe)
-        rejected = result.rejected
-        if not result.applied:
-            return FixResult(source.text, tuple(applied), rejected, remaining)
-        source = replace(source, text=result.text)
-        applied.extend(result.applied)
-        remaining = tuple(recheck(source.text))
-        if source.text in texts:  # two fixes undo each other
-            break
-        texts.add(source.text)
-    converged = not any(_wanted(finding, unsafe) for finding in remaining)
-    return FixResult(source.text, tuple(applied), rejected, remaining, converged)
-
-
 def apply_fixes(source: SourceFile, findings: Iterable[Finding], *, unsafe: bool = False) -> FixResult:
-    """One round: all wanted fixes that keep clear of each other. A fix that is neither applied nor rejected had to wait."""
-    repairs: list[_Repair] = []
-    waiting_for_same: list[tuple[Finding, _Repair]] = []
+    """One round: all wanted fixes that keep clear of each other.
+
+    A fix that is neither applied nor rejected had to wait: check the new text again and call again, until nothing is applied.
+    ``findings`` are those that are reported, never suppressed ones.
+    """
+    candidates: list[_Repair] = []
     rejected: list[Finding] = []
     for finding in sorted(findings, key=lambda one: one.sort_key):
         fix = _wanted(finding, unsafe)
-        if fix is None:
-            continue
-        repair = _repair(source, finding, fix)
-        if repair is None:
-            rejected.append(finding)
-        elif (same := next((one for one in repairs if one.changes == repair.changes), None)) is not None:
-            waiting_for_same.append((finding, same))  # one decorator may answer several findings of its function
-        elif not any(repair.conflicts(one) for one in repairs):
-            repairs.append(repair)
-    text = _written(source, repairs)
-    if text is None:
-        repairs, broken = _those_that_parse(source, repairs)
-        rejected.extend(repair.finding for repair in broken)
+        if fix is not None:
+            repair = _repair(source, finding, fix)
+            if repair is None:
+                rejected.append(finding)
+            else:
+                candidates.append(repair)
+    while True:
+        repairs = _clear_of_each_other(candidates)
         text = _written(source, repairs)
-        if text is None:  # the text did not parse before
-            return FixResult(source.text, (), tuple(rejected))
-    applied = [repair.finding for repair in repairs]
-    applied.extend(finding for finding, same in waiting_for_same if same in repairs)
-    applied.sort(key=lambda one: one.sort_key)
-    return FixResult(text, tuple(applied), tuple(rejected))
+        if text is not None or not repairs:
+            break
+        # What is broken makes room for what it was in the way of.
+        broken = _broken(source, repairs)
+        rejected.extend(repair.finding for repair in broken)
+        candidates = [repair for repair in candidates if repair not in broken]
+    # One decorator may answer several findings of its function: they have the same fix.
+    done = {repair.changes for repair in repairs}
+    applied = tuple(repair.finding for repair in candidates if repair.changes in done)
+    return FixResult(source.text if text is None else text, applied, tuple(rejected))
+
+
+def _clear_of_each_other(candidates: Iterable[_Repair]) -> list[_Repair]:
+    chosen: list[_Repair] = []
+    for repair in candidates:
+        if not any(repair.conflicts(one) for one in chosen):
+            chosen.append(repair)
+    return chosen
 
 
 def _wanted(finding: Finding, unsafe: bool) -> Fix | None:
@@ -150,7 +125,8 @@ def _in_order(changes: Iterable[_Change]) -> tuple[_Change, ...] | None:
     return None if any(one.end > two.start for one, two in pairwise(ordered)) else ordered
 
 
-def _those_that_parse(source: SourceFile, repairs: Sequence[_Repair]) -> tuple[list[_Repair], list[_Repair]]:
+def _broken(source: SourceFile, repairs: Sequence[_Repair]) -> list[_Repair]:
+    """The repairs that cannot be written on top of those before them; at least one, where all together cannot."""
     kept: list[_Repair] = []
     broken: list[_Repair] = []
     for repair in repairs:
@@ -158,7 +134,7 @@ def _those_that_parse(source: SourceFile, repairs: Sequence[_Repair]) -> tuple[l
             broken.append(repair)
         else:
             kept.append(repair)
-    return kept, broken
+    return broken
 
 
 def _written(source: SourceFile, repairs: Sequence[_Repair]) -> str | None:
