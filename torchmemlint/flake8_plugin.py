@@ -1,0 +1,70 @@
+"""The flake8 plugin: one file in, findings out.
+
+flake8 keeps what is its own: it applies ``# noqa`` (to the reported row only) and its ``select`` and ``ignore``. A rule that is
+off by default runs when ``[tool.torchmemlint]`` turns it on, or when flake8's ``select`` or ``extend-select`` names it by more
+than ``TML``. Not by ``extend_default_ignore``: flake8 drops that list as soon as a project sets ``ignore`` of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from torchmemlint import __version__
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from torchmemlint.config import Configuration
+
+    # Row (1-based), column (0-based, code points), "CODE message", the plugin.
+    Report = tuple[int, int, str, type["Checker"]]
+
+
+class Checker:
+    """What flake8 makes for each file; the attributes and parameter names are those of its plugin interface."""
+
+    name = "torchmemlint"
+    version = __version__
+    _asked_for: ClassVar[tuple[str, ...]] = ()
+    _configuration: ClassVar[Configuration | None] = None
+
+    def __init__(self, tree: ast.AST, filename: str, lines: Sequence[str]) -> None:
+        self._filename = filename
+        self._lines = lines
+
+    @classmethod
+    def parse_options(cls, options: Namespace) -> None:
+        """Keeps the codes that flake8 was asked for. The configuration is read later: an error in it is a report."""
+        cls._asked_for = (*(options.select or ()), *(options.extend_select or ()))
+        cls._configuration = None
+
+    def run(self) -> Iterator[Report]:
+        try:
+            yield from list(self._reports())
+        except Exception as error:  # flake8 would end its whole run with a traceback
+            from torchmemlint.errors import ConfigError
+
+            kind = (
+                "configuration" if isinstance(error, ConfigError) else f"internal error, please report: {type(error).__name__}"
+            )
+            yield 1, 0, " ".join(f"TML001 {kind}: {error}".split()), type(self)
+
+    def _reports(self) -> Iterator[Report]:
+        from torchmemlint.run import check_text
+
+        settings = self._settings().for_file(self._filename)
+        for finding in check_text("".join(self._lines), self._filename, settings, comments=False):
+            at = finding.span.start
+            yield at.row, at.column - 1, f"{finding.code} {finding.message}", type(self)
+
+    @classmethod
+    def _settings(cls) -> Configuration:
+        if cls._configuration is None:
+            from torchmemlint.config import CommandLine, Configuration
+            from torchmemlint.rules import ALL_RULES
+
+            named = [word for word in cls._asked_for if any(len(word) > 3 and rule.code.startswith(word) for rule in ALL_RULES)]
+            cls._configuration = Configuration(CommandLine({"extend-select": named}))
+        return cls._configuration
