@@ -21,6 +21,7 @@ live tensors. Private pools (CUDA graphs) are printed inside A, and X is printed
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -123,10 +124,10 @@ def _device(m: Message) -> Diagnosis:
     asked = f"asked for {format_size(requested)}"
 
     if m.allowed is not None and reserved is not None and reserved + requested >= 0.98 * m.allowed:
-        share = f", {_percent(m.allowed, total)} of the device" if total else ""
+        part = f", {_percent(m.allowed, total)} of the device" if total else ""
         return Diagnosis(
             Kind.MEMORY_CAP,
-            f"A limit set for this process is used up: {format_size(m.allowed)}{share}.",
+            f"A limit set for this process is used up: {format_size(m.allowed)}{part}.",
             (
                 f"{format_size(reserved)} held + {format_size(requested)} requested reach the {format_size(m.allowed)} allowed",
                 *((f"the device itself still had {format_size(free)} free",) if free else ()),
@@ -168,7 +169,7 @@ def _device(m: Message) -> Diagnosis:
             (
                 f"{asked}, {format_size(free)} were free of {format_size(total)}",
                 f"this process held {format_size(reserved)}",
-                "seen with virtual GPUs, MIG slices, WSL, a limit on pinned or virtual memory, and a neighbour that freed in between",
+                "seen with virtual GPUs, MIG slices, WSL, a limit on pinned memory, and a neighbour that freed in between",
             ),
         )
     if idle is not None and idle >= requested:
@@ -176,7 +177,7 @@ def _device(m: Message) -> Diagnosis:
             Kind.FRAGMENTATION,
             f"The cache holds {format_size(idle)} that no tensor uses, yet no piece of it is {format_size(requested)} long.",
             (
-                f"{format_size(allocated)} allocated of {format_size(reserved)} reserved: {_percent(idle, reserved)} lie idle between tensors",
+                f"{format_size(allocated)} allocated of {format_size(reserved)} reserved: {_percent(idle, reserved)} lie idle",
                 f"{asked}, less than what lies idle",
             ),
         )
@@ -186,7 +187,11 @@ def _device(m: Message) -> Diagnosis:
     shares = (
         f"live tensors {format_size(live)} of {format_size(total)} ({_percent(live, total)})",
         *((f"{format_size(m.private_pools)} more in private pools (CUDA graphs)",) if m.private_pools else ()),
-        *((f"idle in the cache {format_size(idle)}, less than the {format_size(requested)} asked for",) if idle is not None else ()),
+        *(
+            (f"idle in the cache {format_size(idle)}, less than the {format_size(requested)} asked for",)
+            if idle is not None
+            else ()
+        ),
         *((f"free on the device {format_size(free)}",) if free is not None else ()),
         *((f"held outside this process {format_size(elsewhere)}",) if elsewhere > total / 20 else ()),
     )
@@ -199,7 +204,9 @@ def _device(m: Message) -> Diagnosis:
     if idle is None and live < 0.8 * total:
         return Diagnosis(Kind.UNCLEAR, "The message is cut off before the figures that tell the cause.", shares)
     return Diagnosis(
-        Kind.GENUINE, f"The device is full of live tensors: {format_size(live)} of {format_size(total)} ({_percent(live, total)}).", shares
+        Kind.GENUINE,
+        f"The device is full of live tensors: {format_size(live)} of {format_size(total)} ({_percent(live, total)}).",
+        shares,
     )
 
 
@@ -211,9 +218,13 @@ def _other_processes(m: Message, total: int, reserved: int, foreign: tuple[int, 
     if named:
         because.append(f"{format_size(named)} belong to process {', '.join(str(pid) for pid in pids[:8]) or '?'}")
     if unnamed > total / 20:
-        because.append(f"{format_size(unnamed)} belong to nobody the message names: other containers, the desktop, CUDA contexts")
+        because.append(
+            f"{format_size(unnamed)} belong to nobody the message names: other containers, the desktop, CUDA contexts"
+        )
     return Diagnosis(
-        Kind.OTHER_PROCESSES, f"Others hold {format_size(named + unnamed)} of this device's {format_size(total)}.", tuple(because)
+        Kind.OTHER_PROCESSES,
+        f"Others hold {format_size(named + unnamed)} of this device's {format_size(total)}.",
+        tuple(because),
     )
 
 
@@ -239,11 +250,13 @@ def _mps(m: Message) -> Diagnosis:
     if other > m.allowed / 2:
         return Diagnosis(
             Kind.OUTSIDE_CACHE,
-            f"{format_size(other)} of this process's GPU memory were not allocated as tensors: Metal graphs, kernels and caches.",
+            f"{format_size(other)} of this process's GPU memory are no tensors: Metal graphs, kernels and their caches.",
             figures,
         )
     return Diagnosis(
-        Kind.GENUINE, f"The GPU's share is full of PyTorch's own memory: {format_size(m.allocated)} of {format_size(m.allowed)}.", figures
+        Kind.GENUINE,
+        f"The GPU's share is full of PyTorch's own memory: {format_size(m.allocated)} of {format_size(m.allowed)}.",
+        figures,
     )
 
 
@@ -276,11 +289,11 @@ def _outside(m: Message, who: str) -> Diagnosis:
     )
 
 
-_BY_FAMILY = {
+_BY_FAMILY: Mapping[Family, Callable[[Message], Diagnosis]] = {
     Family.ADDRESS_SPACE: lambda m: _fixed(
         Kind.ADDRESS_SPACE,
         "Addresses ran out, not memory: expandable segments could not reserve their range.",
-        "each stream and device reserves a range larger than the device; a limit on virtual memory (`ulimit -v`, a container) or very many streams use them up",
+        "each stream reserves a range larger than the device; a limit on virtual memory or very many streams use them up",
     ),
     Family.EXABYTE: lambda m: _fixed(
         Kind.OVERSIZED_REQUEST,
@@ -300,7 +313,7 @@ _BY_FAMILY = {
     Family.UNREPORTED: lambda m: _fixed(
         Kind.UNCLEAR,
         "Device memory ran out, and the report about it failed too: the driver's NVML does not answer here.",
-        "usual on MIG slices, Jetson and in containers without NVML; read the figures with torchmemlint.report_memory() before the failing line",
+        "usual on MIG slices, on Jetson and in containers without NVML",
     ),
     Family.MPS_BUFFER: lambda m: _fixed(
         Kind.OVERSIZED_REQUEST,
@@ -319,8 +332,8 @@ _BY_FAMILY = {
     Family.NCCL: lambda m: _outside(m, "NCCL (its buffers)"),
     Family.LIBRARY_INIT: lambda m: _fixed(
         Kind.UNCLEAR,
-        "A CUDA library could not start. Most often no memory was left for its handle; a wrong driver or an earlier failed kernel look the same.",
-        "an earlier index out of range does this too: run once with CUDA_LAUNCH_BLOCKING=1",
+        "A CUDA library could not start, most often because no memory was left for its handle.",
+        "a wrong driver or an earlier failed kernel look the same: run once with CUDA_LAUNCH_BLOCKING=1",
     ),
     Family.CPU: _host,
     Family.HOST_ARRAY: _host,

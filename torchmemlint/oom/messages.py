@@ -94,7 +94,8 @@ def parse_size(number: str, unit: str, *, labels_are_binary: bool = False) -> in
     if unit == "bytes":
         return int(float(number))
     base = 1024 if labels_are_binary or "i" in unit else 1000
-    return round(float(number) * base ** _BINARY[unit[0]])
+    scale: int = base ** _BINARY[unit[0]]
+    return round(float(number) * scale)
 
 
 _DEVICE_WORDS = r"(CUDA|HIP|XPU|NPU|MLU|MUSA|SDAA|GCU|HPU|PrivateUse1)"
@@ -121,7 +122,9 @@ _HEADS = (
     _head(Family.PREEMPTED, rf"{_DEVICE_WORDS} out of memory\. Allocation was preemptively rejected"),
     _head(Family.PARENTHESES, rf"{_DEVICE_WORDS} out of (?:the )?memory\. Tried to allocate {_SIZE} \("),
     _head(Family.SENTENCES, rf"{_DEVICE_WORDS} out of (?:the )?memory\. Tried to allocate {_SIZE}"),
-    _head(Family.ASYNC, r"Allocation on device (?:\d{1,4} )?would exceed allowed memory|OutOfMemoryError: Allocation on device"),
+    _head(
+        Family.ASYNC, r"Allocation on device (?:\d{1,4} )?would exceed allowed memory|OutOfMemoryError: Allocation on device"
+    ),
     _head(Family.MPS, r"MPS backend out of memory", "MPS"),
     _head(Family.MPS_BUFFER, rf"Invalid buffer size: {_SIZE}", "MPS"),
     _head(Family.DIRECTML, r"Could not allocate tensor with \d{1,20} bytes\. There is not enough GPU", "DirectML"),
@@ -137,7 +140,11 @@ _HEADS = (
     _head(Family.RAW, r"\bHSA_STATUS_ERROR_OUT_OF_RESOURCES\b|HIP error: out of memory", "HIP"),
     _head(Family.RAW, r"\bCUDA_ERROR_OUT_OF_MEMORY\b|CUDA(?: driver)? error: out of memory"),
     _head(Family.BARE, rf"{_SAID}{_DEVICE_WORDS} out of memory(?:\.|$)"),
-    _head(Family.HOST_ARRAY, rf"Unable to allocate {_SIZE} for an array|^(?:MemoryError|std::bad_alloc)\b|what\(\): +std::bad_alloc", "CPU"),
+    _head(
+        Family.HOST_ARRAY,
+        rf"Unable to allocate {_SIZE} for an array|^(?:MemoryError|std::bad_alloc)\b|what\(\): +std::bad_alloc",
+        "CPU",
+    ),
     _head(Family.HOST_ARRAY, r"\[Errno 12\] Cannot allocate memory|unable to mmap \d{1,20} bytes from file", "CPU"),
     _head(Family.SHARED_MEMORY, r"workers are out of shared memory|insufficient shared memory \(shm\)", "CPU"),
     _head(Family.WORKER_KILLED, r"DataLoader worker \(pid(?:\(s\))? [^)]{1,80}\) is killed by signal: Killed", "CPU"),
@@ -227,7 +234,9 @@ _PROCESS = re.compile(rf"Process (\d{{1,10}}) has {_SIZE} memory in use")
 _DEVICE = re.compile(r"(?:\((?:GPU|NPU|MLU|XPU|MUSA) |\. GPU |\. NPU |Allocation on device )(\d{1,4})\b")
 
 
-_COMPLETE = MappingProxyType({Family.PARENTHESES: "reserved", Family.SENTENCES: "unallocated", Family.ASYNC: "allowed", Family.MPS: "requested"})
+_COMPLETE = MappingProxyType(
+    {Family.PARENTHESES: "reserved", Family.SENTENCES: "unallocated", Family.ASYNC: "allowed", Family.MPS: "requested"}
+)
 _TAILS = re.compile(r" (?:If reserved |Please use |Use PYTORCH_|See documentation|CUDA kernel errors |For debugging consider)")
 
 
@@ -251,7 +260,9 @@ def parse_message(text: str, family: Family, backend: str) -> Message:
         found = pattern.search(said)
         if found is not None:
             sizes[name] = parse_size(found[1], found[2], labels_are_binary=binary)
-    processes = tuple((int(m[1]), parse_size(m[2], m[3])) for m in _PROCESS.finditer(said)) if family is Family.SENTENCES else ()
+    processes = (
+        tuple((int(m[1]), parse_size(m[2], m[3])) for m in _PROCESS.finditer(said)) if family is Family.SENTENCES else ()
+    )
     device = _DEVICE.search(said[:600])
     allocated, reserved, unallocated = sizes.get("allocated"), sizes.get("reserved"), sizes.get("unallocated")
     if allocated is not None and unallocated is not None and reserved is None:

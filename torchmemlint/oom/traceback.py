@@ -49,7 +49,7 @@ _LIBRARY = re.compile(
 
 
 def read_traceback(before: bytes, source: str) -> tuple[Frame, ...]:
-    """The last traceback of ``source`` in ``before`` (the log up to the message), outermost frame first; () when none is there."""
+    """The last traceback of ``source`` in ``before`` (the log up to the message), outermost frame first; () for none."""
     lines: list[str] = []
     for raw in reversed(before.decode("utf-8", "replace").split("\n")[-MAX_LINES:]):
         line = read_line(raw[:2000])
@@ -71,7 +71,9 @@ def _frames(lines: Sequence[str]) -> tuple[Frame, ...]:
         found = _FILE.match(text)
         if found is not None:
             following = lines[number + 1] if number + 1 < len(lines) else ""
-            code = "" if _FILE.match(following) or _CARETS.match(following) or not following[:1].isspace() else following.strip()
+            code = (
+                "" if _FILE.match(following) or _CARETS.match(following) or not following[:1].isspace() else following.strip()
+            )
             frames.append(Frame(found[1], int(found[2]), (found[3] or "<module>").strip(), code))
             continue
         found = _IPYTHON.match(text)

@@ -1,0 +1,137 @@
+"""A log → its cases: every distinct message once, with the traceback that leads to it, the verdict and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torchmemlint.findings import Finding
+from torchmemlint.oom.diagnose import EXPLAINED_BY_CODE, Diagnosis, diagnose
+from torchmemlint.oom.messages import Message
+from torchmemlint.oom.remedies import Remedy, codes_of, remedies_for
+from torchmemlint.oom.stream import ByteReader, Occurrence, is_strong, scan
+from torchmemlint.oom.traceback import Frame, LocalFrame, find_local, read_traceback
+
+MAX_CASES = 64
+"""Distinct messages kept of one log (and the last one): an eight-GPU node that retries eight times fits."""
+TRACEBACK_TRIES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A finding and its distance from the failure: 0 in a function of the failing call path, 1 in one of its files, 2 elsewhere."""
+
+    finding: Finding
+    distance: int
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One distinct message of a log; ``times`` counts its repetitions (a logger and the traceback print it twice)."""
+
+    row: int
+    source: str
+    message: Message
+    diagnosis: Diagnosis
+    remedies: tuple[Remedy, ...]
+    frames: tuple[Frame, ...] = ()
+    local: tuple[LocalFrame, ...] = ()
+    findings: tuple[Ranked, ...] = ()
+    times: int = 1
+
+    @property
+    def certain(self) -> bool:
+        """Whether the message itself says that memory ran out."""
+        return is_strong(self.message.family)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """``cases`` in the order of the log, those that only hint at memory last; ``uncounted`` messages were seen but not kept."""
+
+    name: str
+    cases: tuple[Case, ...]
+    uncounted: int = 0
+
+
+def read_log(name: str, stream: ByteReader) -> Log:
+    """The cases of one log. Memory is bounded by ``MAX_CASES`` whatever the log holds."""
+    kept: dict[tuple[str, Message], Case] = {}
+    tries: dict[tuple[str, Message], int] = {}
+    last: Occurrence | None = None
+    uncounted = 0
+    for occurrence in scan(stream):
+        key = (occurrence.source, occurrence.message)
+        case = kept.get(key)
+        if case is not None:
+            case = replace(case, times=case.times + 1)
+        elif len(kept) < MAX_CASES:
+            case = _open_case(occurrence)
+        else:
+            uncounted += 1
+            last = occurrence
+            continue
+        if not case.frames and tries.get(key, 0) < TRACEBACK_TRIES:
+            tries[key] = tries.get(key, 0) + 1
+            case = replace(case, frames=read_traceback(bytes(occurrence.before), occurrence.source))
+        kept[key] = case
+    cases = list(kept.values())
+    if last is not None:
+        uncounted -= 1
+        cases.append(replace(_open_case(last), frames=read_traceback(bytes(last.before), last.source)))
+    cases.sort(key=lambda case: (not case.certain, case.row))
+    return Log(name, tuple(cases), uncounted)
+
+
+def _open_case(occurrence: Occurrence) -> Case:
+    diagnosis = diagnose(occurrence.message)
+    return Case(occurrence.row, occurrence.source, occurrence.message, diagnosis, remedies_for(occurrence.message, diagnosis))
+
+
+def with_sources(log: Log, root: Path) -> Log:
+    """The same log with the frames of every case looked up under ``root``."""
+    return replace(log, cases=tuple(replace(case, local=find_local(case.frames, root)) for case in log.cases))
+
+
+def files_to_check(logs: Iterable[Log]) -> list[str]:
+    """The user's files on the failing call paths of cases that the program itself can have caused, each once, sorted."""
+    return sorted(
+        {frame.path for log in logs for case in log.cases if case.diagnosis.kind in EXPLAINED_BY_CODE for frame in case.local}
+    )
+
+
+def findings_for(paths: Sequence[str]) -> list[Finding]:
+    """What the linter says about ``paths`` under the project's own configuration.
+
+    Raises ConfigError for a bad configuration and UsageError for a path that cannot be checked.
+    """
+    from torchmemlint.api import check_paths
+
+    return check_paths(paths)
+
+
+def with_findings(log: Log, findings: Sequence[Finding]) -> Log:
+    """The same log with the findings that bear on each case, nearest to its failing call path first."""
+    return replace(log, cases=tuple(replace(case, findings=_rank(case, findings)) for case in log.cases))
+
+
+def _rank(case: Case, findings: Sequence[Finding]) -> tuple[Ranked, ...]:
+    if case.diagnosis.kind not in EXPLAINED_BY_CODE:
+        return ()
+    order = {code: number for number, code in enumerate(codes_of(case.remedies))}
+    functions = {(_key(frame.path), frame.frame.function) for frame in case.local}
+    files = {path for path, _ in functions}
+    ranked = []
+    for finding in findings:
+        if finding.code not in order:
+            continue
+        path = _key(finding.path)
+        function = finding.function.rpartition(".")[2] or "<module>"
+        ranked.append(Ranked(finding, 0 if (path, function) in functions else 1 if path in files else 2))
+    # A mistake of the kind that the first remedy repairs comes first among those equally near.
+    return tuple(sorted(ranked, key=lambda item: (item.distance, order[item.finding.code], item.finding.sort_key)))
+
+
+def _key(path: str) -> str:
+    return str(Path(path).resolve())

@@ -1,0 +1,226 @@
+"""Cases as text, Markdown or JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from torchmemlint.oom.cases import Case, Log, Ranked
+from torchmemlint.oom.diagnose import EXPLAINED_BY_CODE, others
+from torchmemlint.oom.messages import Message
+from torchmemlint.oom.remedies import sentence_about_empty_cache
+from torchmemlint.oom.traceback import is_library
+
+SCHEMA_VERSION = 1
+MAX_FINDINGS = 20
+MAX_FRAMES_SHOWN = 8
+
+
+def in_full(log: Log) -> list[Case]:
+    """The cases that are told in full: the first of every kind. The others differ in rank and figures only."""
+    first: dict[str, Case] = {}
+    for case in log.cases:
+        first.setdefault(case.diagnosis.kind.value, case)
+    return list(first.values())
+
+
+def _where(case: Case) -> str:
+    device = f" on device {case.message.device}" if case.message.device is not None else ""
+    source = f" [{case.source}]" if case.source else ""
+    times = f" ({case.times} times)" if case.times > 1 else ""
+    return f"{case.message.backend}{device}{source}{times}"
+
+
+def _died(case: Case) -> Iterator[str]:
+    """The user's frames of the failing call, innermost last; the library's frames only when there are no others."""
+    own = {(frame.frame.path, frame.frame.row): frame for frame in case.local}
+    frames = [frame for frame in case.frames if not is_library(frame.path)] or list(case.frames[-1:])
+    for frame in frames[-MAX_FRAMES_SHOWN:]:
+        local = own.get((frame.path, frame.row))
+        yield f"{local.path if local else frame.path}:{frame.row} in {frame.function}"
+        code = frame.code or (local.current if local else "")
+        if code:
+            yield f"    {code}"
+        if local and local.changed:
+            yield f"    (the file now has there: {local.current or 'nothing'})"
+
+
+def _finding(item: Ranked) -> str:
+    finding = item.finding
+    cell = f"cell {finding.cell}:" if finding.cell is not None else ""
+    return f"{finding.path}:{cell}{finding.span.start.row}:{finding.span.start.column} {finding.code} {finding.message}"
+
+
+_DISTANCES = ("on the failing call path", "in its files", "elsewhere")
+
+
+def as_text(logs: Sequence[Log]) -> str:
+    """For a terminal; no colours, no control characters."""
+    blocks = []
+    for log in logs:
+        if not log.cases:
+            blocks.append(f"{log.name}: no out-of-memory message found")
+        for case in in_full(log):
+            blocks.append("\n".join(_case_text(log, case)))
+        rest = _rest(log)
+        if rest:
+            blocks.append("\n".join([f"{log.name}: also", *(f"  {row}" for row in rest)]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _case_text(log: Log, case: Case) -> Iterator[str]:
+    yield f"{log.name}:{case.row}: {_where(case)}: {case.diagnosis.kind.value}"
+    yield f"  {case.diagnosis.headline}"
+    yield from (f"    - {sentence}" for sentence in case.diagnosis.because)
+    yield f"  Message: {case.message.text}"
+    died = list(_died(case))
+    if died:
+        yield "  It died here:"
+        yield from (f"    {row}" for row in died)
+    if case.findings:
+        yield "  These are why, or make it worse:"
+        yield from (f"    {_finding(item)} ({_DISTANCES[item.distance]})" for item in case.findings[:MAX_FINDINGS])
+        if len(case.findings) > MAX_FINDINGS:
+            yield f"    … and {len(case.findings) - MAX_FINDINGS} more"
+    elif case.local and case.diagnosis.kind in EXPLAINED_BY_CODE:
+        yield "  The linter found nothing in the files of the call path."
+    if case.diagnosis.kind not in EXPLAINED_BY_CODE:
+        yield "  The reason is not in the program's code, as far as the message tells."
+    yield "  What to do, in this order:"
+    for number, remedy in enumerate(case.remedies, 1):
+        yield f"    {number}. {remedy.title}"
+        yield f"       {remedy.why}"
+        yield from (f"         | {row}" for row in remedy.code.splitlines())
+        yield from (
+            f"         here: {_finding(item)}" for item in case.findings[:MAX_FINDINGS] if item.finding.code in remedy.rules
+        )
+    note = sentence_about_empty_cache(case.diagnosis)
+    if note:
+        yield f"  {note}"
+
+
+def _rest(log: Log) -> list[str]:
+    full = in_full(log)
+    rows = [
+        f"line {case.row}: {_where(case)}: {case.diagnosis.kind.value}: {case.diagnosis.headline}"
+        for case in log.cases
+        if case not in full
+    ]
+    if log.uncounted:
+        rows.append(f"{log.uncounted} more messages, not examined")
+    return rows
+
+
+def as_markdown(logs: Sequence[Log]) -> str:
+    """For an issue or a job summary."""
+    out: list[str] = []
+    for log in logs:
+        if not log.cases:
+            out += [f"## {_md(log.name)}", "", "No out-of-memory message found.", ""]
+        for case in in_full(log):
+            out += [f"## {_md(log.name)}, line {case.row}: {case.diagnosis.kind.value}", ""]
+            out += [f"**{_md(case.diagnosis.headline)}** ({_md(_where(case))})", ""]
+            out += [*(f"- {_md(sentence)}" for sentence in case.diagnosis.because), ""] if case.diagnosis.because else []
+            out += [f"    {case.message.text}", ""]
+            died = list(_died(case))
+            if died:
+                out += ["### It died here", "", *(f"    {row}" for row in died), ""]
+            if case.findings:
+                out += ["### These are why, or make it worse", ""]
+                out += [f"- {_md(_finding(item))} ({_DISTANCES[item.distance]})" for item in case.findings[:MAX_FINDINGS]]
+                out += [""]
+            out += ["### What to do, in this order", ""]
+            for number, remedy in enumerate(case.remedies, 1):
+                out += [f"{number}. **{_md(remedy.title)}**: {_md(remedy.why)}", ""]
+                out += ["   ```", *(f"   {row}" for row in remedy.code.splitlines()), "   ```", ""] if remedy.code else []
+            note = sentence_about_empty_cache(case.diagnosis)
+            out += [_md(note), ""] if note else []
+        rest = _rest(log)
+        out += ["### Also", "", *(f"- {_md(row)}" for row in rest), ""] if rest else []
+    return "\n".join(out)
+
+
+def _md(text: str) -> str:
+    """``text`` with what Markdown or HTML would interpret made literal."""
+    for sign in "\\`*_[]<>|#":
+        text = text.replace(sign, f"\\{sign}" if sign not in "<>" else {"<": "&lt;", ">": "&gt;"}[sign])
+    return text
+
+
+def as_json(logs: Sequence[Log]) -> str:
+    """One object; sizes are integers in bytes, rows and columns 1-based, absent figures null."""
+    return json.dumps({"schema_version": SCHEMA_VERSION, "logs": [_log_object(log) for log in logs]}, indent=2) + "\n"
+
+
+def _log_object(log: Log) -> dict[str, object]:
+    return {"log": log.name, "not_examined": log.uncounted, "messages": [_case_object(case) for case in log.cases]}
+
+
+def _case_object(case: Case) -> dict[str, object]:
+    return {
+        "row": case.row,
+        "source": case.source,
+        "times": case.times,
+        "kind": case.diagnosis.kind.value,
+        "certain": case.certain,
+        "headline": case.diagnosis.headline,
+        "because": list(case.diagnosis.because),
+        "explained_by_code": case.diagnosis.kind in EXPLAINED_BY_CODE,
+        "message": _message_object(case.message),
+        "traceback": [asdict(frame) for frame in case.frames],
+        "files": [
+            {
+                "path": frame.path,
+                "row": frame.frame.row,
+                "function": frame.frame.function,
+                "current": frame.current,
+                "changed": frame.changed,
+            }
+            for frame in case.local
+        ],
+        "findings": [
+            {
+                "code": item.finding.code,
+                "name": item.finding.name,
+                "severity": item.finding.severity.value,
+                "message": item.finding.message,
+                "cost": item.finding.cost,
+                "filename": item.finding.path,
+                "row": item.finding.span.start.row,
+                "column": item.finding.span.start.column,
+                "cell": item.finding.cell,
+                "function": item.finding.function,
+                "place": _DISTANCES[item.distance],
+            }
+            for item in case.findings
+        ],
+        "remedies": [
+            {"title": remedy.title, "why": remedy.why, "code": remedy.code, "rules": list(remedy.rules)}
+            for remedy in case.remedies
+        ],
+    }
+
+
+def _message_object(message: Message) -> dict[str, object]:
+    foreign = others(message)
+    return {
+        "text": message.text,
+        "family": message.family.name.lower().replace("_", "-"),
+        "backend": message.backend,
+        "device": message.device,
+        "requested": message.requested,
+        "total": message.total,
+        "free": message.free,
+        "allocated": message.allocated,
+        "reserved": message.reserved,
+        "unallocated": message.unallocated,
+        "active": message.active,
+        "allowed": message.allowed,
+        "private_pools": message.private_pools,
+        "this_process": message.this_process,
+        "other_allocations": message.other_allocations,
+        "processes": [{"pid": pid, "bytes": size} for pid, size in message.processes],
+        "held_by_named_others": foreign[0] if foreign else None,
+        "held_by_unnamed_others": foreign[1] if foreign else None,
+    }
