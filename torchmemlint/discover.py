@@ -41,6 +41,7 @@ class Discovery:
 
 def discover(paths: Sequence[str], configuration: Configuration) -> Discovery:
     result = Discovery()
+    ignore_files.cache_clear()  # what an earlier run of this process read may have changed
     by_identity: dict[str, Found] = {}
     links: list[Found] = []
     for path in sorted(dict.fromkeys(os.path.normpath(path) for path in paths)):
@@ -145,7 +146,7 @@ def _walk(top: str, configuration: Configuration, result: Discovery) -> Iterator
             if _excluded(real, entry.name, settings) or ignored(real, is_folder, applied):
                 continue
             if is_folder:
-                stack.append((os.path.join(folder, entry.name), real, ignores))
+                stack.append((entry.name if folder == "." else os.path.join(folder, entry.name), real, ignores))
                 continue
             try:
                 is_file = entry.is_file()

@@ -111,6 +111,10 @@ def ignores_above(top: str) -> tuple[IgnoreFile, ...]:
     return files
 
 
+_NEVER = "(?!)"
+"""Matches nothing, as git has it for a bracket that does not close or a range that runs backwards."""
+
+
 def glob_regex(glob: str) -> str:
     """A regular expression (without an end) for a glob as git reads it: ``*`` and ``?`` stop at a slash, ``**`` does not."""
     out = []
@@ -137,13 +141,13 @@ def glob_regex(glob: str) -> str:
             negated = inside[:1] in ("!", "^")
             inside = re.sub(r"([\[&~|\\])", r"\\\1", inside[1:] if negated else inside)
             part = f"[{'^/' if negated else ''}{inside}]"
-            out.append(part if _compiles(part) else re.escape(glob[i : end + 1]))
+            out.append(part if _compiles(part) else _NEVER)
             i = end + 1
         elif char == "\\" and i + 1 < len(glob):
             out.append(re.escape(glob[i + 1]))
             i += 2
         else:
-            out.append(re.escape(char))
+            out.append(_NEVER if char == "[" else re.escape(char))
             i += 1
     return "".join(out)
 
