@@ -1,0 +1,180 @@
+"""The plugin inside a real flake8."""
+
+from __future__ import annotations
+
+import ast
+import os
+import pickle
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from torchmemlint import flake8_plugin, run
+from torchmemlint.config import Settings
+from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
+from torchmemlint.flake8_plugin import Checker
+
+pytest.importorskip("flake8")
+
+# Stands in for the analysis, so that these tests are about the plugin: reports the column of each `total` and of each `cap`.
+STAND_IN = """
+import re
+from torchmemlint import rules
+from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
+from torchmemlint.rules.api import Rule
+
+rules.ALL_RULES += (Rule("TML998", "off", "A rule that is off by default", Severity.NOTE, default=False),)
+
+from torchmemlint import run
+
+def check_text(text, filename, settings, *, comments=True):
+    if "crash" in text:
+        raise RuntimeError("first line\\nsecond line")
+    for row, line in enumerate(text.split("\\n"), 1):
+        for match in re.finditer("total|cap", line):
+            code = {"total": "TML101", "cap": "TML998"}[match[0]]
+            if code in settings.codes:
+                at = Position(row, match.start() + 1)
+                yield Finding(code, "n", Severity.ERROR, Confidence.HIGH, f"`{match[0]}` is kept", filename, Span(at, at))
+
+run.check_text = check_text
+"""
+
+
+def flake8(folder: Path, *arguments: str, text: str | None = None, stand_in: bool = True) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
+    if stand_in:
+        (folder / "stand_in").mkdir(exist_ok=True)
+        (folder / "stand_in" / "sitecustomize.py").write_text(STAND_IN)
+        environment["PYTHONPATH"] = str(folder / "stand_in")
+    command = [sys.executable, "-m", "flake8", "--exclude=stand_in", *arguments]
+    return subprocess.run(
+        command, cwd=folder, input=text, capture_output=True, text=True, timeout=120, env=environment, check=False
+    )
+
+
+def ours(done: subprocess.CompletedProcess[str]) -> list[str]:
+    assert done.stderr == ""
+    return sorted(line for line in done.stdout.splitlines() if " TML" in line)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "a.py").write_bytes("\ufeffs = '漢👍'; total = 1\r\nif s:\r\n\ttotal += 1  # noqa: TML101\r\n".encode())
+    (tmp_path / "b.py").write_text("cap = 1\n\x0ctotal = (\n    1\n)  # noqa\n")
+    (tmp_path / "c.py").write_text("total = 2\n")
+    return tmp_path
+
+
+ALWAYS = ["./a.py:1:11: TML101 `total` is kept", "./b.py:2:2: TML101 `total` is kept", "./c.py:1:1: TML101 `total` is kept"]
+CAP = "./b.py:1:1: TML998 `cap` is kept"
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_findings_at_their_places(folder: Path, jobs: str) -> None:
+    done = flake8(folder, "-j", jobs, ".")
+    # flake8 7 reads a noqa on any row of a logical line, others only on the reported one.
+    assert [line for line in ALWAYS if "b.py:2" not in line] == [line for line in ours(done) if "b.py:2" not in line]
+    assert done.returncode == 1
+    assert ours(flake8(folder, "-j", jobs, "--disable-noqa", ".")) == sorted([*ALWAYS, "./a.py:3:2: TML101 `total` is kept"])
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ((), False),
+        (("--ignore=E501",), False),
+        (("--select=E,TML",), False),
+        (("--extend-select=TML998",), True),
+        (("--extend-select=TML9",), True),
+        (("--select=TML998,E",), True),
+        (("--extend-select=TML998", "--extend-ignore=TML998"), False),
+    ],
+)
+def test_rules_that_are_off_by_default(folder: Path, jobs: str, arguments: tuple[str, ...], shown: bool) -> None:
+    assert (CAP in ours(flake8(folder, "-j", jobs, *arguments, "b.py", "./b.py"))) is shown
+
+
+def test_our_own_configuration_counts(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text('[tool.torchmemlint]\nignore = ["TML101"]\nextend-select = ["TML998"]\n')
+    assert ours(flake8(folder, ".")) == [CAP]
+
+
+def test_ignored_in_our_own_configuration(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text('[tool.torchmemlint]\nignore = ["TML101"]\n')
+    assert ours(flake8(folder, ".")) == []
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_failure_of_ours_is_a_report(folder: Path, jobs: str) -> None:
+    (folder / "d.py").write_text("crash = 1\n")
+    lines = ours(flake8(folder, "-j", jobs, "c.py", "d.py"))
+    assert lines == [
+        "c.py:1:1: TML101 `total` is kept",
+        "d.py:1:1: TML001 internal error, please report: RuntimeError: first line second line",
+    ]
+
+
+def test_a_broken_configuration_is_a_report(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text('[tool.torchmemlint]\nselekt = ["TML1"]\n')
+    (line,) = ours(flake8(folder, "c.py"))
+    assert line.startswith("c.py:1:1: TML001 configuration: ")
+    assert "select" in line
+
+
+def test_standard_input(folder: Path) -> None:
+    lines = ours(flake8(folder, "--stdin-display-name=x.py", "-", text="total = 1\n"))
+    assert lines == ["x.py:1:1: TML101 `total` is kept"]
+
+
+def test_what_flake8_cannot_parse_is_left_to_it(folder: Path) -> None:
+    (folder / "bad.py").write_text("def total(:\n")
+    done = flake8(folder, "bad.py")
+    assert "E999" in done.stdout
+    assert ours(done) == []
+
+
+def test_version_names_the_plugin(folder: Path) -> None:
+    assert "torchmemlint" in flake8(folder, "--version", stand_in=False).stdout
+
+
+def test_the_plugin_does_not_load_what_it_does_not_need(tmp_path: Path) -> None:
+    heavy = "{'libcst', 'torch', 'torchmemlint.run', 'torchmemlint.config'}"
+    code = f"import sys; import torchmemlint.flake8_plugin; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True, cwd=tmp_path)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def checker(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Checker]]:
+    yield Checker
+    Checker.parse_options(Namespace(select=None, extend_select=None))
+
+
+def test_reports_can_be_sent_between_processes(checker: type[Checker], monkeypatch: pytest.MonkeyPatch) -> None:
+    def check_text(text: str, filename: str, settings: Settings, *, comments: bool) -> list[Finding]:
+        assert (text, filename, comments) == ("a\nb\n", "x.py", False)
+        span = Span(Position(2, 3), Position(2, 4))
+        return [Finding("TML101", "n", Severity.ERROR, Confidence.HIGH, "m", filename, span)]
+
+    monkeypatch.setattr(run, "check_text", check_text)
+    checker.parse_options(Namespace(select=["E", "TML999", "TML1"], extend_select=None))
+    (report,) = checker(ast.parse(""), "x.py", ["a\n", "b\n"]).run()
+    assert report == (2, 2, "TML101 m", flake8_plugin.Checker)
+    assert pickle.loads(pickle.dumps(report)) == report
+
+
+@pytest.mark.parametrize("error", [RecursionError("deep"), MemoryError(), KeyError("k"), AssertionError()])
+def test_no_exception_gets_out(checker: type[Checker], monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def check_text(*_: object, **__: object) -> list[Finding]:
+        raise error
+
+    monkeypatch.setattr(run, "check_text", check_text)
+    ((row, column, message, _),) = checker(ast.parse(""), "x.py", ["a\n"]).run()
+    assert (row, column) == (1, 0)
+    assert message.startswith(f"TML001 internal error, please report: {type(error).__name__}")
