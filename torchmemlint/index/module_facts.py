@@ -41,11 +41,12 @@ _PLAIN_BUILTINS = frozenset(name for name in dir(builtins) if not name.startswit
 
 # `x = x.to(device)` and `x = nn.DataParallel(x)` leave x what it was, as far as facts go.
 _SAME_METHODS = frozenset(
-    "to cuda cpu eval train half float double bfloat16 requires_grad_ share_memory to_empty contiguous".split()
+    {"to", "cuda", "cpu", "eval", "train", "half", "float", "double", "bfloat16", "requires_grad_", "share_memory", "to_empty"}
 )
-_SAME_WRAPPERS = frozenset("DataParallel DistributedDataParallel DDP FullyShardedDataParallel FSDP compile prepare".split())
+_SAME_WRAPPERS = frozenset(
+    {"DataParallel", "DistributedDataParallel", "DDP", "FullyShardedDataParallel", "FSDP", "compile", "prepare"}
+)
 
-_OPTIONAL = re.compile(r"^(?:typing\.)?Optional\[\s*([\w.]+)\s*\]$")
 _DOTTED = re.compile(r"^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*$")
 
 _COMPARISONS: dict[type[ast.cmpop], str] = {ast.Eq: "==", ast.NotEq: "!=", ast.Is: "is", ast.IsNot: "is not"}
@@ -149,7 +150,7 @@ def _test(node: ast.expr) -> str:
 
 
 def _annotation(node: ast.expr | None) -> str:
-    """Dotted text of the class that an annotation names: X of ``X``, ``"X"``, ``Optional[X]``, ``X | None``, ``Annotated[X, …]``."""
+    """Dotted text of the class that an annotation names: X of ``"X"``, ``X | None``, ``Annotated[X, …]`` …"""
     if node is None:
         return ""
     if isinstance(node, ast.Constant):
@@ -205,9 +206,15 @@ class _Frame:
         self.deferred = 0
 
     def bind(self, name: str, text: str) -> None:
-        """``name`` is assigned ``text`` ("" for what has no text); a second assignment makes it unknown."""
+        """``name`` is assigned ``text`` ("" for what has no text); a second assignment makes it unknown.
+
+        What a name stands for is no read, because calls through the name are followed; of a name that is unknown it is one.
+        """
         self.locals.add(name)
-        self.bound[name] = text if name not in self.bound else ""
+        if name in self.bound:
+            self.loads.update(each for each in (self.bound[name], text) if each and each[-1] not in ")]")
+            text = ""
+        self.bound[name] = text
 
 
 class _Class:
@@ -537,14 +544,14 @@ class _Walk:
     def assign(self, statement: ast.stmt, depth: int) -> None:
         assert isinstance(statement, ast.Assign)
         value = statement.value
-        text = self.read(value, depth + 1)
+        text = self.visit(value, depth + 1)
         for target in statement.targets:
             self.store(target, value, text, "", depth + 1)
 
     def annotated(self, statement: ast.stmt, depth: int) -> None:
         assert isinstance(statement, ast.AnnAssign)
         annotation = _annotation(statement.annotation)
-        text = self.read(statement.value, depth + 1) if statement.value is not None else ""
+        text = self.visit(statement.value, depth + 1) if statement.value is not None else ""
         self.store(statement.target, statement.value, text, annotation, depth + 1)
 
     def store(self, target: ast.expr, value: ast.expr | None, text: str, annotation: str, depth: int) -> None:
@@ -568,12 +575,16 @@ class _Walk:
                     if owner is not None:
                         name = target.attr  # type: ignore[attr-defined]
                         owner.attrs.append(_attr(name, value, text, annotation, frame.qualname, target.lineno))
+                        frame.names.add(name)
+                        return
         elif (kind is ast.Tuple or kind is ast.List) and isinstance(value, ast.Tuple | ast.List):
             targets = target.elts  # type: ignore[attr-defined]
             if len(targets) == len(value.elts):
                 for inner, part in zip(targets, value.elts, strict=True):
                     self.store(inner, part, _dotted(part), "", depth)
                 return
+        if type(value) is ast.Name or type(value) is ast.Attribute:
+            self.frame.loads.add(text)
         self.target(target, depth)
 
     def target(self, target: ast.expr, depth: int) -> None:

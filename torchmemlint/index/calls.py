@@ -1,0 +1,290 @@
+"""Who calls whom: the functions a call can reach, and the calls that can reach a function.
+
+Both answers are worked out when they are asked for. Callers are looked for among the calls that end in the function's name
+(or an alias of it), so that a question costs as much as there are such calls.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from torchmemlint.index.evidence import Evidence, Instance, Method, Value
+from torchmemlint.index.facts import CallFact, FunctionFacts
+from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Names, Outside
+from torchmemlint.torch_facts import TorchFacts
+
+_BY_NAME = 5
+"""A method of an unknown object is taken for the project's when at most so many of its classes define it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Callees:
+    """The functions of the project that a call can reach. ``certain`` is False where only a method's name matched."""
+
+    refs: tuple[FunctionRef, ...]
+    certain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """One call of a function: in which function it stands."""
+
+    ref: FunctionRef
+    call: CallFact
+    certain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Callers:
+    """All calls of a function, sorted by place. ``escapes``: it is also handed on as a value, so that others may call it."""
+
+    calls: tuple[Caller, ...]
+    escapes: bool
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Decorators that leave a function to be called by its name alone.
+_INERT_DECORATORS = _words(
+    """staticmethod classmethod abstractmethod wraps lru_cache cache overload override final contextmanager asynccontextmanager
+    no_grad inference_mode enable_grad set_grad_enabled autocast custom_fwd custom_bwd script export ignore unused compile
+    disable script_method rank_zero_only deprecated typechecked jit njit experimental torch_required singledispatch
+    record_function replace_return_docstrings add_start_docstrings add_start_docstrings_to_model_forward
+    add_end_docstrings can_return_tuple check_model_inputs auto_docstring requires_backends retry synchronized jaxtyped
+    beartype type_check"""
+)
+
+
+class Calls:
+    """The call graph of a project."""
+
+    def __init__(self, names: Names, evidence: Evidence, torch: TorchFacts) -> None:
+        self._names = names
+        self._evidence = evidence
+        self._index: dict[str, list[tuple[FunctionRef, CallFact]]] = defaultdict(list)
+        self._reads: dict[str, list[tuple[FunctionRef, str]]] = defaultdict(list)
+        self._aliases: dict[str, set[str]] = defaultdict(set)
+        self._methods: dict[str, list[ClassRef]] = defaultdict(list)
+        self._looked_up: set[str] = set()
+        self._callees: dict[tuple[str, str, str], Callees] = {}
+        self._callers: dict[FunctionRef, Callers] = {}
+        self._object_calls: dict[FunctionRef, list[Caller]] | None = None
+        self._common = _methods_of_everything(torch)
+        function_names = {qualname.rpartition(".")[2] for functions in names.functions.values() for qualname in functions}
+        for path, module in names.modules.items():
+            for name, target in module.imports:
+                self._alias(name, target)
+            for name, text in module.assigned:
+                self._alias(name, text)
+            for facts in module.functions:
+                self._read(FunctionRef(path, facts.qualname), facts, function_names)
+            for klass in module.classes:
+                ref = ClassRef(path, klass.qualname)
+                for name, _ in klass.methods:
+                    self._methods[name].append(ref)
+                for attr in klass.attrs:
+                    if attr.kind == "name":
+                        self._alias(attr.name, attr.value)
+
+    def _read(self, ref: FunctionRef, facts: FunctionFacts, function_names: set[str]) -> None:
+        for name, text in facts.bound:
+            self._alias(name, text)
+        for call in facts.calls:
+            last = _last(call.callee)
+            self._index[last].append((ref, call))
+            if last == "getattr" and len(call.args) > 1 and call.args[1].const[:1] in ("'", '"'):
+                self._looked_up.add(call.args[1].const[1:-1])
+        for text in facts.reads:
+            last = text.rpartition(".")[2]
+            if last in function_names:
+                self._reads[last].append((ref, text))
+
+    def _alias(self, name: str, text: str) -> None:
+        last = _last(text)
+        if last and last != name:
+            self._aliases[last].add(name)
+
+    # --- from a call to functions
+
+    def callees(self, path: str, qualname: str, call: CallFact) -> Callees:
+        """The functions of the project that ``call``, standing in the function ``qualname`` of ``path``, can reach."""
+        key = (path, qualname, call.callee)
+        found = self._callees.get(key)
+        if found is None:
+            found = self._callees[key] = self._resolve(path, qualname, call.callee)
+        return found
+
+    def _resolve(self, path: str, qualname: str, callee: str) -> Callees:
+        values = self._evidence.values(path, qualname, callee)
+        refs = dict.fromkeys(ref for value in values for ref in self._targets(value))
+        if refs or values:
+            return Callees(tuple(refs), True)
+        receiver, dot, name = callee.rpartition(".")
+        if not dot or name in self._common or (name.startswith("__") and name.endswith("__")):
+            return Callees((), False)
+        if receiver and self._evidence.values(path, qualname, receiver):
+            return Callees((), False)  # the receiver is known, and has no such method in sight
+        classes = self._methods.get(name, ())
+        if 0 < len(classes) <= _BY_NAME:
+            return Callees(tuple(sorted(FunctionRef(ref.path, f"{ref.qualname}.{name}") for ref in classes)), False)
+        return Callees((), False)
+
+    def _targets(self, value: Value) -> Iterator[FunctionRef]:
+        if isinstance(value, FunctionRef):
+            yield value
+        elif isinstance(value, Method):
+            yield value.function
+            if not value.exact:
+                yield from self._overrides(value.klass, value.function.qualname.rpartition(".")[2])
+        elif isinstance(value, ClassRef):
+            method = self._names.method(value, "__init__")
+            if method is not None:
+                yield method
+        elif isinstance(value, Instance) and isinstance(value.klass, ClassRef):
+            for name in ("__call__", "forward"):
+                method = self._names.method(value.klass, name)
+                if method is not None:
+                    yield method
+                    if not value.exact:
+                        yield from self._overrides(value.klass, name)
+                    break
+
+    def _overrides(self, klass: ClassRef, name: str) -> Iterator[FunctionRef]:
+        for below in self._names.subclasses(klass):
+            qualname = f"{below.qualname}.{name}"
+            if qualname in self._names.functions[below.path]:
+                yield FunctionRef(below.path, qualname)
+
+    # --- from a function to its calls
+
+    def callers(self, ref: FunctionRef) -> Callers:
+        """The calls that can reach ``ref``, and whether it may be called by what is not in sight."""
+        found = self._callers.get(ref)
+        if found is None:
+            found = self._callers[ref] = Callers(self._find(ref), self._escapes(ref))
+        return found
+
+    def _find(self, ref: FunctionRef) -> tuple[Caller, ...]:
+        name = ref.qualname.rpartition(".")[2]
+        facts = self._names.functions[ref.path][ref.qualname]
+        found: dict[tuple[FunctionRef, int], Caller] = {}
+        if facts.owner and name in ("forward", "__call__"):
+            for caller in self._calls_of_objects().get(ref, ()):
+                found[caller.ref, id(caller.call)] = caller
+        words = {name}
+        if facts.owner and name == "__init__":
+            owner = ClassRef(ref.path, facts.owner)
+            words |= {"cls", "__class__"}
+            words |= {klass.qualname.rpartition(".")[2] for klass in (owner, *self._names.subclasses(owner))}
+        for word in self._with_aliases(words):
+            for site, call in self._index.get(word, ()):
+                callees = self.callees(site.path, site.qualname, call)
+                if ref in callees.refs:
+                    found[site, id(call)] = Caller(site, call, callees.certain)
+        return tuple(sorted(found.values(), key=lambda caller: (caller.ref, caller.call.row, caller.call.callee)))
+
+    def _with_aliases(self, words: Iterable[str]) -> list[str]:
+        seen = dict.fromkeys(sorted(words))
+        queue = list(seen)
+        while queue:
+            for alias in sorted(self._aliases.get(queue.pop(), ())):
+                if alias not in seen and len(seen) < 60:
+                    seen[alias] = None
+                    queue.append(alias)
+        return list(seen)
+
+    def _calls_of_objects(self) -> dict[FunctionRef, list[Caller]]:
+        """Calls of objects (``self.model(x)``) by the ``forward`` or ``__call__`` that they reach."""
+        if self._object_calls is None:
+            found: dict[FunctionRef, list[Caller]] = defaultdict(list)
+            for word in sorted(self._index):
+                if word in self._methods and word not in self._aliases:
+                    continue
+                for caller, call in self._index[word]:
+                    callees = self.callees(caller.path, caller.qualname, call)
+                    for ref in callees.refs if callees.certain else ():
+                        if ref.qualname.endswith((".forward", ".__call__")):
+                            found[ref].append(Caller(caller, call, True))
+            self._object_calls = dict(found)
+        return self._object_calls
+
+    def _escapes(self, ref: FunctionRef) -> bool:
+        name = ref.qualname.rpartition(".")[2]
+        facts = self._names.functions[ref.path][ref.qualname]
+        if facts.owner and (name in self._looked_up or _called_implicitly(name)):
+            return True
+        if any(self._registers(ref.path, facts, use.callee) for use in facts.decorators):
+            return True
+        for word in self._with_aliases([name]):
+            for reader, text in self._reads.get(word, ()):
+                values = self._evidence.values(reader.path, reader.qualname, text)
+                if any(ref in self._targets(value) for value in values if not isinstance(value, Instance | ClassRef)):
+                    return True
+                if not values and "." in text and facts.owner and self._might_mean(reader, text, name):
+                    return True
+        return False
+
+    def _might_mean(self, reader: FunctionRef, text: str, name: str) -> bool:
+        """Whether ``text``, an attribute of an unknown object, may be the project's method ``name`` taken as a value."""
+        receiver = text.rpartition(".")[0]
+        if name in self._common or self._evidence.values(reader.path, reader.qualname, receiver):
+            return False
+        return len(self._methods.get(name, ())) <= _BY_NAME
+
+    def _registers(self, path: str, facts: FunctionFacts, callee: str) -> bool:
+        """Whether a decorator may hand the function to code that is not in sight."""
+        if callee.rpartition(".")[2] in _INERT_DECORATORS:
+            return False
+        values = self._evidence.values(path, facts.parent or TOP, callee)
+        if not values:
+            return True
+        for value in values:
+            if isinstance(value, FunctionRef):
+                decorator = self._names.functions[value.path][value.qualname]
+                if not decorator.wraps and not self._calls_its_argument(value):
+                    return True
+            elif isinstance(value, Outside | Method):
+                return True
+        return False
+
+    def _calls_its_argument(self, decorator: FunctionRef) -> bool:
+        return any(True for _ in argument_calls(self._names, decorator))
+
+
+def argument_calls(names: Names, decorator: FunctionRef) -> Iterator[tuple[FunctionRef, CallFact]]:
+    """Where a decorator's wrapper runs what it wraps: calls, in its inner functions, of a parameter of a function around."""
+    functions = names.functions[decorator.path]
+    inside = f"{decorator.qualname}."
+    for qualname, facts in functions.items():
+        if qualname != decorator.qualname and not qualname.startswith(inside):
+            continue
+        if not facts.parent and qualname != decorator.qualname:
+            continue
+        around: set[str] = set()
+        outer = functions.get(facts.parent) if facts.parent else None
+        while outer is not None and (outer.qualname == decorator.qualname or outer.qualname.startswith(inside)):
+            around |= {param.name for param in outer.params}
+            outer = functions.get(outer.parent) if outer.parent else None
+        for call in facts.calls:
+            if call.callee in around and call.callee not in facts.locals:
+                yield FunctionRef(decorator.path, qualname), call
+
+
+def _last(text: str) -> str:
+    """The last name of dotted text, "" for text that ends in a call or subscript."""
+    return "" if text.endswith(("()", "[]")) else text.rpartition(".")[2]
+
+
+def _called_implicitly(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__") and name not in ("__init__", "__call__")
+
+
+def _methods_of_everything(torch: TorchFacts) -> frozenset[str]:
+    """Names of methods that containers, strings, tensors, modules and optimizers have: they tell nothing about an object."""
+    found = {name for kind in (list, dict, set, str, bytes, tuple, float) for name in dir(kind)}
+    found |= {"step", "close", "write", "read", "flush", "put", "run", "start", "item"}
+    return frozenset(found | set(torch.methods) | set(torch.module_methods))

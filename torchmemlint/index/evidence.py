@@ -1,0 +1,326 @@
+"""What an expression is, by evidence: from its dotted text to functions, classes and instances.
+
+Evidence is a constructor call, an annotation, an attribute assigned from either, or what a resolvable function returns. Where
+several are possible all are given; where there is none the answer is empty, never a guess from a name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Union
+
+from torchmemlint.index.facts import AttrFact, FunctionFacts
+from torchmemlint.index.layout import Module
+from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Names, Outside, Symbol, Variable
+from torchmemlint.torch_facts import TorchFacts
+
+_PARTS = re.compile(r"[^\W\d]\w*|\?|\(\)|\[\]")
+_MAX_VALUES = 12
+_MAX_DEPTH = 12
+
+# Methods of nn.Module (and of tensors) that give the receiver back.
+_SAME = frozenset(
+    {
+        "to",
+        "cuda",
+        "cpu",
+        "eval",
+        "train",
+        "half",
+        "float",
+        "double",
+        "bfloat16",
+        "requires_grad_",
+        "share_memory",
+        "to_empty",
+        "apply",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """An object of a class; ``exact`` where it was constructed in sight, so that it is of no subclass."""
+
+    klass: ClassRef | str
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method of the project bound to an object (or class) of ``klass``; ``exact`` as for ``Instance``."""
+
+    function: FunctionRef
+    klass: ClassRef
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """A method of outside code that returns its receiver (``module.to``)."""
+
+    instance: Instance
+
+
+@dataclass(frozen=True, slots=True)
+class Super:
+    """``super()`` in a method of ``klass``."""
+
+    klass: ClassRef
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """A container whose elements all are what ``text`` is in the function ``qualname`` of ``path``."""
+
+    path: str
+    qualname: str
+    text: str
+
+
+Value = Union[Symbol, Instance, Method, Same, Super, Elements]
+
+
+class Evidence:
+    """Evaluates dotted text; every answer is remembered."""
+
+    def __init__(self, names: Names, torch: TorchFacts) -> None:
+        self._names = names
+        self._torch = torch
+        self._known: dict[tuple[str, str, str], tuple[Value, ...]] = {}
+        self._bound: dict[tuple[str, str], dict[str, str]] = {}
+        self._depth = 0
+
+    def values(self, path: str, qualname: str, text: str) -> tuple[Value, ...]:
+        """Everything that ``text`` can be inside the function ``qualname`` of ``path``."""
+        if not text:
+            return ()
+        key = (path, qualname, text)
+        found = self._known.get(key)
+        if found is None:
+            if self._depth >= _MAX_DEPTH:
+                return ()
+            self._known[key] = ()  # cuts circles
+            self._depth += 1
+            found = self._known[key] = self._evaluate(path, qualname, text)
+            self._depth -= 1
+        return found
+
+    def class_of(self, path: str, qualname: str, text: str) -> ClassRef | str | None:
+        """The class of the object that ``text`` is; None when there is no evidence, or evidence of several."""
+        classes = {value.klass for value in self.values(path, qualname, text) if isinstance(value, Instance)}
+        return classes.pop() if len(classes) == 1 else None
+
+    def _evaluate(self, path: str, qualname: str, text: str) -> tuple[Value, ...]:
+        head, *steps = _PARTS.findall(text)
+        if head == "super" and steps[:1] == ["()"]:
+            owner = self._owner(path, qualname)
+            values: tuple[Value, ...] = (Super(owner),) if owner is not None else ()
+            steps = steps[1:]
+        else:
+            values = self._name(path, qualname, head)
+        for step in steps:
+            if not values:
+                return ()
+            found: dict[Value, None] = {}
+            for value in values:
+                for result in (
+                    self._call(value) if step == "()" else self._item(value) if step == "[]" else self._member(value, step)
+                ):
+                    found[result] = None
+            values = tuple(found)[:_MAX_VALUES]
+        return values
+
+    # --- names
+
+    def _facts(self, path: str, qualname: str) -> FunctionFacts | None:
+        return self._names.functions[path].get(qualname)
+
+    def _owner(self, path: str, qualname: str) -> ClassRef | None:
+        facts = self._facts(path, qualname)
+        while facts is not None and not facts.owner and facts.parent:
+            facts = self._facts(path, facts.parent)
+        return ClassRef(path, facts.owner) if facts is not None and facts.owner else None
+
+    def bound(self, path: str, qualname: str) -> dict[str, str]:
+        """``FunctionFacts.bound`` as a dict."""
+        key = (path, qualname)
+        found = self._bound.get(key)
+        if found is None:
+            facts = self._facts(path, qualname)
+            found = self._bound[key] = dict(facts.bound) if facts is not None else {}
+        return found
+
+    def _name(self, path: str, qualname: str, name: str) -> tuple[Value, ...]:
+        facts = self._facts(path, qualname) if qualname != TOP else None
+        while facts is not None:
+            inner = f"{facts.qualname}.{name}"
+            if inner in self._names.functions[path]:
+                return (FunctionRef(path, inner),)
+            if inner in self._names.classes[path]:
+                return (ClassRef(path, inner),)
+            if name in facts.locals:
+                text = self.bound(path, facts.qualname).get(name)
+                if text is not None:
+                    return self.values(path, facts.qualname, text)
+                return self._parameter(path, facts, name)
+            facts = self._facts(path, facts.parent) if facts.parent else None
+        symbol = self._names.lookup(path, name)
+        return self._symbol(symbol) if symbol is not None else ()
+
+    def _symbol(self, symbol: Symbol) -> tuple[Value, ...]:
+        if isinstance(symbol, Variable):
+            return self.values(symbol.path, TOP, symbol.text) if symbol.text != symbol.name else ()
+        return (symbol,)
+
+    def _parameter(self, path: str, facts: FunctionFacts, name: str) -> tuple[Value, ...]:
+        for index, param in enumerate(facts.params):
+            if param.name != name:
+                continue
+            if index == 0 and facts.owner and param.kind == "positional":
+                decorators = {use.callee for use in facts.decorators}
+                if "staticmethod" not in decorators:
+                    owner = ClassRef(path, facts.owner)
+                    if "classmethod" in decorators or name == "cls":
+                        return (owner,)
+                    return (Instance(owner, False),)
+            if param.annotation and param.kind in ("positional", "keyword"):
+                return self._annotated(path, facts.owner, param.annotation)
+        return ()
+
+    def _annotated(self, path: str, owner: str, annotation: str) -> tuple[Value, ...]:
+        symbol = (
+            self._names.class_symbol(ClassRef(path, f"{owner}.?"), annotation)
+            if owner
+            else self._names.dotted(path, annotation)
+        )
+        if isinstance(symbol, ClassRef):
+            return (Instance(symbol, False),)
+        if isinstance(symbol, Outside) and not symbol.name.startswith(("typing.", "typing_extensions.", "collections.abc.")):
+            return (Instance(symbol.name, False),)
+        return ()
+
+    # --- steps
+
+    def _member(self, value: Value, name: str) -> tuple[Value, ...]:
+        if isinstance(value, Instance):
+            if isinstance(value.klass, ClassRef):
+                return self._of_instance(value, value.klass, name)
+            if name in _SAME and not value.klass.startswith("builtins."):
+                return (Same(value),)
+            return (Outside(f"{value.klass}.{name}"),)
+        if isinstance(value, ClassRef):
+            method = self._names.method(value, name)
+            if method is not None:
+                return (Method(method, value, True),)
+            symbol = self._names.member(value, name)
+            return self._symbol(symbol) if symbol is not None else self._attribute(value, name)
+        if isinstance(value, Super):
+            method = self._names.method(value.klass, name, after=value.klass)
+            if method is not None:
+                return (Method(method, value.klass, True),)
+            outside = [base for base in self._names.mro(value.klass) if isinstance(base, str) and base != "?"]
+            return tuple(Outside(f"{base}.{name}") for base in outside[:1])
+        if isinstance(value, Outside | Module):
+            symbol = self._names.member(value, name)
+            return self._symbol(symbol) if symbol is not None else ()
+        return ()
+
+    def _of_instance(self, value: Instance, klass: ClassRef, name: str) -> tuple[Value, ...]:
+        method = self._names.method(klass, name)
+        if method is not None:
+            facts = self._names.functions[method.path][method.qualname]
+            if any(use.callee.rpartition(".")[2] in ("property", "cached_property") for use in facts.decorators):
+                return self._result(method, facts)
+            return (Method(method, klass, value.exact),)
+        found = self._attribute(klass, name)
+        if found:
+            return found
+        if not value.exact:
+            hooks = dict.fromkeys(
+                Method(FunctionRef(below.path, f"{below.qualname}.{name}"), below, True)
+                for below in self._names.subclasses(klass)
+                if f"{below.qualname}.{name}" in self._names.functions[below.path]
+            )
+            if hooks:
+                return tuple(hooks)[:_MAX_VALUES]
+        if name in _SAME:
+            return (Same(value),)
+        if any(fact.name == name for fact, _ in self._names.attr(klass, name)):
+            return ()
+        outside = [base for base in self._names.mro(klass) if isinstance(base, str) and base != "?"]
+        return (Outside(f"{outside[0]}.{name}"),) if outside else ()
+
+    def _attribute(self, klass: ClassRef, name: str) -> tuple[Value, ...]:
+        """What the attribute is by all assignments to it in the nearest class that assigns it."""
+        found: dict[Value, None] = {}
+        nearest: ClassRef | None = None
+        for fact, owner in self._names.attr(klass, name):
+            if nearest is not None and owner != nearest and found:
+                break
+            nearest = owner
+            for value in self._assigned(fact, owner):
+                found[value] = None
+        return tuple(found)[:_MAX_VALUES]
+
+    def _assigned(self, fact: AttrFact, owner: ClassRef) -> tuple[Value, ...]:
+        scope = fact.method or TOP
+        if fact.element:
+            return (Elements(owner.path, scope, fact.element),)
+        values = self.values(owner.path, scope, fact.value) if fact.value else ()
+        if not values and fact.annotation:
+            values = self._annotated(owner.path, owner.qualname, fact.annotation)
+        return values
+
+    def _item(self, value: Value) -> tuple[Value, ...]:
+        if isinstance(value, Elements):
+            return self.values(value.path, value.qualname, value.text)
+        return (value,) if isinstance(value, ClassRef) else ()
+
+    def _call(self, value: Value) -> tuple[Value, ...]:
+        if isinstance(value, ClassRef):
+            return (Instance(value, True),)
+        if isinstance(value, FunctionRef):
+            return self._result(value, self._names.functions[value.path][value.qualname])
+        if isinstance(value, Method):
+            return self._result(value.function, self._names.functions[value.function.path][value.function.qualname])
+        if isinstance(value, Same):
+            return (value.instance,)
+        if isinstance(value, Outside):
+            if value.name in self._torch.classes or value.name.rpartition(".")[2][:1].isupper():
+                return (Instance(value.name, True),)
+            effect = self._torch.functions.get(value.name, "")
+            if effect.startswith("grad-"):
+                return (Instance(value.name, True),)
+            if effect == "module":
+                return (Instance("torch.nn.Module", False),)
+        return ()
+
+    def _result(self, ref: FunctionRef, facts: FunctionFacts) -> tuple[Value, ...]:
+        """What a call of a project's function gives: by annotation, else by what it returns."""
+        if facts.is_generator:
+            return ()
+        if facts.returns:
+            if facts.returns.rpartition(".")[2] == "Self" and facts.owner:
+                return (Instance(ClassRef(ref.path, facts.owner), False),)
+            found = self._annotated(ref.path, facts.owner, facts.returns)
+            # An annotation says no more than a base class; what is returned says which.
+            if found and not all(isinstance(value, Instance) and isinstance(value.klass, str) for value in found):
+                return found
+            exact = self._returned(ref, facts)
+            return exact or found
+        return self._returned(ref, facts)
+
+    def _returned(self, ref: FunctionRef, facts: FunctionFacts) -> tuple[Value, ...]:
+        found: dict[Value, None] = {}
+        for use in facts.returned:
+            option = use
+            while option is not None:
+                text = f"{option.callee}()" if option.called else option.callee
+                for value in self.values(ref.path, ref.qualname, text):
+                    found[value] = None
+                if option.alternative is None:
+                    break
+                option = option.alternative
+        return tuple(found)[:_MAX_VALUES]

@@ -1,0 +1,536 @@
+"""The grad mode in which a function's body starts: by its decorators, by frameworks that call it, and by all its callers.
+
+The mode at a call is set by the last thing around or before it that touches grad mode; where nothing does, it is the mode in
+which the calling function starts. So the answer is the least solution over the call graph: every function collects the modes
+of its callers, sets only grow, and circles need no special case.
+
+An *effect*, here, is what a manager, decorator or statement does: "off", "on", "mixed" (either, not known which),
+"param:TEST" (on exactly when TEST holds, a parameter's name, ``not`` of it or its comparison with a literal), "start" (back to
+the mode in which the function began) or None (nothing).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from torchmemlint.index.calls import Caller, Calls, argument_calls
+from torchmemlint.index.evidence import Evidence, Instance, Method, Value
+from torchmemlint.index.facts import ArgFact, CallableUse, CallFact, FunctionFacts, ParamFact
+from torchmemlint.index.names import CLOSED_BASES, TOP, ClassRef, FunctionRef, Names, Outside
+from torchmemlint.torch_facts import TorchFacts
+
+Mode = Literal["on", "off", "mixed", "no-callers", "unseen-base", "escapes"]
+
+_MAX_DEPTH = 8
+_TEST = re.compile(r"^(not )?(\w+)(?: (==|!=|is|is not) (.+))?$")
+
+# torch calls these itself, inside its own no_grad (the backward of a Function, unless create_graph is asked for).
+_FUNCTION_HOOKS = frozenset({"forward", "backward", "setup_context", "vjp", "jvp"})
+# Bases that call no method of their subclasses but what grad_mode knows of.
+_QUIET_BASES = CLOSED_BASES
+
+
+@dataclass(frozen=True, slots=True)
+class CallerMode:
+    """The grad mode in which a function starts.
+
+    mode   "on", "off": under every caller. "mixed": on under some callers, off under others. "no-callers": nothing in sight
+           calls it, or only what nothing in sight calls. "unseen-base": it overrides a method of a class that is not in
+           sight, which may call it in any mode. "escapes": it is handed on as a value
+    path   the calls through which grad is on (or the start is unknown), the immediate caller first; empty for "off"
+    assumed  True when the path ends at a function that nothing in sight calls: "on" is an assumption there
+    """
+
+    mode: Mode
+    path: tuple[Caller, ...] = ()
+    assumed: bool = False
+
+
+@dataclass(slots=True)
+class _Node:
+    """What is known of a function without its callers' modes, and the callers whose own start mode it takes."""
+
+    fixed: dict[str, Caller | None]
+    edges: list[tuple[Caller, bool]]  # with whether the call is deferred
+
+
+class GradMode:
+    """Answers about grad mode over one project."""
+
+    def __init__(
+        self, names: Names, evidence: Evidence, calls: Calls, torch: TorchFacts, no_grad_wrappers: Sequence[str] = ()
+    ) -> None:
+        self._names = names
+        self._evidence = evidence
+        self._calls = calls
+        self._torch = torch
+        self._wrappers = frozenset(no_grad_wrappers)
+        self._nodes: dict[FunctionRef, _Node] = {}
+        self._modes: dict[FunctionRef, frozenset[str]] = {}
+        self._leaks: dict[FunctionRef, list[tuple[int, CallFact, str]]] | None = None
+
+    # --- effects
+
+    def manager_effect(self, path: str, qualname: str, use: CallableUse, depth: int = 0) -> str | None:
+        """What entering ``use``, as a with item or statement in the function ``qualname`` of ``path``, does to grad mode."""
+        if depth > _MAX_DEPTH:
+            return None
+        if use.alternative is not None:
+            one = self.manager_effect(path, qualname, CallableUse(use.callee, use.args, use.called), depth + 1)
+            other = self.manager_effect(path, qualname, use.alternative, depth + 1)
+            return one if one == other else "mixed"
+        if not use.callee:
+            return None
+        effects = [
+            self._value_effect(path, qualname, value, use, depth) for value in self._evidence.values(path, qualname, use.callee)
+        ]
+        return _agreed(effects)
+
+    def _value_effect(self, path: str, qualname: str, value: Value, use: CallableUse, depth: int) -> str | None:
+        if isinstance(value, Outside):
+            return self._outside_effect(path, qualname, value.name, use.args if use.called else None)
+        if isinstance(value, Instance):
+            if isinstance(value.klass, str):
+                return self._outside_effect(path, qualname, value.klass, None)
+            return self._class_effect(path, qualname, value.klass, CallableUse(use.callee, (), True), depth)
+        if isinstance(value, ClassRef):
+            return self._class_effect(path, qualname, value, use, depth)
+        if isinstance(value, FunctionRef | Method):
+            ref = value if isinstance(value, FunctionRef) else value.function
+            return self._function_effect(path, qualname, ref, use, isinstance(value, Method), depth)
+        return None
+
+    def _outside_effect(self, path: str, qualname: str, name: str, args: tuple[ArgFact, ...] | None) -> str | None:
+        if name in self._wrappers:
+            return "off"
+        effect = self._torch.functions.get(name)
+        if effect == "grad-off":
+            flag = args[0] if args else None
+            if flag is None or not name.endswith("inference_mode"):
+                return "off"
+            return _negated(self._argument_effect(path, qualname, flag))
+        if effect == "grad-on":
+            return "on"
+        if effect == "grad-set":
+            return self._argument_effect(path, qualname, args[0]) if args else "mixed"
+        return None
+
+    def _argument_effect(self, path: str, qualname: str, arg: ArgFact) -> str:
+        """The effect of switching grad on exactly when ``arg`` is true."""
+        if arg.const:
+            return "on" if _truth(arg.const) else "off"
+        facts = self._names.functions[path].get(qualname)
+        if facts is None or not (arg.name or arg.test):
+            return "mixed"
+        text = self._evidence.bound(path, qualname).get(arg.name, arg.name) if arg.name else arg.test
+        if text.endswith("is_grad_enabled()"):
+            return "start"
+        match = _TEST.match(text)
+        if match and any(param.name == match[2] for param in facts.params):
+            return f"param:{text}"
+        constant = self._attribute_constant(path, qualname, text)
+        return "mixed" if constant is None else "on" if _truth(constant) else "off"
+
+    def _attribute_constant(self, path: str, qualname: str, text: str) -> str | None:
+        """The literal that ``self.x`` always is, as its repr."""
+        receiver, _, name = text.rpartition(".")
+        klass = self._evidence.class_of(path, qualname, receiver) if receiver else None
+        if not isinstance(klass, ClassRef):
+            return None
+        constants = {fact.const for fact, _ in self._names.attr(klass, name)}
+        return constants.pop() or None if len(constants) == 1 else None
+
+    def _class_effect(self, path: str, qualname: str, klass: ClassRef, use: CallableUse, depth: int) -> str | None:
+        for base in self._names.mro(klass):
+            if isinstance(base, str) and self._torch.functions.get(base, "").startswith("grad-"):
+                return self._outside_effect(path, qualname, base, None)
+        enter = self._names.method(klass, "__enter__") or self._names.method(klass, "__aenter__")
+        if enter is None:
+            return None
+        facts = self._names.functions[enter.path][enter.qualname]
+        effect = _agreed([self.manager_effect(enter.path, enter.qualname, left, depth + 1) for left in facts.leaves[-1:]])
+        if effect != "mixed":
+            return effect
+        # `set_grad_enabled(self.mode)`, where __init__ keeps its argument in self.mode
+        init = self._names.method(klass, "__init__")
+        for arg in facts.leaves[-1].args[:1]:
+            kept = {fact.value for fact, _ in self._names.attr(klass, arg.name.rpartition(".")[2])} if arg.name else set()
+            if init is not None and len(kept) == 1:
+                return self._with_arguments(path, qualname, f"param:{kept.pop()}", init, use, True)
+        return effect
+
+    def _function_effect(
+        self, path: str, qualname: str, ref: FunctionRef, use: CallableUse, bound: bool, depth: int
+    ) -> str | None:
+        facts = self._names.functions[ref.path][ref.qualname]
+        if not use.called and not use.statement:
+            return None
+        if use.statement and facts.leaves:
+            effects: list[str | None] = [
+                self.manager_effect(ref.path, ref.qualname, left, depth + 1) for left in facts.leaves[-1:]
+            ]
+        elif any(each.callee.rpartition(".")[2] in ("contextmanager", "asynccontextmanager") for each in facts.decorators):
+            effects = [self._last_effect(ref, managers, depth + 1) for managers in facts.yields]
+        else:
+            effects = [self.manager_effect(ref.path, ref.qualname, each, depth + 1) for each in facts.returned]
+        return self._with_arguments(path, qualname, _agreed(effects), ref, use, bound)
+
+    def _last_effect(self, ref: FunctionRef, managers: Sequence[CallableUse], depth: int = 0) -> str | None:
+        for use in reversed(managers):
+            effect = self.manager_effect(ref.path, ref.qualname, use, depth)
+            if effect is not None:
+                return None if effect == "start" else effect
+        return None
+
+    def _with_arguments(
+        self, path: str, qualname: str, effect: str | None, ref: FunctionRef, use: CallableUse, bound: bool
+    ) -> str | None:
+        """An effect that depends on a parameter of ``ref``, with the arguments of ``use`` (in ``qualname``) in its place."""
+        match = _TEST.match(effect.removeprefix("param:")) if effect is not None and effect.startswith("param:") else None
+        if match is None:
+            return effect
+        facts = self._names.functions[ref.path][ref.qualname]
+        skip = 1 if bound and facts.owner and not any(d.callee == "staticmethod" for d in facts.decorators) else 0
+        arg = argument_for(facts.params[skip:], match[2], use.args)
+        if arg is None:
+            return "mixed"
+        if arg.const:
+            holds = _holds(match, arg.const)
+            return "mixed" if holds is None else "on" if holds else "off"
+        if match[3] is None:
+            passed = self._argument_effect(path, qualname, arg)
+            return _negated(passed) if match[1] else passed
+        caller = self._names.functions[path].get(qualname)
+        if caller is not None and any(param.name == arg.name for param in caller.params):
+            return f"param:{match[1] or ''}{arg.name} {match[3]} {match[4]}"
+        return "mixed"
+
+    def decorator_effect(self, path: str, scope: str, use: CallableUse) -> str | None:
+        """What the decorator ``use`` (standing in the function ``scope``, or "<module>") does to the body that it decorates."""
+        effects: list[str | None] = []
+        for value in self._evidence.values(path, scope, use.callee):
+            if isinstance(value, FunctionRef):
+                wrapped = self._wrapper_effect(path, scope, value, use)
+                if wrapped is None:
+                    wrapped = self._value_effect(path, scope, value, CallableUse(use.callee, use.args, True), 1)
+                effects.append(wrapped)
+            elif isinstance(value, ClassRef):
+                call = self._names.method(value, "__call__")
+                wrapped = self._wrapper_effect(path, scope, call, use) if call is not None else None
+                effects.append(wrapped if wrapped is not None else self._class_effect(path, scope, value, use, 1))
+            else:
+                effects.append(self._value_effect(path, scope, value, use, 1))
+        return _agreed(effects)
+
+    def _wrapper_effect(self, path: str, scope: str, decorator: FunctionRef, use: CallableUse) -> str | None:
+        functions = self._names.functions[decorator.path]
+        inside = f"{decorator.qualname}."
+        wraps: list[str | None] = [
+            self.manager_effect(decorator.path, facts.qualname, wrap)
+            for qualname, facts in functions.items()
+            if qualname == decorator.qualname or qualname.startswith(inside)
+            for wrap in facts.wraps
+        ]
+        if wraps:
+            return self._with_arguments(path, scope, _agreed(wraps), decorator, use, False)
+        effects: list[str | None] = []
+        for ref, call in argument_calls(self._names, decorator):
+            effect = self._last_effect(ref, call.managers)
+            effects.append(effect if effect is not None else self._own_effect(functions[ref.qualname], ref.path))
+        return self._with_arguments(path, scope, _agreed(effects), decorator, use, False)
+
+    def _own_effect(self, facts: FunctionFacts, path: str) -> str | None:
+        """What a function's own decorators do to its body; the innermost that touches grad mode wins."""
+        for use in reversed(facts.decorators):
+            values = self._evidence.values(path, facts.parent or TOP, use.callee)
+            home_made = any(isinstance(value, FunctionRef | ClassRef | Method) for value in values)
+            # torch's own decorators know generators; a coroutine's body runs after any wrapper has returned.
+            if facts.is_async or (facts.is_generator and home_made):
+                continue
+            effect = self.decorator_effect(path, facts.parent or TOP, use)
+            if effect is not None:
+                return effect
+        return None
+
+    # --- start modes
+
+    def grad_mode(self, ref: FunctionRef) -> CallerMode:
+        """The grad mode in which the body of ``ref`` starts."""
+        modes = self._solve(ref)
+        if "on" in modes or "no-callers" in modes:
+            wanted = "on" if "on" in modes else "no-callers"
+            path, assumed = self._path(ref, wanted), wanted == "no-callers"
+            if "off" in modes:
+                return CallerMode("mixed", path, assumed)
+            return CallerMode("on" if wanted == "on" else "no-callers", path, assumed)
+        if "off" in modes:
+            return CallerMode("off")
+        if "unseen-base" in modes:
+            return CallerMode("unseen-base", self._path(ref, "unseen-base"), True)
+        return CallerMode("escapes", self._path(ref, "escapes"), True)
+
+    def _solve(self, ref: FunctionRef) -> frozenset[str]:
+        known = self._modes.get(ref)
+        if known is not None:
+            return known
+        nodes: dict[FunctionRef, _Node] = {}
+        queue = [ref]
+        while queue:
+            current = queue.pop()
+            if current in nodes or current in self._modes:
+                continue
+            node = nodes[current] = self._node(current)
+            queue.extend(caller.ref for caller, _ in node.edges)
+        sets: dict[FunctionRef, set[str]] = {each: set(node.fixed) for each, node in nodes.items()}
+        callees: dict[FunctionRef, list[tuple[FunctionRef, bool]]] = defaultdict(list)
+        for each, node in nodes.items():
+            for caller, deferred in node.edges:
+                if caller.ref in self._modes:
+                    sets[each] |= _through(self._modes[caller.ref], deferred)
+                else:
+                    callees[caller.ref].append((each, deferred))
+        _spread(sets, callees, list(sets))
+        # Circles that nothing outside calls.
+        empty = [each for each, modes in sets.items() if not modes]
+        for each in empty:
+            sets[each].add("no-callers")
+        _spread(sets, callees, empty)
+        for each, modes in sets.items():
+            self._modes[each] = frozenset(modes)
+        return self._modes[ref]
+
+    def _node(self, ref: FunctionRef) -> _Node:
+        node = self._nodes.get(ref)
+        if node is None:
+            node = self._nodes[ref] = self._make_node(ref)
+        return node
+
+    def _make_node(self, ref: FunctionRef) -> _Node:
+        if ref.qualname == TOP:
+            return _Node({"on": None}, [])
+        facts = self._names.functions[ref.path][ref.qualname]
+        effect = self._own_effect(facts, ref.path)
+        if effect is not None:
+            return _Node(dict.fromkeys(self._effect_modes(ref, effect, 0)), [])
+        if facts.owner and self._class_switches_off(ClassRef(ref.path, facts.owner), ref):
+            return _Node({"off": None}, [])
+        node = _Node({}, [])
+        hook = self._hook(ref, facts)
+        if hook is not None:
+            node.fixed[hook] = None
+        callers = self._calls.callers(ref)
+        others = [caller for caller in callers.calls if caller.ref != ref]
+        certain = [caller for caller in others if caller.certain]
+        for caller in certain or others:
+            self._add_caller(node, caller)
+        if not node.fixed and not node.edges:
+            node.fixed[self._root_mode(ref, facts, callers.escapes)] = None
+        return node
+
+    def _root_mode(self, ref: FunctionRef, facts: FunctionFacts, escapes: bool) -> str:
+        """The start of a function that nothing in sight calls."""
+        top = self._names.functions[ref.path][TOP]
+        if self._last_effect(FunctionRef(ref.path, TOP), top.leaves) == "off":
+            return "off"
+        name = ref.qualname.rpartition(".")[2]
+        if facts.owner and not (name.startswith("__") and name.endswith("__")):
+            bases = self._names.mro(ClassRef(ref.path, facts.owner))
+            if any(isinstance(base, str) and base not in _QUIET_BASES for base in bases):
+                return "unseen-base"
+        return "escapes" if escapes else "no-callers"
+
+    def _hook(self, ref: FunctionRef, facts: FunctionFacts) -> str | None:
+        """The mode in which an outside framework calls the method."""
+        if not facts.owner:
+            return None
+        name = ref.qualname.rpartition(".")[2]
+        for base in self._names.mro(ClassRef(ref.path, facts.owner)):
+            if not isinstance(base, str):
+                continue
+            if base.startswith("torch.autograd.") and base.endswith("Function") and name in _FUNCTION_HOOKS:
+                return "off"
+            effect = self._torch.hooks.get((base, name))
+            if effect is not None:
+                return "off" if effect == "grad-off" else "on"
+        return None
+
+    def _class_switches_off(self, klass: ClassRef, method: FunctionRef) -> bool:
+        """Whether constructing the class switches grad off for the rest of the program."""
+        init = self._names.method(klass, "__init__")
+        if init is None or init == method:
+            return False
+        facts = self._names.functions[init.path][init.qualname]
+        return bool(facts.leaves) and self._last_effect(init, facts.leaves) == "off"
+
+    def _add_caller(self, node: _Node, caller: Caller) -> None:
+        effect = self._effect_at(caller.ref, caller.call)
+        if effect is None:
+            node.edges.append((caller, caller.call.deferred))
+            return
+        for mode in self._effect_modes(caller.ref, effect, 0):
+            node.fixed.setdefault("escapes" if caller.call.deferred and mode != "off" else mode, caller)
+
+    def _effect_at(self, ref: FunctionRef, call: CallFact) -> str | None:
+        """The last effect on grad mode in force at a call; None when the function's start mode still holds."""
+        leak = self._leak_before(ref, call)
+        managers = call.managers
+        if leak is not None:
+            place, effect = leak
+            inner = self._last_effect(ref, managers[len(place.managers) :])
+            return inner if inner is not None else effect
+        return self._last_effect(ref, managers)
+
+    def _leak_before(self, ref: FunctionRef, call: CallFact) -> tuple[CallFact, str] | None:
+        """The last call before ``call`` of a project function that leaves grad mode switched."""
+        if self._leaks is None:
+            self._leaks = defaultdict(list)
+            self._find_leaks(self._leaks)
+        found = None
+        for row, place, effect in self._leaks.get(ref, ()):
+            if row < call.row and place.branch == call.branch[: len(place.branch)]:
+                found = (place, effect)
+        return found
+
+    def _find_leaks(self, leaks: dict[FunctionRef, list[tuple[int, CallFact, str]]]) -> None:
+        for path, functions in self._names.functions.items():
+            for qualname, facts in functions.items():
+                name = qualname.rpartition(".")[2]
+                if qualname == TOP or not facts.leaves or name in ("__enter__", "__exit__"):
+                    continue
+                effect = self._last_effect(ref := FunctionRef(path, qualname), facts.leaves)
+                if effect is None:
+                    continue
+                for caller in self._calls.callers(ref).calls:
+                    if not caller.certain:
+                        continue
+                    use = CallableUse(caller.call.callee, caller.call.args, True)
+                    bound = bool(facts.owner)
+                    given = self._with_arguments(caller.ref.path, caller.ref.qualname, effect, ref, use, bound)
+                    if given is not None:
+                        leaks[caller.ref].append((caller.call.row, caller.call, given))
+        for places in leaks.values():
+            places.sort(key=lambda place: place[0])
+
+    def _effect_modes(self, ref: FunctionRef, effect: str, depth: int) -> tuple[str, ...]:
+        """The modes that an effect inside ``ref`` can mean, its parameters followed to the callers."""
+        if effect in ("on", "off"):
+            return (effect,)
+        match = _TEST.match(effect.removeprefix("param:")) if effect.startswith("param:") else None
+        if match is None or depth > _MAX_DEPTH:
+            return ("off", "on")
+        facts = self._names.functions[ref.path].get(ref.qualname)
+        if facts is None:
+            return ("off", "on")
+        callers = [caller for caller in self._calls.callers(ref).calls if caller.ref != ref]
+        certain = [caller for caller in callers if caller.certain] or callers
+        if not certain:
+            default = next((param.default for param in facts.params if param.name == match[2]), "")
+            holds = _holds(match, default) if default else None
+            return ("off",) if holds is False else ("no-callers",) if holds else ("no-callers", "off")
+        found: dict[str, None] = {}
+        for caller in certain:
+            use = CallableUse(caller.call.callee, caller.call.args, True)
+            given = self._with_arguments(caller.ref.path, caller.ref.qualname, effect, ref, use, bool(facts.owner))
+            for mode in self._effect_modes(caller.ref, given or "mixed", depth + 1):
+                found[mode] = None
+        return tuple(sorted(found))
+
+    def _path(self, ref: FunctionRef, wanted: str) -> tuple[Caller, ...]:
+        """The shortest chain of calls by which ``wanted`` reaches ``ref``, the immediate caller first."""
+        queue: deque[tuple[FunctionRef, tuple[Caller, ...]]] = deque([(ref, ())])
+        seen = {ref}
+        while queue:
+            current, path = queue.popleft()
+            node = self._node(current)
+            if wanted in node.fixed:
+                last = node.fixed[wanted]
+                return path if last is None else (*path, last)
+            for caller, deferred in node.edges:
+                if caller.ref not in seen and wanted in _through(self._modes[caller.ref], deferred):
+                    seen.add(caller.ref)
+                    queue.append((caller.ref, (*path, caller)))
+        return ()
+
+
+def _spread(
+    sets: dict[FunctionRef, set[str]],
+    callees: dict[FunctionRef, list[tuple[FunctionRef, bool]]],
+    changed: Iterable[FunctionRef],
+) -> None:
+    """Pass modes from callers to callees until nothing grows."""
+    queue = deque(changed)
+    while queue:
+        current = queue.popleft()
+        for callee, deferred in callees.get(current, ()):
+            new = _through(sets[current], deferred) - sets[callee]
+            if new:
+                sets[callee] |= new
+                queue.append(callee)
+
+
+def _through(modes: Iterable[str], deferred: bool) -> set[str]:
+    """A caller's modes at the call. A lambda made with grad on may be called under no_grad; the other way round is rare."""
+    return {"off" if mode == "off" else "escapes" for mode in modes} if deferred else set(modes)
+
+
+def argument_for(params: Sequence[ParamFact], name: str, args: Sequence[ArgFact]) -> ArgFact | None:
+    """What the parameter ``name`` gets from ``args``: the argument, its default, or None when that is not known."""
+    for arg in args:
+        if arg.keyword == name:
+            return arg
+    positional = [param.name for param in params if param.kind == "positional"]
+    if name in positional:
+        index = positional.index(name)
+        given = [arg for arg in args if arg.keyword in ("", "*")]
+        if any(arg.keyword == "*" for arg in given[: index + 1]):
+            return None
+        if index < len(given):
+            return given[index]
+    if any(arg.keyword == "**" for arg in args):
+        return None
+    for param in params:
+        if param.name == name and param.default:
+            return ArgFact("", "", param.default)
+    return None
+
+
+def _agreed(effects: Sequence[str | None]) -> str | None:
+    """One effect for all alternatives: the same in all, else "mixed"; None when none has any."""
+    different = set(effects)
+    if not different or different == {None}:
+        return None
+    return different.pop() if len(different) == 1 else "mixed"
+
+
+def _negated(effect: str) -> str:
+    if effect.startswith("param:"):
+        text = effect.removeprefix("param:")
+        return f"param:{text.removeprefix('not ')}" if text.startswith("not ") else f"param:not {text}"
+    return {"on": "off", "off": "on"}.get(effect, "mixed")
+
+
+def _literal(text: str) -> object:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return None
+
+
+def _truth(const: str) -> bool:
+    return bool(_literal(const))
+
+
+def _holds(match: re.Match[str], const: str) -> bool | None:
+    """Whether the test that ``match`` took apart holds when its name is the literal ``const``."""
+    value = _literal(const)
+    if match[3] is None:
+        holds = bool(value)
+    else:
+        same = value == _literal(match[4])
+        holds = same if match[3] in ("==", "is") else not same
+    return not holds if match[1] else holds

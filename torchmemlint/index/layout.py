@@ -1,0 +1,151 @@
+"""Which module a file is, and which file an import means, from the paths alone.
+
+A module's name follows the chain of ``__init__.py`` files above it, as far as they are among the files given; a script is
+named by its stem. An import is looked up from where the importing file stands: the directory of its top package (for a
+script: its own), then the directories above, then every top package of the project. So ``src`` layouts, namespace packages and
+several copies of one package side by side all resolve to the nearest.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Module:
+    """A module of the project. ``path`` is "" for a directory without ``__init__.py``; ``directory`` is "" for a plain file."""
+
+    path: str
+    directory: str
+
+
+class Layout:
+    """The files of a project as modules and packages."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._files = {posixpath.normpath(path): path for path in sorted(paths)}
+        self._directories = {above for file in self._files for above in _above(file)}
+        self._located: dict[tuple[str, str], list[Module]] = {}
+        self._tops: dict[str, list[str]] = defaultdict(list)
+        for file in self._files:
+            root = self._package_root(file)
+            name = file[len(root) :].lstrip("/").partition("/")[0]
+            if root not in self._tops[name.removesuffix(".py")]:
+                self._tops[name.removesuffix(".py")].append(root)
+        self.names = self._unique_names()
+        self.path_of = {name: path for path, name in self.names.items()}
+
+    def module_of(self, path: str) -> Module:
+        """The module that the file ``path`` is."""
+        file = posixpath.normpath(path)
+        head, tail = posixpath.split(file)
+        return Module(path, head if tail == "__init__.py" else "")
+
+    def child(self, module: Module, name: str) -> Module | None:
+        """The submodule ``name`` of a package."""
+        return self._child(module.directory, name) if module.directory or not module.path else None
+
+    def relative(self, path: str, dots: int) -> Module | None:
+        """The package that ``dots`` leading dots in an import of ``path`` mean."""
+        directory = posixpath.dirname(posixpath.normpath(path))
+        for _ in range(dots - 1):
+            directory = posixpath.dirname(directory)
+        if directory and directory not in self._directories:
+            return None
+        return Module(self._files.get(posixpath.join(directory, "__init__.py"), ""), directory)
+
+    def candidates(self, path: str, top: str) -> list[Module]:
+        """What the first part of an absolute import in ``path`` can mean, likeliest first; empty when it is outside."""
+        file = posixpath.normpath(path)
+        directory = posixpath.dirname(file)
+        key = (directory, top)
+        found = self._located.get(key)
+        if found is None:
+            found = self._located[key] = list(dict.fromkeys(self._search(file, directory, top)))
+        return found
+
+    def _search(self, file: str, directory: str, top: str) -> Iterator[Module]:
+        root = self._package_root(file)
+        for above in (root, *_above(root)):
+            module = self._child(above, top)
+            if module is not None:
+                yield module
+        others = sorted(self._tops.get(top, ()), key=lambda other: (-len(posixpath.commonprefix([other, directory])), other))
+        for other in others:
+            module = self._child(other, top)
+            if module is not None:
+                yield module
+        # A file of a package that is also run as a script sees its neighbours; the standard library goes first.
+        if directory != root and top not in sys.stdlib_module_names:
+            module = self._child(directory, top)
+            if module is not None and module.path != self._files.get(file):
+                yield module
+
+    def _child(self, directory: str, name: str) -> Module | None:
+        below = posixpath.join(directory, name)
+        package = self._files.get(f"{below}/__init__.py")
+        if package is not None:
+            return Module(package, below)
+        plain = self._files.get(f"{below}.py")
+        if plain is not None:
+            return Module(plain, "")
+        return Module("", below) if below in self._directories else None
+
+    def _package_root(self, file: str) -> str:
+        """The directory that holds the top package of ``file``; for a script its own directory."""
+        directory = posixpath.dirname(file)
+        while f"{directory}/__init__.py" in self._files and directory:
+            directory = posixpath.dirname(directory)
+        return directory
+
+    def _unique_names(self) -> dict[str, str]:
+        groups: dict[str, list[tuple[str, str, str]]] = defaultdict(list)
+        for file, path in self._files.items():
+            root = self._package_root(file)
+            inner = file[len(root) :].lstrip("/").removesuffix(".py")
+            if inner.endswith("/__init__"):
+                inner = inner.removesuffix("/__init__")
+            elif inner == "__init__":
+                inner = posixpath.basename(root) or inner
+            groups[inner.replace("/", ".")].append((root, inner, path))
+        names: dict[str, str] = {}
+        for name, members in groups.items():
+            if len(members) == 1:
+                names[members[0][2]] = name
+                continue
+            for root, _, path in members:
+                names[path] = f"{_qualifier(root, [other for other, _, _ in members])}.{name}".lstrip(".")
+        return _without_clashes(names)
+
+
+def _above(path: str) -> Iterator[str]:
+    """The directories above ``path``, nearest first; "" (or "/") is the last."""
+    while path not in ("", "/"):
+        path = posixpath.dirname(path)
+        yield path
+
+
+def _qualifier(root: str, roots: Sequence[str]) -> str:
+    """The shortest tail of ``root`` that no other of ``roots`` ends with, dotted."""
+    parts = [part for part in root.split("/") if part]
+    for count in range(1, len(parts) + 1):
+        tail = parts[-count:]
+        same = sum([part for part in other.split("/") if part][-count:] == tail for other in roots)
+        if same == 1:
+            return ".".join(tail)
+    return ".".join(parts)
+
+
+def _without_clashes(names: dict[str, str]) -> dict[str, str]:
+    """Names made unique for good: a later path of the same name gets its number."""
+    taken: dict[str, int] = defaultdict(int)
+    result: dict[str, str] = {}
+    for path in sorted(names):
+        name = names[path]
+        taken[name] += 1
+        result[path] = name if taken[name] == 1 else f"{name}~{taken[name]}"
+    return result

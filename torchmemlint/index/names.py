@@ -1,0 +1,317 @@
+"""What a name in a module means: a function, class or module of the project, or something outside by its absolute name."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Union
+
+from torchmemlint.index.facts import AttrFact, ClassFacts, FunctionFacts, ModuleFacts
+from torchmemlint.index.layout import Layout, Module
+
+TOP = "<module>"
+_BUILTINS = frozenset(dir(builtins))
+_DOTTED = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")
+_MAX_HOPS = 40
+"""How many re-exports and aliases are followed before a name counts as unknown."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FunctionRef:
+    """A function of the project: its file and its qualified name there."""
+
+    path: str
+    qualname: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ClassRef:
+    """A class of the project: its file and its qualified name there."""
+
+    path: str
+    qualname: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Something that is not in the project, by its absolute name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A module-level name that is assigned a value (no function, class or alias of one)."""
+
+    path: str
+    name: str
+    text: str
+
+
+Symbol = Union[FunctionRef, ClassRef, Outside, Variable, Module]
+
+
+class Names:
+    """Scopes, imports, classes and their bases over all modules of the project."""
+
+    def __init__(self, modules: Sequence[ModuleFacts]) -> None:
+        self.modules = {module.path: module for module in sorted(modules, key=lambda module: module.path)}
+        self.layout = Layout(self.modules)
+        self.functions: dict[str, dict[str, FunctionFacts]] = {}
+        self.classes: dict[str, dict[str, ClassFacts]] = {}
+        self._imports: dict[str, dict[str, list[str]]] = {}
+        self._stars: dict[str, list[str]] = {}
+        self._assigned: dict[str, dict[str, str]] = {}
+        for path, module in self.modules.items():
+            self.functions[path] = _by_qualname(module.functions)
+            self.classes[path] = {facts.qualname: facts for facts in module.classes}
+            imports: dict[str, list[str]] = defaultdict(list)
+            for name, target in module.imports:
+                imports[name].append(target)
+            self._stars[path] = [target for name, targets in imports.items() if name[0] == "*" for target in targets]
+            self._imports[path] = dict(imports)
+            self._assigned[path] = dict(module.assigned)
+        self._symbols: dict[tuple[str, str], Symbol | None] = {}
+        self._mros: dict[ClassRef, tuple[ClassRef | str, ...]] = {}
+        self._subclasses: dict[ClassRef, tuple[ClassRef, ...]] | None = None
+        self._hops = 0
+
+    # --- names
+
+    def absolute(self, symbol: Symbol) -> str:
+        """The absolute dotted name of a symbol."""
+        if isinstance(symbol, Outside):
+            return symbol.name
+        if isinstance(symbol, Module):
+            return self.layout.names.get(symbol.path, symbol.directory.replace("/", "."))
+        name = symbol.name if isinstance(symbol, Variable) else symbol.qualname
+        return f"{self.layout.names[symbol.path]}.{name}"
+
+    def lookup(self, path: str, name: str) -> Symbol | None:
+        """What ``name`` means at module level of ``path``; builtins included."""
+        found = self.defined(path, name)
+        if found is None and name in _BUILTINS:
+            return Outside(f"builtins.{name}")
+        return found
+
+    def defined(self, path: str, name: str) -> Symbol | None:
+        """What the module at ``path`` binds ``name`` to, None when it does not."""
+        key = (path, name)
+        if key in self._symbols:
+            return self._symbols[key]
+        if self._hops >= _MAX_HOPS:
+            return None
+        self._symbols[key] = None  # cuts circles of imports
+        self._hops += 1
+        found = self._define(path, name)
+        self._hops -= 1
+        self._symbols[key] = found
+        return found
+
+    def _define(self, path: str, name: str) -> Symbol | None:
+        if name in self.functions[path]:
+            return FunctionRef(path, name)
+        if name in self.classes[path]:
+            return ClassRef(path, name)
+        outside: Symbol | None = None
+        for target in self._imports[path].get(name, ()):
+            found = self.imported(path, target)
+            if found is not None and not isinstance(found, Outside):
+                return found
+            outside = outside or found
+        if outside is not None:
+            return outside
+        text = self._assigned[path].get(name)
+        if text is not None:
+            alias = self.dotted(path, text) if text != name and _DOTTED.match(text) else None
+            return alias if alias is not None and not isinstance(alias, Variable) else Variable(path, name, text)
+        if not name.startswith("_"):
+            for target in self._stars[path]:
+                module = self.imported(path, target)
+                if isinstance(module, Module) and module.path and module.path != path:
+                    found = self.defined(module.path, name)
+                    if found is not None:
+                        return found
+        return None
+
+    def imported(self, path: str, target: str) -> Symbol | None:
+        """What an import of ``target`` ("a.b.c", "..x.Y") in ``path`` means."""
+        name = target.lstrip(".")
+        parts = name.split(".") if name else []
+        dots = len(target) - len(name)
+        if dots:
+            package = self.layout.relative(path, dots)
+            found = self._walk(package, parts) if package is not None else None
+            return found if found is not None else Outside(f"{self._package_name(path, dots)}.{name}".strip("."))
+        for start in self.layout.candidates(path, parts[0]):
+            found = self._walk(start, parts[1:])
+            # A directory without __init__.py that leads nowhere is not the module that was meant.
+            if found is not None and not (isinstance(found, Module) and not found.path and len(parts) == 1):
+                return found
+        return Outside(target)
+
+    def _walk(self, start: Symbol | None, parts: Sequence[str]) -> Symbol | None:
+        found = start
+        for part in parts:
+            if found is None:
+                return None
+            found = self.member(found, part)
+        return found
+
+    def member(self, symbol: Symbol, name: str) -> Symbol | None:
+        """``symbol.name``: of a module, a class (through its bases), or something outside."""
+        if isinstance(symbol, Outside):
+            return Outside(f"{symbol.name}.{name}")
+        if isinstance(symbol, Module):
+            found = self.defined(symbol.path, name) if symbol.path else None
+            return found if found is not None else self.layout.child(symbol, name)
+        if isinstance(symbol, ClassRef):
+            nested = ClassRef(symbol.path, f"{symbol.qualname}.{name}")
+            if nested.qualname in self.classes[symbol.path]:
+                return nested
+            return self.method(symbol, name)
+        return None
+
+    def dotted(self, path: str, text: str) -> Symbol | None:
+        """What dotted text means at module level of ``path``."""
+        head, *rest = text.split(".")
+        return self._walk(self.lookup(path, head), rest)
+
+    def by_absolute(self, name: str) -> Symbol | None:
+        """The symbol of an absolute name, re-exports followed."""
+        parts = name.split(".")
+        for count in range(len(parts), 0, -1):
+            path = self.layout.path_of.get(".".join(parts[:count]))
+            if path is not None:
+                found = self._walk(self.layout.module_of(path), parts[count:])
+                if found is not None:
+                    return found
+        return None
+
+    def _package_name(self, path: str, dots: int) -> str:
+        name = self.layout.names[path].split(".")
+        if not path.endswith("__init__.py"):
+            name = name[:-1]
+        return ".".join(name[: len(name) - (dots - 1)] if dots > 1 else name)
+
+    # --- classes
+
+    def class_symbol(self, ref: ClassRef, text: str) -> Symbol | None:
+        """What dotted text means in the scope around the class ``ref``: nested classes first."""
+        head, *rest = text.split(".")
+        outer = ref.qualname.rpartition(".")[0]
+        while outer:
+            inner = ClassRef(ref.path, f"{outer}.{head}")
+            if inner.qualname in self.classes[ref.path] and inner != ref:
+                return self._walk(inner, rest)
+            outer = outer.rpartition(".")[0]
+        return self.dotted(ref.path, text)
+
+    def bases(self, ref: ClassRef) -> tuple[ClassRef | str, ...]:
+        """The bases as written: classes of the project, absolute names of outside ones, "?" for what is unknown."""
+        found: list[ClassRef | str] = []
+        for text in self.classes[ref.path][ref.qualname].bases:
+            if text.startswith(("six.with_metaclass", "with_metaclass", "future.utils.with_metaclass")):
+                continue
+            symbol = self.class_symbol(ref, text) if _DOTTED.match(text) else None
+            if isinstance(symbol, ClassRef):
+                found.append(symbol)
+            elif isinstance(symbol, Outside):
+                if symbol.name != "builtins.object":
+                    found.append(symbol.name)
+            else:
+                found.append("?")
+        return tuple(found)
+
+    def mro(self, ref: ClassRef) -> tuple[ClassRef | str, ...]:
+        """The method resolution order, ``ref`` first."""
+        found = self._mros.get(ref)
+        if found is None:
+            self._mros[ref] = (ref,)  # cuts circles of bases
+            found = self._mros[ref] = self._linearise(ref)
+        return found
+
+    def _linearise(self, ref: ClassRef) -> tuple[ClassRef | str, ...]:
+        bases = self.bases(ref)
+        queues: list[list[ClassRef | str]] = [list(self.mro(base)) if isinstance(base, ClassRef) else [base] for base in bases]
+        queues.append(list(bases))
+        result: list[ClassRef | str] = [ref]
+        while queues := [queue for queue in queues if queue]:
+            for queue in queues:
+                head = queue[0]
+                if not any(head in other[1:] for other in queues):
+                    break
+            else:
+                head = queues[0][0]  # no order is consistent (Python would refuse the class): take what comes first
+            result.append(head)
+            queues = [[item for item in queue if item != head] for queue in queues]
+        return tuple(result)
+
+    def method(self, ref: ClassRef, name: str, after: ClassRef | None = None) -> FunctionRef | None:
+        """The function that ``name`` is in ``ref`` or the first of its bases that has it (after ``after``, for ``super()``)."""
+        order = self.mro(ref)
+        if after is not None:
+            order = order[order.index(after) + 1 :] if after in order else ()
+        for klass in order:
+            if isinstance(klass, ClassRef):
+                qualname = f"{klass.qualname}.{name}"
+                if qualname in self.functions[klass.path]:
+                    return FunctionRef(klass.path, qualname)
+        return None
+
+    def subclasses(self, ref: ClassRef) -> tuple[ClassRef, ...]:
+        """All classes of the project below ``ref``, sorted."""
+        if self._subclasses is None:
+            found: dict[ClassRef, list[ClassRef]] = defaultdict(list)
+            for path, classes in self.classes.items():
+                for qualname in classes:
+                    klass = ClassRef(path, qualname)
+                    for base in self.mro(klass)[1:]:
+                        if isinstance(base, ClassRef):
+                            found[base].append(klass)
+            self._subclasses = {base: tuple(sorted(below)) for base, below in found.items()}
+        return self._subclasses.get(ref, ())
+
+    def attr(self, ref: ClassRef, name: str) -> tuple[tuple[AttrFact, ClassRef], ...]:
+        """Every assignment to the attribute ``name`` in the class and its bases, nearest class first."""
+        return tuple(
+            (fact, klass)
+            for klass in self.mro(ref)
+            if isinstance(klass, ClassRef)
+            for fact in self.classes[klass.path][klass.qualname].attrs
+            if fact.name == name
+        )
+
+    def is_subclass(self, ref: ClassRef, name: str) -> bool | None:
+        """Whether ``name`` (absolute) is among the bases; None when it is not, but a base is not in sight."""
+        order = self.mro(ref)
+        for klass in order:
+            if (klass if isinstance(klass, str) else self.absolute(klass)) == name:
+                return True
+        return None if any(isinstance(klass, str) and klass not in CLOSED_BASES for klass in order) else False
+
+
+CLOSED_BASES = frozenset(
+    {
+        "abc.ABC", "builtins.Exception", "builtins.dict", "builtins.float", "builtins.int", "builtins.list", "builtins.object",
+        "builtins.set", "builtins.str", "builtins.tuple", "collections.OrderedDict", "collections.abc.Mapping", "enum.Enum",
+        "enum.IntEnum", "torch.autograd.Function", "torch.nn.Module", "torch.nn.ModuleDict", "torch.nn.ModuleList",
+        "torch.nn.Sequential", "torch.nn.modules.Module", "torch.nn.modules.module.Module", "torch.optim.Optimizer",
+        "torch.utils.data.Dataset", "torch.utils.data.IterableDataset", "torch.utils.data.Sampler", "typing.Generic",
+        "typing.NamedTuple", "typing.Protocol", "typing_extensions.Protocol",
+    }
+)  # fmt: skip
+"""Outside bases whose own bases are known to be none of interest."""
+
+
+def _by_qualname(functions: Sequence[FunctionFacts]) -> dict[str, FunctionFacts]:
+    """By name; of several definitions the last, but of a property its getter."""
+    found: dict[str, FunctionFacts] = {}
+    for facts in functions:
+        accessor = any(use.callee.endswith((".setter", ".deleter", ".getter")) for use in facts.decorators)
+        if not (accessor and facts.qualname in found):
+            found[facts.qualname] = facts
+    return found

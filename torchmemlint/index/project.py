@@ -1,0 +1,173 @@
+"""The project: all modules' facts as one, and the questions that the analysis asks of it.
+
+Answers do not depend on the order in which files were given. Everything beyond the tables of names is worked out when asked
+for, and remembered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import overload
+
+from torchmemlint.index.calls import Callees, Caller, Callers, Calls
+from torchmemlint.index.evidence import Evidence
+from torchmemlint.index.facts import AttrFact, CallableUse, CallFact, ClassFacts, FunctionFacts, ModuleFacts
+from torchmemlint.index.gradmode import CallerMode, GradMode
+from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Names, Outside, Variable
+from torchmemlint.torch_facts import TORCH
+
+__all__ = ["TOP", "Callees", "Caller", "CallerMode", "Callers", "ClassRef", "FunctionRef", "Project"]
+
+_DOTTED = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")
+
+
+class Project:
+    """The modules of one run. Made by ``Project.build``."""
+
+    def __init__(self, facts: Sequence[ModuleFacts], no_grad_wrappers: Sequence[str]) -> None:
+        self._names = Names(facts)
+        self._evidence = Evidence(self._names, TORCH)
+        self._calls = Calls(self._names, self._evidence, TORCH)
+        self._grad = GradMode(self._names, self._evidence, self._calls, TORCH, no_grad_wrappers)
+
+    @classmethod
+    def build(cls, facts: Sequence[ModuleFacts], no_grad_wrappers: Sequence[str] = ()) -> Project:
+        """The project of these modules.
+
+        ``no_grad_wrappers`` are absolute names of decorators and managers outside the project that switch grad off.
+        """
+        return cls(facts, no_grad_wrappers)
+
+    # --- what there is
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of all modules, sorted."""
+        return tuple(self._names.modules)
+
+    def module(self, path: str) -> ModuleFacts:
+        """The facts of the module at ``path``; KeyError when it is not in the project."""
+        return self._names.modules[path]
+
+    def module_name(self, path: str) -> str:
+        """The module's absolute dotted name, unique in the project."""
+        return self._names.layout.names[path]
+
+    @overload
+    def facts(self, ref: FunctionRef) -> FunctionFacts: ...
+    @overload
+    def facts(self, ref: ClassRef) -> ClassFacts: ...
+    def facts(self, ref: FunctionRef | ClassRef) -> FunctionFacts | ClassFacts:
+        """The facts behind a reference; of a name that is defined several times, the last definition (a property's getter)."""
+        if isinstance(ref, ClassRef):
+            return self._names.classes[ref.path][ref.qualname]
+        return self._names.functions[ref.path][ref.qualname]
+
+    # --- names
+
+    def resolve(self, path: str, dotted: str, function_qualname: str = "") -> str | None:
+        """The absolute name of dotted text in the function ``function_qualname`` ("": module level) of ``path``.
+
+        None for locals of the function and of the functions around it, for names that nothing binds, and for text that is
+        more than names and dots. Names of outside packages are given as the imports spell them.
+        """
+        if not _DOTTED.match(dotted):
+            return None
+        head, *rest = dotted.split(".")
+        facts = self._names.functions[path].get(function_qualname) if function_qualname != TOP else None
+        while facts is not None:
+            inner = f"{facts.qualname}.{head}"
+            symbol: FunctionRef | ClassRef | None = None
+            if inner in self._names.functions[path]:
+                symbol = FunctionRef(path, inner)
+            elif inner in self._names.classes[path]:
+                symbol = ClassRef(path, inner)
+            if symbol is not None:
+                found = self._names.member(symbol, rest[0]) if len(rest) == 1 else None if rest else symbol
+                return self._names.absolute(found) if found is not None else None
+            if head in facts.locals:
+                return None
+            facts = self._names.functions[path].get(facts.parent) if facts.parent else None
+        found = self._names.dotted(path, dotted)
+        if found is None:
+            return None
+        if isinstance(found, Variable) and rest:
+            return None
+        return self._names.absolute(found)
+
+    def function(self, absolute: str) -> FunctionRef | None:
+        """The function of an absolute name, re-exports and inheritance followed."""
+        found = self._names.by_absolute(absolute)
+        if isinstance(found, FunctionRef):
+            return found
+        return self._nested_function(absolute) if found is None else None
+
+    def klass(self, absolute: str) -> ClassRef | None:
+        """The class of an absolute name, re-exports followed."""
+        found = self._names.by_absolute(absolute)
+        return found if isinstance(found, ClassRef) else None
+
+    def _nested_function(self, absolute: str) -> FunctionRef | None:
+        parts = absolute.split(".")
+        for count in range(len(parts) - 1, 0, -1):
+            path = self._names.layout.path_of.get(".".join(parts[:count]))
+            if path is not None and ".".join(parts[count:]) in self._names.functions[path]:
+                return FunctionRef(path, ".".join(parts[count:]))
+        return None
+
+    # --- classes
+
+    def mro(self, ref: ClassRef) -> tuple[ClassRef | str, ...]:
+        """The method resolution order, ``ref`` first; outside bases by absolute name, "?" for what cannot be resolved."""
+        return self._names.mro(ref)
+
+    def method(self, ref: ClassRef, name: str) -> FunctionRef | None:
+        """The function that the method ``name`` is, in the class or its bases."""
+        return self._names.method(ref, name)
+
+    def subclasses(self, ref: ClassRef) -> tuple[ClassRef, ...]:
+        """All classes of the project below ``ref``, sorted."""
+        return self._names.subclasses(ref)
+
+    def attr(self, ref: ClassRef, name: str) -> tuple[tuple[AttrFact, ClassRef], ...]:
+        """Every assignment to an attribute, with the class that makes it, the nearest class first."""
+        return self._names.attr(ref, name)
+
+    def is_subclass(self, ref: ClassRef, absolute_name: str) -> bool | None:
+        """Whether the class is (below) ``absolute_name``; None when that is not seen, and a base is not in sight."""
+        return self._names.is_subclass(ref, absolute_name)
+
+    def class_of(self, path: str, function_qualname: str, dotted: str) -> ClassRef | str | None:
+        """The class that an expression's text is an instance of, by evidence; a str for a class outside; None: not known."""
+        return self._evidence.class_of(path, function_qualname or TOP, dotted)
+
+    # --- calls
+
+    def callees(self, path: str, qualname: str, call: CallFact) -> Callees:
+        """The functions of the project that a call in the function ``qualname`` of ``path`` can reach."""
+        return self._calls.callees(path, qualname, call)
+
+    def callers(self, ref: FunctionRef) -> Callers:
+        """The calls that can reach a function, and whether it is also handed on as a value."""
+        return self._calls.callers(ref)
+
+    # --- grad mode
+
+    def grad_mode(self, ref: FunctionRef) -> CallerMode:
+        """The grad mode in which the function's body starts."""
+        return self._grad.grad_mode(ref)
+
+    def manager_effect(self, path: str, qualname: str, use: CallableUse) -> str | None:
+        """What a with item or statement does to grad mode: "off", "on", "mixed", "start", "param:TEST" or None (nothing)."""
+        return self._grad.manager_effect(path, qualname or TOP, use)
+
+    def decorator_effect(self, path: str, scope: str, use: CallableUse) -> str | None:
+        """What a decorator, standing in the function ``scope`` ("": module level), does to the body under it."""
+        return self._grad.decorator_effect(path, scope or TOP, use)
+
+    def outside(self, path: str, function_qualname: str, dotted: str) -> str | None:
+        """The absolute outside name of a callee, also through objects of known classes ("torch.nn.Linear.forward")."""
+        values = self._evidence.values(path, function_qualname or TOP, dotted)
+        names = {value.name for value in values if isinstance(value, Outside)}
+        return names.pop() if len(values) == 1 and names else None
