@@ -93,7 +93,7 @@ def test_unknown_selectors_name_the_closest_valid_one() -> None:
         on(Layer(ignore=("runing-totals",)))
     with pytest.raises(ConfigError, match="unknown rule or prefix ``"):
         on(Layer(ignore=("",)))
-    with pytest.raises(ConfigError, match="did you mean `TML30[18]`"):
+    with pytest.raises(ConfigError, match=r"did you mean `TML30[18]`"):
         find_rule("TML303")
     assert find_rule("tml301").name == find_rule("empty-cache-in-loop").name == "empty-cache-in-loop"
 
@@ -213,10 +213,10 @@ def test_files_that_cannot_be_read_as_configuration(tree: Path) -> None:
     (tree / "pyproject.toml").write_text("[tool]\ntorchmemlint = 3\n")
     with pytest.raises(ConfigError, match="must be a table"):
         settings("a.py")
-    with pytest.raises(ConfigError, match="`missing.toml` does not exist"):
+    with pytest.raises(ConfigError, match=r"`missing\.toml` does not exist"):
         settings("a.py", config=("missing.toml",))
     (tree / "pyproject.toml").write_text("[project]\nname = 'x'\n")
-    with pytest.raises(ConfigError, match="no \\[tool.torchmemlint\\] table"):
+    with pytest.raises(ConfigError, match=r"no \[tool\.torchmemlint\] table"):
         settings("a.py", config=("pyproject.toml",))
     with pytest.raises(ConfigError, match="neither a file nor KEY=VALUE"):
         settings("a.py", config=("fail-on=error",))
