@@ -30,7 +30,6 @@ class Run:
     uncollected_bytes  before it ran
     nodes              autograd nodes that hang on the flagged place
     retained_bytes     bytes that those nodes save for a backward
-    tensor_bytes       bytes of the flagged values themselves at one step (their logical size)
     peak_bytes         highest live figure from step 2 on
     graph_bytes        what one step's graph saves, 0 when no graph was built
     fallbacks          operations that could not be done on stand-ins and were replaced
@@ -43,7 +42,6 @@ class Run:
     uncollected_bytes: tuple[int, ...] = ()
     nodes: tuple[int, ...] = ()
     retained_bytes: tuple[int, ...] = ()
-    tensor_bytes: int = 0
     peak_bytes: int = 0
     graph_bytes: int = 0
     fallbacks: int = 0
@@ -165,7 +163,7 @@ def growth_kind(code: str, before: Run, after: Run) -> str:
         return "tensors kept"
     if uncollected > 0:
         return "until the cyclic collector runs"
-    threshold = max(1, graph // 2) if graph else max(1, before.peak_bytes // 20)
+    threshold = max(1, before.peak_bytes // 20)
     if before.peak_bytes - after.peak_bytes >= threshold:
         return "extra graph at peak" if graph else "higher peak"
     return ""
@@ -178,8 +176,10 @@ def _flat(kind: str, before: Run, after: Run) -> bool:
         return after.nodes_per_step <= FLAT_SHARE * before.nodes_per_step
     if "collector" in kind:
         return after.uncollected_per_step <= FLAT_SHARE * before.uncollected_per_step
-    # outputs that the program wants to keep stay in the repaired twin: a graph is gone all the same
-    return after.live_bytes_per_step <= max(FLAT_SHARE * before.live_bytes_per_step, before.tensor_bytes)
+    if "graph" in kind:
+        # outputs that the program wants to keep stay in the repaired twin: it is the graph that has to be gone
+        return after.nodes_per_step <= FLAT_SHARE * before.nodes_per_step
+    return after.live_bytes_per_step <= FLAT_SHARE * before.live_bytes_per_step
 
 
 def _why_not_run(run: Run) -> str:

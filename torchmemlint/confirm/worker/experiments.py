@@ -7,6 +7,9 @@ from typing import Any
 
 import torch
 
+from torchmemlint.confirm.worker.isolate import run_isolated
+from torchmemlint.confirm.worker.pairs import run_pair
+
 Job = Mapping[str, Any]
 Emit = Callable[[Mapping[str, object]], None]
 
@@ -28,4 +31,4 @@ def run_snippet(job: Job, emit: Emit) -> None:
     emit({"finished": True})
 
 
-RUNNERS: dict[str, Callable[[Job, Emit], None]] = {"snippet": run_snippet}
+RUNNERS: dict[str, Callable[[Job, Emit], None]] = {"snippet": run_snippet, "pair": run_pair, "isolated": run_isolated}

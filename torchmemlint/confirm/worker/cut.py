@@ -1,0 +1,473 @@
+"""Cuts the flagged function, or the flagged loop with what it needs, out of a file and makes it runnable and observable.
+
+The standard library's ``ast`` is used, not libcst: the result is only executed, and a compiled ``ast`` keeps the file's own row
+numbers, so that an exception names the user's line. Needs no torch.
+
+What is done to the flagged function: each simple statement is guarded (an exception is noted, its targets become stand-ins), loops
+around the flagged line run a fixed number of steps and are sampled at their head, exits from the sampled loop are left out,
+and the flagged value passes through a probe, which in the repaired variant also mends it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+HARNESS = "__tml__"
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+LoopNode = ast.For | ast.AsyncFor | ast.While
+_OWN_SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where the flagged line is: its statement, and what is around it from the outermost to the innermost."""
+
+    statement: ast.stmt
+    around: tuple[ast.AST, ...]
+    row: int
+    column: int
+
+    @property
+    def function(self) -> FunctionNode | None:
+        """The innermost function around the line, None at module level."""
+        return next((node for node in reversed(self.around) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
+
+    @property
+    def klass(self) -> ast.ClassDef | None:
+        """The class whose method the function is, None for plain functions and closures."""
+        function = self.function
+        if function is None:
+            return None
+        above = self.around[self.around.index(function) - 1] if self.around.index(function) else None
+        return above if isinstance(above, ast.ClassDef) else None
+
+    @property
+    def loops(self) -> tuple[LoopNode, ...]:
+        """Loops around the line inside its function, the innermost first."""
+        start = self.around.index(self.function) + 1 if self.function else 0
+        found = [node for node in self.around[start:] if isinstance(node, (ast.For, ast.AsyncFor, ast.While))]
+        if isinstance(self.statement, (ast.For, ast.AsyncFor, ast.While)):
+            found.append(self.statement)
+        return tuple(reversed(found))
+
+
+def locate(tree: ast.Module, row: int, column: int = 1) -> Site | None:
+    """The innermost statement that covers ``row`` (1-based), None when there is none."""
+    around: list[ast.AST] = []
+    best: Site | None = None
+
+    def visit(node: ast.AST) -> None:
+        nonlocal best
+        for child in ast.iter_child_nodes(node):
+            first, last = getattr(child, "lineno", None), getattr(child, "end_lineno", None)
+            if isinstance(child, ast.stmt) and first is not None and last is not None:
+                decorators = [item.lineno for item in getattr(child, "decorator_list", [])]
+                if not min([first, *decorators]) <= row <= last:
+                    continue
+                best = Site(child, tuple(around), row, column)
+            elif isinstance(child, ast.stmt):
+                continue
+            around.append(child)
+            visit(child)
+            around.pop()
+
+    visit(tree)
+    return best
+
+
+def place_of(statement: ast.stmt) -> ast.expr | None:
+    """The expression that keeps the flagged value: ``total`` of ``total += x``, ``xs`` of ``xs.append(x)``, ``d`` of ``d[k] = x``."""
+    target: ast.expr | None = None
+    if isinstance(statement, ast.AugAssign):
+        target = statement.target
+    elif isinstance(statement, ast.AnnAssign):
+        target = statement.target
+    elif isinstance(statement, ast.Assign):
+        target = statement.targets[0]
+    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        called = statement.value.func
+        target = called.value if isinstance(called, ast.Attribute) else None
+    while isinstance(target, (ast.Subscript, ast.Starred)):
+        target = target.value
+    return target if isinstance(target, (ast.Name, ast.Attribute)) else None
+
+
+def root_name(place: ast.expr | None) -> str:
+    """``"losses"`` of ``losses``, ``self.losses`` and ``self.losses.train``'s second part: the name that tells a place from others."""
+    while isinstance(place, ast.Attribute) and isinstance(place.value, ast.Attribute):
+        place = place.value
+    if isinstance(place, ast.Attribute):
+        return place.attr
+    return place.id if isinstance(place, ast.Name) else ""
+
+
+def _call(method: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(ast.Attribute(ast.Name(HARNESS, ast.Load()), method, ast.Load()), list(arguments), [])
+
+
+def _later(expression: ast.expr) -> ast.expr:
+    """``lambda: expression``; the expression itself where a lambda cannot hold it."""
+    if any(isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)) for node in ast.walk(expression)):
+        return expression
+    nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    return ast.Lambda(nothing, expression)
+
+
+def _store_names(statement: ast.stmt) -> list[str]:
+    return [node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+
+
+class _Body(ast.NodeTransformer):
+    """Rewrites the statements of the flagged function (or of any function of its class, then without a site)."""
+
+    def __init__(self, site: Site | None, code: str, level: int) -> None:
+        self.site, self.code = site, code
+        self.loops = site.loops if site else ()
+        self.sampled = self.loops[level] if level < len(self.loops) else None
+        self.inside = False  # a function; nested ones are left alone unless they hold the line
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return node if self.inside and not self._holds(node) else self._function(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        return node if self.inside and not self._holds(node) else self._function(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        return node
+
+    def _holds(self, node: ast.AST) -> bool:
+        return self.site is not None and any(node is item for item in self.site.around)
+
+    def _function(self, node: FunctionNode) -> ast.AST:
+        before, self.inside = self.inside, True
+        node.body = self.block(node.body)
+        self.inside = before
+        return node
+
+    def block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """The statements, each rewritten."""
+        done: list[ast.stmt] = []
+        for statement in statements:
+            done.extend(self.statement(statement))
+        return done or [ast.Pass()]
+
+    def statement(self, node: ast.stmt) -> list[ast.stmt]:
+        """One statement's replacement; positions are those of the original."""
+        flagged = self.site is not None and node is self.site.statement
+        result: list[ast.stmt]
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+            result = [self._loop(node, flagged)]
+        elif isinstance(node, ast.If):
+            result = [self._if(node, flagged)]
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            for item in node.items:
+                item.context_expr = _call("context", _later(item.context_expr), ast.Constant(ast.unparse(item.context_expr)[:80]))
+            node.body = self.block(node.body)
+            result = [node]
+        elif isinstance(node, ast.Try) or type(node).__name__ == "TryStar":
+            assert isinstance(node, ast.Try)
+            node.body = self.block(node.body)
+            node.orelse = self.block(node.orelse) if node.orelse else []
+            node.finalbody = self.block(node.finalbody) if node.finalbody else []
+            for handler in node.handlers:
+                handler.body = self.block(handler.body)
+            result = [node]
+        elif isinstance(node, ast.Match):
+            for case in node.cases:
+                case.body = self.block(case.body)
+            result = [node]
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            visited = self.visit(node)
+            assert isinstance(visited, (ast.FunctionDef, ast.AsyncFunctionDef))
+            result = [visited]
+        elif isinstance(node, (ast.ClassDef, ast.Global, ast.Nonlocal, ast.Pass, ast.Continue)):
+            result = [node]
+        elif isinstance(node, (ast.Break, ast.Raise, ast.Assert)):
+            ends_sampling = self.ends_here if isinstance(node, ast.Break) else self.inside_sampled
+            left_out = isinstance(node, ast.Assert) or ends_sampling
+            result = [ast.Pass()] if left_out else [node]
+        elif isinstance(node, ast.Return):
+            result = self._return(node, flagged)
+        else:
+            result = self._simple(node, flagged)
+        for item in result:
+            ast.copy_location(item, node)
+        return result
+
+    inside_sampled = False
+    """Within the sampled loop, at any depth: a return or raise would end the experiment."""
+    ends_here = False
+    """The innermost loop is the sampled one: so would a break."""
+
+    def _loop(self, node: LoopNode, flagged: bool) -> ast.stmt:
+        number = next((index for index, loop in enumerate(self.loops) if loop is node), -1)
+        sampled = node is self.sampled
+        before = self.inside_sampled, self.ends_here
+        self.inside_sampled, self.ends_here = sampled or self.inside_sampled, sampled
+        role = "sample" if sampled else "around" if number > self._level() else "within" if number >= 0 else "other"
+        if flagged and not isinstance(node, ast.While):
+            node.iter = self._probe_expression(node.iter)
+        if isinstance(node, ast.While):
+            node.test = _call("while_", ast.Constant(role), ast.Constant(node.lineno), _later(node.test))
+        elif isinstance(node, ast.For):
+            node.iter = _call("loop", ast.Constant(role), _later(node.iter))
+        else:
+            node.iter = _call("aloop", ast.Constant(role), _later(node.iter))
+        node.body = self.block(node.body)
+        if sampled and self.site is not None:
+            place = place_of(self.site.statement)
+            if place is not None:
+                watched = ast.parse(ast.unparse(place), mode="eval").body
+                node.body.insert(0, ast.copy_location(ast.Expr(_call("look", _later(watched))), node))
+        self.inside_sampled, self.ends_here = before
+        node.orelse = self.block(node.orelse) if node.orelse and not sampled else []
+        return node
+
+    def _level(self) -> int:
+        return next((index for index, loop in enumerate(self.loops) if loop is self.sampled), len(self.loops))
+
+    def _if(self, node: ast.If, flagged: bool) -> ast.stmt:
+        wanted: ast.expr = ast.Constant(None)
+        if self._holds(node):
+            inside = any(self.site is not None and item is self.site.statement for part in node.body for item in ast.walk(part))
+            wanted = ast.Constant(inside)
+        if flagged:
+            node.test = self._probe_expression(node.test)
+        remainder = any(isinstance(item, ast.Mod) for item in ast.walk(node.test))
+        node.test = _call("branch", wanted, ast.Constant(remainder), ast.Constant(node.lineno), _later(node.test))
+        node.body = self.block(node.body)
+        node.orelse = self.block(node.orelse) if node.orelse else []
+        return node
+
+    def _return(self, node: ast.Return, flagged: bool) -> list[ast.stmt]:
+        if node.value is None or isinstance(node.value, ast.Constant):
+            return [ast.Pass()] if self.inside_sampled else [node]
+        value = self._probe_expression(node.value) if flagged else node.value
+        if self.inside_sampled:
+            return [self._guard(ast.copy_location(ast.Expr(value), node), [])]
+        name = "__tml_result__"
+        assign = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], value), node)
+        return [self._guard(assign, [name]), ast.copy_location(ast.Return(ast.Name(name, ast.Load())), node)]
+
+    def _simple(self, node: ast.stmt, flagged: bool) -> list[ast.stmt]:
+        names = [] if isinstance(node, (ast.Import, ast.ImportFrom)) else _store_names(node)
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [(item.asname or item.name).split(".")[0] for item in node.names if item.name != "*"]
+            if isinstance(node, ast.ImportFrom) and any(item.name == "*" for item in node.names):
+                return [ast.Pass()]
+        if flagged:
+            self._probe(node)
+        if self.code == "TML105":
+            _set_keyword(node, "retain_graph", flagged)
+        elif self.code == "TML106":
+            _set_keyword(node, "create_graph", flagged)
+        return [self._guard(node, names)]
+
+    def _guard(self, node: ast.stmt, names: Sequence[str]) -> ast.stmt:
+        bind: list[ast.stmt] = [
+            ast.Assign([ast.Name(name, ast.Store())], _call("standin", ast.Constant(name))) for name in dict.fromkeys(names)
+        ]
+        note = ast.Expr(_call("failed", ast.Constant(node.lineno), ast.Name("__tml_error__", ast.Load())))
+        handler = ast.ExceptHandler(ast.Name("Exception", ast.Load()), "__tml_error__", [note, *bind])
+        guarded = ast.Try(body=[node], handlers=[handler], orelse=[], finalbody=[])
+        return ast.copy_location(guarded, node)
+
+    def _probe(self, node: ast.stmt) -> None:
+        """Send the flagged value through the probe: what is added, stored, passed on or called."""
+        if self.code in {"TML201", "TML202", "TML203", "TML105", "TML106"}:
+            for field, value in ast.iter_fields(node):
+                if field == "value" and isinstance(value, ast.expr):
+                    method = "value" if self.code in {"TML105", "TML106"} else "forward"
+                    setattr(node, field, _call(method, _later(value)) if method == "forward" else value)
+            return
+        if self.code == "TML104":
+            carried = set(_store_names(node))
+            replaced = _Carried(carried)
+            for field, value in ast.iter_fields(node):
+                if field == "value" and isinstance(value, ast.expr):
+                    setattr(node, field, replaced.visit(value))
+            return
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            call = node.value
+            call.args = [item if isinstance(item, ast.Starred) else _call("value", item) for item in call.args]
+            for keyword in call.keywords:
+                if keyword.arg is not None:
+                    keyword.value = _call("value", keyword.value)
+        elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)) and node.value is not None:
+            node.value = self._probe_expression(node.value)
+
+    def _probe_expression(self, value: ast.expr) -> ast.expr:
+        if self.code in {"TML201", "TML202", "TML203"}:
+            return _call("forward", _later(value))
+        if isinstance(value, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+            value.elt = _call("value", value.elt)
+            return value
+        if isinstance(value, ast.DictComp):
+            value.value = _call("value", value.value)
+            return value
+        if isinstance(value, (ast.Yield, ast.Await)) and value.value is not None:
+            value.value = _call("value", value.value)
+            return value
+        return _call("value", value)
+
+
+class _Carried(ast.NodeTransformer):
+    """Sends each argument that the statement assigns as well (a carried state) through the probe."""
+
+    def __init__(self, names: set[str]) -> None:
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id in self.names and isinstance(node.ctx, ast.Load):
+            return ast.copy_location(_call("value", node), node)
+        return node
+
+
+def _set_keyword(node: ast.stmt, keyword: str, flagged: bool) -> None:
+    if not flagged:
+        return
+    for call in ast.walk(node):
+        if isinstance(call, ast.Call):
+            for item in call.keywords:
+                if item.arg == keyword:
+                    item.value = _call("switch", item.value)
+
+
+def _surroundings(tree: ast.Module) -> list[ast.stmt]:
+    """Top-level statements that only define: imports, functions, classes, plain assignments; each guarded."""
+    body = _Body(None, "", 0)
+    kept: list[ast.stmt] = []
+
+    def keep(statements: Sequence[ast.stmt]) -> None:
+        for node in statements:
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                kept.extend(body.statement(node))
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                guarded = body._guard(node, [node.name])
+                kept.append(guarded)
+            elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+                kept.append(body._guard(node, _store_names(node)))
+            elif isinstance(node, ast.Try):
+                keep(node.body)
+            elif isinstance(node, ast.If) and not _is_main(node):
+                keep(node.body)
+                keep(node.orelse)
+
+    keep(tree.body)
+    return kept
+
+
+def _is_main(node: ast.If) -> bool:
+    return any(isinstance(item, ast.Name) and item.id == "__name__" for item in ast.walk(node.test))
+
+
+def _soften(tree: ast.Module) -> None:
+    """Class headers that stand-ins cannot serve: keywords other than those of the standard library go."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            node.keywords = []
+
+
+def _guard_class(klass: ast.ClassDef, site: Site) -> None:
+    """Guard every method of the flagged class: ``__init__`` and helpers are run with stand-ins too."""
+    for node in klass.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node is not site.function:
+            _Body(None, "", 0).visit(node)
+
+
+def whole(tree: ast.Module, site: Site, code: str, level: int) -> ast.Module:
+    """The file's definitions with the flagged function instrumented; at module level, the whole module."""
+    rewrite = _Body(site, code, level)
+    _soften(tree)
+    if site.klass is not None:
+        _guard_class(site.klass, site)
+    if site.function is None:
+        body = rewrite.block(tree.body)
+    else:
+        outermost = next(node for node in site.around if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+        rewrite.visit(outermost)
+        body = _surroundings(tree)
+    return ast.fix_missing_locations(ast.Module(body, []))
+
+
+def sliced(tree: ast.Module, site: Site, code: str, level: int) -> ast.Module | None:
+    """As ``whole``, with the flagged function's body cut down to the sampled loop, simple initialisers and the with-blocks around it."""
+    if level >= len(site.loops):
+        return None
+    loop = site.loops[level]
+    start = site.around.index(site.function) + 1 if site.function else 0
+    position = next((index for index, node in enumerate(site.around) if node is loop), len(site.around))
+    outside = site.around[start:position]
+    block = site.function.body if site.function else tree.body
+    first: list[ast.stmt] = [node for node in _initialisers(block, loop)]
+    names = {node.id for node in ast.walk(loop) if isinstance(node, ast.Name)}
+    known = {name for node in first for name in _store_names(node)}
+    if site.function is not None:
+        arguments = site.function.args
+        known |= {item.arg for item in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
+        known |= {item.arg for item in (arguments.vararg, arguments.kwarg) if item}
+    local = {name for node in ast.walk(site.function or tree) if isinstance(node, ast.stmt) for name in _own_stores(node)}
+    free = [
+        ast.Assign([ast.Name(name, ast.Store())], _call("standin", ast.Constant(name)))
+        for name in sorted((names & local) - known)
+    ]  # fmt: skip
+    kept: list[ast.stmt] = [loop]
+    for node in reversed(outside):
+        if isinstance(node, (ast.With, ast.AsyncWith)):
+            node.body = kept
+            kept = [node]
+    modes = [node for node in block if _is_mode_statement(node) and node.lineno < loop.lineno]
+    body = [*free, *first, *modes, *kept]
+    for node in body:
+        if not hasattr(node, "lineno"):
+            ast.copy_location(node, loop)
+    if site.function is not None:
+        site.function.body = body
+        return whole(tree, site, code, level)
+    definitions = _surroundings(tree)
+    _soften(tree)
+    return ast.fix_missing_locations(ast.Module([*definitions, *_Body(site, code, level).block(body)], []))
+
+
+def _own_stores(statement: ast.stmt) -> list[str]:
+    if isinstance(statement, _OWN_SCOPE):
+        return [statement.name] if not isinstance(statement, ast.Lambda) else []
+    return _store_names(statement)
+
+
+def _is_mode_statement(node: ast.stmt) -> bool:
+    """``torch.set_grad_enabled(False)`` and its like: a statement that decides what the loop's forward costs."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Attribute)
+        and node.value.func.attr in {"set_grad_enabled", "requires_grad_", "eval", "train"}
+    )
+
+
+def _initialisers(block: Sequence[ast.stmt], loop: ast.stmt) -> list[ast.stmt]:
+    """Assignments before the loop whose value needs nothing else: literals, empty containers, tensors made of numbers."""
+    plain: list[ast.stmt] = []
+    for node in block:
+        for item in [node, *(part for part in ast.walk(node) if isinstance(part, ast.stmt))]:
+            if item.lineno >= loop.lineno or not isinstance(item, (ast.Assign, ast.AnnAssign)) or item.value is None:
+                continue
+            if item not in plain and _is_plain(item.value):
+                plain.append(item)
+    return plain
+
+
+def _is_plain(value: ast.expr) -> bool:
+    for node in ast.walk(value):
+        if isinstance(node, (ast.Lambda, ast.Await, ast.Yield, ast.Subscript, ast.comprehension)):
+            return False
+        if isinstance(node, ast.Name) and node.id not in {"torch", "list", "dict", "set", "defaultdict", "deque", "collections", "float", "int"}:
+            parent_call = isinstance(value, ast.Call) and value.func is node
+            if not parent_call:
+                return False
+    return True
