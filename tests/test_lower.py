@@ -161,6 +161,12 @@ def test_a_literal_none_case_is_told_from_a_pattern_without_literal() -> None:
     assert [case.literal is None for case in match.cases] == [False, True]
 
 
+def test_odd_escapes_lower_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
+    _, module = lower_text(r"x = '\d', r'\d', b'\d'" + "\n")
+    assert show(module.body) == r"[Assign([x], Sequence(tuple, ['\\d', '\\d', b'\\d']))]"
+    assert not recwarn.list
+
+
 def test_template_strings_lower_as_formatted_strings() -> None:
     cst = pytest.importorskip("libcst")
     if not hasattr(cst, "TemplatedString"):
@@ -323,6 +329,12 @@ def test_parentheses_are_outside_the_span_and_inside_the_outer_span() -> None:
     assert place(lowered.span(node)) == (3, 15, 3, 20)
     assert place(lowered.outer_span(node)) == (3, 13, 3, 22)
     assert lowered.source(node) == "a + b"
+
+
+def test_spans_are_right_where_libcst_loses_white_space() -> None:
+    lowered, _ = lower_text("x = f'{a!s  }' + g( b)\ny = h()\n")
+    assert place(lowered.span(only(lowered, ir.Call, "g( b)"))) == (1, 18, 1, 23)
+    assert place(lowered.span(only(lowered, ir.Call, "h()"))) == (2, 5, 2, 8)
 
 
 def test_parents_lead_to_the_region() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -110,7 +110,9 @@ class _Layout:
         self._recorder = _Recorder(tree)
         tree._codegen(self._recorder)
         tokens = self._recorder.tokens
-        self._offsets: Sequence[int] = list(accumulate(map(len, tokens), initial=0))
+        written = "".join(tokens)
+        same = written == text or written + "\n" == text
+        self._offsets = list(accumulate(map(len, tokens), initial=0)) if same else _aligned(tokens, text)
         self.line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
     def inclusive(self, node: cst.CSTNode) -> tuple[int, int]:
@@ -123,6 +125,20 @@ class _Layout:
     def _between(self, tokens: tuple[int, int]) -> tuple[int, int]:
         last = len(self._offsets) - 1  # the file's last line end is written and taken back
         return self._offsets[min(tokens[0], last)], self._offsets[min(tokens[1], last)]
+
+
+def _aligned(tokens: Iterable[str], text: str) -> list[int]:
+    """The offsets of tokens in a text that has white space which they lack: libcst 1.9 loses that of ``f"{x!s  }"``."""
+    offsets: list[int] = []
+    at = 0
+    for token in tokens:
+        while not text.startswith(token, at):
+            if not text[at : at + 1].isspace():
+                raise SourceError("this source is not written out by libcst as it was read")
+            at += 1
+        offsets.append(at)
+        at += len(token)
+    return [*offsets, at]
 
 
 class _Recorder(CodegenState):

@@ -8,12 +8,14 @@ number beside it; spans are found from the numbers when a finding asks (``lower.
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import libcst as cst
 
 from torchmemlint.errors import SourceError
+from torchmemlint.index.module_facts import parse
 from torchmemlint.lower import ir
 from torchmemlint.lower.layout import Lowered
 from torchmemlint.lower.regions import MODULE, Region
@@ -25,11 +27,13 @@ def lower(region: Region) -> Lowered:
     The file must have passed ``index.module_facts``, which refuses deep nesting: libcst recurses on the C stack, and a sum of
     10,000 terms ends the process. What is flat to ``ast`` but nested to libcst is refused here.
     """
+    walk = _Lowering()
     try:
         _refuse_long_chains(region)
         tree = cst.parse_module(region.text)
-        walk = _Lowering()
-        function = walk.region(tree, region)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of odd escapes in the literals that are read
+            function = walk.region(tree, region)
     except cst.ParserSyntaxError as error:
         row = region.rows[min(error.raw_line, len(region.rows)) - 1]
         column = error.raw_column + 1 + region.cut_columns.get(row, 0)
@@ -46,7 +50,7 @@ _LONGEST_CHAIN: Final = 1000
 def _refuse_long_chains(region: Region) -> None:
     if region.text.count("and") + region.text.count("or") <= _LONGEST_CHAIN:
         return
-    for node in ast.walk(ast.parse(region.text)):
+    for node in ast.walk(parse(region.text)):
         if isinstance(node, ast.BoolOp) and len(node.values) > _LONGEST_CHAIN:
             row = region.rows[node.lineno - 1]
             raise SourceError(f"a chain of more than {_LONGEST_CHAIN} 'and' or 'or' cannot be analysed", row)
@@ -507,11 +511,11 @@ def _alias(alias: cst.ImportAlias) -> str:
 
 def _string_value(text: str) -> str | bytes:
     """The value of one string literal without replacement fields, given as it is written."""
-    if "\\" not in text:
-        quote = min(at for at in (text.find('"'), text.find("'")) if at >= 0)
+    quote = min(at for at in (text.find('"'), text.find("'")) if at >= 0)
+    prefix = text[:quote].lower()
+    if "b" not in prefix and ("\\" not in text or "r" in prefix):
         width = 3 if text[quote : quote + 3] in ('"""', "'''") and len(text) >= quote + 6 else 1
-        if "b" not in text[:quote].lower():
-            return text[quote + width : -width]
+        return text[quote + width : -width]
     value = ast.literal_eval(text)
     assert isinstance(value, str | bytes)
     return value
