@@ -305,11 +305,9 @@ class Evidence:
             if facts.returns.rpartition(".")[2] == "Self" and facts.owner:
                 return (Instance(ClassRef(ref.path, facts.owner), False),)
             found = self._annotated(ref.path, facts.owner, facts.returns)
-            # An annotation says no more than a base class; what is returned says which.
-            if found and not all(isinstance(value, Instance) and isinstance(value.klass, str) for value in found):
-                return found
-            exact = self._returned(ref, facts)
-            return exact or found
+            # "Some nn.Module" says less than the class of the project that is returned.
+            outside = all(isinstance(value, Instance) and isinstance(value.klass, str) for value in found)
+            return (self._returned(ref, facts) or found) if outside else found
         return self._returned(ref, facts)
 
     def _returned(self, ref: FunctionRef, facts: FunctionFacts) -> tuple[Value, ...]:

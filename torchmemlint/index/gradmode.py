@@ -131,10 +131,16 @@ class GradMode:
         if text.endswith("is_grad_enabled()"):
             return "start"
         match = _TEST.match(text)
-        if match and any(param.name == match[2] for param in facts.params):
+        if match and self._parameter_owner(path, facts, match[2]) is not None:
             return f"param:{text}"
         constant = self._attribute_constant(path, qualname, text)
         return "mixed" if constant is None else "on" if _truth(constant) else "off"
+
+    def _parameter_owner(self, path: str, facts: FunctionFacts | None, name: str) -> FunctionFacts | None:
+        """The function, this or one around it, whose parameter ``name`` is inside it."""
+        while facts is not None and not any(param.name == name for param in facts.params):
+            facts = self._names.functions[path].get(facts.parent) if facts.parent and name not in facts.locals else None
+        return facts
 
     def _attribute_constant(self, path: str, qualname: str, text: str) -> str | None:
         """The literal that ``self.x`` always is, as its repr."""
@@ -423,9 +429,10 @@ class GradMode:
         match = _TEST.match(effect.removeprefix("param:")) if effect.startswith("param:") else None
         if match is None or depth > _MAX_DEPTH:
             return ("off", "on")
-        facts = self._names.functions[ref.path].get(ref.qualname)
+        facts = self._parameter_owner(ref.path, self._names.functions[ref.path].get(ref.qualname), match[2])
         if facts is None:
             return ("off", "on")
+        ref = FunctionRef(ref.path, facts.qualname)
         callers = [caller for caller in self._calls.callers(ref).calls if caller.ref != ref]
         certain = [caller for caller in callers if caller.certain] or callers
         if not certain:

@@ -36,7 +36,7 @@ _NO_USE = CallableUse("", (), False)
 
 # Calls of these say nothing about the project (a function that is passed to one of them is noted as read).
 _PLAIN_BUILTINS = frozenset(name for name in dir(builtins) if not name.startswith("_")) - {
-    "getattr", "setattr", "map", "filter", "super", "type",
+    "getattr", "setattr", "map", "filter", "type",
 }  # fmt: skip
 
 # `x = x.to(device)` and `x = nn.DataParallel(x)` leave x what it was, as far as facts go.

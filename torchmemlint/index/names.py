@@ -146,12 +146,14 @@ class Names:
             package = self.layout.relative(path, dots)
             found = self._walk(package, parts) if package is not None else None
             return found if found is not None else Outside(f"{self._package_name(path, dots)}.{name}".strip("."))
+        inside = False
         for start in self.layout.candidates(path, parts[0]):
             found = self._walk(start, parts[1:])
             # A directory without __init__.py that leads nowhere is not the module that was meant.
             if found is not None and not (isinstance(found, Module) and not found.path and len(parts) == 1):
                 return found
-        return Outside(target)
+            inside = inside or bool(start.path)
+        return None if inside else Outside(target)
 
     def _walk(self, start: Symbol | None, parts: Sequence[str]) -> Symbol | None:
         found = start
