@@ -169,8 +169,8 @@ def test_every_public_name_of_the_tensor_is_known() -> None:
 UNLISTED_METHODS = frozenset(
     # internal, quantized, or removed from torch: nobody's training loop has them
     """const_data_ptr eig geqrf hash_tensor index is_coalesced lstsq module_load q_per_channel_axis
-    q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme reinforce resize resize_as resize_as_ slice_inverse
-    smm solve sspaddmm storage_type symeig unsafe_chunk unsafe_split unsafe_split_with_sizes""".split()  # noqa: SIM905
+    q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme reinforce resize resize_as resize_as_
+    slice_inverse smm solve sspaddmm storage_type symeig unsafe_chunk unsafe_split unsafe_split_with_sizes""".split()  # noqa: SIM905
 )
 
 

@@ -81,8 +81,8 @@ CLASS_KINDS = _words(
     """module module-noparam loss wrapper ema optimizer scheduler loader dataset scaler backward-callable distribution
     lightning-module lightning-callback lightning-trainer accelerator hf-trainer hf-model metric writer"""
 )
-MODULE_KINDS = frozenset({"module", "module-noparam", "loss", "wrapper", "ema", "lightning-module", "hf-model", "metric"})
-"""Kinds of classes that are (nearly always) torch.nn.Module."""
+MODULE_KINDS = frozenset({"module", "module-noparam", "loss", "wrapper", "ema", "lightning-module", "hf-model"})
+"""Kinds of classes that are torch.nn.Module and are called on tensors (metrics are too, but have no parameters)."""
 
 _K = TypeVar("_K", bound=Hashable)
 _Group: TypeAlias = Mapping[str, object]
