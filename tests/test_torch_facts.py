@@ -7,6 +7,7 @@ import pickle
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain, islice
 from typing import Any
 
@@ -108,6 +109,12 @@ def test_class_kind(name: str, kind: str | None) -> None:
     assert TORCH.class_kind(name) == kind
 
 
+@cache
+def the_torch() -> Any:
+    """torch, or a skip. Cached, because the tests below ask for it hundreds of thousands of times."""
+    return pytest.importorskip("torch")
+
+
 # --- the names exist --------------------------------------------------------------------------------------------------
 
 ABSENT = {
@@ -140,8 +147,9 @@ def resolves(name: str) -> bool:
     return True
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_every_torch_name_exists() -> None:
-    pytest.importorskip("torch")
+    the_torch()
     names = [*TORCH.functions, *TORCH.classes, *TORCH.oom_exceptions, *TORCH.cut_dtypes, *TORCH.inert_calls]
     ours = {name for name in names if name.startswith(("torch.", "builtins.", "math."))}
     missing = {name for name in ours if not resolves(name)}
@@ -150,7 +158,7 @@ def test_every_torch_name_exists() -> None:
 
 
 def test_every_method_and_attribute_exists() -> None:
-    torch = pytest.importorskip("torch")
+    torch = the_torch()
     tensor_names = {*TORCH.methods, *TORCH.attributes, *TORCH.shares_storage}
     missing = {name for name in tensor_names if not hasattr(torch.Tensor, name)}
     assert missing == set(ABSENT_METHODS)
@@ -160,7 +168,7 @@ def test_every_method_and_attribute_exists() -> None:
 
 
 def test_every_public_name_of_the_tensor_is_known() -> None:
-    torch = pytest.importorskip("torch")
+    torch = the_torch()
     known = {*TORCH.methods, *TORCH.attributes}
     unknown = {name for name in dir(torch.Tensor) if not name.startswith("_") and name not in known}
     assert unknown == UNLISTED_METHODS
@@ -175,7 +183,7 @@ UNLISTED_METHODS = frozenset(
 
 
 def test_kinds_of_torch_classes() -> None:
-    torch = pytest.importorskip("torch")
+    torch = the_torch()
     bases = {
         "module": torch.nn.Module,
         "module-noparam": torch.nn.Module,
@@ -203,7 +211,7 @@ def test_kinds_of_torch_classes() -> None:
 
 
 def test_modules_without_parameters_have_none() -> None:
-    pytest.importorskip("torch")
+    the_torch()
     built = 0
     for name, kind in TORCH.classes.items():
         if kind != "module-noparam" or not name.startswith("torch."):
@@ -240,13 +248,13 @@ class Seen:
 
 def floats(*shape: int) -> Any:
     """Attached floats in (0.1, 0.9); no leaf, so that in-place operations are allowed."""
-    torch = pytest.importorskip("torch")
+    torch = the_torch()
     return (torch.rand(*shape) * 0.8 + 0.1).requires_grad_() * 1.0
 
 
 def patterns() -> Iterator[tuple[object, ...]]:
     """Argument lists that fit most operations; each call makes fresh tensors."""
-    torch = pytest.importorskip("torch")
+    torch = the_torch()
     index = torch.tensor([0, 1, 2, 3])
     square = index[:, None].expand(4, 4)
     mask = torch.eye(4, dtype=torch.bool)
@@ -366,7 +374,7 @@ def patterns() -> Iterator[tuple[object, ...]]:
 
 
 def tensors_in(value: object) -> list[Any]:
-    torch = pytest.importorskip("torch")
+    torch = the_torch()
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, (tuple, list)):
@@ -375,7 +383,7 @@ def tensors_in(value: object) -> list[Any]:
 
 
 def storages(tensors: list[Any]) -> set[int]:
-    torch = pytest.importorskip("torch")
+    torch = the_torch()
     return {tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.layout == torch.strided and tensor.numel()}
 
 
@@ -393,9 +401,7 @@ def attached_run(function: Callable[..., object], arguments: tuple[object, ...])
         return None
     before = storages(given)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            result = function(*arguments, **keywords)
+        result = function(*arguments, **keywords)
     except Exception:
         return None
     found = tensors_in(result)
@@ -416,7 +422,7 @@ def runs_of(function: Callable[..., object], arguments: Iterable[tuple[object, .
 
 def integer_runs_succeed(function: Callable[..., object]) -> bool:
     """Some operations only take integers, which have no graph: that they run on them and give tensors is their proof."""
-    torch = pytest.importorskip("torch")
+    torch = the_torch()
     for arguments in ((torch.arange(4),), (torch.arange(4), torch.arange(4)), (torch.arange(4), 1), (torch.arange(4), (2, 2))):
         try:
             result = function(*arguments)
@@ -462,7 +468,7 @@ RUNNABLE = {"keep", "loss", "view", "cut", "source", "mixed-max", "number", "sha
 
 def own_patterns() -> dict[str, list[tuple[object, ...]]]:
     """Argument lists of operations that none of the common ones fit, by the last part of their name."""
-    torch = pytest.importorskip("torch")
+    torch = the_torch()
     h, weights = floats(2, 3), [floats(12, 4), floats(12, 3), floats(12), floats(12)]
     gru = [floats(9, 4), floats(9, 3), floats(9), floats(9)]
     rnn = [floats(3, 4), floats(3, 3), floats(3), floats(3)]
@@ -514,7 +520,7 @@ def own_patterns() -> dict[str, list[tuple[object, ...]]]:
 
 def measured(names: dict[str, str], prefix: str) -> tuple[dict[str, str], set[str]]:
     """What contradicts the table, by name; and the names that nothing proved."""
-    torch = pytest.importorskip("torch")
+    torch = the_torch()
     torch.manual_seed(0)
     common, own = list(patterns()), own_patterns()
     wrong: dict[str, str] = {}
@@ -557,8 +563,9 @@ def runnable(names: dict[str, str]) -> dict[str, str]:
     return {name: effect for name, effect in names.items() if effect in RUNNABLE}
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_effects_of_functions_are_measured() -> None:
-    pytest.importorskip("torch")
+    the_torch()
     modules = ("torch", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special")
     names = {name: effect for name, effect in runnable(TORCH.functions).items() if name.rpartition(".")[0] in modules}
     wrong, unproven = measured(names, "")
@@ -566,15 +573,17 @@ def test_effects_of_functions_are_measured() -> None:
     assert sorted(unproven - set(NOT_RUN)) == []
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_effects_of_methods_are_measured() -> None:
-    pytest.importorskip("torch")
+    the_torch()
     wrong, unproven = measured(runnable(TORCH.methods), "torch.Tensor.")
     assert wrong == {}
     assert sorted(unproven - set(NOT_RUN)) == []
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_effects_of_attributes_are_measured() -> None:
-    pytest.importorskip("torch")
+    the_torch()
     for name, effect in TORCH.attributes.items():
         value = floats(2, 2) + 0j if name == "imag" else floats(2, 2)
         if name == "grad":
@@ -594,7 +603,7 @@ def test_effects_of_attributes_are_measured() -> None:
 
 def test_what_shares_storage_shares_it() -> None:
     """For a tensor of the dtype and device that is asked for, so that nothing has to be copied."""
-    torch = pytest.importorskip("torch")
+    torch = the_torch()
     dtypes = {"double": torch.float64, "half": torch.float16, "bfloat16": torch.bfloat16}
     for name in TORCH.shares_storage:
         tensor = torch.zeros(3, dtype=dtypes.get(name, torch.float32))
@@ -606,7 +615,7 @@ def test_what_shares_storage_shares_it() -> None:
 
 
 def test_tensors_of_cut_dtypes_cannot_require_grad() -> None:
-    torch = pytest.importorskip("torch")
+    torch = the_torch()
     for name in TORCH.cut_dtypes:
         dtype = resolve(name)
         if isinstance(dtype, torch.dtype):
@@ -616,7 +625,7 @@ def test_tensors_of_cut_dtypes_cannot_require_grad() -> None:
 
 @pytest.mark.parametrize("before", [True, False])
 def test_grad_modes(before: bool) -> None:
-    torch = pytest.importorskip("torch")
+    torch = the_torch()
     inside = {"grad-off": False, "grad-on": True, "grad-set": not before}
     for name, effect in TORCH.functions.items():
         if name.startswith("torch.") and effect in inside:
@@ -627,7 +636,7 @@ def test_grad_modes(before: bool) -> None:
 
 
 def test_moving_keeps_and_an_integer_dtype_cuts() -> None:
-    torch = pytest.importorskip("torch")
+    torch = the_torch()
     x = floats(2)
     assert x.to("cpu").requires_grad
     assert x.cpu().requires_grad
@@ -639,7 +648,7 @@ def test_moving_keeps_and_an_integer_dtype_cuts() -> None:
 
 
 def test_sampling_cuts_and_log_prob_keeps() -> None:
-    torch = pytest.importorskip("torch")
+    torch = the_torch()
     normal = torch.distributions.Normal(floats(2), floats(2))
     shown = {
         "sample": normal.sample(),
@@ -654,7 +663,7 @@ def test_sampling_cuts_and_log_prob_keeps() -> None:
 
 
 def test_python_builtins() -> None:
-    torch = pytest.importorskip("torch")
+    torch = the_torch()
     for name, value in {"abs": floats(2), "sum": floats(2), "max": floats(2), "min": floats(2)}.items():
         assert TORCH.functions[f"builtins.{name}"] == "keep"
         assert resolve(f"builtins.{name}")(value).requires_grad
@@ -669,7 +678,7 @@ def test_python_builtins() -> None:
 
 
 def test_out_of_memory_errors_are_exceptions() -> None:
-    pytest.importorskip("torch")
+    the_torch()
     for name in TORCH.oom_exceptions:
         assert issubclass(resolve(name), RuntimeError)
 
