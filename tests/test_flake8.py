@@ -77,8 +77,7 @@ CAP = "./b.py:1:1: TML998 `cap` is kept"
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_findings_at_their_places(folder: Path, jobs: str) -> None:
     done = flake8(folder, "-j", jobs, ".")
-    # flake8 7 reads a noqa on any row of a logical line, others only on the reported one.
-    assert [line for line in ALWAYS if "b.py:2" not in line] == [line for line in ours(done) if "b.py:2" not in line]
+    assert ours(done) == ALWAYS  # with the finding of b.py: flake8 reads a noqa on the reported row only
     assert done.returncode == 1
     assert ours(flake8(folder, "-j", jobs, "--disable-noqa", ".")) == sorted([*ALWAYS, "./a.py:3:2: TML101 `total` is kept"])
 
