@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -9,7 +12,9 @@ from torchmemlint.findings import Finding
 
 if TYPE_CHECKING:
     from torchmemlint.config import Settings
+    from torchmemlint.index.facts import FunctionFacts
     from torchmemlint.index.project import Project
+    from torchmemlint.semantics.runs import Runs
 
 
 @dataclass(slots=True)
@@ -21,8 +26,85 @@ class Analysis:
     crashes: list[str] = field(default_factory=list)
 
 
-def analyze_module(project: Project, path: str, settings: Settings) -> Analysis:
-    return Analysis()
+SHARED = frozenset({"backward", "manual_backward", "eval", "detach", "empty_cache"})
+_NAMED = re.compile(
+    r"(^|_|\.)(eval|evaluate|val|valid|validate|test|predict|infer|inference|generate|sample|decision|score|embed|encode|demo|act|select)",
+    re.IGNORECASE,
+)
+
+
+def make_runs(project: Project, settings: Settings, read: Callable[[str], str]) -> Runs:
+    """The engine over a project; make it once per process and pass it to every ``analyze_module``."""
+    from torchmemlint.semantics.runs import Runs
+    from torchmemlint.semantics.world import World
+
+    return Runs(World(project, settings, read))
+
+
+def is_candidate(facts: FunctionFacts, codes: frozenset[str], text: str) -> bool:
+    """Whether an outermost function is worth running as a root: its words may make an enabled rule speak."""
+    words = facts.names
+    if facts.qualname == "<module>":
+        return bool(words & (SHARED | WITHOUT_GRAPH))
+    if words & SHARED or words & WITHOUT_GRAPH:
+        return True
+    if _NAMED.search(facts.qualname) and words & RESULT_WORDS:
+        return True
+    if "out of memory" in text and words & {"RuntimeError", "Exception", "BaseException"}:
+        return True
+    return False
+
+
+WITHOUT_GRAPH = frozenset(
+    {
+        "no_grad", "inference_mode", "enable_grad", "volatile", "set_per_process_memory_fraction", "OutOfMemoryError",
+        "set_grad_enabled",
+    }
+)  # fmt: skip
+RESULT_WORDS = frozenset({"numpy", "cpu", "item", "tolist", "argmax", "softmax", "sigmoid", "append", "cat", "stack", "max", "data", "forward", "model"})
+
+
+def analyze_module(project: Project, path: str, settings: Settings, runs: Runs | None = None) -> Analysis:
+    """The findings of one file, unsorted. ``runs`` shares what earlier files made the engine learn."""
+    from torchmemlint import rules
+    from torchmemlint.index.project import FunctionRef
+    from torchmemlint.rules.root_cause import told_once
+
+    assert runs is not None
+    analysis = Analysis()
+    codes = frozenset(settings.codes)
+    text = "".join(runs.world.lines(path))
+    checks = [m for m in rules.modules() if hasattr(m, "check") and (m.RULE.code in codes or m.RULE.code in ("TML201", "TML203", "TML303"))]
+    for facts in project.module(path).functions:
+        if facts.parent or not is_candidate(facts, codes, text):
+            continue
+        ref = FunctionRef(path, facts.qualname)
+        try:
+            drafts = drafts_of(runs, ref, checks)
+            analysis.findings += [d.finding for d in told_once(drafts) if d.finding.code in codes]
+        except Exception:  # the one function is lost, the run goes on
+            analysis.crashes.append(f"{path}: {facts.qualname}: {traceback.format_exc()}")
+    analysis.notes += runs.world.notes
+    runs.world.notes.clear()
+    return analysis
+
+
+def drafts_of(runs: Runs, ref, checks):  # type: ignore[no-untyped-def]
+    """Every draft of the rules over one root's records, the same place told once."""
+    from torchmemlint.rules.api import Flow
+
+    seen: dict[tuple[object, ...], object] = {}
+    for record in runs.records(ref):
+        flow = Flow(runs, record, ref.path)
+        for event in [*record.events.values(), *sorted(record.graphs.values(), key=lambda g: g.gid)]:
+            for module in checks:
+                if not isinstance(event, module.EVENT):
+                    continue
+                for draft in module.check(event, flow):
+                    key = (draft.finding.code, draft.finding.span, draft.finding.path)
+                    if key not in seen:
+                        seen[key] = draft
+    return list(seen.values())
 
 
 def trace(project: Project, path: str, row: int, settings: Settings) -> str:

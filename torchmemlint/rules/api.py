@@ -6,9 +6,14 @@ It keeps no state, sees no tree, and imports no other rule.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
-from torchmemlint.findings import Safety, Severity
+from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Safety, Severity, Span
+from torchmemlint.index.project import FunctionRef
+from torchmemlint.semantics.events import CallEffect, Frame, Graph, Record, Site
+from torchmemlint.semantics.runs import Runs
+from torchmemlint.semantics.world import MODULE
 
 PAGE_HEADINGS = ("What it does", "What it costs", "Example", "Fix", "When to ignore", "References")
 """The headings of a rule's page, in this order; a test holds every page to them."""
@@ -39,3 +44,169 @@ class Rule:
     preview: bool = False
     triggers: frozenset[str] = frozenset()
     experiment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A finding, with what is needed to tell one root cause once: the graphs it is about, and the handler around it."""
+
+    finding: Finding
+    graphs: frozenset[int] = frozenset()
+    handler: int = -1
+    forward: int = -1
+
+
+@dataclass(slots=True)
+class Flow:
+    """What a rule may ask beside the event itself: the record it is part of, spans, names, and what callers do."""
+
+    runs: Runs
+    record: Record
+    path: str
+    severities: dict[str, Severity] = field(default_factory=dict)
+
+    # --- where ------------------------------------------------------------------------------------------------------
+
+    def frame(self, site: Site) -> Frame:
+        return self.record.frames[site.frame]
+
+    def own(self, site: Site) -> bool:
+        """Whether the site is in the root function itself or in one of its closures (not in an inlined callee)."""
+        ref = self.frame(site).ref
+        root = self.record.root
+        if ref.path != root.path:
+            return False
+        return ref == root or (root.qualname != MODULE and ref.qualname.startswith(root.qualname + "."))
+
+    def own_call(self, site: Site) -> tuple[Site, FunctionRef]:
+        """The root's call through which an inlined callee's site was reached, and the function that was called."""
+        frame = self.frame(site)
+        while frame.parent >= 0:
+            above = self.record.frames[frame.parent]
+            if self.own(Site(above.number, -1)):
+                return Site(above.number, frame.call, site.loops, site.guards, site.handler), frame.ref
+            frame = above
+        return site, frame.ref
+
+    def lowered(self, site: Site):  # type: ignore[no-untyped-def]
+        ref = self.frame(site).ref
+        world = self.runs.world
+        return world.lowered(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE)
+
+    def span(self, site: Site, node: int | None = None) -> Span:
+        return self.lowered(site).span(site.node if node is None else node)  # type: ignore[no-any-return]
+
+    def source(self, site: Site, node: int) -> str:
+        return self.lowered(site).source(node)  # type: ignore[no-any-return]
+
+    def step(self, site: Site, message: str) -> FlowStep:
+        return FlowStep(self.frame(site).ref.path, self.span(site), message)
+
+    def step_of(self, graph: Graph, message: str) -> FlowStep | None:
+        return self.step(graph.site, message) if graph.site.node >= 0 else None
+
+    # --- what -------------------------------------------------------------------------------------------------------
+
+    def at(
+        self,
+        rule: Rule,
+        site: Site,
+        message: str,
+        *,
+        node: int | None = None,
+        severity: Severity | None = None,
+        confidence: Confidence = Confidence.HIGH,
+        label: str = "",
+        cost: str = "",
+        help: str = "",
+        flow: Iterable[FlowStep | None] = (),
+        fix: Fix | None = None,
+    ) -> Finding:
+        """A finding at a site (at another node of the same frame when ``node`` is given)."""
+        lowered = self.lowered(site)
+        where = site.node if node is None else node
+        span = lowered.span(where)
+        if lowered.enclosing(where) == where:
+            span = lowered.header_span(where)
+        statement_span, statement = lowered.statement(where)
+        ref = self.frame(site).ref
+        rows = set(range(statement_span.start.row, statement_span.end.row + 1))
+        function = ""
+        if ref.qualname != MODULE:
+            function = ref.qualname
+            facts = self.runs.world.facts(FunctionRef(ref.path, self.runs.world.outermost(ref)))
+            rows |= set(range(facts.row, facts.header_end_row + 1))
+        return Finding(
+            code=rule.code,
+            name=rule.name,
+            severity=severity or rule.severity,
+            confidence=confidence,
+            message=message,
+            path=ref.path,
+            span=span,
+            label=label,
+            cost=cost,
+            help=help,
+            function=function,
+            statement=statement,
+            noqa_rows=frozenset(rows),
+            noqa_row=statement_span.end.row,
+            flow=tuple(s for s in flow if s is not None),
+            fix=fix,
+        )
+
+    def append_to(self, site: Site, node: int, text: str, message: str, safety: Safety) -> Fix:
+        """A fix that appends a method call to an expression, in parentheses where its form needs them."""
+        lowered = self.lowered(site)
+        source = lowered.source(node)
+        if is_primary(source):
+            end = lowered.span(node).end
+            return Fix(message, safety, (Edit(Span(end, end), text),))
+        span = lowered.outer_span(node)
+        if lowered.span(node) != span:
+            return Fix(message, safety, (Edit(Span(span.end, span.end), text),))
+        return Fix(message, safety, (Edit(Span(span.start, span.start), "("), Edit(Span(span.end, span.end), ")" + text)))
+
+    # --- graphs -----------------------------------------------------------------------------------------------------
+
+    def real(self, gids: Iterable[int]) -> list[Graph]:
+        """The graphs among these that surely exist, in order of their numbers."""
+        return [self.record.graphs[g] for g in sorted(gids) if self.record.real(g)]
+
+    def attached_at(self, gids: Iterable[int]) -> FlowStep | None:
+        """Where the first of these graphs was made."""
+        for graph in self.real(gids):
+            if graph.site.node >= 0:
+                return self.step_of(graph, f"`{short(graph.what)}(…)` runs here with grad mode on: its result carries an autograd graph")
+        return None
+
+
+def is_primary(source: str) -> bool:
+    """Whether ``.name`` can follow the source directly: a name, an attribute, a call, a subscript."""
+    import ast
+
+    try:
+        tree = ast.parse(source.strip(), mode="eval").body
+    except SyntaxError:
+        return False
+    return isinstance(tree, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) and "\n" not in source.strip().split("(")[0]
+
+
+def short(text: str, width: int = 40) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def with_severity(draft: Draft, severity: Severity) -> Draft:
+    return replace(draft, finding=replace(draft.finding, severity=severity))
+
+
+def pick(graphs: Iterable[Graph], kinds: frozenset[str]) -> Iterator[Graph]:
+    return (g for g in graphs if g.kind in kinds)
+
+
+def argument(event: CallEffect, position: int, keyword: str):  # type: ignore[no-untyped-def]
+    """The value of an argument by position or keyword, None when it is not given."""
+    for name, value in event.args:
+        if name in (str(position), keyword):
+            return value
+    return None

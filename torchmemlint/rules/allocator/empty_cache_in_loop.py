@@ -1,0 +1,111 @@
+"""The allocator's cache is emptied in every step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from torchmemlint.findings import Edit, Fix, Safety, Severity
+from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.semantics.events import CallEffect, Graph
+from torchmemlint.semantics.world import MODULE
+
+RULE = Rule(
+    code="TML301",
+    name="empty-cache-in-loop",
+    summary="The allocator's cache is emptied in every step",
+    severity=Severity.WARNING,
+    fix=Safety.UNSAFE,
+    triggers=frozenset({"empty_cache"}),
+    experiment=None,
+)
+EVENT = CallEffect
+
+EPOCH = re.compile(r"epoch|stage|fold|trial|seed|repeat|model|checkpoint|experiment|task|dataset|config|size|phase", re.IGNORECASE)
+RATE = re.compile(r"%|==|freq|interval|every|> |< |>=|<=|memory|mem_|threshold|flag|debug", re.IGNORECASE)
+
+
+def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
+    if event.effect != "empty-cache" or not flow.own(event.site) or event.site.handler >= 0:
+        return
+    where = step_path(event, flow)
+    if where is None:
+        return
+    span = flow.lowered(event.site).statement(event.site.node)[0]
+    fix = None
+    if flow.source(event.site, event.site.node) == flow.lowered(event.site).statement(event.site.node)[1]:
+        fix = Fix("Remove the call", Safety.UNSAFE, (Edit(span, "pass"),))
+    yield Draft(
+        flow.at(
+            RULE,
+            event.site,
+            f"`{event.name}()` runs {where}: it frees no tensor, it only returns unused cached blocks to the driver",
+            label="waits for the device, and the next allocation asks the driver again",
+            cost="no memory is saved that the allocator would not reuse; each call synchronises, and later allocations are slow",
+            help="remove it; free what is still referenced (`del`, `detach()`, `no_grad()`) where memory runs short",
+            fix=fix,
+        ),
+        handler=event.site.handler,
+    )
+
+
+def step_path(event: CallEffect, flow: Flow) -> str | None:
+    """Where in the steps the call stands, in words; None where it runs seldom or at a stage's end."""
+    if any(RATE.search(g) for g in event.site.guards if not g.startswith("not ")):
+        return None
+    record = flow.record
+    if event.site.loops:
+        loop = event.site.loops[-1]
+        info = record.loops.get(loop)
+        if info is None:
+            return None
+        inside = any(
+            g.kind in ("forward", "opaque") and loop in g.site.loops for g in [*record.graphs.values(), *record.forwards.values()]
+        )
+        steps = loop_of_steps(event, flow, loop)
+        if steps:
+            return "in every step of the loop"
+        del inside
+        return None
+    ref = record.root
+    if ref.qualname == MODULE:
+        return None
+    last = ref.qualname.rpartition(".")[2]
+    facts = flow.runs.world.facts(ref)
+    if last == "forward" and facts.owner:
+        return "in every forward"
+    if facts.owner and forwards_before(event, flow) and called_in_steps(ref, flow):
+        return "in every call of a method that is called step by step"
+    return None
+
+
+def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
+    """Whether the loop runs over batches: a loader, or a body that runs a model or back-propagates in the loop itself."""
+    record = flow.record
+    info = record.loops[loop]
+    if EPOCH.search(info.text) and info.kind != "loader":
+        return False
+    if info.kind == "loader":
+        return True
+    direct: list[Graph] = [
+        g
+        for g in [*record.graphs.values(), *record.forwards.values()]
+        if g.kind == "forward" and g.site.loops and g.site.loops[: len(event.site.loops)] == event.site.loops
+    ]
+    backwards = [
+        e for e in record.events.values() if type(e).__name__ == "Backward" and e.site.loops[: len(event.site.loops)] == event.site.loops
+    ]
+    inner = [g for g in direct if len(g.site.loops) > len(event.site.loops)]
+    if inner and not [g for g in direct if len(g.site.loops) == len(event.site.loops)]:
+        return False
+    return bool(direct or backwards)
+
+
+def forwards_before(event: CallEffect, flow: Flow) -> bool:
+    return any(g.kind == "forward" for g in [*flow.record.graphs.values(), *flow.record.forwards.values()])
+
+
+def called_in_steps(ref, flow: Flow) -> bool:  # type: ignore[no-untyped-def]
+    """Whether some call of the method stands in a loop, or its class is an agent that is asked step by step."""
+    callers = flow.runs.world.project.callers(ref)
+    return any(c.call.loops for c in callers.calls)

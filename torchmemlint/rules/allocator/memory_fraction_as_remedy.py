@@ -1,0 +1,38 @@
+"""The process's memory fraction is lowered as a remedy for an out-of-memory error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchmemlint.findings import Severity
+from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.semantics.events import CallEffect
+
+RULE = Rule(
+    code="TML305",
+    name="memory-fraction-as-remedy",
+    summary="The process's memory fraction is lowered as a remedy for an out-of-memory error",
+    severity=Severity.WARNING,
+    triggers=frozenset({"set_per_process_memory_fraction", "set_memory_fraction"}),
+    experiment=None,
+)
+EVENT = CallEffect
+
+
+def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
+    if event.effect != "memory-fraction" or not flow.own(event.site):
+        return
+    if event.site.handler < 0 and not event.site.loops:
+        return
+    where = "in an exception handler" if event.site.handler >= 0 else "in a loop"
+    yield Draft(
+        flow.at(
+            RULE,
+            event.site,
+            f"`{event.name}` {where} lowers the ceiling, not the need: the next step fails sooner",
+            label="a cap saves no memory",
+            cost="frees nothing; allocations above the cap fail although the device has room",
+            help="reduce what a step needs (smaller batch, `no_grad`, mixed precision, checkpointing); set a cap once, at start, to share a device",
+        ),
+        handler=event.site.handler,
+    )

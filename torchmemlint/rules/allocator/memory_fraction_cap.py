@@ -1,0 +1,36 @@
+"""The process's share of device memory is capped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchmemlint.findings import Severity
+from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.semantics.events import CallEffect
+
+RULE = Rule(
+    code="TML308",
+    name="memory-fraction-cap",
+    summary="The process's share of device memory is capped",
+    severity=Severity.NOTE,
+    default=False,
+    triggers=frozenset({"set_per_process_memory_fraction", "set_memory_fraction"}),
+    experiment=None,
+)
+EVENT = CallEffect
+
+
+def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
+    if event.effect != "memory-fraction" or not flow.own(event.site) or event.site.handler >= 0 or event.site.loops:
+        return
+    yield Draft(
+        flow.at(
+            RULE,
+            event.site,
+            f"`{event.name}` lowers the ceiling, not the need",
+            label="caps this process",
+            cost="saves no memory; allocations above the cap fail although the device has room",
+            help="useful to share a device between processes; no help against running out of memory",
+        ),
+        handler=event.site.handler,
+    )

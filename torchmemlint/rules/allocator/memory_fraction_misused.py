@@ -1,0 +1,53 @@
+"""A memory fraction is given that the call refuses or misreads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchmemlint.findings import Severity
+from torchmemlint.rules.api import Draft, Flow, Rule, argument
+from torchmemlint.semantics.events import CallEffect
+from torchmemlint.semantics.values import only_const
+
+RULE = Rule(
+    code="TML306",
+    name="memory-fraction-misused",
+    summary="A memory fraction is given that the call refuses, or it is set too late",
+    severity=Severity.ERROR,
+    triggers=frozenset({"set_per_process_memory_fraction", "set_memory_fraction"}),
+    experiment=None,
+)
+EVENT = CallEffect
+
+
+def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
+    if event.effect != "memory-fraction" or not flow.own(event.site) or event.site.handler >= 0:
+        return
+    value = argument(event, 0, "fraction")
+    single = only_const(value) if value is not None else None
+    mps = ".mps." in event.name
+    problem = None
+    severity = Severity.ERROR
+    if single is not None and isinstance(single.value, (int, float)) and not isinstance(single.value, bool):
+        number = single.value
+        top = 2 if mps else 1
+        if isinstance(number, int) and not mps and ".cuda." in event.name:
+            problem = f"`{number}` is an int: the call takes a float and raises TypeError"
+        elif not 0 <= number <= top:
+            problem = f"`{number}` is outside the valid range 0…{top}: the call raises ValueError"
+    if problem is None and event.after_forward:
+        problem, severity = "the fraction is set after a model has already run on the device", Severity.WARNING
+    if problem is None:
+        return
+    yield Draft(
+        flow.at(
+            RULE,
+            event.site,
+            problem,
+            severity=severity,
+            label="not a valid use",
+            cost="the cap is not applied as meant",
+            help="pass a float in [0, 1] (MPS: up to 2), before anything is put on the device",
+        ),
+        handler=event.site.handler,
+    )

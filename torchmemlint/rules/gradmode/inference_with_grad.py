@@ -1,0 +1,133 @@
+"""A model is run for its result alone, but with grad mode on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchmemlint.findings import Confidence, Edit, Fix, Position, Safety, Severity, Span
+from torchmemlint.index.project import FunctionRef
+from torchmemlint.rules.api import Draft, Flow, Rule, short
+from torchmemlint.semantics import purpose
+from torchmemlint.semantics.events import Graph, Store
+from torchmemlint.semantics.runs import Fate
+from torchmemlint.semantics.world import MODULE
+
+RULE = Rule(
+    code="TML201",
+    name="inference-with-grad",
+    summary="A model is run for its result alone, but with grad mode on",
+    severity=Severity.ERROR,
+    fix=Safety.UNSAFE,
+    triggers=frozenset({"eval", "detach", "item", "numpy", "argmax", "cpu", "max", "tolist", "topk", "append", "softmax", "sigmoid"}),
+    experiment="peak",
+)
+EVENT = Graph
+
+KEPT_COST = "every step's whole autograd graph is kept with the stored results: one graph's saved tensors per step"
+PEAK_COST = "builds an autograd graph that nothing uses: up to one extra graph at peak, and with a loop up to two at a time"
+
+
+def check(event: Graph, flow: Flow) -> Iterator[Draft]:
+    why = reason(event, flow)
+    if why is None:
+        return
+    text, confidence = why
+    kept = [
+        e
+        for e in flow.record.events.values()
+        if isinstance(e, Store) and not e.constant_key and event.gid in e.graphs and e.loop is not None and flow.own(e.site)
+    ]
+    yield Draft(
+        flow.at(
+            RULE,
+            event.site,
+            f"`{short(event.what)}(…)` runs with grad mode on, {text}",
+            severity=Severity.ERROR if kept else Severity.WARNING,
+            confidence=confidence,
+            label="builds an autograd graph that is never used",
+            cost=KEPT_COST if kept else PEAK_COST,
+            help="run it under `torch.no_grad()` (or `torch.inference_mode()`); `eval()` does not switch grad mode off",
+            flow=[flow.step(e.site, f"kept with its graph in `{short(e.place)}`") for e in kept[:3]],
+            fix=decorate(event, flow),
+        ),
+        frozenset((event.gid,)),
+        event.site.handler,
+        event.gid,
+    )
+
+
+def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
+    """Why this forward needs no graph, and how sure that is; None where it may need one."""
+    record = flow.record
+    if event.kind != "forward" or event.mode != "on" or event.frozen or not flow.own(event.site):
+        return None
+    if record.flags & {"input-grad", "autograd-grad"} or event.gid in record.backwarded:
+        return None
+    if event.training is True:
+        return None
+    root = record.root
+    name = "" if root.qualname == MODULE else root.qualname
+    fate = flow.runs.fate(record, event.gid)
+    if fate.trains:
+        return None
+    evaluated = event.training is False
+    trains_here = "backward" in record.flags
+    if needs_either(root, flow) and not evaluated:
+        return None
+    unsure = record.mode == "no-callers" and not is_entry(name)
+    assumed = Confidence.MEDIUM if unsure or fate.escapes else Confidence.HIGH
+    if fate.only_cut:
+        if trains_here and not evaluated:
+            return None
+        if not trains_here and not evaluated and not purpose.uses(name) and not explicit(fate):
+            return None
+        if purpose.trains(name) and not evaluated:
+            return None
+        return "but every result is detached, turned into numbers or compared", assumed
+    if trains_here and not (evaluated and not fate.passed):
+        return None
+    if fate.passed and not evaluated and not purpose.evaluates(name):
+        return None
+    if evaluated and (purpose.uses(name) or not purpose.trains(name)):
+        return "after `eval()`, and nothing computed from it is back-propagated in sight", assumed
+    if purpose.evaluates(name) and not purpose.trains(name):
+        return f"in `{short(name)}`, and nothing computed from it is back-propagated in sight", Confidence.MEDIUM
+    return None
+
+
+def explicit(fate: Fate) -> bool:
+    """Whether the code itself says that the graph is not wanted: a detach, or a conversion that needs one."""
+    return any(s.kind == "cut" and s.how in (".detach()", ".data", ".item()", ".tolist()", ".numpy()") for s in fate.cuts)
+
+
+def is_entry(name: str) -> bool:
+    return name.rpartition(".")[2] in ("main", "")
+
+
+def needs_either(root: FunctionRef, flow: Flow) -> bool:
+    """Whether the function is part of a module's own forward, which runs in training and evaluation alike."""
+    last = root.qualname.rpartition(".")[2]
+    return last in ("forward", "__call__", "training_step", "compute_loss", "loss", "__init__")
+
+
+def decorate(event: Graph, flow: Flow) -> Fix | None:
+    """``@torch.no_grad()`` above the function, where nothing in it trains and a decorator reaches its body."""
+    record = flow.record
+    root = record.root
+    if root.qualname == MODULE or record.flags & {"backward", "train()"} or record.assumptions:
+        return None
+    world = flow.runs.world
+    facts = world.facts(root)
+    if facts.is_async or flow.frame(event.site).ref != root:
+        return None
+    torch_name = next((local for local, target in world.project.module(root.path).imports if target == "torch"), None)
+    if torch_name is None and any(local == "torch" for local, _ in world.project.module(root.path).imports):
+        return None
+    line = world.lines(root.path)[facts.row - 1]
+    indent = line[: len(line) - len(line.lstrip())]
+    newline = line[len(line.rstrip("\r\n")) :] or "\n"
+    start = Position(facts.row, len(indent) + 1)
+    text = f"@{torch_name or 'torch'}.no_grad(){newline}{indent}"
+    return Fix(
+        "Switch grad mode off for the function", Safety.UNSAFE, (Edit(Span(start, start), text),), None if torch_name else "torch"
+    )

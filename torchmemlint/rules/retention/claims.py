@@ -1,0 +1,73 @@
+"""What may be said of a kept graph, by its state: the same words for every rule that reports one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchmemlint.findings import Severity
+from torchmemlint.rules.api import Flow
+from torchmemlint.semantics.events import Graph
+
+NODES_COST = (
+    "graph nodes only: the backward freed the saved tensors, but host memory grows by about 0.5 kB per graph node at every "
+    "step, and by one small block on the device"
+)
+WHOLE_COST = "retains the whole autograd graph of every step: one graph's saved tensors per step, until memory runs out"
+RETAINED_COST = "`retain_graph=True` keeps the saved tensors, so that every step's whole graph stays alive with the kept value"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A kept value's graphs that surely exist, and what keeping them costs."""
+
+    graphs: tuple[Graph, ...]
+    severity: Severity
+    cost: str
+    freed: bool
+
+    @property
+    def gids(self) -> frozenset[int]:
+        return frozenset(g.gid for g in self.graphs)
+
+
+def claim(flow: Flow, gids: frozenset[int], mark: int) -> Claim | None:
+    """The claim about a value that hangs on these graphs and is kept by way of ``mark``.
+
+    None where nothing sure can be said: no graph that surely exists; the kept value is itself back-propagated later (it is
+    the objective, or part of it); or it leaves for code out of sight while its graph is still alive.
+    """
+    record = flow.record
+    if mark in record.backwarded:
+        return None
+    graphs = [g for g in flow.real(gids)]
+    if not graphs:
+        return None
+    reached = [g for g in graphs if g.gid in record.backwarded]
+    if len(reached) == len(graphs):
+        retained = not any(g.gid in record.freed for g in graphs) and literally_retained(flow, graphs)
+        if retained:
+            return Claim(tuple(graphs), Severity.ERROR, RETAINED_COST, False)
+        return Claim(tuple(graphs), Severity.WARNING, NODES_COST, True)
+    if reached:
+        # One forward of several is back-propagated: the rest is a side branch whose fate is not known.
+        return None
+    fate = flow.runs.fate(record, mark)
+    if fate.trains or fate.escapes or fate.passed or fate.kept:
+        return None
+    for graph in graphs:
+        if flow.runs.fate(record, graph.gid).trains:
+            return None
+    return Claim(tuple(graphs), Severity.ERROR, WHOLE_COST, False)
+
+
+def literally_retained(flow: Flow, graphs: list[Graph]) -> bool:
+    """Whether every backward that reaches these graphs says ``retain_graph=True``."""
+    from torchmemlint.semantics.events import Backward
+
+    found = False
+    for event in flow.record.events.values():
+        if isinstance(event, Backward) and flow.record.ancestors(event.graphs | event.hints) & {g.gid for g in graphs}:
+            if not event.retain or event.partial:
+                return False
+            found = True
+    return found

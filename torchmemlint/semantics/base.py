@@ -1,0 +1,247 @@
+"""The book-keeping of one run: frames, heap objects, graphs, sinks and events. It knows no Python and no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics.events import (
+    Accumulate,
+    Event,
+    Frame,
+    Graph,
+    Record,
+    Sink,
+    Site,
+    Store,
+)
+from torchmemlint.semantics.state import ObjInfo, State
+from torchmemlint.semantics.values import EMPTY, NOTHING, Obj, Tensor, Tuple, Unknown, Value
+from torchmemlint.semantics.world import World
+
+CONTAINERS = frozenset({"list", "dict", "set"})
+MAX_STATEMENTS = 6_000
+"""Statements that one run may execute, inlined callees included, before it stops looking into callees."""
+HARD_LIMIT = 40_000
+"""Statements after which a run is given up (its function is reported under ``-v``, never in part)."""
+
+
+class RunLimit(Exception):
+    """A run has executed ``HARD_LIMIT`` statements."""
+
+
+class Closure:
+    """A function value: its IR, where it was defined, and the frame whose locals it sees (-1 for none)."""
+
+    __slots__ = ("called", "function", "lowered", "owner", "parent", "ref")
+
+    def __init__(self, function: ir.Function, lowered: object, ref: FunctionRef, parent: int, owner: ClassRef | None) -> None:
+        self.function = function
+        self.lowered = lowered
+        self.ref = ref
+        self.parent = parent
+        self.owner = owner
+        self.called = False
+
+
+class Book:
+    """Numbers and remembers. All numbering is by site, so that the passes of a loop speak of the same things."""
+
+    def __init__(self, world: World, root: FunctionRef, mode: str, assumptions: tuple[tuple[str, bool], ...]) -> None:
+        self.world = world
+        self.record = Record(root, mode, assumptions)
+        self.assumptions = dict(assumptions)
+        self.heap: dict[int, ObjInfo] = {}
+        self.closures: list[Closure] = []
+        self.frame_closure: list[Closure] = []
+        self.loops: list[tuple[int, int]] = []
+        self.guards: list[tuple[int, str]] = []
+        self.handlers: list[int] = []
+        self.turn = 0
+        """Number of the unrolled turn of a loop over literals: part of every site's identity."""
+        self.statements = 0
+        self._ids: dict[tuple[object, ...], int] = {}
+        self._closure_keys: dict[tuple[object, ...], int] = {}
+        self.frame = -1
+
+    # --- numbering ------------------------------------------------------------------------------------------------
+
+    def number(self, *key: object) -> int:
+        found = self._ids.get(key)
+        if found is None:
+            found = self._ids[key] = len(self._ids) + 1
+        return found
+
+    def site(self, node: int) -> Site:
+        depth = len(self.loops)
+        guards = tuple(text for level, text in self.guards if level == depth)
+        return Site(self.frame, node, tuple(self.loops), guards, self.handlers[-1] if self.handlers else -1)
+
+    def open_frame(self, closure: Closure, call: int) -> int:
+        parent = self.frame
+        key = ("frame", parent, call, self.turn, id(closure.function))
+        number = self._ids.get(key)
+        if number is None:
+            number = self._ids[key] = len(self.record.frames)
+            depth = self.record.frames[parent].depth + 1 if parent >= 0 else 0
+            self.record.frames.append(Frame(number, closure.ref, parent, call, depth))
+            self.frame_closure.append(closure)
+        return number
+
+    def closure(self, function: ir.Function, lowered: object, ref: FunctionRef, parent: int, owner: ClassRef | None) -> int:
+        key = (id(function), parent)
+        found = self._closure_keys.get(key)
+        if found is None:
+            found = self._closure_keys[key] = len(self.closures)
+            self.closures.append(Closure(function, lowered, ref, parent, owner))
+        return found
+
+    @property
+    def path(self) -> str:
+        return self.frame_closure[self.frame].ref.path
+
+    @property
+    def ref(self) -> FunctionRef:
+        return self.frame_closure[self.frame].ref
+
+    # --- heap -----------------------------------------------------------------------------------------------------
+
+    def allocate(self, kind: str, node: int, name: str = "", cls: ClassRef | str | None = None, tag: object = "") -> int:
+        """A new object made here; the same site gives the same object on every pass."""
+        oid = self.number("obj", self.frame, node, self.turn, kind, tag)
+        self.heap[oid] = ObjInfo(oid, kind, cls, name, tuple(self.loops), False, self.frame)
+        return oid
+
+    def outside(self, kind: str, name: str, cls: ClassRef | str | None = None, key: object = None) -> int:
+        """An object that was there before the run: an attribute's first value, a parameter, a global."""
+        oid = self.number("ext", key if key is not None else name)
+        if oid not in self.heap:
+            self.heap[oid] = ObjInfo(oid, kind, cls, name, (), True, -1)
+        return oid
+
+    def retype(self, oid: int, kind: str, cls: ClassRef | str | None = None) -> None:
+        info = self.heap[oid]
+        self.heap[oid] = replace(info, kind=kind, cls=cls if cls is not None else info.cls)
+
+    def outlived_loop(self, oid: int) -> tuple[int, int] | None:
+        """The innermost open loop that the object outlives, None when it was made inside all of them."""
+        made = self.heap[oid].loops
+        for loop in reversed(self.loops):
+            if loop not in made:
+                return loop
+        return None
+
+    # --- graphs ---------------------------------------------------------------------------------------------------
+
+    def graph(
+        self,
+        kind: str,
+        node: int,
+        what: str,
+        *,
+        key: object = None,
+        parents: frozenset[int] = NOTHING,
+        mode: str = "on",
+        training: bool | None = None,
+        module: int = -1,
+        frozen: bool = False,
+        place: tuple[int, str] = (-1, ""),
+        callee: FunctionRef | None = None,
+    ) -> int:
+        gid = self.number("graph", kind, self.frame, node, self.turn, key)
+        old = self.record.graphs.get(gid)
+        if old is None:
+            self.record.graphs[gid] = Graph(
+                gid, kind, self.site(node), what, parents - {gid}, mode, training, module, frozen, place, callee
+            )
+        else:
+            old.parents |= parents - {gid}
+            if old.mode != mode:
+                old.mode = "unknown" if mode == "unknown" or old.mode == "unknown" else mode
+            old.frozen = old.frozen and frozen
+        return gid
+
+    def sink(self, gids: Iterable[int], kind: str, how: str, node: int) -> None:
+        site = None
+        for gid in gids:
+            if site is None:
+                site = self.site(node)
+            self.record.sinks.setdefault(gid, set()).add(Sink(kind, how, site))
+
+    def notice(self, gids: Iterable[int], what: str) -> None:
+        for gid in gids:
+            self.record.evidence.setdefault(gid, set()).add(what)
+
+    def emit(self, event: Event, tag: str = "") -> None:
+        """Record an event; a later pass over the same site joins what it knows to what was known."""
+        key = (type(event).__name__, event.site.frame, event.site.node, f"{tag}/{self.turn}")
+        old = self.record.events.get(key)
+        if isinstance(event, Store) and isinstance(old, Store):
+            event = replace(
+                event, graphs=event.graphs | old.graphs, hints=event.hints | old.hints, outputs=event.outputs | old.outputs
+            )
+        elif isinstance(event, Accumulate) and isinstance(old, Accumulate):
+            event = replace(
+                event,
+                graphs=event.graphs | old.graphs,
+                hints=event.hints | old.hints,
+                through_module=event.through_module or old.through_module,
+                sure_tensor=event.sure_tensor and old.sure_tensor,
+            )
+        self.record.events[key] = event
+
+    # --- deep looks -----------------------------------------------------------------------------------------------
+
+    def deep(self, value: Value, state: State, depth: int = 3) -> tuple[frozenset[int], frozenset[int], frozenset[int], int]:
+        """Graphs, hints, outputs and flags of a value, looking into containers that the state knows."""
+        graphs: set[int] = set()
+        hints: set[int] = set()
+        outputs: set[int] = set()
+        flags = 0
+        for atom in value:
+            kind = type(atom)
+            if kind is Tensor:
+                assert isinstance(atom, Tensor)
+                graphs |= atom.graphs
+                hints |= atom.hints
+                outputs |= atom.outputs
+                flags |= atom.flags
+            elif kind is Unknown:
+                assert isinstance(atom, Unknown)
+                hints |= atom.hints
+            elif depth and kind is Tuple:
+                assert isinstance(atom, Tuple)
+                for item in atom.items:
+                    g, h, o, f = self.deep(item, state, depth - 1)
+                    graphs |= g
+                    hints |= h
+                    outputs |= o
+                    flags |= f
+            elif depth and kind is Obj:
+                assert isinstance(atom, Obj)
+                if self.heap[atom.oid].kind in CONTAINERS or self.heap[atom.oid].kind == "generator":
+                    for item in self.contents(atom.oid, state):
+                        g, h, o, f = self.deep(item, state, depth - 1)
+                        graphs |= g
+                        hints |= h
+                        outputs |= o
+                        flags |= f
+        return frozenset(graphs), frozenset(hints), frozenset(outputs), flags
+
+    def contents(self, oid: int, state: State) -> list[Value]:
+        """What a container holds: its elements joined, and each constant key's value."""
+        out = []
+        value = state.vars.get((oid, "[]"), EMPTY)
+        if value:
+            out.append(value)
+        keys = state.vars.get((oid, "$keys"))
+        if keys:
+            for atom in keys:
+                name = getattr(atom, "value", None)
+                if isinstance(name, str):
+                    held = state.vars.get((oid, name))
+                    if held:
+                        out.append(held)
+        return out

@@ -1,0 +1,1399 @@
+"""Calls: forwards, inlined functions of the project, torch functions and methods by their effect, containers, builtins."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torchmemlint.index.facts import ArgFact, CallableUse
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics.base import CONTAINERS, MAX_STATEMENTS, Closure
+from torchmemlint.semantics.evaluate import Evaluator, class_kind, looks_like_module, shallow, sorted_atoms, with_flags
+from torchmemlint.semantics.events import Backward, CallEffect, CallFate, GradModeMisuse, Store
+from torchmemlint.semantics.state import State, join_states
+from torchmemlint.semantics.text import dotted, text_of
+from torchmemlint.semantics.values import (
+    BATCH,
+    EMPTY,
+    FREE_TENSOR,
+    INTEGER,
+    NONE,
+    NOTHING,
+    PLAIN,
+    SCALAR,
+    UNKNOWN,
+    VIEW,
+    Atom,
+    Cls,
+    Const,
+    Ext,
+    Func,
+    Method,
+    Obj,
+    Plain,
+    Tensor,
+    Tuple,
+    Unknown,
+    Value,
+    add_marks,
+    const,
+    detached,
+    hints_of,
+    is_none,
+    join,
+    join_all,
+    only_const,
+    tensor,
+    truth,
+    unknown,
+)
+from torchmemlint.torch_facts import TORCH
+
+MAX_DEPTH = 5
+STORING = {"append": "append", "extend": "extend", "insert": "insert", "appendleft": "append", "add": "add", "put": "append"}
+"""Container methods that keep their last argument."""
+STDLIB_WITH_VALUES = frozenset({"functools", "itertools", "copy", "collections", "contextlib", "operator", "builtins", "concurrent"})
+REDUCTIONS = frozenset({"sum", "mean", "max", "min", "norm", "prod", "std", "var", "median", "logsumexp", "amax", "amin"})
+GUARD_EFFECTS = frozenset({"empty-cache", "memory-fraction"})
+PASS_THROUGH = frozenset({"scale", "scale_loss", "reduce_loss", "gather", "all_reduce", "reduce_mean", "all_gather", "gather_for_metrics"})
+"""Methods that hand their tensor argument on with its graph, or with none: GradScaler.scale, distributed reductions."""
+
+
+@dataclass(slots=True)
+class Arguments:
+    """Evaluated arguments of a call; ``exprs`` runs beside ``positional``."""
+
+    positional: list[Value]
+    keywords: dict[str, Value]
+    exprs: list[ir.Expr]
+    keyword_exprs: dict[str, ir.Expr]
+    more: list[Value]
+    """Values that came in with * or **."""
+
+    def all(self) -> list[Value]:
+        return [*self.positional, *self.keywords.values(), *self.more]
+
+    def get(self, position: int, keyword: str) -> Value | None:
+        if keyword in self.keywords:
+            return self.keywords[keyword]
+        if 0 <= position < len(self.positional):
+            return self.positional[position]
+        return None
+
+
+class Calls(Evaluator):
+    """What calls do."""
+
+    # --- to be had from statements ----------------------------------------------------------------------------------
+
+    def run_function(self, closure: Closure, bound: dict[str, Value], call: int, state: State) -> Value:
+        raise NotImplementedError
+
+    def accumulate_into(self, target: ir.Expr, how: str, value: Value, added: Value, state: State, node: int, term: int) -> None:
+        raise NotImplementedError
+
+    # --- the call itself --------------------------------------------------------------------------------------------
+
+    def call(self, expr: ir.Call, state: State) -> Value:
+        func = expr.func
+        special = self.special_form(expr, state)
+        if special is not None:
+            return special
+        if type(func) is ir.Attr:
+            if type(func.value) is ir.Call and type(func.value.func) is ir.Name and func.value.func.id == "super":
+                return self.super_call(func.name, expr, state)
+            receiver = self.eval(func.value, state)
+            arguments = self.arguments(expr, state)
+            out = EMPTY
+            for atom in sorted_atoms(receiver):
+                out = join(out, self.call_method(atom, func.name, arguments, expr, state))
+            return out or UNKNOWN
+        callee = self.eval(func, state)
+        arguments = self.arguments(expr, state)
+        out = EMPTY
+        for atom in sorted_atoms(callee):
+            out = join(out, self.call_atom(atom, arguments, expr, state))
+        return out or UNKNOWN
+
+    def arguments(self, expr: ir.Call, state: State) -> Arguments:
+        positional: list[Value] = []
+        keywords: dict[str, Value] = {}
+        exprs: list[ir.Expr] = []
+        keyword_exprs: dict[str, ir.Expr] = {}
+        more: list[Value] = []
+        for arg in expr.args:
+            value = self.eval(arg.value, state)
+            if arg.star == "*":
+                single = next(iter(value)) if len(value) == 1 else None
+                if type(single) is Tuple and not more:
+                    positional.extend(single.items)
+                    exprs.extend([arg.value] * len(single.items))
+                else:
+                    more.append(self.iterate(value, arg.value.node, state))
+            elif arg.star == "**":
+                held = [a for a in value if type(a) is Obj and self.heap[a.oid].kind == "dict"]
+                named = False
+                for atom in held:
+                    for key in state.vars.get((atom.oid, "$keys"), EMPTY):
+                        name = str(getattr(key, "value", ""))
+                        if name.startswith("['"):
+                            keywords[name[2:-2]] = state.vars.get((atom.oid, name), UNKNOWN)
+                            named = True
+                if not named:
+                    more.append(value)
+            elif arg.keyword is not None:
+                keywords[arg.keyword] = value
+                keyword_exprs[arg.keyword] = arg.value
+            else:
+                positional.append(value)
+                exprs.append(arg.value)
+        return Arguments(positional, keywords, exprs, keyword_exprs, more)
+
+    def special_form(self, expr: ir.Call, state: State) -> Value | None:
+        func = expr.func
+        if type(func) is not ir.Name:
+            return None
+        if func.id == "getattr" and len(expr.args) >= 2 and type(expr.args[1].value) is ir.Const:
+            name = expr.args[1].value.value
+            if isinstance(name, str):
+                return self.attribute_of(self.eval(expr.args[0].value, state), name, ir.Attr(expr.node, expr.args[0].value, name), state)
+        if func.id == "setattr" and len(expr.args) == 3:
+            target = expr.args[1].value
+            if type(target) is ir.Const and isinstance(target.value, str):
+                value = self.eval(expr.args[2].value, state)
+                self.assign(ir.Attr(expr.node, expr.args[0].value, target.value), value, state, expr.node, expr.args[2].value)
+                return NONE
+        return None
+
+    def super_call(self, name: str, expr: ir.Call, state: State) -> Value:
+        arguments = self.arguments(expr, state)
+        closure = self.frame_closure[self.frame]
+        receiver = state.vars.get((self.frame, first_parameter(closure.function)), EMPTY)
+        oids = [a.oid for a in receiver if type(a) is Obj]
+        if closure.owner is None:
+            return self.opaque(f"super().{name}", arguments, expr, state)
+        mro = [base for base in self.world.project.mro(closure.owner)]
+        for base in mro[1:]:
+            if isinstance(base, ClassRef):
+                method = self.own_method(base, name)
+                if method is not None and oids:
+                    (key_atom,) = self.function_value(method, oids[0])
+                    return self.call_atom(key_atom, arguments, expr, state)
+        if name in ("forward", "__call__") and oids and self.heap[oids[0]].kind in ("module", "self"):
+            return self.forward(oids[0], arguments, expr, state, "super().forward")
+        if name in ("__init__", "__setattr__", "setUp", "train", "eval"):
+            return NONE
+        return self.opaque(f"super().{name}", arguments, expr, state)
+
+    def own_method(self, cls: ClassRef, name: str) -> FunctionRef | None:
+        found = self.world.project.method(cls, name)
+        return found if found is not None and self.world.facts(found).owner == cls.qualname and found.path == cls.path else None
+
+    def call_atom(self, atom: Atom, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+        match atom:
+            case Func():
+                return self.call_function(atom, arguments, expr, state)
+            case Cls():
+                return self.construct(ClassRef(atom.path, atom.qualname), arguments, expr, state)
+            case Ext():
+                return self.external(atom.name, arguments, expr, state)
+            case Obj():
+                return self.call_object(atom.oid, arguments, expr, state)
+            case Method():
+                out = EMPTY
+                for receiver in sorted_atoms(atom.receiver):
+                    out = join(out, self.call_method(receiver, atom.name, arguments, expr, state))
+                return out
+            case Tensor() | Unknown():
+                text = dotted(expr.func)
+                ref = self.frame_closure[self.frame].ref
+                if text and looks_like_module(self.world.evidence(ref).get(text, frozenset())):
+                    oid = self.outside("module", text, None, key=("called", text))
+                    return self.forward(oid, arguments, expr, state, text)
+                return self.opaque(text_of(expr.func), arguments, expr, state, hints_of(frozenset((atom,))))
+            case _:
+                return PLAIN if type(atom) in (Plain, Const) else UNKNOWN
+
+    # --- functions of the project -----------------------------------------------------------------------------------
+
+    def call_function(self, atom: Func, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+        closure = self.closures[atom.key]
+        if closure.lowered is None:
+            found = None if self.tired() else self.world.function(closure.ref)
+            if found is None:
+                return self.opaque(text_of(expr.func), arguments, expr, state)
+            closure.function, closure.lowered = found
+        closure.called = True
+        record = self.record
+        depth = record.frames[self.frame].depth
+        chain = self.frame
+        while chain >= 0:
+            if self.frame_closure[chain].function is closure.function:
+                return self.opaque(text_of(expr.func), arguments, expr, state)
+            chain = record.frames[chain].parent
+        if depth >= MAX_DEPTH or self.tired():
+            record.flags.add("limit")
+            return self.opaque(text_of(expr.func), arguments, expr, state)
+        bound = self.bind(closure.function, arguments, atom.receiver, closure)
+        mode = state.mode
+        own = self.decorated_mode(closure.ref)
+        if own is not None:
+            state.mode = own
+        ran_in = state.mode
+        result = self.run_function(closure, bound, expr.node, state)
+        if own is not None:
+            state.mode = mode
+        graphs, hints, _, _ = self.deep(result, state)
+        mark = self.graph("result", expr.node, text_of(expr.func), key=("result", closure.ref), callee=closure.ref)
+        record.fates.append(CallFate(closure.ref, self.site(expr.node), ran_in, mark, bool(graphs | hints)))
+        return add_marks(result, frozenset((mark,))) if depth == 0 and (graphs or hints) else result
+
+    def tired(self) -> bool:
+        return self.statements > MAX_STATEMENTS
+
+    def decorated_mode(self, ref: FunctionRef) -> str | None:
+        """Grad mode that a function's own decorators set, None when they set none."""
+        facts = self.world.facts(ref)
+        if facts.is_async or not facts.decorators:
+            return None
+        for use in facts.decorators:
+            effect = self.world.project.decorator_effect(ref.path, facts.parent, use)
+            if effect in ("off", "on"):
+                return effect
+        return None
+
+    def bind(self, function: ir.Function, arguments: Arguments, receiver: int, closure: Closure) -> dict[str, Value]:
+        """Arguments to parameters; what is missing takes its default when that is a literal."""
+        bound: dict[str, Value] = {}
+        positional = list(arguments.positional)
+        params = [p for p in function.params if p.kind == "positional"]
+        static = any(text_of(d) == "staticmethod" for d in function.decorators)
+        if receiver >= 0 and params and not static:
+            bound[params[0].name] = frozenset((Obj(receiver),))
+            params = params[1:]
+        elif params and closure.owner is not None and any(text_of(d) == "classmethod" for d in function.decorators):
+            bound[params[0].name] = frozenset((Cls(closure.owner.path, closure.owner.qualname),))
+            params = params[1:]
+        rest = join_all(arguments.more)
+        for param in params:
+            if positional:
+                bound[param.name] = positional.pop(0)
+            elif param.name in arguments.keywords:
+                bound[param.name] = arguments.keywords[param.name]
+        for param in function.params:
+            if param.name in bound:
+                continue
+            if param.kind == "*":
+                bound[param.name] = frozenset((Tuple(tuple(positional[:12])),)) if not rest else join_all([*positional, rest])
+                positional = []
+            elif param.kind == "**":
+                names = {p.name for p in function.params}
+                extra = {k: v for k, v in arguments.keywords.items() if k not in names}
+                oid = self.allocate("dict", function.node, "kwargs", tag=(self.frame, param.name))
+                bound[param.name] = frozenset((Obj(oid),))
+                self._pending_kwargs = (oid, extra, rest)
+            elif param.name in arguments.keywords:
+                bound[param.name] = arguments.keywords[param.name]
+            elif rest:
+                bound[param.name] = rest
+            elif type(param.default) is ir.Const:
+                bound[param.name] = self.constant(param.default, State({}, "on"))
+            elif param.default is not None:
+                bound[param.name] = UNKNOWN
+            else:
+                bound[param.name] = UNKNOWN
+        return bound
+
+    _pending_kwargs: tuple[int, dict[str, Value], Value] | None = None
+
+    def inline_property(self, ref: FunctionRef, oid: int, node: int, state: State) -> Value:
+        (atom,) = self.function_value(ref, oid)
+        assert isinstance(atom, Func)
+        call = ir.Call(node, ir.Name(node, ref.qualname), [])
+        return self.call_function(atom, Arguments([], {}, [], {}, []), call, state)
+
+    def construct(self, cls: ClassRef, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+        """``Class(...)``: a module or an instance; ``__init__`` is not run (attributes come from the class's facts)."""
+        module = self.world.is_module_class(cls)
+        text = text_of(expr.func)
+        mro = self.world.project.mro(cls)
+        if any(isinstance(b, str) and class_kind(b) == "loader" for b in mro):
+            return frozenset((Obj(self.allocate("loader", expr.node, text, cls)),))
+        kind = "module" if module else "instance"
+        oid = self.allocate(kind, expr.node, text, cls)
+        if kind == "instance":
+            # What the constructor is given it may keep.
+            gids = [self.whole(v, state)[0] for v in arguments.all()]
+            self.sink(NOTHING.union(*gids) if gids else NOTHING, "passed", text, expr.node)
+        return frozenset((Obj(oid),))
+
+    # --- objects ----------------------------------------------------------------------------------------------------
+
+    def call_object(self, oid: int, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+        info = self.heap[oid]
+        match info.kind:
+            case "module":
+                return self.forward(oid, arguments, expr, state, text_of(expr.func))
+            case "wrapper" | "ema" | "lightning-module" | "hf-model":
+                return self.forward(oid, arguments, expr, state, text_of(expr.func))
+            case "metric":
+                self.cut_all(arguments, expr, state, text_of(expr.func))
+                return FREE_TENSOR
+            case "backward-callable":
+                self.backward([join_all(arguments.positional[:1])], arguments, expr, state)
+                return NONE
+            case "self" if isinstance(info.cls, ClassRef) and self.world.is_module_class(info.cls):
+                return self.forward(oid, arguments, expr, state, text_of(expr.func))
+            case "loss":
+                return with_flags_set(self.arithmetic(arguments.all(), expr.node, state), SCALAR)
+            case "function-module":
+                return self.arithmetic(arguments.all(), expr.node, state)
+        if isinstance(info.cls, ClassRef):
+            for name in ("__call__", "forward"):
+                method = self.world.project.method(info.cls, name)
+                if method is not None:
+                    (atom,) = self.function_value(method, oid)
+                    return self.call_atom(atom, arguments, expr, state)
+        text = dotted(expr.func)
+        if info.kind == "thing" and text:
+            ref = self.frame_closure[self.frame].ref
+            if looks_like_module(self.world.evidence(ref).get(text, frozenset())):
+                self.retype(oid, "module")
+                return self.forward(oid, arguments, expr, state, text)
+        return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid)
+
+    def forward(self, oid: int, arguments: Arguments, expr: ir.Call, state: State, text: str) -> Value:
+        """A module runs: with grad mode on its result hangs on a new graph."""
+        info = self.heap[oid]
+        graphs: set[int] = set()
+        for value in arguments.all():
+            g, h, _, _ = self.deep(value, state)
+            graphs |= g | h
+        training = truth(state.vars.get((oid, "$training"), UNKNOWN))
+        frozen = truth(state.vars.get((oid, "$frozen"), UNKNOWN)) is True and not any(
+            self.record.graphs[g].kind in ("forward", "leaf") for g in graphs
+        )
+        inner = self.inside_forward(oid, arguments, expr, state)
+        self.record.flags.add("forward")
+        if state.mode == "off":
+            gid = self.number("graph", "forward-off", self.frame, expr.node, self.turn, text)
+            if gid not in self.record.forwards:
+                from torchmemlint.semantics.events import Graph
+
+                self.record.forwards[gid] = Graph(gid, "forward", self.site(expr.node), text, mode="off", module=oid)
+            return reshape(inner, lambda t: Tensor(NOTHING, NOTHING, frozenset((gid,)) if not t.flags & (SCALAR | INTEGER) else NOTHING, t.flags | BATCH))
+        if inner is not None and not self.has_graph(inner):
+            return inner
+        gid = self.graph(
+            "forward", expr.node, text, key=text, parents=frozenset(graphs), mode=state.mode, training=training, module=oid,
+            frozen=frozen,
+        )  # fmt: skip
+        graph = self.record.graphs[gid]
+        graph.training = training if graph.training == training else None
+        marks = frozenset((gid, *self.through_module(graphs)))
+        return reshape(
+            inner,
+            lambda t: Tensor(
+                (t.graphs | marks) if not t.flags & INTEGER else NOTHING, t.hints,
+                frozenset((gid,)) if not t.flags & (SCALAR | INTEGER) else NOTHING, t.flags | BATCH,
+            ),
+        )  # fmt: skip
+
+    def through_module(self, graphs: set[int]) -> set[int]:
+        """Marks of loop-carried places, renamed to say that they went through a module: a recurrent state."""
+        out = set()
+        for gid in graphs:
+            graph = self.record.graphs[gid]
+            if graph.kind == "carried" and graph.place != (-1, ""):
+                key = self.number("mark", "through", gid)
+                if key not in self.record.graphs:
+                    from torchmemlint.semantics.events import Graph
+
+                    self.record.graphs[key] = Graph(key, "carried", graph.site, graph.what, mode="module", place=graph.place)
+                    self.record.graphs[key].parents = frozenset()
+                out.add(key)
+        return out
+
+    def has_graph(self, value: Value) -> bool:
+        """Whether any tensor inside may hang on a graph (unknown parts may)."""
+        for atom in value:
+            if type(atom) is Tensor:
+                if atom.graphs or atom.hints or not atom.flags & (INTEGER | 16):
+                    return True
+            elif type(atom) is Tuple:
+                if any(self.has_graph(i) for i in atom.items):
+                    return True
+            elif type(atom) not in (Plain, Const):
+                return True
+        return not value
+
+    def inside_forward(self, oid: int, arguments: Arguments, expr: ir.Call, state: State) -> Value | None:
+        """What a module's own ``forward`` returns, when the project shows it; None when it is out of sight."""
+        info = self.heap[oid]
+        if not isinstance(info.cls, ClassRef) or self.record.frames[self.frame].depth > 0:
+            return None
+        method = self.world.project.method(info.cls, "forward")
+        if method is None:
+            return None
+        facts = self.world.facts(method)
+        if facts.end_row - facts.row > 120 or method == self.record.root:
+            return None
+        (atom,) = self.function_value(method, oid)
+        before = state.copy()
+        try:
+            result = self.call_atom(atom, arguments, expr, state)
+        finally:
+            state.mode = before.mode
+        return result if result and not any(type(a) in (Unknown, Obj) for a in result) else None
+
+    # --- methods ----------------------------------------------------------------------------------------------------
+
+    def call_method(self, atom: Atom, name: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+        match atom:
+            case Ext():
+                value = self.absolute(f"{atom.name}.{name}", self.path, name)
+                out = EMPTY
+                for inner in sorted_atoms(value):
+                    out = join(out, self.call_atom(inner, arguments, expr, state))
+                return out
+            case Obj():
+                return self.call_object_method(atom.oid, name, arguments, expr, state)
+            case Tensor():
+                return self.tensor_method(atom, name, arguments, expr, state)
+            case Unknown():
+                return self.tensor_method(Tensor(NOTHING, atom.hints), name, arguments, expr, state, sure=False)
+            case Cls():
+                return self.class_method(ClassRef(atom.path, atom.qualname), name, arguments, expr, state)
+            case Tuple():
+                return PLAIN if name in ("index", "count") else UNKNOWN
+            case Const() | Plain():
+                gids = [self.whole(v, state)[0] for v in arguments.all()]
+                self.sink(NOTHING.union(*gids) if gids else NOTHING, "shown", f".{name}", expr.node)
+                return PLAIN if not is_none(frozenset((atom,))) else EMPTY
+            case _:
+                return UNKNOWN
+
+    def class_method(self, cls: ClassRef, name: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+        method = self.world.project.method(cls, name)
+        if method is not None:
+            (atom,) = self.function_value(method)
+            return self.call_atom(atom, arguments, expr, state)
+        if name == "apply" and self.world.project.is_subclass(cls, "torch.autograd.Function"):
+            return self.arithmetic(arguments.all(), expr.node, state)
+        if name in ("from_pretrained", "from_config", "load_from_checkpoint") and self.world.is_module_class(cls):
+            return frozenset((Obj(self.allocate("module", expr.node, text_of(expr.func), cls)),))
+        return self.opaque(text_of(expr.func), arguments, expr, state)
+
+    def call_object_method(self, oid: int, name: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+        info = self.heap[oid]
+        if info.kind in CONTAINERS:
+            return self.container_method(oid, name, arguments, expr, state)
+        held = state.vars.get((oid, name))
+        if held is not None:
+            out = EMPTY
+            for atom in sorted_atoms(held):
+                out = join(out, self.call_atom(atom, arguments, expr, state))
+            return out
+        if isinstance(info.cls, ClassRef):
+            method = self.world.project.method(info.cls, name)
+            if method is not None:
+                (atom,) = self.function_value(method, oid)
+                return self.call_atom(atom, arguments, expr, state)
+        generic = self.method_by_name(oid, name, arguments, expr, state)
+        if generic is not None:
+            return generic
+        kind = info.kind
+        if isinstance(info.cls, ClassRef) and kind in ("self", "module", "instance"):
+            value = self.object_attribute(oid, name, None, state)
+            callable_atoms = [a for a in value if type(a) in (Func, Cls, Ext) or (type(a) is Obj and self.heap[a.oid].kind != "thing")]
+            if callable_atoms:
+                out = EMPTY
+                for atom in sorted_atoms(value):
+                    out = join(out, self.call_atom(atom, arguments, expr, state))
+                return out
+            inner = next((a for a in value if type(a) is Obj), None)
+            if inner is not None and kind == "self":
+                return self.call_object(inner.oid, arguments, expr, state)
+        if kind == "module" or (kind == "self" and isinstance(info.cls, ClassRef) and self.world.is_module_class(info.cls) and name in ("forward",)):
+            effect = TORCH.module_methods.get(name)
+            if effect is None or name in ("forward", "__call__"):
+                return self.forward(oid, arguments, expr, state, text_of(expr.func))
+            return PLAIN
+        if kind == "params":
+            return frozenset((Obj(oid),))
+        if kind == "thing":
+            return self.thing_method(oid, name, arguments, expr, state)
+        if kind == "distribution":
+            return self.distribution_method(oid, name, arguments, expr, state)
+        if kind == "generator" and name in ("send", "__next__"):
+            return self.iterate(frozenset((Obj(oid),)), expr.node, state)
+        return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid)
+
+    def method_by_name(self, oid: int, name: str, arguments: Arguments, expr: ir.Call, state: State) -> Value | None:
+        """Methods that mean the same on a module and on an unknown object; None for the others."""
+        info = self.heap[oid]
+        me = frozenset((Obj(oid),))
+        if name in ("train", "eval") and info.kind in ("module", "thing", "self"):
+            on = name == "train"
+            if on and arguments.positional:
+                known = truth(arguments.positional[0])
+                state.vars[oid, "$training"] = UNKNOWN if known is None else const(known)
+                self.record.flags.add("train()" if known is not False else "eval()")
+            elif not arguments.all():
+                state.vars[oid, "$training"] = const(on)
+                self.record.flags.add("train()" if on else "eval()")
+            return me
+        if info.kind not in ("module", "thing"):
+            held = TORCH.kind_methods.get((info.kind, name))
+            return self.kind_method(held, name, arguments, expr, state) if held is not None else None
+        if name == "requires_grad_":
+            known = truth(arguments.positional[0]) if arguments.positional else True
+            if known is False:
+                state.vars[oid, "$frozen"] = const(True)
+            elif known is True and info.kind == "thing":
+                self.record.flags.add("input-grad")
+            return me
+        if name in ("parameters", "named_parameters"):
+            params = self.outside("params", f"{info.name}.{name}()", None, key=(oid, "params"))
+            self.owner_of_params[params] = oid
+            return frozenset((Obj(params),))
+        effect = TORCH.module_methods.get(name)
+        if effect == "self":
+            return me
+        if effect == "plain" and info.kind == "module":
+            return PLAIN
+        return None
+
+    def kind_method(self, effect: str, name: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+        """A method of an optimizer, a scaler, a writer and the like, by its row in the facts."""
+        values = arguments.all()
+        match effect:
+            case "backpropagates" if values:
+                self.backward([join_all(arguments.positional[:1] or values)], arguments, expr, state)
+                return NONE
+            case "keep":
+                return self.arithmetic(arguments.positional[:1], expr.node, state)
+            case "wraps":
+                if len(arguments.positional) == 1:
+                    return arguments.positional[0]
+                return frozenset((Tuple(tuple(arguments.positional)),)) if len(arguments.positional) <= 12 else UNKNOWN
+            case "cut":
+                self.cut_all(arguments, expr, state, name)
+                return FREE_TENSOR
+        gids = [self.whole(v, state)[0] for v in values]
+        self.sink(NOTHING.union(*gids) if gids else NOTHING, "shown", name, expr.node)
+        if name == "step":
+            self.effect("optimizer-step", text_of(expr.func), arguments, expr)
+        return PLAIN
+
+    @property
+    def owner_of_params(self) -> dict[int, int]:
+        if not hasattr(self, "_owner_of_params"):
+            self._owner_of_params: dict[int, int] = {}
+        return self._owner_of_params
+
+    def thing_method(self, oid: int, name: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+        """A method of an unknown object: a tensor's if tensors have it, a container's, or a name of the project's own."""
+        gid = self.thing_graph(oid)
+        if name in STORING and len(arguments.positional) >= 1 and name != "add":
+            self.store(oid, self.heap[oid].name, STORING[name], arguments.positional[-1], expr, arguments.exprs[-1], state)
+            return NONE
+        if name in TORCH.methods:
+            return self.tensor_method(Tensor(frozenset((gid,))), name, arguments, expr, state)
+        if name == "step" and not arguments.positional:
+            self.effect("optimizer-step", text_of(expr.func), arguments, expr)
+        method = self.only_method(name)
+        if method is not None:
+            (atom,) = self.function_value(method, self.outside("instance", self.heap[oid].name, ClassRef(method.path, self.world.facts(method).owner), key=(oid, "as", method)))
+            return self.call_atom(atom, arguments, expr, state)
+        return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid)
+
+    def only_method(self, name: str) -> FunctionRef | None:
+        """The one method of that name in the project, when just one class defines it and the name is not everybody's."""
+        found = self.world.methods_named(name)
+        if len(found) != 1 or name in COMMON_METHODS:
+            return None
+        return found[0]
+
+    def distribution_method(self, oid: int, name: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+        held = state.vars.get((oid, "$value"), UNKNOWN)
+        if name in ("sample", "sample_n"):
+            self.sink(*self.whole(held, state), "cut", f".{name}()", expr.node)
+            return FREE_TENSOR
+        if name in ("log_prob", "rsample", "entropy", "cdf", "icdf", "mean"):
+            return self.arithmetic([held, *arguments.all()], expr.node, state)
+        return self.arithmetic([held], expr.node, state)
+
+    # --- tensors ----------------------------------------------------------------------------------------------------
+
+    def tensor_method(
+        self, atom: Tensor, name: str, arguments: Arguments, expr: ir.Call, state: State, sure: bool = True
+    ) -> Value:
+        me: Value = frozenset((atom,)) if sure else unknown(atom.hints)
+        effect = TORCH.methods.get(name)
+        gids = atom.graphs | atom.hints
+        self.notice(atom.graphs, name)
+        match effect:
+            case "cut":
+                self.sink(gids, "cut", f".{name}()", expr.node)
+                if name == "detach":
+                    return detached(me) if sure else FREE_TENSOR
+                flags = INTEGER if name not in ("sign", "zeros_like") else 0
+                return tensor(NOTHING, NOTHING, NOTHING, flags | (atom.flags & SCALAR))
+            case "item" | "number" | "shape":
+                if effect == "item":
+                    self.sink(gids, "cut", f".{name}()", expr.node)
+                return PLAIN
+            case "detach-inplace":
+                self.sink(gids, "cut", f".{name}()", expr.node)
+                self.rebind(expr, detached(me), state)
+                return detached(me)
+            case "backward":
+                self.backward([me], arguments, expr, state)
+                return NONE
+            case "view":
+                return with_flags(me, VIEW if atom.outputs else 0)
+            case "device":
+                return self.move(atom, me, name, arguments, state)
+            case "mixed-max":
+                if not arguments.all() and name not in ("sort", "topk", "kthvalue"):
+                    return with_flags_set(me, SCALAR)
+                values = frozenset((Tensor(atom.graphs, atom.hints, atom.outputs, atom.flags & ~VIEW),))
+                self.sink(gids, "kept-part", f".{name}()", expr.node)
+                return frozenset((Tuple((values, tensor(flags=INTEGER))),)) if sure else me
+            case "inplace":
+                value = self.arithmetic([me, *arguments.all()], expr.node, state)
+                func = expr.func
+                if isinstance(func, ir.Attr) and name in ("add_", "sub_", "lerp_", "addcmul_", "mul_", "copy_", "addcdiv_"):
+                    added = join_all(arguments.all())
+                    term = arguments.exprs[0].node if arguments.exprs else -1
+                    if name != "copy_":
+                        self.accumulate_into(func.value, "+=", value, added, state, expr.node, term)
+                    else:
+                        self.assign(func.value, self.arithmetic(arguments.all(), expr.node, state), state, expr.node)
+                return value
+            case "requires-grad":
+                on = truth(arguments.positional[0]) if arguments.positional else True
+                if on is not False:
+                    self.record.flags.add("input-grad")
+                return me
+            case "hook":
+                self.record.flags.add("input-grad")
+                return UNKNOWN
+            case "keep" | "clone":
+                result = self.arithmetic([me, *arguments.all()], expr.node, state)
+                if name in REDUCTIONS and not any(k in ("dim", "axis") for k in arguments.keywords) and not arguments.positional:
+                    return with_flags_set(result, SCALAR)
+                return result
+            case "source":
+                return FREE_TENSOR
+        if name in TORCH.module_methods and not sure:
+            return me
+        if TORCH.backward_methods.get(name) == "backpropagates" and arguments.all():
+            self.backward([join_all(arguments.all())], arguments, expr, state)
+            return NONE
+        if name in PASS_THROUGH and arguments.positional:
+            return self.arithmetic([arguments.positional[0]], expr.node, state)
+        if name in ("append", "extend", "insert") and arguments.positional and not any(
+            self.record.graphs[g].kind in ("forward", "leaf") for g in atom.graphs
+        ):
+            key = tuple(sorted(atom.graphs)) or text_of(expr.func)
+            oid = self.outside("thing", text_of(expr.func.value) if isinstance(expr.func, ir.Attr) else "?", None, key=("list", key))
+            self.store(oid, self.heap[oid].name, STORING[name], arguments.positional[-1], expr, arguments.exprs[-1], state)
+            return NONE
+        if name in ("items", "keys", "values", "get", "pop", "copy", "split", "next", "popleft", "popitem", "setdefault") or not sure:
+            if name == "items":
+                return frozenset((Tuple((PLAIN, self.part(atom, "[…]", expr.node))),)) if atom.graphs else unknown(atom.hints)
+            if name == "keys":
+                return PLAIN
+            if atom.graphs and name in ("values", "get", "pop"):
+                key = only_const(arguments.positional[0]) if arguments.positional else None
+                return self.part(atom, f"[{key.value!r}]" if key is not None else "[…]", expr.node)
+        method = self.only_method(name) if not any(self.record.graphs[g].kind in ("forward", "leaf") for g in atom.graphs) else None
+        if method is not None:
+            cls = ClassRef(method.path, self.world.facts(method).owner)
+            receiver = self.outside("instance", text_of(expr.func), cls, key=("as", method, tuple(sorted(atom.graphs))))
+            (function,) = self.function_value(method, receiver)
+            return self.call_atom(function, arguments, expr, state)
+        if any(self.record.graphs[g].kind in ("forward", "leaf") for g in atom.graphs):
+            return self.arithmetic([me, *arguments.all()], expr.node, state)
+        return self.opaque(text_of(expr.func), arguments, expr, state, gids)
+
+    def move(self, atom: Tensor, me: Value, name: str, arguments: Arguments, state: State) -> Value:
+        """``.cpu()``, ``.cuda()``, ``.to(...)``: the graph comes along; on the CPU the device's storage is let go."""
+        to_cpu = name == "cpu"
+        if name == "to":
+            target = arguments.get(0, "device")
+            single = only_const(target) if target is not None else None
+            to_cpu = single is not None and single.value == "cpu"
+            if target is not None and any(type(a) is Ext and a.name in INTEGER_DTYPES for v in arguments.all() for a in v):
+                return tensor(flags=INTEGER)
+        if to_cpu:
+            return frozenset((Tensor(atom.graphs, atom.hints, NOTHING, atom.flags & ~VIEW),)) if me != unknown(atom.hints) else me
+        return me
+
+    def rebind(self, expr: ir.Call, value: Value, state: State) -> None:
+        """A method changed its receiver in place: the name that holds it holds the new value."""
+        func = expr.func
+        if isinstance(func, ir.Attr) and isinstance(func.value, ir.Name):
+            state.vars[self.frame, func.value.id] = value
+        elif isinstance(func, ir.Attr) and isinstance(func.value, ir.Attr):
+            for atom in self.eval(func.value.value, state):
+                if type(atom) is Obj:
+                    state.vars[atom.oid, func.value.name] = value
+
+    def backward(self, values: list[Value], arguments: Arguments, expr: ir.Call, state: State, partial: bool = False) -> None:
+        graphs: set[int] = set()
+        hints: set[int] = set()
+        for value in values:
+            g, h, _, _ = self.deep(value, state)
+            graphs |= g
+            hints |= h
+            for atom in value:
+                if type(atom) is Obj and self.heap[atom.oid].kind == "thing":
+                    graphs.add(self.thing_graph(atom.oid))
+        retain = truth(arguments.keywords.get("retain_graph", const(False)))
+        create = truth(arguments.keywords.get("create_graph", const(False)))
+        self.record.flags.add("backward")
+        sole = [g for g in graphs if self.record.graphs[g].kind in ("opaque", "param", "forward", "leaf")]
+        if len(sole) == 1:
+            self.notice(sole, "backward")
+        self.sink(graphs | hints, "backward", text_of(expr.func), expr.node)
+        event = Backward(
+            self.site(expr.node), frozenset(graphs), frozenset(hints), retain is not False, create is not False,
+            partial or "inputs" in arguments.keywords,
+        )  # fmt: skip
+        old = self.record.events.get(("Backward", self.frame, expr.node, f"/{self.turn}"))
+        if isinstance(old, Backward):
+            event = Backward(event.site, event.graphs | old.graphs, event.hints | old.hints, event.retain, event.create_graph, event.partial)
+        self.emit(event)
+
+    # --- containers ---------------------------------------------------------------------------------------------------
+
+    def container_method(self, oid: int, name: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+        info = self.heap[oid]
+        me: Value = frozenset((Obj(oid),))
+        match name:
+            case "append" | "extend" | "insert" | "appendleft" | "add" if arguments.positional:
+                value = arguments.positional[-1]
+                if name == "extend":
+                    value = self.iterate(value, expr.node, state)
+                self.store(oid, info.name or text_of(receiver_of(expr)), STORING[name], value, expr, arguments.exprs[-1], state)
+                return NONE
+            case "update" if info.kind == "dict":
+                for value in arguments.positional:
+                    for atom in value:
+                        if type(atom) is Obj and self.heap[atom.oid].kind == "dict":
+                            self.copy_contents(atom.oid, oid, state)
+                            value = join_all(self.contents(atom.oid, state))
+                    self.store(oid, info.name or text_of(receiver_of(expr)), "item", value, expr, expr, state, keyed=True)
+                for value in arguments.keywords.values():
+                    self.store(oid, info.name or text_of(receiver_of(expr)), "item", value, expr, expr, state, keyed=True)
+                return NONE
+            case "setdefault" if len(arguments.positional) == 2:
+                key, value = arguments.positional
+                single = only_const(key)
+                held = state.vars.get((oid, f"[{single.value!r}]")) if single is not None else None
+                if held is None:
+                    self.put(oid, key, value, state)
+                    for atom in value:
+                        if type(atom) is Obj and info.external:
+                            inner = self.heap[atom.oid]
+                            self.heap[atom.oid] = type(inner)(inner.oid, inner.kind, inner.cls, info.name, info.loops, True, inner.frame)
+                        elif type(atom) is Obj:
+                            inner = self.heap[atom.oid]
+                            self.heap[atom.oid] = type(inner)(inner.oid, inner.kind, inner.cls, info.name, info.loops, info.external, inner.frame)
+                    return value
+                return held
+            case "clear":
+                self.forget(oid, state)
+                return NONE
+            case "items":
+                held = join_all(self.contents(oid, state)) or (self.thing_element(oid, None) if info.external else UNKNOWN)
+                result = self.allocate("generator", expr.node, "items")
+                state.vars[result, "[]"] = frozenset((Tuple((PLAIN, held)),))
+                return frozenset((Obj(result),))
+            case "keys" | "index" | "count":
+                return PLAIN
+            case "values" | "copy":
+                result = self.allocate("list" if name == "values" else info.kind, expr.node, info.name)
+                self.copy_contents(oid, result, state)
+                return frozenset((Obj(result),))
+            case "get" | "pop" | "popleft":
+                key = only_const(arguments.positional[0]) if arguments.positional else None
+                held = state.vars.get((oid, f"[{key.value!r}]")) if key is not None else None
+                if held is None:
+                    held = join_all(self.contents(oid, state))
+                if name == "get":
+                    held = join(held, arguments.positional[1] if len(arguments.positional) > 1 else NONE)
+                return held or UNKNOWN
+            case "sort" | "reverse" | "remove" | "discard":
+                return NONE
+        del me
+        return UNKNOWN
+
+    def store(
+        self,
+        oid: int,
+        place: str,
+        how: str,
+        value: Value,
+        expr: ir.Expr,
+        stored: ir.Expr,
+        state: State,
+        keyed: bool = False,
+        constant_key: bool = False,
+    ) -> None:
+        """A value is put into a holder; told when the holder outlives a loop or the calls of the root function."""
+        graphs, hints, outputs, flags = self.deep(value, state)
+        things = frozenset(self.thing_graph(a.oid) for a in value if type(a) is Obj and self.heap[a.oid].kind == "thing")
+        graphs |= things
+        mark = self.graph("stored", expr.node, place, key=(oid, how))
+        value = add_marks(value, frozenset((mark,)))
+        info = self.heap[oid]
+        if not keyed and info.kind in CONTAINERS or info.kind == "thing" and not keyed:
+            state.vars[oid, "[]"] = join(state.vars.get((oid, "[]"), EMPTY), shallow(value))
+        loop = self.outlived_loop(oid)
+        if loop is None and not info.external:
+            return
+        if not graphs and not hints and not outputs:
+            return
+        if graphs | hints:
+            self.sink(graphs | hints, "stored", place, expr.node)
+        self.emit(
+            Store(
+                self.site(expr.node), place, oid, how, mark, graphs, hints, outputs, flags, loop, stored.node, info.external,
+                *half_fix(stored), constant_key,
+            ),
+            tag=f"{oid}",
+        )  # fmt: skip
+
+    # --- code outside the project ---------------------------------------------------------------------------------------
+
+    def external(self, name: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+        builtin = _BUILTINS.get(name)
+        if builtin is not None:
+            return builtin(self, arguments, expr, state)
+        effect = TORCH.function_effect(name)
+        if effect is not None:
+            return self.torch_function(name, effect, arguments, expr, state)
+        kind = class_kind(name)
+        if kind != "thing":
+            return self.construct_external(name, kind, arguments, expr, state)
+        settings = self.world.settings
+        if name in settings.detaching_calls:
+            self.cut_all(arguments, expr, state, name)
+            return FREE_TENSOR
+        if name in settings.no_grad_wrappers:
+            return self.manager("off", expr)
+        root, _, rest = name.partition(".")
+        last = name.rpartition(".")[2]
+        if name in TORCH.inert_calls or (root in sys.stdlib_module_names and root not in STDLIB_WITH_VALUES):
+            gids = [self.whole(v, state)[0] for v in arguments.all()]
+            self.sink(NOTHING.union(*gids) if gids else NOTHING, "shown", name, expr.node)
+            return PLAIN
+        if root in ("numpy", "np", "sklearn", "scipy", "pandas", "cv2", "PIL", "matplotlib", "einops"):
+            if root == "einops" and last != "parse_shape":
+                return self.arithmetic(arguments.all(), expr.node, state)
+            self.cut_all(arguments, expr, state, name)
+            return PLAIN
+        if root == "torch" and rest and last[:1].islower() and "." not in rest:
+            return self.arithmetic(arguments.all(), expr.node, state)
+        return self.opaque(text_of(expr.func), arguments, expr, state)
+
+    def cut_all(self, arguments: Arguments, expr: ir.Call, state: State, how: str) -> None:
+        for value in arguments.all():
+            self.sink(*self.whole(value, state), "cut", how, expr.node)
+
+    def torch_function(self, name: str, effect: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+        values = arguments.all()
+        match effect:
+            case "keep" | "loss" | "view" | "checkpoint":
+                if effect == "checkpoint" and arguments.positional:
+                    out = EMPTY
+                    rest = Arguments(arguments.positional[1:], arguments.keywords, arguments.exprs[1:], arguments.keyword_exprs, arguments.more)
+                    for atom in sorted_atoms(arguments.positional[0]):
+                        if type(atom) in (Func, Obj, Cls):
+                            out = join(out, self.call_atom(atom, rest, expr, state))
+                    return out or self.opaque(name, arguments, expr, state)
+                operands = values
+                for value in values:
+                    for atom in value:
+                        if type(atom) is Obj and self.heap[atom.oid].kind in CONTAINERS | {"generator"}:
+                            operands = [*operands, *self.contents(atom.oid, state)]
+                result = self.arithmetic(operands, expr.node, state)
+                last = name.rpartition(".")[2]
+                if effect == "loss":
+                    reduction = arguments.keywords.get("reduction")
+                    if reduction is None or only_const(reduction) not in (Const("none", "str"),):
+                        return with_flags_set(result, SCALAR)
+                if last in REDUCTIONS and len(arguments.positional) == 1 and not any(k in ("dim", "axis") for k in arguments.keywords):
+                    return with_flags_set(result, SCALAR)
+                return with_flags(result, VIEW) if effect == "view" and any(outputs_in(v) for v in values) else result
+            case "inplace":
+                return self.arithmetic(values, expr.node, state)
+            case "leaf":
+                self.record.flags.add("input-grad")
+                return FREE_TENSOR
+            case "autocast":
+                return self.manager("none", expr)
+            case "cut" | "number":
+                for value in values:
+                    self.sink(*self.whole(value, state), "cut", name, expr.node)
+                return PLAIN if effect == "number" else tensor(flags=INTEGER)
+            case "source" | "clip-grad" | "rng":
+                if effect == "source" and name in ("torch.tensor", "torch.as_tensor", "torch.stack"):
+                    self.cut_all(arguments, expr, state, name)
+                if truth(arguments.keywords.get("requires_grad", const(False))) is True:
+                    self.record.flags.add("input-grad")
+                return FREE_TENSOR
+            case "mixed-max":
+                result = self.arithmetic(values[:1], expr.node, state)
+                if len(arguments.positional) == 1 and not arguments.keywords:
+                    return with_flags_set(result, SCALAR)
+                for value in values[:1]:
+                    self.sink(*self.whole(value, state), "kept-part", name, expr.node)
+                return frozenset((Tuple((result, tensor(flags=INTEGER))),))
+            case "grad-off" | "grad-on" | "grad-set":
+                return self.grad_manager(name, effect, arguments, expr, state)
+            case "backward":
+                self.backward([join_all(arguments.positional[:1])], arguments, expr, state)
+                return NONE
+            case "autograd-grad":
+                self.record.flags.add("autograd-grad")
+                graphs = [self.whole(v, state)[0] for v in arguments.positional[:1]]
+                self.sink(NOTHING.union(*graphs) if graphs else NOTHING, "backward", name, expr.node)
+                self.backward([join_all(arguments.positional[:1])], arguments, expr, state, partial=True)
+                if truth(arguments.keywords.get("create_graph", const(False))) is not False:
+                    result = self.arithmetic(arguments.positional[:1], expr.node, state)
+                    return result
+                return FREE_TENSOR
+            case "module":
+                return frozenset((Obj(self.allocate("module", expr.node, text_of(expr.func), name)),))
+            case "compile":
+                return arguments.positional[0] if arguments.positional else UNKNOWN
+            case "load":
+                return frozenset((Obj(self.allocate("thing", expr.node, text_of(expr.func))),))
+        if effect in GUARD_EFFECTS:
+            self.effect(effect, name, arguments, expr)
+            return NONE
+        return PLAIN if effect == "no-effect" else UNKNOWN
+
+    def effect(self, effect: str, name: str, arguments: Arguments, expr: ir.Call) -> None:
+        pairs = [(str(i), v) for i, v in enumerate(arguments.positional)] + sorted(arguments.keywords.items(), key=lambda p: p[0])
+        self.emit(
+            CallEffect(self.site(expr.node), effect, name, tuple(pairs), True, "forward" in self.record.flags, tuple(self.deleted)),
+            tag=effect,
+        )
+
+    @property
+    def deleted(self) -> list[str]:
+        if not hasattr(self, "_deleted"):
+            self._deleted: list[str] = []
+        return self._deleted
+
+    def grad_manager(self, name: str, effect: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+        """``no_grad()`` and its kin used as a value: what a ``with`` or a decorator makes of it. ``set_grad_enabled`` acts at
+        once, as torch's does."""
+        if effect == "grad-off" and arguments.positional and type(next(iter(arguments.positional[0]), None)) is Func:
+            return arguments.positional[0]
+        if effect == "grad-set" or name.endswith("inference_mode"):
+            value = arguments.get(0, "mode")
+            if value is None:
+                known: bool | None = effect == "grad-set"
+            else:
+                known = truth(value)
+                if known is None and arguments.exprs:
+                    known = self.assumed(arguments.exprs[0])
+            if effect == "grad-off":
+                known = None if known is None and value is not None else not (known is False and value is None) if value is None else not known
+                if value is None:
+                    known = False
+            mode = "unknown" if known is None else "on" if known else "off"
+            if effect == "grad-set":
+                self._mode_before = state.mode
+                state.mode = mode
+            return self.manager(mode, expr)
+        return self.manager("off" if effect == "grad-off" else "on", expr)
+
+    _mode_before: str | None = None
+
+    def manager(self, mode: str, expr: ir.Call) -> Value:
+        return frozenset((Obj(self.allocate("manager", expr.node, text_of(expr.func), mode, tag=mode)),))
+
+    def construct_external(self, name: str, kind: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+        if kind in CONTAINERS:
+            return _make_container(self, kind, arguments, expr, state)
+        if kind == "parameter":
+            return self.leaf(expr.node, text_of(expr.func), state)
+        if kind == "distribution":
+            oid = self.allocate(kind, expr.node, text_of(expr.func), name)
+            state.vars[oid, "$value"] = self.arithmetic(arguments.all(), expr.node, state)
+            return frozenset((Obj(oid),))
+        if kind in ("module", "ema") and arguments.positional:
+            wrapped = [a for a in arguments.positional[0] if type(a) is Obj and self.heap[a.oid].kind in ("module", "thing")]
+            if wrapped and name.rpartition(".")[2] in ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel"):
+                return frozenset(wrapped)
+        if kind == "no-grad-variable":
+            return UNKNOWN
+        return frozenset((Obj(self.allocate(kind, expr.node, text_of(expr.func), name)),))
+
+    def opaque(
+        self,
+        what: str,
+        arguments: Arguments,
+        expr: ir.Call,
+        state: State,
+        hints: frozenset[int] = NOTHING,
+        oid: int = -1,
+    ) -> Value:
+        """An unresolved call: its result may hang on whatever went in, and may be attached by itself."""
+        last = what.rpartition(".")[2].partition("(")[0]
+        values = arguments.all()
+        passing = TORCH.backward_methods.get(last)
+        if passing == "passes" and arguments.positional:
+            return self.arithmetic([arguments.positional[0]], expr.node, state)
+        if passing == "backpropagates" and values:
+            self.backward([join_all(arguments.positional[:1] or values)], arguments, expr, state)
+            return NONE
+        if last in PASS_THROUGH and arguments.positional:
+            return self.arithmetic([arguments.positional[0]], expr.node, state)
+        gathered: set[int] = set(hints)
+        for value in values:
+            gathered |= self.whole(value, state)[0]
+        inert = last in TORCH.inert_methods or what in TORCH.inert_calls
+        if gathered:
+            self.sink(gathered, "shown" if inert else "passed", what, expr.node)
+        for value in values:
+            for atom in value:
+                if type(atom) is Func:
+                    self.escaped.add(atom.key)
+        if inert:
+            return PLAIN
+        if state.mode == "off":
+            return FREE_TENSOR
+        known = frozenset(g for g in gathered if g in self.record.graphs)
+        gid = self.graph("opaque", expr.node, what, key=(what, oid), parents=known, mode=state.mode, module=oid)
+        return tensor(frozenset((gid,)), known)
+
+    @property
+    def escaped(self) -> set[int]:
+        if not hasattr(self, "_escaped"):
+            self._escaped: set[int] = set()
+        return self._escaped
+
+    # --- home-made grad managers --------------------------------------------------------------------------------------
+
+    def project_manager_mode(self, expr: ir.Expr, state: State) -> str | None:
+        """Grad mode inside ``with expr:`` when a function or class of the project makes the manager; None for none."""
+        call = expr if isinstance(expr, ir.Call) else None
+        text = dotted(call.func if call is not None else expr)
+        if not text:
+            return None
+        facts: list[ArgFact] = []
+        exprs: dict[str, ir.Expr] = {}
+        if call is not None:
+            for position, arg in enumerate(call.args):
+                single = only_const(self.eval(arg.value, state))
+                facts.append(ArgFact(arg.keyword or arg.star, dotted(arg.value), repr(single.value) if single is not None else ""))
+                exprs[arg.keyword or str(position)] = arg.value
+        closure = self.frame_closure[self.frame]
+        effect = self.world.project.manager_effect(closure.ref.path, closure.ref.qualname, CallableUse(text, tuple(facts), call is not None))
+        if effect is None:
+            return None
+        if effect.startswith("param:"):
+            value = exprs.get(effect[6:]) or (next(iter(exprs.values())) if exprs else None)
+            known = self.decide(value, state) if value is not None else None
+            return "unknown" if known is None else "on" if known else "off"
+        return {"off": "off", "on": "on"}.get(effect, "unknown")
+
+
+# --- helpers ----------------------------------------------------------------------------------------------------------
+
+COMMON_METHODS = frozenset(
+    {
+        "append", "extend", "update", "get", "items", "keys", "values", "step", "train", "eval", "forward", "reset", "close",
+        "write", "read", "run", "start", "stop", "join", "copy", "save", "load", "log", "format", "apply", "fit", "predict",
+        "split", "sample", "backward", "build", "init", "add", "put", "set", "send", "call", "compute", "process",
+    }
+)  # fmt: skip
+"""Methods that objects outside the project have as well: their name says nothing about the class."""
+INTEGER_DTYPES = frozenset(
+    {
+        "torch.long", "torch.int", "torch.int64", "torch.int32", "torch.int16", "torch.short", "torch.int8", "torch.uint8",
+        "torch.bool",
+    }
+)  # fmt: skip
+
+
+def first_parameter(function: ir.Function) -> str:
+    return function.params[0].name if function.params else ""
+
+
+def receiver_of(expr: ir.Expr) -> ir.Expr | None:
+    if isinstance(expr, ir.Call) and isinstance(expr.func, ir.Attr):
+        return expr.func.value
+    return None
+
+
+def outputs_in(value: Value) -> bool:
+    return any(type(a) is Tensor and a.outputs for a in value)
+
+
+def with_flags_set(value: Value, flags: int) -> Value:
+    """The value with flags set; a scalar keeps no output alive and is no view."""
+    return frozenset(
+        Tensor(a.graphs, a.hints, NOTHING if flags & SCALAR else a.outputs, (a.flags | flags) & ~(VIEW | BATCH if flags & SCALAR else 0))
+        if type(a) is Tensor
+        else a
+        for a in value
+    )
+
+
+def reshape(inner: Value | None, make: Callable[[Tensor], Tensor]) -> Value:
+    """A module's result: as its own forward built it, with each tensor remade; one tensor when that is out of sight."""
+    if inner is None:
+        return frozenset((make(Tensor()),))
+    out: list[Atom] = []
+    for atom in inner:
+        if type(atom) is Tensor:
+            out.append(make(atom))
+        elif type(atom) is Tuple:
+            out.append(Tuple(tuple(reshape(item, make) for item in atom.items)))
+        elif type(atom) is Unknown:
+            out.append(make(Tensor(NOTHING, atom.hints)))
+        else:
+            out.append(atom)
+    return frozenset(out)
+
+
+def half_fix(expr: ir.Expr | None) -> tuple[str, int]:
+    """The move or copy that stands where a detach should, and the node it is called on: ("cpu", out) for ``out.cpu()``."""
+    name, base = "", -1
+    while isinstance(expr, ir.Call) and isinstance(expr.func, ir.Attr):
+        if expr.func.name in ("cpu", "clone", "float", "double", "half", "contiguous", "to"):
+            name, base = expr.func.name, expr.func.value.node
+        else:
+            break
+        expr = expr.func.value
+    return name, base
+
+
+# --- builtins and a few library functions, by what they do to values -----------------------------------------------------
+
+Builtin = Callable[[Calls, Arguments, ir.Call, State], Value]
+
+
+def _make_container(run: Calls, kind: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    oid = run.allocate(kind, expr.node)
+    run.forget(oid, state)
+    for position, value in enumerate(arguments.positional):
+        if kind == "dict":
+            for atom in value:
+                if type(atom) is Obj and run.heap[atom.oid].kind == "dict":
+                    run.copy_contents(atom.oid, oid, state)
+                elif type(atom) in (Func, Ext, Cls) and position == 0:
+                    made = run.call_atom(atom, Arguments([], {}, [], {}, []), expr, state)
+                    state.vars[oid, "[]"] = join(state.vars.get((oid, "[]"), EMPTY), made)
+        elif position == 0:
+            state.vars[oid, "[]"] = shallow(run.iterate(value, expr.node, state))
+    for name, value in arguments.keywords.items():
+        if kind == "dict":
+            run.put(oid, const(name), value, state)
+    return frozenset((Obj(oid),))
+
+
+def _container(kind: str) -> Builtin:
+    return lambda run, arguments, expr, state: _make_container(run, kind, arguments, expr, state)
+
+
+def _tuple(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    if arguments.positional and all(type(a) is Tuple for a in arguments.positional[0]):
+        return arguments.positional[0]
+    return _make_container(run, "list", arguments, expr, state)
+
+
+def _generator(run: Calls, element: Value, expr: ir.Call, state: State, name: str) -> Value:
+    oid = run.allocate("generator", expr.node, name)
+    state.vars[oid, "[]"] = shallow(element)
+    return frozenset((Obj(oid),))
+
+
+def _enumerate(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    inner = run.iterate(arguments.positional[0], expr.node, state) if arguments.positional else UNKNOWN
+    return _generator(run, frozenset((Tuple((PLAIN, inner)),)), expr, state, "enumerate")
+
+
+def _zip(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    if arguments.more:
+        return _generator(run, join_all(arguments.more), expr, state, "zip")
+    items = tuple(run.iterate(v, expr.node, state) for v in arguments.positional)
+    return _generator(run, frozenset((Tuple(items),)), expr, state, "zip")
+
+
+def _same_elements(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    values = arguments.positional or list(arguments.keywords.values())[:1]
+    if not values:
+        return UNKNOWN
+    if all(type(a) is Obj and run.heap[a.oid].kind in ("loader", "params", "generator") for a in values[0]):
+        return values[0]
+    return _generator(run, run.iterate(values[0], expr.node, state), expr, state, "iterator")
+
+
+def _range(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    return _generator(run, PLAIN, expr, state, "range")
+
+
+def _next(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    return run.iterate(arguments.positional[0], expr.node, state) if arguments.positional else UNKNOWN
+
+
+def _first(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    return arguments.positional[0] if arguments.positional else UNKNOWN
+
+
+def _sum(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    if not arguments.positional:
+        return PLAIN
+    element = run.iterate(arguments.positional[0], expr.node, state)
+    if all(type(a) in (Plain, Const) for a in element):
+        return PLAIN
+    start = [element, *arguments.positional[1:2]]
+    return run.arithmetic(start, expr.node, state)
+
+
+def _extreme(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    """``max``/``min``: one of the arguments, or one of the elements; their comparison needs no graph."""
+    if len(arguments.positional) == 1:
+        return run.iterate(arguments.positional[0], expr.node, state)
+    return join_all(arguments.positional)
+
+
+def _number(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    run.cut_all(arguments, expr, state, text_of(expr.func))
+    return PLAIN
+
+
+def _shown(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    for value in arguments.all():
+        run.sink(*run.whole(value, state), "shown", text_of(expr.func), expr.node)
+    return PLAIN
+
+
+def _none(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    return NONE
+
+
+def _plain(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    return PLAIN
+
+
+def _isinstance(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    return PLAIN
+
+
+def _abs(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    return run.arithmetic(arguments.positional[:1], expr.node, state)
+
+
+def _map(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    if len(arguments.positional) < 2:
+        return UNKNOWN
+    items = [run.iterate(v, expr.node, state) for v in arguments.positional[1:]]
+    out = EMPTY
+    for atom in sorted_atoms(arguments.positional[0]):
+        out = join(out, run.call_atom(atom, Arguments(items, {}, arguments.exprs[1:], {}, []), expr, state))
+    return _generator(run, out or UNKNOWN, expr, state, "map")
+
+
+def _filter(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    if len(arguments.positional) < 2:
+        return UNKNOWN
+    return _generator(run, run.iterate(arguments.positional[1], expr.node, state), expr, state, "filter")
+
+
+def _partial(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    return arguments.positional[0] if arguments.positional else UNKNOWN
+
+
+def _deepcopy(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    if not arguments.positional:
+        return UNKNOWN
+    out = EMPTY
+    for atom in sorted_atoms(arguments.positional[0]):
+        if type(atom) is Obj and run.heap[atom.oid].kind in ("module", "thing"):
+            info = run.heap[atom.oid]
+            copy = run.allocate(info.kind, expr.node, text_of(expr.func), info.cls, tag=atom.oid)
+            out = join(out, frozenset((Obj(copy),)))
+        else:
+            out = join(out, frozenset((atom,)))
+    return out
+
+
+def _null(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    return run.manager("none", expr)
+
+
+def _iadd(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    return run.arithmetic(arguments.positional[:2], expr.node, state)
+
+
+_BUILTINS: dict[str, Builtin] = {
+    "builtins.list": _container("list"),
+    "builtins.dict": _container("dict"),
+    "builtins.set": _container("set"),
+    "collections.deque": _container("list"),
+    "collections.defaultdict": _container("dict"),
+    "collections.OrderedDict": _container("dict"),
+    "builtins.tuple": _tuple,
+    "builtins.enumerate": _enumerate,
+    "builtins.zip": _zip,
+    "itertools.zip_longest": _zip,
+    "builtins.range": _range,
+    "tqdm.trange": _range,
+    "builtins.iter": _same_elements,
+    "builtins.reversed": _same_elements,
+    "builtins.sorted": _same_elements,
+    "itertools.cycle": _same_elements,
+    "itertools.islice": _same_elements,
+    "itertools.chain": _same_elements,
+    "tqdm.tqdm": _same_elements,
+    "tqdm.auto.tqdm": _same_elements,
+    "tqdm.notebook.tqdm": _same_elements,
+    "tqdm.std.tqdm": _same_elements,
+    "tqdm.autonotebook.tqdm": _same_elements,
+    "rich.progress.track": _same_elements,
+    "builtins.next": _next,
+    "builtins.sum": _sum,
+    "builtins.max": _extreme,
+    "builtins.min": _extreme,
+    "builtins.float": _number,
+    "builtins.int": _number,
+    "builtins.bool": _number,
+    "builtins.len": _plain,
+    "builtins.str": _shown,
+    "builtins.repr": _shown,
+    "builtins.format": _shown,
+    "builtins.print": _shown,
+    "builtins.isinstance": _isinstance,
+    "builtins.hasattr": _plain,
+    "builtins.callable": _plain,
+    "builtins.type": _plain,
+    "builtins.id": _plain,
+    "builtins.abs": _abs,
+    "builtins.round": _abs,
+    "builtins.map": _map,
+    "builtins.filter": _filter,
+    "functools.partial": _partial,
+    "copy.deepcopy": _deepcopy,
+    "copy.copy": _deepcopy,
+    "contextlib.nullcontext": _null,
+    "contextlib.suppress": _null,
+    "operator.iadd": _iadd,
+    "operator.add": _iadd,
+}
+"""Absolute name → what it does to values. Python's own semantics, so it is code and not a table of torch facts."""
+
+__all__ = ["Arguments", "Calls", "GradModeMisuse", "join_states"]

@@ -1,0 +1,937 @@
+"""Expressions → values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchmemlint.index.facts import ClassFacts
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics.base import CONTAINERS, Book
+from torchmemlint.semantics.state import State, join_states
+from torchmemlint.semantics.text import text_of
+from torchmemlint.semantics.values import (
+    DETACHED,
+    EMPTY,
+    FREE_TENSOR,
+    INTEGER,
+    NONE,
+    NOTHING,
+    PLAIN,
+    SCALAR,
+    UNKNOWN,
+    VIEW,
+    Atom,
+    BATCH,
+    Cls,
+    Const,
+    Ext,
+    Func,
+    Method,
+    Obj,
+    Plain,
+    Tensor,
+    Tuple,
+    Unknown,
+    Value,
+    add_marks,
+    const,
+    detached,
+    graphs_of,
+    hints_of,
+    join,
+    join_all,
+    normal,
+    only_const,
+    tensor,
+    truth,
+    unknown,
+)
+from torchmemlint.semantics.world import MODULE
+from torchmemlint.torch_facts import TORCH
+
+if TYPE_CHECKING:
+    pass
+
+CERTAIN = ("forward", "leaf")
+COMPARISONS = frozenset({"==", "!=", "<", ">", "<=", ">="})
+MODULE_EVIDENCE = frozenset(
+    {
+        "eval", "parameters", "named_parameters", "state_dict", "load_state_dict", "zero_grad", "requires_grad_", "modules",
+        "named_modules", "train", "children", "named_children", "buffers",
+    }
+)  # fmt: skip
+STRONG_EVIDENCE = MODULE_EVIDENCE - {"train", "modules", "zero_grad", "children", "requires_grad_"}
+"""Methods that only an ``nn.Module`` has; one of them, or two of the others, make an object a module."""
+TRAINER_WORDS = frozenset({"fit", "predict", "score", "transform", "step", "backward"})
+"""Methods that a module does not have: an object with one of these has ``eval``/``train`` of its own."""
+
+
+def looks_like_module(words: frozenset[str]) -> bool:
+    """Whether the methods that are called on an object show that it is an ``nn.Module``."""
+    if words & STRONG_EVIDENCE:
+        return True
+    return len(words & MODULE_EVIDENCE) >= 2 and not words & TRAINER_WORDS
+
+
+class Evaluator(Book):
+    """Values of expressions in a state; walrus targets, calls and comprehensions change the state."""
+
+    def eval(self, expr: ir.Expr | None, state: State) -> Value:
+        if expr is None:
+            return NONE
+        return _DISPATCH[type(expr)](self, expr, state)  # type: ignore[no-any-return]
+
+    # --- to be had from calls and statements ------------------------------------------------------------------------
+
+    def call(self, expr: ir.Call, state: State) -> Value:
+        raise NotImplementedError
+
+    def assign(self, target: ir.Expr, value: Value, state: State, node: int, source: ir.Expr | None = None) -> None:
+        raise NotImplementedError
+
+    def loop_passes(self, loop: tuple[int, int], state: State, body):  # type: ignore[no-untyped-def]
+        raise NotImplementedError
+
+    def inline_property(self, ref: FunctionRef, oid: int, node: int, state: State) -> Value:
+        raise NotImplementedError
+
+    # --- names ------------------------------------------------------------------------------------------------------
+
+    def name(self, expr: ir.Name, state: State) -> Value:
+        frame = self.frame
+        ident = expr.id
+        while frame >= 0:
+            value = state.vars.get((frame, ident))
+            if value is not None:
+                return value
+            closure = self.frame_closure[frame]
+            if ident in closure.function.locals and closure.function.name != MODULE:
+                return UNKNOWN
+            frame = closure.parent
+        return self.global_name(ident, state)
+
+    def global_name(self, ident: str, state: State) -> Value:
+        closure = self.frame_closure[self.frame]
+        path = closure.ref.path
+        held = state.vars.get((-2, f"{path}:{ident}"))
+        if held is not None:
+            return held
+        project = self.world.project
+        absolute = project.resolve(path, ident)
+        if absolute is None:
+            return self.module_variable(path, ident)
+        return self.absolute(absolute, path, ident)
+
+    def absolute(self, absolute: str, path: str, text: str) -> Value:
+        project = self.world.project
+        ref = project.function(absolute)
+        if ref is not None:
+            return self.function_value(ref)
+        cls = project.klass(absolute)
+        if cls is not None:
+            return frozenset((Cls(cls.path, cls.qualname),))
+        if absolute.startswith("builtins."):
+            word = absolute[9:]
+            if word in ("True", "False", "None"):
+                return const({"True": True, "False": False, "None": None}[word])
+        return frozenset((Ext(absolute),))
+
+    def function_value(self, ref: FunctionRef, receiver: int = -1, owner: ClassRef | None = None) -> Value:
+        """A function of the project; it is lowered only when it is called."""
+        key = self._closure_keys.get(("ref", ref))
+        if key is None:
+            from torchmemlint.semantics.base import Closure
+
+            facts = self.world.facts(ref)
+            if owner is None and facts.owner:
+                owner = ClassRef(ref.path, facts.owner)
+            placeholder = ir.Function(-1, ref.qualname.rpartition(".")[2], ref.qualname, [], [], [])
+            key = len(self.closures)
+            self._closure_keys["ref", ref] = key
+            self.closures.append(Closure(placeholder, None, ref, -1, owner))
+        return frozenset((Func(key, receiver),))
+
+    def module_variable(self, path: str, ident: str) -> Value:
+        """A module-level variable read inside a function: an object by what the module assigns to it."""
+        facts = self.world.project.module(path)
+        for name, value in facts.assigned:
+            if name == ident:
+                found = self.world.project.class_of(path, MODULE, ident)
+                oid = self.outside("thing", ident, found, key=(path, ident))
+                self.classify(oid, found, ident)
+                return frozenset((Obj(oid),))
+        return frozenset((Obj(self.outside("thing", ident, None, key=(path, ident))),))
+
+    def classify(self, oid: int, cls: ClassRef | str | None, text: str) -> None:
+        """Give an object from outside the kind that its class, or what the code calls on it, shows."""
+        if self.heap[oid].kind != "thing":
+            return
+        kind = "thing"
+        if isinstance(cls, ClassRef):
+            kind = "module" if self.world.is_module_class(cls) else "instance"
+        elif isinstance(cls, str):
+            kind = class_kind(cls)
+        if kind == "thing":
+            closure = self.frame_closure[self.frame] if self.frame >= 0 else None
+            ref = closure.ref if closure is not None else self.record.root
+            if looks_like_module(self.world.evidence(ref).get(text, frozenset())):
+                kind = "module"
+        self.retype(oid, kind, cls)
+
+    # --- attributes ---------------------------------------------------------------------------------------------------
+
+    def attribute(self, expr: ir.Attr, state: State) -> Value:
+        receiver = self.eval(expr.value, state)
+        return self.attribute_of(receiver, expr.name, expr, state)
+
+    def attribute_of(self, receiver: Value, name: str, expr: ir.Attr, state: State) -> Value:
+        out = EMPTY
+        for atom in sorted_atoms(receiver):
+            out = join(out, self.attribute_of_atom(atom, name, expr, state))
+        return out or UNKNOWN
+
+    def attribute_of_atom(self, atom: Atom, name: str, expr: ir.Attr, state: State) -> Value:
+        match atom:
+            case Ext():
+                return self.absolute(f"{atom.name}.{name}", self.path, name)
+            case Obj():
+                return self.object_attribute(atom.oid, name, expr, state)
+            case Tensor():
+                effect = TORCH.attributes.get(name)
+                single = frozenset((atom,))
+                if effect == "cut":
+                    self.sink(atom.graphs | atom.hints, "cut", f".{name}", expr.node)
+                    return detached(single)
+                if effect in ("number", "shape"):
+                    return PLAIN
+                if effect in ("view", "keep"):
+                    return with_flags(single, VIEW if atom.outputs else 0)
+                return self.part(atom, f".{name}", expr.node)
+            case Cls():
+                ref = ClassRef(atom.path, atom.qualname)
+                method = self.world.project.method(ref, name)
+                if method is not None:
+                    return self.function_value(method)
+                found = [a for a, _ in self.world.project.attr(ref, name) if a.method == ""]
+                if found and found[0].kind == "const":
+                    return literal(found[0].const)
+                return frozenset((Obj(self.outside("thing", f"{atom.qualname}.{name}", None)),))
+            case Unknown():
+                return unknown(atom.hints)
+            case Plain() | Const():
+                return PLAIN
+            case _:
+                return UNKNOWN
+
+    def part(self, atom: Tensor, key: str, node: int) -> Value:
+        """A named part of a result: of a module's output it hangs on the same graph; of an opaque result each part has an
+        identity of its own, because only evidence about that very part tells whether it is attached."""
+        graphs = NOTHING
+        hints = atom.hints
+        for gid in atom.graphs:
+            graph = self.record.graphs[gid]
+            if graph.kind in ("opaque", "param"):
+                graphs |= {
+                    self.graph(
+                        "opaque", graph.site.node, graph.what + key, key=(gid, key), parents=frozenset((gid,)), mode=graph.mode
+                    )
+                }
+            else:
+                graphs |= {gid}
+        return tensor(graphs, hints, atom.outputs, atom.flags & ~SCALAR)
+
+    def object_attribute(self, oid: int, name: str, expr: ir.Attr | None, state: State) -> Value:
+        held = state.vars.get((oid, name))
+        if held is not None:
+            return held
+        info = self.heap[oid]
+        if info.kind in CONTAINERS or info.kind == "generator":
+            return UNKNOWN
+        if name == "training" and info.kind in ("module", "self"):
+            return state.vars.get((oid, "$training"), UNKNOWN)
+        if name in ("module", "_orig_mod") and info.kind == "module":
+            return frozenset((Obj(oid),))
+        if info.kind == "params":
+            return UNKNOWN
+        value = self.first_value(oid, name, expr, state)
+        return value
+
+    def first_value(self, oid: int, name: str, expr: ir.Attr | None, state: State) -> Value:
+        """What an attribute holds when the root function starts, by what the class assigns to it."""
+        info = self.heap[oid]
+        text = f"{info.name}.{name}" if info.name else name
+        if isinstance(info.cls, ClassRef):
+            project = self.world.project
+            method = project.method(info.cls, name)
+            if method is not None:
+                facts = self.world.facts(method)
+                if any(d.callee.rpartition(".")[2] in ("property", "cached_property") for d in facts.decorators):
+                    if expr is None:
+                        return UNKNOWN
+                    return self.inline_property(method, oid, expr.node, state)
+                return self.function_value(method, oid)
+            pairs = project.attr(info.cls, name)
+            found = [a for a, _ in pairs]
+            init = [a for a in found if a.method.endswith("__init__") or a.method == ""] or list(found)
+            value = EMPTY
+            for fact in init:
+                if fact.kind in CONTAINERS:
+                    value = join(value, frozenset((Obj(self.outside(fact.kind, text, None, key=(oid, name, fact.kind))),)))
+                elif fact.kind == "const":
+                    one = literal(fact.const)
+                    value = join(value, one if len(found) == 1 else join(one, UNKNOWN) if one != NONE else EMPTY)
+                elif fact.kind == "call":
+                    value = join(value, self.constructed(fact.value, oid, name, text, fact.method))
+            if value:
+                return add_marks(value, self.carried_calls(oid, name, text))
+            if found:
+                defining = found[0]
+                method_of = defining.method or ""
+                cls = project.class_of(self.class_path(info.cls, name), method_of, f"self.{name}") if method_of else None
+                inner = self.outside("thing", text, cls, key=(oid, name))
+                self.classify(inner, cls, f"self.{name}")
+                return frozenset((Obj(inner),))
+            parameter = self.parameter_attribute(info.cls, name)
+            if parameter:
+                return parameter
+        inner = self.outside("thing", text, None, key=(oid, name))
+        self.classify(inner, None, text)
+        if self.heap[inner].kind == "thing" and isinstance(info.cls, str) and info.cls.startswith("torch.nn.") and name in (
+            "weight",
+            "bias",
+        ):
+            return self.leaf(expr.node if expr is not None else 0, text, state)
+        return frozenset((Obj(inner),))
+
+    def class_path(self, cls: ClassRef, name: str) -> str:
+        """Path of the class in the MRO that assigns the attribute."""
+        for base in self.world.project.mro(cls):
+            if isinstance(base, ClassRef):
+                facts = self.world.project.facts(base)
+                assert isinstance(facts, ClassFacts)
+                if any(a.name == name for a in facts.attrs):
+                    return base.path
+        return cls.path
+
+    def parameter_attribute(self, cls: ClassRef, name: str) -> Value:
+        return EMPTY
+
+    def carried_calls(self, oid: int, name: str, text: str) -> frozenset[int]:
+        """The mark of what an attribute of an outside object held when the root function was called."""
+        return frozenset((self.number_mark("carried", text, (oid, name)),))
+
+    def number_mark(self, kind: str, what: str, place: tuple[int, str], node: int = -1, key: object = "calls") -> int:
+        gid = self.number("mark", kind, place, node, key)
+        if gid not in self.record.graphs:
+            from torchmemlint.semantics.events import Graph
+
+            self.record.graphs[gid] = Graph(gid, kind, self.site(node), what, place=place)
+        return gid
+
+    def constructed(self, callee: str, oid: int, name: str, text: str, method: str) -> Value:
+        """The object that ``self.name = callee`` made in another method; ``callee`` is dotted text ending in "()"."""
+        info = self.heap[oid]
+        assert isinstance(info.cls, ClassRef)
+        path = self.class_path(info.cls, name)
+        bare = callee.removesuffix("()")
+        absolute = self.world.project.resolve(path, bare, method) if "(" not in bare else None
+        if absolute is not None:
+            cls = self.world.project.klass(absolute)
+            if cls is not None:
+                inner = self.outside("thing", text, cls, key=(oid, name, absolute))
+                self.classify(inner, cls, f"self.{name}")
+                return frozenset((Obj(inner),))
+            kind = class_kind(absolute)
+            if kind == "parameter":
+                return self.leaf(0, text, None)
+            if kind in ("list", "dict", "set"):
+                return frozenset((Obj(self.outside(kind, text, None, key=(oid, name, kind))),))
+            if kind != "thing":
+                inner = self.outside(kind, text, absolute, key=(oid, name, absolute))
+                return frozenset((Obj(inner),))
+            effect = TORCH.function_effect(absolute)
+            if effect in ("source", "cut"):
+                return FREE_TENSOR
+            if effect == "number":
+                return PLAIN
+            if effect == "module":
+                return frozenset((Obj(self.outside("module", text, absolute, key=(oid, name, absolute))),))
+        found = self.world.project.class_of(path, method, f"self.{name}")
+        inner = self.outside("thing", text, found, key=(oid, name))
+        self.classify(inner, found, f"self.{name}")
+        return frozenset((Obj(inner),))
+
+    def leaf(self, node: int, text: str, state: State | None) -> Value:
+        """A parameter used directly: an operation on it makes a graph."""
+        if state is not None and state.mode == "off":
+            return FREE_TENSOR
+        return tensor(frozenset((self.graph("leaf", node, text, key=text),)))
+
+    # --- subscripts ---------------------------------------------------------------------------------------------------
+
+    def subscript(self, expr: ir.Subscript, state: State) -> Value:
+        receiver = self.eval(expr.value, state)
+        index = [self.eval(i, state) for i in expr.index]
+        out = EMPTY
+        for atom in sorted_atoms(receiver):
+            out = join(out, self.element(atom, index, expr, state))
+        return out or UNKNOWN
+
+    def element(self, atom: Atom, index: list[Value], expr: ir.Subscript, state: State) -> Value:
+        key = only_const(index[0]) if len(index) == 1 else None
+        match atom:
+            case Tuple():
+                if key is not None and isinstance(key.value, int) and -len(atom.items) <= key.value < len(atom.items):
+                    return atom.items[key.value]
+                return join_all(atom.items)
+            case Obj():
+                info = self.heap[atom.oid]
+                if info.kind in CONTAINERS:
+                    if isinstance(expr.index[0], ir.Slice):
+                        return frozenset((atom,))
+                    if key is not None:
+                        held = state.vars.get((atom.oid, f"[{key.value!r}]"))
+                        if held is not None and info.kind == "dict":
+                            return held
+                    held = join_all(self.contents(atom.oid, state))
+                    if held:
+                        return held
+                    if info.external:
+                        return self.thing_element(atom.oid, key)
+                    return UNKNOWN
+                if info.kind in ("module", "self"):
+                    inner = self.outside("thing", f"{info.name}[…]", None, key=(atom.oid, "[]"))
+                    if info.kind == "module" and self.heap[inner].kind == "thing":
+                        self.retype(inner, "module")
+                    return frozenset((Obj(inner),))
+                if info.kind == "loader":
+                    return FREE_TENSOR
+                held = state.vars.get((atom.oid, f"[{key.value!r}]")) if key is not None else None
+                return held if held is not None else self.thing_element(atom.oid, key)
+            case Tensor():
+                view = VIEW if atom.outputs and indexes_view(expr.index, index) else 0
+                if key is not None or all(type(e) is ir.Slice for e in expr.index):
+                    part = self.part(atom, f"[{key.value!r}]" if key is not None else "", expr.node) if key is not None else frozenset((atom,))
+                else:
+                    part = frozenset((atom,))
+                return with_flags(part, view)
+            case Unknown():
+                return unknown(atom.hints)
+            case Const() | Plain():
+                return PLAIN
+            case _:
+                return UNKNOWN
+
+    def thing_element(self, oid: int, key: Const | None) -> Value:
+        """An element of an unknown object: a part of what came in with it."""
+        info = self.heap[oid]
+        label = f"[{key.value!r}]" if key is not None else "[…]"
+        inner = self.outside("thing", info.name + label, None, key=(oid, label))
+        return frozenset((Obj(inner),))
+
+    # --- operators ----------------------------------------------------------------------------------------------------
+
+    def arithmetic(self, operands: list[Value], node: int, state: State) -> Value:
+        """The result of an operation on tensors and numbers: it hangs on what its operands hang on.
+
+        Where one operand certainly has a graph, what the others may have (an opaque batch, a target) is only a hint: a
+        ``backward()`` through the result says nothing of them.
+        """
+        tensors: list[Tensor] = []
+        hints: set[int] = set()
+        plain = True
+        for value in operands:
+            for atom in self.as_tensors(value, state, node):
+                if type(atom) is Tensor:
+                    tensors.append(atom)
+                    plain = False
+                elif type(atom) is Unknown:
+                    hints |= atom.hints
+                    plain = False
+                elif type(atom) not in (Const, Plain):
+                    plain = False
+        if plain:
+            return PLAIN
+        if not tensors:
+            return unknown(frozenset(hints))
+        graphs: set[int] = set()
+        marks: set[int] = set()
+        unsure: set[int] = set()
+        for atom in tensors:
+            hints |= atom.hints
+            for gid in atom.graphs:
+                kind = self.record.graphs[gid].kind
+                (graphs if kind in CERTAIN else marks if kind in ("added", "stored", "carried", "result") else unsure).add(gid)
+        outputs = NOTHING.union(*(a.outputs for a in tensors))
+        if state.mode == "off":
+            return tensor(NOTHING, NOTHING, outputs, min_flags(tensors))
+        if graphs:
+            hints |= unsure
+        else:
+            graphs |= unsure
+        return tensor(frozenset(graphs | marks), frozenset(hints), outputs, min_flags(tensors))
+
+    def as_tensors(self, value: Value, state: State, node: int) -> list[Atom]:
+        """Atoms with unknown objects replaced by the graph that they may be."""
+        out: list[Atom] = []
+        for atom in value:
+            if type(atom) is Obj:
+                info = self.heap[atom.oid]
+                if info.kind == "thing":
+                    out.append(Tensor(frozenset((self.thing_graph(atom.oid),))))
+                    continue
+                if info.kind in CONTAINERS:
+                    for item in self.contents(atom.oid, state):
+                        out.extend(a for a in item if type(a) in (Tensor, Unknown))
+                    out.append(Unknown())
+                    continue
+                out.append(Unknown())
+            elif type(atom) is Tuple:
+                for item in atom.items:
+                    out.extend(self.as_tensors(item, state, node))
+            else:
+                out.append(atom)
+        return out
+
+    def thing_graph(self, oid: int) -> int:
+        """The graph that an unknown object (a parameter, an attribute) brings with it, if it is a tensor."""
+        info = self.heap[oid]
+        gid = self.number("graph", "param", oid)
+        if gid not in self.record.graphs:
+            from torchmemlint.semantics.events import Graph, Site
+
+            self.record.graphs[gid] = Graph(gid, "param", Site(max(self.frame, 0), -1), info.name, mode="unknown", module=oid)
+        return gid
+
+    def binary(self, expr: ir.Binary, state: State) -> Value:
+        left = self.eval(expr.left, state)
+        right = self.eval(expr.right, state)
+        return self.operate(expr.op, left, right, expr.node, state)
+
+    def operate(self, op: str, left: Value, right: Value, node: int, state: State) -> Value:
+        a, b = only_const(left), only_const(right)
+        if a is not None and b is not None:
+            return PLAIN
+        if op == "+":
+            joined = self.concatenate(left, right, node, state)
+            if joined is not None:
+                return joined
+        if op == "%" and a is not None and isinstance(a.value, str):
+            self.sink(*self.whole(right, state), "shown", "%", node)
+            return PLAIN
+        return self.arithmetic([left, right], node, state)
+
+    def concatenate(self, left: Value, right: Value, node: int, state: State) -> Value | None:
+        """``list + list`` and ``tuple + tuple``; None when no container is among the operands."""
+        lists = [a for v in (left, right) for a in v if type(a) is Obj and self.heap[a.oid].kind == "list"]
+        if lists:
+            oid = self.allocate("list", node)
+            items = [item for a in lists for item in self.contents(a.oid, state)]
+            state.vars[oid, "[]"] = join(join_all(items), join_all([join_all(t.items) for v in (left, right) for t in v if type(t) is Tuple]))
+            return frozenset((Obj(oid),))
+        pairs = [[a for a in v if type(a) is Tuple] for v in (left, right)]
+        if pairs[0] and pairs[1]:
+            return frozenset((Tuple(pairs[0][0].items + pairs[1][0].items),))
+        return None
+
+    def whole(self, value: Value, state: State) -> tuple[frozenset[int]]:
+        """Graphs, marks and hints of a value, containers included: what a sink takes."""
+        graphs, hints, _, _ = self.deep(value, state)
+        extra = {self.thing_graph(a.oid) for a in value if type(a) is Obj and self.heap[a.oid].kind == "thing"}
+        return (graphs | hints | extra,)
+
+    def unary(self, expr: ir.Unary, state: State) -> Value:
+        value = self.eval(expr.value, state)
+        if expr.op == "not":
+            self.sink(*self.whole(value, state), "cut", "not", expr.node)
+            known = truth(value)
+            return PLAIN if known is None else const(not known)
+        single = only_const(value)
+        if single is not None:
+            if expr.op == "-" and isinstance(single.value, (int, float)):
+                return const(-single.value)
+            return PLAIN
+        return self.arithmetic([value], expr.node, state)
+
+    def boolean(self, expr: ir.BoolOp, state: State) -> Value:
+        left = self.eval(expr.left, state)
+        known = truth(left)
+        if known is not None and known == (expr.op == "or"):
+            return left
+        if known is not None:
+            return self.eval(expr.right, state)
+        branch = state.copy()
+        right = self.eval(expr.right, branch)
+        merged = join_states(state, branch)
+        assert merged is not None
+        state.vars, state.mode = merged.vars, merged.mode
+        other = truth(right)
+        if other is not None and other == (expr.op == "or") and all(type(a) in (Plain, Const) for a in right):
+            return right if known is None and expr.op == "or" and other else join(left, right)
+        return join(left, right)
+
+    def compare(self, expr: ir.Compare, state: State) -> Value:
+        values = [self.eval(expr.left, state), *(self.eval(c, state) for c in expr.comparators)]
+        for value in values:
+            self.sink(*self.whole(value, state), "cut", expr.ops[0], expr.node)
+        if len(values) == 2:
+            return compare_consts(expr.ops[0], values[0], values[1])
+        return FREE_TENSOR
+
+    def conditional(self, expr: ir.IfExp, state: State) -> Value:
+        answer = self.decide(expr.test, state)
+        if answer is True:
+            return self.eval(expr.then, state)
+        if answer is False:
+            return self.eval(expr.orelse, state)
+        branch = state.copy()
+        then = self.eval(expr.then, state)
+        orelse = self.eval(expr.orelse, branch)
+        merged = join_states(state, branch)
+        assert merged is not None
+        state.vars, state.mode = merged.vars, merged.mode
+        return join(then, orelse)
+
+    def decide(self, test: ir.Expr, state: State) -> bool | None:
+        """Which way a test goes, if it is known: by constants, or by the assumption about a phase that this run makes."""
+        value = self.eval(test, state)
+        known = truth(value)
+        if known is not None:
+            return known
+        return self.assumed(test)
+
+    def assumed(self, test: ir.Expr) -> bool | None:
+        if not self.assumptions:
+            return None
+        match test:
+            case ir.Unary(op="not"):
+                inner = self.assumed(test.value)
+                return None if inner is None else not inner
+            case ir.BoolOp():
+                left, right = self.assumed(test.left), self.assumed(test.right)
+                decisive = test.op == "or"
+                if left is decisive or right is decisive:
+                    return decisive
+                return None if left is None or right is None else left and right if test.op == "and" else left or right
+            case ir.Compare(ops=[op]) if op in ("!=", "is not"):
+                positive = ir.Compare(test.node, test.left, ["==" if op == "!=" else "is"], test.comparators)
+                inner = self.assumptions.get(self.phase_key(positive))
+                return None if inner is None else not inner
+            case _:
+                return self.assumptions.get(self.phase_key(test))
+
+    def phase_key(self, test: ir.Expr) -> str:
+        return f"{self.frame}:{text_of(test)}"
+
+    # --- displays -----------------------------------------------------------------------------------------------------
+
+    def display(self, expr: ir.Sequence, state: State) -> Value:
+        if expr.kind == "tuple":
+            items: list[Value] = []
+            for item in expr.items:
+                if type(item) is ir.Star:
+                    value = self.iterate(self.eval(item.value, state), item.node, state)
+                    return join_all([*items, value])
+                items.append(shallow(self.eval(item, state)))
+            return frozenset((Tuple(tuple(items)),)) if len(items) <= 12 else join_all(items)
+        oid = self.allocate(expr.kind, expr.node)
+        self.forget(oid, state)
+        held = EMPTY
+        for item in expr.items:
+            if type(item) is ir.Star:
+                held = join(held, self.iterate(self.eval(item.value, state), item.node, state))
+            else:
+                held = join(held, self.eval(item, state))
+        state.vars[oid, "[]"] = shallow(held)
+        return frozenset((Obj(oid),))
+
+    def forget(self, oid: int, state: State) -> None:
+        """A container is made anew: what the same site held before is gone."""
+        keys = state.vars.pop((oid, "$keys"), None)
+        if keys:
+            for atom in keys:
+                name = getattr(atom, "value", None)
+                if isinstance(name, str):
+                    state.vars.pop((oid, name), None)
+        state.vars[oid, "[]"] = EMPTY
+
+    def dict_display(self, expr: ir.DictDisplay, state: State) -> Value:
+        oid = self.allocate("dict", expr.node)
+        self.forget(oid, state)
+        for key, item in expr.items:
+            value = shallow(self.eval(item, state))
+            if key is None:
+                for atom in value:
+                    if type(atom) is Obj:
+                        self.copy_contents(atom.oid, oid, state)
+                continue
+            self.put(oid, self.eval(key, state), value, state)
+        return frozenset((Obj(oid),))
+
+    def put(self, oid: int, key: Value, value: Value, state: State) -> None:
+        """Set ``container[key]``: a constant key is replaced, any other key is joined to what is held."""
+        single = only_const(key)
+        if single is not None and self.heap[oid].kind == "dict":
+            name = f"[{single.value!r}]"
+            state.vars[oid, name] = value
+            state.vars[oid, "$keys"] = frozenset(state.vars.get((oid, "$keys"), EMPTY) | {Const(name, "str")})
+        else:
+            state.vars[oid, "[]"] = join(state.vars.get((oid, "[]"), EMPTY), value)
+
+    def copy_contents(self, source: int, target: int, state: State) -> None:
+        for (owner, name), value in list(state.vars.items()):
+            if owner == source and name.startswith("["):
+                state.vars[target, name] = join(state.vars.get((target, name), EMPTY), value)
+        keys = state.vars.get((source, "$keys"))
+        if keys:
+            state.vars[target, "$keys"] = state.vars.get((target, "$keys"), EMPTY) | keys
+
+    def comprehension(self, expr: ir.Comprehension, state: State) -> Value:
+        kind = "list" if expr.kind == "list" else expr.kind
+        oid = self.allocate(kind, expr.node)
+        self.forget(oid, state)
+        self.comprehension_clause(expr, 0, oid, state)
+        return frozenset((Obj(oid),))
+
+    def comprehension_clause(self, expr: ir.Comprehension, index: int, oid: int, state: State) -> None:
+        if index == len(expr.clauses):
+            value = shallow(self.eval(expr.element, state))
+            if expr.key is not None:
+                self.eval(expr.key, state)
+            self.keep_in_comprehension(oid, value, expr, state)
+            return
+        clause = expr.clauses[index]
+        iterable = self.eval(clause.iterable, state)
+
+        def body(inner: State) -> State | None:
+            self.assign(clause.target, self.iterate(iterable, clause.node, inner), inner, clause.node)
+            for condition in clause.conditions:
+                if self.decide(condition, inner) is False:
+                    return None
+            self.comprehension_clause(expr, index + 1, oid, inner)
+            return inner
+
+        self.note_loop((self.frame, clause.node), clause.iterable, iterable)
+        after = self.loop_passes((self.frame, clause.node), state, body)
+        if after is not None:
+            state.vars, state.mode = after.vars, after.mode
+
+    def keep_in_comprehension(self, oid: int, value: Value, expr: ir.Comprehension, state: State) -> None:
+        state.vars[oid, "[]"] = join(state.vars.get((oid, "[]"), EMPTY), value)
+
+    def note_loop(self, loop: tuple[int, int], iterable: ir.Expr, value: Value) -> None:
+        raise NotImplementedError
+
+    # --- iteration ----------------------------------------------------------------------------------------------------
+
+    def iterate(self, value: Value, node: int, state: State) -> Value:
+        """What one turn of a loop over the value gets."""
+        out = EMPTY
+        for atom in sorted_atoms(value):
+            match atom:
+                case Obj():
+                    info = self.heap[atom.oid]
+                    if info.kind in CONTAINERS or info.kind == "generator":
+                        if info.kind == "dict":
+                            out = join(out, PLAIN)
+                            continue
+                        held = join_all(self.contents(atom.oid, state))
+                        if not held and info.external:
+                            held = self.thing_element(atom.oid, None)
+                        out = join(out, held or UNKNOWN)
+                    elif info.kind == "loader":
+                        out = join(out, FREE_TENSOR)
+                    elif info.kind == "params":
+                        out = join(out, frozenset((Obj(atom.oid),)))
+                    elif info.kind == "module":
+                        inner = self.outside("module", f"{info.name}[…]", None, key=(atom.oid, "[]"))
+                        out = join(out, frozenset((Obj(inner),)))
+                    elif info.kind == "thing":
+                        out = join(out, unknown(frozenset((self.thing_graph(atom.oid),))))
+                    elif isinstance(info.cls, ClassRef) and info.kind == "instance":
+                        out = join(out, self.iterate_instance(atom.oid, info.cls, node, state))
+                    else:
+                        out = join(out, UNKNOWN)
+                case Tuple():
+                    out = join(out, join_all(atom.items))
+                case Tensor():
+                    out = join(out, self.part(atom, "[…]", node) if any(
+                        self.record.graphs[g].kind in ("opaque", "param") for g in atom.graphs
+                    ) else with_flags(frozenset((atom,)), VIEW if atom.outputs else 0))
+                case Unknown():
+                    out = join(out, unknown(atom.hints))
+                case Ext():
+                    out = join(out, UNKNOWN)
+                case _:
+                    out = join(out, PLAIN)
+        return out or UNKNOWN
+
+    def iterate_instance(self, oid: int, cls: ClassRef, node: int, state: State) -> Value:
+        return UNKNOWN
+
+    # --- the rest -----------------------------------------------------------------------------------------------------
+
+    def constant(self, expr: ir.Const, state: State) -> Value:
+        return const(expr.value) if isinstance(expr.value, (int, float, str, bool, type(None))) else PLAIN
+
+    def formatted(self, expr: ir.FormattedString, state: State) -> Value:
+        for part in expr.values:
+            self.sink(*self.whole(self.eval(part, state), state), "shown", "f-string", expr.node)
+        return PLAIN
+
+    def walrus(self, expr: ir.Walrus, state: State) -> Value:
+        value = self.eval(expr.value, state)
+        self.assign(expr.target, value, state, expr.node, expr.value)
+        return value
+
+    def star(self, expr: ir.Star, state: State) -> Value:
+        return self.iterate(self.eval(expr.value, state), expr.node, state)
+
+    def slice(self, expr: ir.Slice, state: State) -> Value:
+        for part in expr.parts:
+            self.eval(part, state)
+        return PLAIN
+
+    def awaited(self, expr: ir.Await, state: State) -> Value:
+        return self.eval(expr.value, state)
+
+    def lambda_(self, expr: ir.Lambda, state: State) -> Value:
+        closure = self.frame_closure[self.frame]
+        ref = FunctionRef(closure.ref.path, expr.function.qualname)
+        key = self.closure(expr.function, closure.lowered, ref, self.frame, closure.owner)
+        return frozenset((Func(key),))
+
+    def yielded(self, expr: ir.Yield, state: State) -> Value:
+        raise NotImplementedError
+
+
+def compare_consts(op: str, left: Value, right: Value) -> Value:
+    """The truth of a comparison where both sides are literals (or one of few), else a truth value without graph."""
+    lefts = [a for a in left if type(a) is Const]
+    rights = [a for a in right if type(a) is Const]
+    if op in ("is", "is not", "==", "!="):
+        if right == NONE and left and not any(type(a) in (Unknown, Const) for a in left) and op in ("is", "is not"):
+            if not any(type(a) is Obj for a in left):
+                return const(op == "is not")
+        if len(lefts) == len(left) and len(rights) == len(right) and lefts and rights:
+            answers = {(a.value == b.value) == (op in ("is", "==")) for a in lefts for b in rights}
+            if len(answers) == 1:
+                return const(answers.pop())
+    if op in ("in", "not in") and len(lefts) == len(left) == 1:
+        for atom in right:
+            if type(atom) is Tuple and all(only_const(i) is not None for i in atom.items):
+                values = [only_const(i).value for i in atom.items]  # type: ignore[union-attr]
+                return const((lefts[0].value in values) == (op == "in"))
+    return FREE_TENSOR
+
+
+def literal(text: str) -> Value:
+    """The value of a literal's repr, as facts keep it."""
+    import ast
+
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return PLAIN
+    return const(value) if isinstance(value, (int, float, str, bool, type(None))) else PLAIN
+
+
+def class_kind(name: str) -> str:
+    """The kind of object that a class outside the project makes, "thing" when it is not known."""
+    kind = TORCH.class_kind(name)
+    if name == "torch.nn.Module":
+        return "module"
+    if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
+        return "parameter"
+    if kind is None:
+        if name in ("builtins.list", "builtins.dict", "builtins.set"):
+            return name[9:]
+        if name in ("collections.defaultdict", "collections.OrderedDict", "collections.Counter"):
+            return "dict"
+        if name == "collections.deque":
+            return "list"
+        return "thing"
+    if kind in ("module", "wrapper", "lightning-module", "hf-model", "ema"):
+        return "module"
+    return "function-module" if kind == "module-noparam" else kind
+
+
+def sorted_atoms(value: Value) -> list[Atom]:
+    """Atoms in an order that does not depend on hashing."""
+    if len(value) < 2:
+        return list(value)
+    return sorted(value, key=repr)
+
+
+def shallow(value: Value, depth: int = 3) -> Value:
+    """The value with tuples no deeper than ``depth``: what keeps a loop over ``x = (x, y)`` finite."""
+    out: list[Atom] = []
+    changed = False
+    for atom in value:
+        if type(atom) is Tuple:
+            changed = True
+            if depth == 0:
+                out.append(Unknown(hints_of(frozenset((atom,)))))
+            else:
+                out.append(Tuple(tuple(shallow(item, depth - 1) for item in atom.items)))
+        else:
+            out.append(atom)
+    return normal(out) if changed else value
+
+
+def with_flags(value: Value, flags: int) -> Value:
+    if not flags:
+        return value
+    return frozenset(
+        Tensor(a.graphs, a.hints, a.outputs, (a.flags | flags) & ~(SCALAR if flags & VIEW else 0)) if type(a) is Tensor else a
+        for a in value
+    )
+
+
+def min_flags(tensors: list[Tensor]) -> int:
+    """Flags of an arithmetic result: scalar or integer only when all operands are; never a view."""
+    both = tensors[0].flags
+    for atom in tensors[1:]:
+        both &= atom.flags
+    return both & (SCALAR | INTEGER) | (BATCH if any(a.flags & BATCH for a in tensors) and not both & SCALAR else 0)
+
+
+def indexes_view(exprs: list[ir.Expr], values: list[Value]) -> bool:
+    """Whether this indexing gives a view: integers, slices, None and Ellipsis do; a tensor or list of indices copies."""
+    for expr, value in zip(exprs, values, strict=True):
+        if type(expr) is ir.Slice:
+            continue
+        single = only_const(value)
+        if single is not None and (single.value is None or isinstance(single.value, int)):
+            continue
+        if type(expr) is ir.Const and expr.value is ...:
+            continue
+        if type(expr) is ir.Unary:
+            continue
+        return False
+    return True
+
+
+_DISPATCH = {
+    ir.Const: Evaluator.constant,
+    ir.Name: Evaluator.name,
+    ir.Attr: Evaluator.attribute,
+    ir.Call: lambda self, expr, state: self.call(expr, state),
+    ir.Subscript: Evaluator.subscript,
+    ir.Slice: Evaluator.slice,
+    ir.Binary: Evaluator.binary,
+    ir.Unary: Evaluator.unary,
+    ir.BoolOp: Evaluator.boolean,
+    ir.Compare: Evaluator.compare,
+    ir.IfExp: Evaluator.conditional,
+    ir.Sequence: Evaluator.display,
+    ir.DictDisplay: Evaluator.dict_display,
+    ir.Star: Evaluator.star,
+    ir.Comprehension: Evaluator.comprehension,
+    ir.Lambda: Evaluator.lambda_,
+    ir.Walrus: Evaluator.walrus,
+    ir.FormattedString: Evaluator.formatted,
+    ir.Await: Evaluator.awaited,
+    ir.Yield: lambda self, expr, state: self.yielded(expr, state),
+}

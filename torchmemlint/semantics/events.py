@@ -1,0 +1,275 @@
+"""What one run over a function told: graphs, what became of them, and events. Rules read nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torchmemlint.index.project import FunctionRef
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.values import NOTHING, Value
+
+GRAPH_KINDS = ("forward", "leaf", "opaque", "param")
+MARK_KINDS = ("added", "stored", "carried", "result")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A function being run: the root (depth 0), or a callee inlined at ``call`` of its parent frame."""
+
+    number: int
+    ref: FunctionRef
+    parent: int
+    call: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where something happens: the frame, the IR node, the loops around it (outermost first; a loop is (frame, node)), the
+    tests that guard it inside the innermost loop (their text), the ``except`` handler around it (its node, -1 for none)."""
+
+    frame: int
+    node: int
+    loops: tuple[tuple[int, int], ...] = ()
+    guards: tuple[str, ...] = ()
+    handler: int = -1
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return (self.frame, self.node)
+
+
+@dataclass(slots=True)
+class Graph:
+    """A graph or a mark (see ``semantics``).
+
+    kind      "forward": a module ran; "leaf": a parameter used directly; "opaque": an unresolved call's result; "param": what
+              a parameter of the root brought in; "added"/"stored": a value on its way through an accumulating or storing
+              statement; "carried": what a place held when the pass of a loop began; "result": what a project function
+              returned to this call
+    what      the callee's or place's text, for messages
+    parents   graphs that it hangs on
+    mode      grad mode when it was made: "on", or "unknown"
+    training  what is known of the module's training flag: True after ``.train()``, False after ``.eval()``, None unknown
+    module    number of the module object, -1
+    frozen    all parameters of the module were frozen and no argument had a graph
+    place     for "carried": the place
+    """
+
+    gid: int
+    kind: str
+    site: Site
+    what: str
+    parents: frozenset[int] = NOTHING
+    mode: str = "on"
+    training: bool | None = None
+    module: int = -1
+    frozen: bool = False
+    place: tuple[int, str] = (-1, "")
+    callee: FunctionRef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """What became of a value that hangs on a graph.
+
+    kind: "cut" (``how``: the operation), "backward", "returned", "yielded", "stored", "passed" (to code out of sight; ``how``:
+    the callee's text), "dropped" (an expression statement), "shown" (formatted, printed), "grad" (``autograd.grad``)
+    """
+
+    kind: str
+    how: str
+    site: Site
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulate:
+    """A place that outlives a loop (or the calls of a method) gets a value that holds its former one plus something new.
+
+    place     text of the target; key (object or frame number, name)
+    how       "+=", "+", "ema", "call"
+    mark      the mark that the value carries from here on
+    graphs    graphs that the added value certainly hangs on if they are real; hints those it may hang on
+    loop      the innermost loop that the place outlives; None when it outlives the calls of this function
+    term      node of the added expression when the statement names it (``total += term``), else -1
+    through_module  the former value went through a module's call: a recurrent state
+    """
+
+    site: Site
+    place: str
+    key: tuple[int, str]
+    how: str
+    mark: int
+    graphs: frozenset[int]
+    hints: frozenset[int]
+    loop: tuple[int, int] | None
+    term: int
+    through_module: bool = False
+    sure_tensor: bool = False
+    """The added value is a tensor on every path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A value is put where it outlives a loop, or the calls of this function.
+
+    how: "append", "extend", "insert", "add", "item" (subscript), "attr", "comprehension", "yield", "setdefault", "global"
+    external: the holder was not made in the root function (an attribute, a parameter, a global)
+    ``value`` node is the stored expression
+    """
+
+    site: Site
+    place: str
+    holder: int
+    how: str
+    mark: int
+    graphs: frozenset[int]
+    hints: frozenset[int]
+    outputs: frozenset[int]
+    flags: int
+    loop: tuple[int, int] | None
+    value: int
+    external: bool
+    half_fix: str = ""
+    half_base: int = -1
+    """Node of what the half fix is called on (``out`` in ``out.cpu()``)."""
+    constant_key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """``value.backward(...)``, or a call that back-propagates its argument."""
+
+    site: Site
+    graphs: frozenset[int]
+    hints: frozenset[int]
+    retain: bool
+    create_graph: bool
+    partial: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CallEffect:
+    """A call whose effect the torch facts name: "empty-cache", "memory-fraction", "zero-grad", "optimizer-step", "gc",
+    "grad-off" as a bare statement …
+
+    args  positional values and keyword values as text → Value
+    ``statement`` True when the call is a statement of its own
+    """
+
+    site: Site
+    effect: str
+    name: str
+    args: tuple[tuple[str, Value], ...]
+    statement: bool
+    after_forward: bool = False
+    deleted_before: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GradModeMisuse:
+    """A spelling of grad mode that switches nothing off, or fails.
+
+    kind: "statement", "with-uncalled", "async-decorator", "class-decorator", "volatile", "generator-leak", "bare-decorator"
+    """
+
+    site: Site
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """An ``except`` that may catch an out-of-memory error.
+
+    types    absolute names of the caught types ("" for a bare except)
+    tests    nodes of comparisons of the message with out-of-memory words inside; matched: the words are tested at all
+    name     name bound to the exception, "" for none
+    reraises every path through the out-of-memory branch ends in ``raise``
+    recovery (node, what) of statements that run inside the handler and need memory or free it: "retry", "empty_cache", "gc",
+             "del", "zero_grad", "forward"
+    keeps    node of a statement that keeps the exception beyond the handler, -1
+    """
+
+    site: Site
+    types: tuple[str, ...]
+    name: str
+    tests: tuple[int, ...]
+    guarded: bool
+    reraises: bool
+    recovery: tuple[tuple[int, str], ...]
+    keeps: int
+    loop: tuple[int, int] | None
+
+
+Event = Accumulate | Store | Backward | CallEffect | GradModeMisuse | Handler
+
+
+@dataclass(frozen=True, slots=True)
+class CallFate:
+    """What a caller did with the result of one call of a project function."""
+
+    callee: FunctionRef
+    site: Site
+    mode: str
+    mark: int
+    kept_graph: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LoopInfo:
+    """What a loop runs over: the iterable's text, and its kind ("loader", "range", "while" … or "" when unknown)."""
+
+    text: str
+    kind: str
+
+
+@dataclass(slots=True)
+class Record:
+    """One run over a root function under one set of assumptions about its phase."""
+
+    root: FunctionRef
+    mode: str
+    assumptions: tuple[tuple[str, bool], ...]
+    frames: list[Frame] = field(default_factory=list)
+    graphs: dict[int, Graph] = field(default_factory=dict)
+    sinks: dict[int, set[Sink]] = field(default_factory=dict)
+    evidence: dict[int, set[str]] = field(default_factory=dict)
+    backwarded: set[int] = field(default_factory=set)
+    """Graphs and marks that certainly or possibly reach a backward."""
+    freed: set[int] = field(default_factory=set)
+    """Graphs whose saved tensors a backward certainly freed (no ``retain_graph``, not partial)."""
+    events: dict[tuple[str, int, int, str], Event] = field(default_factory=dict)
+    forwards: dict[int, Graph] = field(default_factory=dict)
+    """Forwards that ran with grad mode off, by output number (those with grad on are in ``graphs``)."""
+    fates: list[CallFate] = field(default_factory=list)
+    flags: set[str] = field(default_factory=set)
+    """Facts about the whole run: "backward", "optimizer-step", "input-grad", "autograd-grad", "train()", "eval()", "limit"."""
+    loops: dict[tuple[int, int], LoopInfo] = field(default_factory=dict)
+    returned: set[int] = field(default_factory=set)
+    """Graphs and marks that the root returns or yields."""
+    final: State | None = None
+    """The state in which the root ends."""
+
+    def ancestors(self, gids: frozenset[int]) -> frozenset[int]:
+        """The graphs and all that they hang on."""
+        out: set[int] = set()
+        todo = list(gids)
+        while todo:
+            gid = todo.pop()
+            if gid not in out:
+                out.add(gid)
+                graph = self.graphs.get(gid)
+                if graph is not None:
+                    todo.extend(graph.parents)
+        return frozenset(out)
+
+    def real(self, gid: int) -> bool:
+        """Whether the graph surely exists: a forward or parameter with grad mode on, or an opaque result that the code itself
+        treats as attached (it is back-propagated)."""
+        graph = self.graphs[gid]
+        if graph.kind in ("forward", "leaf"):
+            return not graph.frozen and (graph.mode == "on" or gid in self.backwarded)
+        if graph.kind in ("opaque", "param"):
+            return "backward" in self.evidence.get(gid, ())
+        return False

@@ -1,0 +1,212 @@
+"""What an ``except`` block does about running out of memory, read from its IR."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING
+
+from torchmemlint.lower import ir
+from torchmemlint.semantics.events import Handler
+from torchmemlint.semantics.text import dotted, text_of
+from torchmemlint.semantics.values import Cls, Ext
+from torchmemlint.torch_facts import TORCH
+
+if TYPE_CHECKING:
+    from torchmemlint.semantics.interpret import Interpreter
+    from torchmemlint.semantics.state import State
+
+OOM_WORDS = re.compile(
+    r"out of (?:gpu |device )?memory|out_of_memory|memory exhausted|CUDNN_STATUS_|CUBLAS_STATUS|can't allocate memory", re.IGNORECASE
+)
+CATCHES_OOM = frozenset({"builtins.RuntimeError", "builtins.Exception", "builtins.BaseException", ""})
+"""Types wide enough to catch an out-of-memory error; by themselves they say nothing of memory."""
+QUIET = frozenset(
+    {
+        "print", "str", "repr", "format", "isinstance", "len", "hasattr", "getattr", "warn", "warning", "info", "error", "debug",
+        "log", "exception", "critical", "write", "flush", "exit", "_exit", "memory_summary", "memory_allocated", "memory_reserved",
+        "max_memory_allocated", "device_count", "is_available", "lower", "upper", "join", "RuntimeError", "ValueError", "Exception",
+        "append", "print_exc", "format_exc",
+    }
+)  # fmt: skip
+
+
+def describe(run: Interpreter, handler: ir.Handler, statement: ir.Try, state: State) -> Handler | None:
+    """The Handler event of an ``except`` that is about out-of-memory errors; None for any other."""
+    types = caught(run, handler.type, state)
+    by_type = any(t in TORCH.oom_exceptions or t.rpartition(".")[2] in ("OutOfMemoryError",) for t in types)
+    tests = [node for node in nodes_of(handler.body) if tests_message(node)]
+    if not by_type and not (tests and any(t in CATCHES_OOM for t in types)):
+        return None
+    body = handler.body
+    guarded = False
+    if not by_type:
+        inner = branch_about_memory(handler.body)
+        if inner is not None:
+            body, guarded = inner, True
+        elif not inverted(handler.body):
+            # The words are looked for, but nothing depends on them here.
+            body = []
+    recovery = recoveries(body, statement.body, run)
+    rest = handler.body if guarded and not always_leaves(body) else []
+    for item in after_branch(rest):
+        recovery += recoveries([item], statement.body, run)
+    keeps = keeping(body, handler.name)
+    loop = run.loops[-1] if run.loops else None
+    return Handler(
+        run.site(handler.node), types, handler.name or "", tuple(t.node for t in tests if not isinstance(t, ir.Function)),
+        guarded, always_raises(body), tuple(recovery), keeps, loop,
+    )  # fmt: skip
+
+
+def caught(run: Interpreter, expr: ir.Expr | None, state: State) -> tuple[str, ...]:
+    """Absolute names of the types that a handler catches; "" for a bare ``except``."""
+    if expr is None:
+        return ("",)
+    parts = expr.items if isinstance(expr, ir.Sequence) else [expr]
+    names = []
+    for part in parts:
+        found = ""
+        for atom in run.eval(part, state):
+            if isinstance(atom, Ext):
+                found = atom.name
+            elif isinstance(atom, Cls):
+                found = f"project.{atom.qualname}"
+        names.append(found or dotted(part) or "?")
+    return tuple(names)
+
+
+def tests_message(node: object) -> bool:
+    """``"out of memory" in str(e)`` and its kin."""
+    if isinstance(node, ir.Compare) and node.ops[0] in ("in", "not in"):
+        left = node.left
+        return isinstance(left, ir.Const) and isinstance(left.value, str) and bool(OOM_WORDS.search(left.value))
+    if isinstance(node, ir.Call) and isinstance(node.func, ir.Attr) and node.func.name in ("startswith", "find", "search", "match"):
+        return any(
+            isinstance(a.value, ir.Const) and isinstance(a.value.value, str) and bool(OOM_WORDS.search(a.value.value)) for a in node.args
+        )
+    return False
+
+
+def branch_about_memory(body: list[ir.Stmt]) -> list[ir.Stmt] | None:
+    """The branch that runs when the message speaks of memory."""
+    for index, statement in enumerate(body):
+        if isinstance(statement, ir.If):
+            if any(tests_message(n) for n in nodes_of_expr(statement.test)):
+                negative = (isinstance(statement.test, ir.Unary) and statement.test.op == "not") or (
+                    isinstance(statement.test, ir.Compare) and statement.test.ops[0] == "not in"
+                )
+                if not negative:
+                    return statement.then
+                return [*statement.orelse, *(body[index + 1 :] if always_leaves(statement.then) else [])]
+            for inner in (statement.then, statement.orelse):
+                found = branch_about_memory(inner)
+                if found is not None:
+                    return found
+    return None
+
+
+def inverted(body: list[ir.Stmt]) -> bool:
+    """Whether the test guards nothing here, but its truth is kept for later (``oom = "out of memory" in str(e)``)."""
+    return False
+
+
+def after_branch(body: list[ir.Stmt]) -> list[ir.Stmt]:
+    """Statements of the handler that run after the branch about memory."""
+    for index, statement in enumerate(body):
+        if isinstance(statement, ir.If) and any(tests_message(n) for n in nodes_of_expr(statement.test)):
+            return body[index + 1 :]
+    return []
+
+
+def recoveries(body: list[ir.Stmt], tried: list[ir.Stmt], run: Interpreter) -> list[tuple[int, str]]:
+    """Statements inside the handler that need memory or mean to free it, in order."""
+    attempted = {dotted(n.func) for n in nodes_of(tried) if isinstance(n, ir.Call)} - {""}
+    attempted = {name for name in attempted if name.rpartition(".")[2] not in QUIET}
+    out: list[tuple[int, str]] = []
+    own = run.ref.qualname.rpartition(".")[2]
+    for node in nodes_of(body):
+        if isinstance(node, ir.Delete):
+            out.append((node.node, "del"))
+        elif isinstance(node, ir.Call):
+            name = dotted(node.func)
+            last = name.rpartition(".")[2]
+            if not name or last in QUIET:
+                continue
+            if last == "empty_cache":
+                out.append((node.node, "empty_cache"))
+            elif name in ("gc.collect",):
+                out.append((node.node, "gc.collect"))
+            elif last == "zero_grad":
+                out.append((node.node, "zero_grad"))
+            elif name in attempted or last == own:
+                out.append((node.node, "retry"))
+            elif re.search(r"(clear|free|empty|release|clean)\w*(mem|cache|gpu|cuda)|(mem|cache|gpu|cuda)\w*(clear|free|clean)|cleanup|clean_up", last, re.IGNORECASE):
+                out.append((node.node, "cleanup"))
+            elif last == "cpu" or (last == "to" and node.args and text_of(node.args[0].value) == "'cpu'"):
+                out.append((node.node, "move"))
+    return out
+
+
+def keeping(body: list[ir.Stmt], name: str | None) -> int:
+    """Node of a statement that keeps the exception object beyond the handler, -1 for none."""
+    if not name:
+        return -1
+    for node in nodes_of(body):
+        if isinstance(node, ir.Assign) and isinstance(node.value, ir.Name) and node.value.id == name:
+            return node.node
+        if isinstance(node, ir.Call) and isinstance(node.func, ir.Attr) and node.func.name in ("append", "add", "put"):
+            if any(isinstance(a.value, ir.Name) and a.value.id == name for a in node.args):
+                return node.node
+    return -1
+
+
+def always_leaves(body: list[ir.Stmt]) -> bool:
+    """Whether every path through a block ends in raise, return, break or continue."""
+    if not body:
+        return False
+    last = body[-1]
+    if isinstance(last, (ir.Raise, ir.Return, ir.Break, ir.Continue)):
+        return True
+    if isinstance(last, ir.If):
+        return always_leaves(last.then) and always_leaves(last.orelse)
+    return False
+
+
+def always_raises(body: list[ir.Stmt]) -> bool:
+    """Whether every path through a block ends in ``raise``."""
+    if not body:
+        return False
+    last = body[-1]
+    if isinstance(last, ir.Raise):
+        return True
+    if isinstance(last, ir.If):
+        return always_raises(last.then) and always_raises(last.orelse)
+    return isinstance(last, ir.ExprStmt) and isinstance(last.value, ir.Call) and dotted(last.value.func) in ("sys.exit", "exit", "quit")
+
+
+def nodes_of(body: list[ir.Stmt]) -> Iterator[object]:
+    """Every statement and expression in a block, in text order; nested functions are not entered."""
+    for statement in body:
+        yield from _walk(statement)
+
+
+def nodes_of_expr(expr: ir.Expr) -> Iterator[object]:
+    yield from _walk(expr)
+
+
+def _walk(node: object) -> Iterator[object]:
+    if isinstance(node, ir.Function):
+        return
+    if isinstance(node, (list, tuple)):
+        for item in node:
+            yield from _walk(item)
+        return
+    if not is_dataclass(node):
+        return
+    yield node
+    for part in fields(node):
+        value = getattr(node, part.name)
+        if isinstance(value, (list, tuple)) or is_dataclass(value):
+            yield from _walk(value)

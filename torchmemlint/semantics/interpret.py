@@ -1,0 +1,1047 @@
+"""Statements and control flow; one run over a root function, from its first statement to its record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from torchmemlint.findings import Span
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics.base import CONTAINERS, HARD_LIMIT, Closure, RunLimit
+from torchmemlint.semantics.calls import Calls, first_parameter, half_fix
+from torchmemlint.semantics.evaluate import looks_like_module, shallow, sorted_atoms
+from torchmemlint.semantics.events import Accumulate, Backward, GradModeMisuse, Handler, LoopInfo, Record, Store
+from torchmemlint.semantics.state import State, join_states
+from torchmemlint.semantics.text import dotted, text_of
+from torchmemlint.semantics.values import (
+    EMPTY,
+    NONE,
+    NOTHING,
+    PLAIN,
+    UNKNOWN,
+    Cls,
+    Const,
+    Ext,
+    Func,
+    Obj,
+    Plain,
+    Tensor,
+    Tuple,
+    Unknown,
+    Value,
+    add_marks,
+    const,
+    graphs_of,
+    hints_of,
+    join,
+    join_all,
+    only_const,
+    truth,
+    unknown,
+)
+from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.torch_facts import TORCH
+
+MAX_PASSES = 4
+"""Passes over a loop's body; the lattice of a place is low, and what has not settled by then is joined as it stands."""
+MAX_PHASES = 2
+"""Tests of a phase on which a root is run once per value."""
+PHASE_WORD = re.compile(
+    r"(^|[._\W])(is_)?(train(ing)?|eval(uate|uation)?|val(id|idation)?|test(ing)?|phase|mode|split|stage|infer(ence)?|predict(ing)?"
+    r"|optim(izer)?|opt|backward|no_grad|with_grad|requires_grad|track_grad\w*|update|learn)($|[._\W])"
+)
+OOM_WORDS = re.compile(r"out of memory|out_of_memory|CUDNN_STATUS|CUBLAS_STATUS|alloc(ate|ation)? .*memory|\boom\b", re.IGNORECASE)
+
+
+class LoopEnds:
+    """States that leave a loop's body by ``break`` and ``continue``."""
+
+    __slots__ = ("breaks", "continues")
+
+    def __init__(self) -> None:
+        self.breaks: State | None = None
+        self.continues: State | None = None
+
+
+class FrameEnds:
+    """States and values with which a frame's body returns."""
+
+    __slots__ = ("returns", "state", "yields")
+
+    def __init__(self) -> None:
+        self.returns: Value = EMPTY
+        self.yields: Value = EMPTY
+        self.state: State | None = None
+
+
+class Interpreter(Calls):
+    """Runs statements over abstract states."""
+
+    def __init__(self, world: World, root: FunctionRef, mode: str, assumptions: tuple[tuple[str, bool], ...] = ()) -> None:
+        super().__init__(world, root, mode, assumptions)
+        self.ends: list[FrameEnds] = []
+        self.loop_ends: list[LoopEnds] = []
+        self.raise_states: list[list[State]] = []
+        self.phase_tests: dict[str, int] = {}
+        """Tests that the run could not decide → 2 when a branch of theirs trains (backward, step), else 1."""
+        self.loop_names: set[str] = set()
+        self.frozen_attributes: frozenset[str] = frozenset()
+        self.watch: Callable[[Interpreter, ir.Stmt, State], None] | None = None
+        """Called before each statement with the state there (``trace`` looks through it)."""
+
+    # --- blocks -------------------------------------------------------------------------------------------------------
+
+    def block(self, body: list[ir.Stmt], state: State | None) -> State | None:
+        for statement in body:
+            if state is None:
+                return None
+            self.statements += 1
+            if self.statements > HARD_LIMIT:
+                raise RunLimit
+            if self.watch is not None:
+                self.watch(self, statement, state)
+            state = _STATEMENTS[type(statement)](self, statement, state)
+            if self.raise_states and state is not None:
+                self.raise_states[-1].append(state.copy())
+        return state
+
+    def expression(self, statement: ir.ExprStmt, state: State) -> State | None:
+        value = statement.value
+        self.check_bare_manager(value, statement, state)
+        before = state.mode
+        self._mode_before = None
+        result = self.eval(value, state)
+        graphs, hints, _, _ = self.deep(result, state)
+        if graphs:
+            self.sink(graphs, "dropped", "", statement.node)
+        del hints, before
+        if isinstance(value, ir.Call) and dotted(value.func) in ("sys.exit", "exit", "quit", "os._exit"):
+            return None
+        return state
+
+    def check_bare_manager(self, value: ir.Expr, statement: ir.ExprStmt, state: State) -> None:
+        """``torch.no_grad()`` as a statement switches nothing off."""
+        if not isinstance(value, ir.Call):
+            return
+        callee = self.eval(value.func, state) if dotted(value.func) else EMPTY
+        for atom in callee:
+            if type(atom) is Ext and TORCH.function_effect(atom.name) in ("grad-off", "grad-on") and not value.args:
+                self.emit(GradModeMisuse(self.site(statement.node), "statement", text_of(value)))
+
+    # --- assignment -----------------------------------------------------------------------------------------------------
+
+    def assignment(self, statement: ir.Assign, state: State) -> State | None:
+        value = self.eval(statement.value, state)
+        for target in statement.targets:
+            self.assign(target, value, state, statement.node, statement.value)
+        return state
+
+    def declaration(self, statement: ir.Declare, state: State) -> State | None:
+        return state
+
+    def assign(self, target: ir.Expr, value: Value, state: State, node: int, source: ir.Expr | None = None) -> None:
+        match target:
+            case ir.Name():
+                value = self.by_evidence(target.id, value, node)
+                place = self.place_of(target.id)
+                value = self.accumulated(place, target.id, value, state, node, source)
+                state.vars[place] = shallow(value)
+                if place[0] == -2:
+                    self.keep_global(place, target.id, value, state, node, source)
+            case ir.Attr():
+                self.assign_attribute(target, value, state, node, source)
+            case ir.Subscript():
+                self.assign_item(target, value, state, node, source)
+            case ir.Sequence():
+                self.unpack(target, value, state, node, source)
+            case ir.Star():
+                self.assign(target.value, value, state, node, source)
+            case _:
+                self.eval(target, state)
+
+    def place_of(self, ident: str) -> tuple[int, str]:
+        """The place that a bare name is bound to from here: a local, an enclosing function's local, or a global."""
+        frame = self.frame
+        if ident in self.frame_closure[frame].function.locals or self.frame_closure[frame].function.name == "<lambda>":
+            return (frame, ident)
+        frame = self.frame_closure[frame].parent
+        while frame >= 0:
+            if ident in self.frame_closure[frame].function.locals:
+                return (frame, ident)
+            frame = self.frame_closure[frame].parent
+        if self.frame_closure[self.frame].function.name == MODULE:
+            return (self.frame, ident)
+        return (-2, f"{self.path}:{ident}")
+
+    def keep_global(self, place: tuple[int, str], name: str, value: Value, state: State, node: int, source: ir.Expr | None) -> None:
+        oid = self.outside("thing", name, None, key=("global", self.path))
+        self.keep_attribute(oid, name, name, value, node, source, state)
+
+    def by_evidence(self, text: str, value: Value, node: int) -> Value:
+        """An opaque result on which the code calls ``eval()`` or ``parameters()`` is a module."""
+        if not any(type(a) is Tensor for a in value):
+            return value
+        words = self.world.evidence(self.frame_closure[self.frame].ref).get(text)
+        if not words or not looks_like_module(words):
+            return value
+        for atom in value:
+            if type(atom) is Tensor and any(self.record.graphs[g].kind in ("forward", "leaf") for g in atom.graphs):
+                return value
+        return frozenset((Obj(self.allocate("module", node, text, None, tag=text)),))
+
+    def accumulated(
+        self,
+        place: tuple[int, str],
+        text: str,
+        value: Value,
+        state: State,
+        node: int,
+        source: ir.Expr | None,
+        how: str = "",
+        sure_tensor: bool = False,
+    ) -> Value:
+        """Tell an accumulation: the value assigned to a place holds what the place held when the loop's pass began."""
+        graphs, hints, _, _ = self.deep(value, state)
+        both = graphs | hints
+        carried = [
+            g for g in both if self.record.graphs[g].kind == "carried" and self.record.graphs[g].place == place
+        ]
+        if not carried:
+            return value
+        fresh = frozenset(g for g in graphs if self.record.graphs[g].kind not in ("carried", "result"))
+        maybe = frozenset(g for g in hints if self.record.graphs[g].kind not in ("carried", "result"))
+        if not fresh and not maybe:
+            return value
+        if source is not None and isinstance(source, (ir.IfExp, ir.BoolOp)) or (
+            isinstance(source, ir.Call) and dotted(source.func) in ("min", "max")
+        ):
+            return value
+        if isinstance(source, ir.Name):
+            pass
+        loops = [self.record.graphs[g].site.loops for g in carried]
+        loop = max((ls[-1] for ls in loops if ls), key=lambda l: self.loops.index(l) if l in self.loops else -1, default=None)
+        through = all(self.record.graphs[g].mode == "module" for g in carried)
+        mark = self.graph("added", node, text, key=place)
+        self.emit(
+            Accumulate(
+                self.site(node), text, place, how or "+", mark, fresh - {mark}, maybe - {mark}, loop, self.term_of(source, text),
+                through, sure_tensor,
+            ),
+            tag=text,
+        )  # fmt: skip
+        self.sink(fresh - {mark}, "stored", text, node)
+        return add_marks(value, frozenset((mark,)))
+
+    def term_of(self, source: ir.Expr | None, text: str) -> int:
+        """Node of the term in ``place = place + term``."""
+        if isinstance(source, ir.Binary) and source.op == "+":
+            if text_of(source.left) == text:
+                return source.right.node
+            if text_of(source.right) == text:
+                return source.left.node
+        return -1
+
+    def augmented(self, statement: ir.AugAssign, state: State) -> State | None:
+        target = statement.target
+        old = self.eval(target, state)
+        added = self.eval(statement.value, state)
+        lists = [a for a in old if type(a) is Obj and self.heap[a.oid].kind == "list"]
+        if lists and statement.op == "+":
+            item = self.iterate(added, statement.node, state)
+            for atom in lists:
+                self.store(atom.oid, text_of(target), "extend", item, ir.Const(statement.node, 0), statement.value, state)
+            return state
+        value = self.operate(statement.op, old, added, statement.node, state)
+        self.accumulate_into(target, statement.op + "=", value, added, state, statement.node, statement.value.node)
+        return state
+
+    def accumulate_into(self, target: ir.Expr, how: str, value: Value, added: Value, state: State, node: int, term: int) -> None:
+        """``target op= added``: for attributes and elements the holder tells whether the place outlives a loop."""
+        graphs, hints, _, _ = self.deep(added, state)
+        things = frozenset(self.thing_graph(a.oid) for a in added if type(a) is Obj and self.heap[a.oid].kind == "thing")
+        graphs |= things
+        if how in ("/=", "*=", "//=", "**=", "%=", "@=", ">>=", "<<=") and not graphs:
+            self.assign(target, value, state, node)
+            return
+        if isinstance(target, ir.Name):
+            place = self.place_of(target.id)
+            sure = all(type(a) is Tensor for a in added)
+            carried = self.accumulated(place, target.id, value, state, node, ir.Binary(node, "+", target, ir.Const(term, 0)), how, sure)
+            if place[0] == -2 and carried == value:
+                oid = self.outside("thing", target.id, None, key=("global", self.path))
+                carried = self.outside_total(oid, target.id, target.id, how, value, graphs, hints, node, term)
+            state.vars[place] = shallow(carried)
+            return
+        owners: list[tuple[int, str]] = []
+        if isinstance(target, ir.Attr):
+            owners = [(a.oid, target.name) for a in self.eval(target.value, state) if type(a) is Obj]
+        elif isinstance(target, ir.Subscript):
+            index = [self.eval(i, state) for i in target.index]
+            key = only_const(index[0]) if len(index) == 1 else None
+            name = f"[{key.value!r}]" if key is not None else "[]"
+            owners = [(a.oid, name) for a in self.eval(target.value, state) if type(a) is Obj]
+            if not owners and isinstance(target.value, (ir.Name, ir.Attr)):
+                # An element of a tensor: the tensor itself is the total.
+                self.accumulate_into(target.value, how, value, added, state, node, term)
+                return
+        fresh = frozenset(g for g in graphs if self.record.graphs[g].kind not in ("carried", "result"))
+        maybe = frozenset(g for g in hints if self.record.graphs[g].kind not in ("carried", "result"))
+        for oid, name in owners:
+            info = self.heap[oid]
+            loop = self.outlived_loop(oid)
+            if (loop is not None or info.external) and (fresh or maybe):
+                value = self.outside_total(oid, name, text_of(target), how, value, fresh, maybe, node, term)
+            if name.startswith("["):
+                state.vars[oid, name] = join(state.vars.get((oid, name), EMPTY), shallow(value))
+                if name != "[]":
+                    state.vars[oid, "$keys"] = state.vars.get((oid, "$keys"), EMPTY) | {Const(name, "str")}
+            else:
+                state.vars[oid, name] = shallow(value)
+
+    def outside_total(
+        self, oid: int, name: str, text: str, how: str, value: Value, fresh: frozenset[int], maybe: frozenset[int], node: int, term: int
+    ) -> Value:
+        mark = self.graph("added", node, text, key=(oid, name))
+        loop = self.outlived_loop(oid)
+        self.emit(
+            Accumulate(
+                self.site(node), text, (oid, name), how, mark, fresh - {mark}, maybe - {mark}, loop, term, False, False,
+            ),
+            tag=text,
+        )  # fmt: skip
+        self.sink(fresh - {mark}, "stored", text, node)
+        return add_marks(value, frozenset((mark,)))
+
+    def assign_attribute(self, target: ir.Attr, value: Value, state: State, node: int, source: ir.Expr | None) -> None:
+        owners = self.eval(target.value, state)
+        if target.name == "requires_grad":
+            known = truth(value)
+            for atom in owners:
+                if type(atom) is Obj and self.heap[atom.oid].kind in ("params", "module"):
+                    owner = self.owner_of_params.get(atom.oid, atom.oid)
+                    if known is False:
+                        state.vars[owner, "$frozen"] = const(True)
+                    else:
+                        state.vars[owner, "$frozen"] = UNKNOWN
+                elif known is True:
+                    self.record.flags.add("input-grad")
+                elif known is not False and not (type(atom) is Obj and self.heap[atom.oid].kind == "params"):
+                    self.record.flags.add("input-grad")
+            return
+        if target.name in ("data", "grad"):
+            return
+        text = text_of(target)
+        value = self.by_evidence(text, value, node)
+        for atom in owners:
+            if type(atom) is not Obj:
+                continue
+            info = self.heap[atom.oid]
+            place = (atom.oid, target.name)
+            marked = self.accumulated(place, text, value, state, node, source)
+            if marked == value and (info.external or self.outlived_loop(atom.oid) is not None):
+                self.keep_attribute(atom.oid, target.name, text, value, node, source, state)
+            state.vars[place] = shallow(marked)
+
+    def keep_attribute(
+        self, oid: int, name: str, text: str, value: Value, node: int, source: ir.Expr | None, state: State
+    ) -> None:
+        """``self.last = out``: the attribute holds one value at a time; told as a store with a constant key."""
+        graphs, hints, outputs, flags = self.deep(value, state)
+        if not graphs and not hints and not outputs:
+            return
+        mark = self.graph("stored", node, text, key=(oid, name))
+        self.sink(graphs | hints, "stored", text, node)
+        info = self.heap[oid]
+        self.emit(
+            Store(
+                self.site(node), text, oid, "attr", mark, graphs, hints, outputs, flags, self.outlived_loop(oid),
+                source.node if source is not None else node, info.external, *half_fix(source), True,
+            ),
+            tag=f"{oid}",
+        )  # fmt: skip
+
+    def assign_item(self, target: ir.Subscript, value: Value, state: State, node: int, source: ir.Expr | None) -> None:
+        owners = self.eval(target.value, state)
+        index = [self.eval(i, state) for i in target.index]
+        key = only_const(index[0]) if len(index) == 1 else None
+        text = text_of(target)
+        for atom in sorted_atoms(owners):
+            if type(atom) is Obj:
+                info = self.heap[atom.oid]
+                if info.kind in CONTAINERS or info.kind == "thing":
+                    place = (atom.oid, f"[{key.value!r}]" if key is not None else "[]")
+                    marked = value
+                    if isinstance(source, ir.Binary):
+                        carried = text_of(source.left) == text or text_of(source.right) == text
+                        if carried and (info.external or self.outlived_loop(atom.oid) is not None):
+                            graphs, hints, _, _ = self.deep(value, state)
+                            fresh = frozenset(g for g in graphs if self.record.graphs[g].kind not in ("carried", "result"))
+                            marked = self.outside_total(
+                                atom.oid, place[1], text, "+", value, fresh, hints, node, self.term_of(source, text)
+                            )
+                    if marked is value:
+                        self.store(
+                            atom.oid, text, "item", value, ir.Const(node, 0), source if source is not None else target, state,
+                            keyed=True, constant_key=key is not None,
+                        )  # fmt: skip
+                    self.put(atom.oid, index[0] if len(index) == 1 else PLAIN, shallow(marked), state)
+            elif type(atom) is Tensor:
+                # Writing into a tensor: it hangs on what is written from here on.
+                graphs, hints, _, _ = self.deep(value, state)
+                if isinstance(target.value, ir.Name) and (graphs or hints) and state.mode != "off":
+                    place = self.place_of(target.value.id)
+                    old = state.vars.get(place)
+                    if old is not None:
+                        loop = None
+                        for gid in atom.graphs:
+                            if self.record.graphs[gid].kind == "carried" and self.record.graphs[gid].place == place:
+                                loops = self.record.graphs[gid].site.loops
+                                loop = loops[-1] if loops else None
+                        mark = self.graph("stored", node, text, key=place)
+                        if loop is not None:
+                            self.emit(
+                                Store(
+                                    self.site(node), text_of(target.value), -1, "item", mark,
+                                    frozenset(g for g in graphs if self.record.graphs[g].kind not in ("carried", "result")),
+                                    hints, NOTHING, 0, loop, source.node if source is not None else node, False,
+                                )
+                            )  # fmt: skip
+                        state.vars[place] = frozenset(
+                            Tensor(a.graphs | graphs | {mark}, a.hints | hints, a.outputs, a.flags) if type(a) is Tensor else a
+                            for a in old
+                        )
+
+    def unpack(self, target: ir.Sequence, value: Value, state: State, node: int, source: ir.Expr | None) -> None:
+        count = len(target.items)
+        starred = any(type(t) is ir.Star for t in target.items)
+        parts: list[Value] = [EMPTY] * count
+        for atom in sorted_atoms(value):
+            if type(atom) is Tuple and len(atom.items) == count and not starred:
+                for i in range(count):
+                    parts[i] = join(parts[i], atom.items[i])
+                continue
+            single = frozenset((atom,))
+            for i in range(count):
+                if type(atom) is Tensor:
+                    piece = self.part(atom, f"[{i}]", node)
+                elif type(atom) is Obj and self.heap[atom.oid].kind == "thing":
+                    piece = self.thing_element(atom.oid, Const(i, "int"))
+                else:
+                    piece = self.iterate(single, node, state)
+                parts[i] = join(parts[i], piece)
+        sources: list[ir.Expr | None] = [None] * count
+        if isinstance(source, ir.Sequence) and len(source.items) == count:
+            sources = list(source.items)
+        for item, part, origin in zip(target.items, parts, sources, strict=True):
+            self.assign(item.value if type(item) is ir.Star else item, part or UNKNOWN, state, node, origin if origin is not None else source)
+
+    # --- branches -------------------------------------------------------------------------------------------------------
+
+    def branch(self, statement: ir.If, state: State) -> State | None:
+        answer = self.decide(statement.test, state)
+        text = text_of(statement.test)
+        if answer is None:
+            self.note_phase(statement, state)
+        then_state: State | None = None
+        else_state: State | None = None
+        depth = len(self.loops)
+        if answer is not False:
+            branch = state.copy() if answer is None else state
+            self.narrow(statement.test, True, branch)
+            self.guards.append((depth, text))
+            then_state = self.block(statement.then, branch)
+            self.guards.pop()
+        if answer is not True:
+            self.narrow(statement.test, False, state)
+            self.guards.append((depth, f"not {text}"))
+            else_state = self.block(statement.orelse, state)
+            self.guards.pop()
+        return join_states(then_state, else_state)
+
+    def narrow(self, test: ir.Expr, holds: bool, state: State) -> None:
+        """What a test tells of the names in it: ``x is None``, ``isinstance(x, torch.Tensor)``, ``not``."""
+        match test:
+            case ir.Unary(op="not"):
+                self.narrow(test.value, not holds, state)
+            case ir.BoolOp(op="and") if holds:
+                self.narrow(test.left, True, state)
+                self.narrow(test.right, True, state)
+            case ir.BoolOp(op="or") if not holds:
+                self.narrow(test.left, False, state)
+                self.narrow(test.right, False, state)
+            case ir.Compare(left=ir.Name() as name, ops=[op], comparators=[ir.Const(value=None)]) if op in ("is", "is not", "==", "!="):
+                place = (self.frame, name.id)
+                old = state.vars.get(place)
+                if old is not None:
+                    none = (op in ("is", "==")) == holds
+                    kept = frozenset(a for a in old if (type(a) is Const and a.value is None) == none)
+                    if kept and not none:
+                        state.vars[place] = kept
+
+    def note_phase(self, statement: ir.If, state: State) -> None:
+        """Remember an undecided test that looks like a phase, by what its branches do and by its words."""
+        test = statement.test
+        while isinstance(test, ir.Unary) and test.op == "not":
+            test = test.value
+        tests = [test]
+        if isinstance(test, ir.BoolOp):
+            tests = [test.left, test.right]
+        for one in tests:
+            while isinstance(one, ir.Unary) and one.op == "not":
+                one = one.value
+            if isinstance(one, ir.Compare) and one.ops[0] in ("!=", "is not"):
+                one = ir.Compare(one.node, one.left, ["==" if one.ops[0] == "!=" else "is"], one.comparators)
+            if not is_phase_test(one):
+                continue
+            names = names_in(one)
+            if names & self.loop_names:
+                continue
+            trains = does_training(statement.then) or does_training(statement.orelse)
+            key = self.phase_key(one)
+            text = text_of(one)
+            if trains or PHASE_WORD.search(text.lower()):
+                self.phase_tests[key] = max(self.phase_tests.get(key, 0), 2 if trains and PHASE_WORD.search(text.lower()) else 1)
+
+    def matching(self, statement: ir.Match, state: State) -> State | None:
+        subject = self.eval(statement.subject, state)
+        out: State | None = None
+        rest: State | None = state
+        for case in statement.cases:
+            if rest is None:
+                break
+            branch = rest.copy()
+            for name in case.binds:
+                branch.vars[self.place_of(name)] = subject if len(case.binds) == 1 else self.iterate(subject, case.body[0].node if case.body else statement.node, branch)
+            if case.guard is not None:
+                self.eval(case.guard, branch)
+            out = join_states(out, self.block(case.body, branch))
+            if case.literal is None and not case.guard and case.binds and len(case.binds) == 1 and False:
+                rest = None
+        return join_states(out, rest)
+
+    # --- loops ----------------------------------------------------------------------------------------------------------
+
+    def note_loop(self, loop: tuple[int, int], iterable: ir.Expr, value: Value) -> None:
+        kinds = {self.heap[a.oid].kind for a in value if type(a) is Obj}
+        kind = "loader" if "loader" in kinds else next(iter(sorted(kinds)), "")
+        self.record.loops[loop] = LoopInfo(text_of(iterable), kind)
+
+    def for_loop(self, statement: ir.For, state: State) -> State | None:
+        iterable = self.eval(statement.iterable, state)
+        literals = literal_turns(statement.iterable, iterable)
+        if literals is not None:
+            return self.unrolled(statement, literals, state)
+        loop = (self.frame, statement.node)
+        self.note_loop(loop, statement.iterable, iterable)
+        self.loop_names |= names_in(statement.target)
+
+        def body(inner: State) -> State | None:
+            self.assign(statement.target, self.iterate(iterable, statement.node, inner), inner, statement.node)
+            return self.block(statement.body, inner)
+
+        after = self.loop_passes(loop, state, body)
+        if statement.orelse and after is not None:
+            after = self.block(statement.orelse, after)
+        return after
+
+    def unrolled(self, statement: ir.For, turns: list[Value], state: State) -> State | None:
+        """``for phase in ["train", "val"]``: each literal is a turn of its own."""
+        outer = self.turn
+        out: State | None = state
+        for value in turns:
+            if out is None:
+                break
+            self.turn = self.number("turn", outer, statement.node, repr(value))
+            self.assign(statement.target, value, out, statement.node)
+            ends = LoopEnds()
+            self.loop_ends.append(ends)
+            out = join_states(self.block(statement.body, out), ends.continues)
+            self.loop_ends.pop()
+            out = join_states(out, ends.breaks)
+        self.turn = outer
+        if out is not None and statement.orelse:
+            out = self.block(statement.orelse, out)
+        return out
+
+    def while_loop(self, statement: ir.While, state: State) -> State | None:
+        loop = (self.frame, statement.node)
+        self.record.loops[loop] = LoopInfo(text_of(statement.test), "while")
+        forever = only_const(self.eval(statement.test, state))
+        endless = forever is not None and bool(forever.value)
+
+        def body(inner: State) -> State | None:
+            if self.decide(statement.test, inner) is False and not endless:
+                return inner
+            return self.block(statement.body, inner)
+
+        after = self.loop_passes(loop, state, body, endless)
+        if statement.orelse and after is not None:
+            after = self.block(statement.orelse, after)
+        return after
+
+    def loop_passes(
+        self, loop: tuple[int, int], state: State, body: Callable[[State], State | None], endless: bool = False
+    ) -> State | None:
+        """Run a loop's body until its head state settles. From the second pass on, places that were bound before the loop and
+        changed in it are marked as carried round it."""
+        self.loops.append(loop)
+        head = state
+        exits: State | None = None
+        marks: dict[tuple[int, str], frozenset[int]] = {}
+        for number in range(MAX_PASSES):
+            inner = head.copy()
+            for place, mark in marks.items():
+                held = inner.vars.get(place)
+                if held is not None:
+                    inner.vars[place] = add_marks(held, mark)
+            ends = LoopEnds()
+            self.loop_ends.append(ends)
+            end = join_states(body(inner), ends.continues)
+            self.loop_ends.pop()
+            exits = join_states(exits, ends.breaks)
+            if end is None:
+                break
+            changed = False
+            for place, value in end.vars.items():
+                old = head.vars.get(place)
+                if old is value or old == value:
+                    continue
+                if place not in marks and carries(place, value, state, self):
+                    marks[place] = frozenset((self.number_mark("carried", place[1], place, loop[1], loop),))
+                    changed = True
+            merged = join_states(head, end)
+            assert merged is not None
+            if number and not changed and merged.vars == head.vars and merged.mode == head.mode:
+                head = merged
+                break
+            head = merged
+        self.loops.pop()
+        return exits if endless else join_states(head, exits)
+
+    def break_(self, statement: ir.Break, state: State) -> State | None:
+        if self.loop_ends:
+            self.loop_ends[-1].breaks = join_states(self.loop_ends[-1].breaks, state)
+        return None
+
+    def continue_(self, statement: ir.Continue, state: State) -> State | None:
+        if self.loop_ends:
+            self.loop_ends[-1].continues = join_states(self.loop_ends[-1].continues, state)
+        return None
+
+    # --- with, try --------------------------------------------------------------------------------------------------------
+
+    def with_block(self, statement: ir.With, state: State) -> State | None:
+        before = state.mode
+        for item in statement.items:
+            self.enter(item, state, statement)
+        after = self.block(statement.body, state)
+        if after is not None:
+            after.mode = before
+        return after
+
+    def enter(self, item: ir.WithItem, state: State, statement: ir.With) -> None:
+        current = state.mode
+        self._mode_before = None
+        value = self.eval(item.manager, state)
+        if self._mode_before is not None:
+            current = self._mode_before
+            state.mode = current
+        home_made = self.project_manager_mode(item.manager, state)
+        modes: set[str] = set()
+        for atom in value:
+            if type(atom) is Obj and self.heap[atom.oid].kind == "manager":
+                mode = str(self.heap[atom.oid].cls)
+                modes.add(current if mode == "none" else mode)
+            elif type(atom) is Ext and TORCH.function_effect(atom.name) in ("grad-off", "grad-on", "grad-set"):
+                self.emit(GradModeMisuse(self.site(item.node), "with-uncalled", text_of(item.manager)))
+            elif home_made is None:
+                modes.add(current)
+        if home_made is not None:
+            modes = {home_made}
+        if len(modes) == 1:
+            state.mode = modes.pop()
+        elif modes:
+            known = {self.assumed(item.manager.test)} if isinstance(item.manager, ir.IfExp) else {None}
+            state.mode = "unknown" if known == {None} else state.mode
+        if item.target is not None:
+            bound = UNKNOWN
+            if isinstance(item.manager, ir.Call) and dotted(item.manager.func).rpartition(".")[2] in ("scale_loss", "tqdm", "trange"):
+                bound = value
+                if dotted(item.manager.func).endswith("scale_loss") and item.manager.args:
+                    bound = self.eval(item.manager.args[0].value, state)
+            self.assign(item.target, bound, state, item.node)
+
+    def try_block(self, statement: ir.Try, state: State) -> State | None:
+        entry = state.copy()
+        self.raise_states.append([])
+        end = self.block(statement.body, state)
+        raised = self.raise_states.pop()
+        if statement.orelse:
+            end = self.block(statement.orelse, end)
+        failing: State | None = entry
+        for other in raised:
+            failing = join_states(failing, other)
+        out = end
+        for handler in statement.handlers:
+            if failing is None:
+                continue
+            branch = failing.copy()
+            branch.mode = entry.mode
+            if handler.name is not None:
+                branch.vars[self.place_of(handler.name)] = UNKNOWN
+            self.note_handler(handler, statement, branch)
+            self.handlers.append(handler.node)
+            out = join_states(out, self.block(handler.body, branch))
+            self.handlers.pop()
+        if statement.final:
+            if out is None:
+                # Every path leaves; the final block still runs for its effects.
+                self.block(statement.final, entry)
+                return None
+            out = self.block(statement.final, out)
+        return out
+
+    def note_handler(self, handler: ir.Handler, statement: ir.Try, state: State) -> None:
+        from torchmemlint.semantics.handlers import describe
+
+        described = describe(self, handler, statement, state)
+        if described is not None:
+            self.emit(described)
+
+    def raise_(self, statement: ir.Raise, state: State) -> State | None:
+        if statement.value is not None:
+            self.eval(statement.value, state)
+        return None
+
+    # --- functions --------------------------------------------------------------------------------------------------------
+
+    def return_(self, statement: ir.Return, state: State) -> State | None:
+        value = self.eval(statement.value, state) if statement.value is not None else NONE
+        ends = self.ends[-1]
+        ends.returns = join(ends.returns, shallow(value))
+        ends.state = join_states(ends.state, state)
+        if len(self.ends) == 1:
+            graphs, hints, outputs, _ = self.deep(value, state)
+            self.sink(graphs | hints, "returned", "", statement.node)
+            self.record.returned |= graphs | hints
+        return None
+
+    def yielded(self, expr: ir.Yield, state: State) -> Value:
+        value = self.eval(expr.value, state) if expr.value is not None else NONE
+        if expr.is_from:
+            value = self.iterate(value, expr.node, state)
+        ends = self.ends[-1]
+        ends.yields = join(ends.yields, shallow(value))
+        if len(self.ends) == 1:
+            graphs, hints, _, _ = self.deep(value, state)
+            self.sink(graphs | hints, "yielded", "", expr.node)
+            self.record.returned |= graphs | hints
+            if state.mode == "off" and self.own_mode_off_by_with and not self.is_manager():
+                self.emit(GradModeMisuse(self.site(expr.node), "generator-leak", "yield"))
+        return UNKNOWN
+
+    @property
+    def own_mode_off_by_with(self) -> bool:
+        return self.record.mode != "off"
+
+    def is_manager(self) -> bool:
+        """Whether the root is a context manager's generator, a fixture or the like: one that is meant to change its consumer."""
+        return bool(self.frame_closure[self.frame].function.decorators)
+
+    def define(self, statement: ir.FunctionDef, state: State) -> State | None:
+        function = statement.function
+        closure = self.frame_closure[self.frame]
+        key = self.closure(
+            function, closure.lowered, FunctionRef(closure.ref.path, function.qualname), self.frame, closure.owner
+        )
+        for decorator in function.decorators:
+            self.check_decorator(decorator, function, statement.node, state)
+        state.vars[self.place_of(function.name)] = frozenset((Func(key),))
+        self.defined[key] = state.copy()
+        return state
+
+    @property
+    def defined(self) -> dict[int, State]:
+        if not hasattr(self, "_defined"):
+            self._defined: dict[int, State] = {}
+        return self._defined
+
+    def check_decorator(self, decorator: ir.Expr, function: ir.Function, node: int, state: State) -> None:
+        callee = decorator.func if isinstance(decorator, ir.Call) else decorator
+        for atom in self.eval(callee, state) if dotted(callee) else ():
+            if type(atom) is Ext and TORCH.function_effect(atom.name) == "grad-off":
+                if function.is_async:
+                    self.emit(GradModeMisuse(self.site(decorator.node), "async-decorator", text_of(decorator)))
+                elif not isinstance(decorator, ir.Call):
+                    self.emit(GradModeMisuse(self.site(decorator.node), "bare-decorator", text_of(decorator)))
+
+    def class_(self, statement: ir.ClassDef, state: State) -> State | None:
+        for decorator in statement.decorators:
+            callee = decorator.func if isinstance(decorator, ir.Call) else decorator
+            for atom in self.eval(callee, state) if dotted(callee) else ():
+                if type(atom) is Ext and TORCH.function_effect(atom.name) == "grad-off":
+                    self.emit(GradModeMisuse(self.site(decorator.node), "class-decorator", text_of(decorator)))
+        qualname = statement.name
+        found = self.world.project.klass(f"{self.world.project.module_name(self.path)}.{qualname}")
+        state.vars[self.place_of(statement.name)] = (
+            frozenset((Cls(found.path, found.qualname),)) if found is not None else frozenset((Ext(f"?.{qualname}"),))
+        )
+        return state
+
+    def import_(self, statement: ir.ImportStmt, state: State) -> State | None:
+        for name, absolute in statement.bindings:
+            if not name.startswith("*"):
+                resolved = self.world.project.resolve(self.path, name)
+                value = self.absolute(resolved if resolved is not None else absolute.lstrip("."), self.path, name)
+                state.vars[self.place_of(name)] = value
+        return state
+
+    def delete(self, statement: ir.Delete, state: State) -> State | None:
+        for target in statement.targets:
+            self.deleted.append(text_of(target))
+            if isinstance(target, ir.Name):
+                state.vars.pop(self.place_of(target.id), None)
+        return state
+
+    def assert_(self, statement: ir.Assert, state: State) -> State | None:
+        self.eval(statement.test, state)
+        return state
+
+    def scope(self, statement: ir.Scope, state: State) -> State | None:
+        return state
+
+    def run_function(self, closure: Closure, bound: dict[str, Value], call: int, state: State) -> Value:
+        """Run a function's body in the caller's state; its locals are gone afterwards unless a closure keeps them."""
+        outer_frame = self.frame
+        number = self.open_frame(closure, call)
+        self.frame = number
+        for name, value in bound.items():
+            state.vars[number, name] = shallow(value)
+        if self._pending_kwargs is not None:
+            oid, extra, rest = self._pending_kwargs
+            self._pending_kwargs = None
+            self.forget(oid, state)
+            for name, value in extra.items():
+                self.put(oid, const(name), value, state)
+            if rest:
+                state.vars[oid, "[]"] = rest
+        ends = FrameEnds()
+        self.ends.append(ends)
+        outer_loop_ends, self.loop_ends = self.loop_ends, []
+        outer_raises, self.raise_states = self.raise_states, []
+        mode = state.mode
+        end = self.block(closure.function.body, state.copy())
+        self.raise_states = outer_raises
+        self.loop_ends = outer_loop_ends
+        self.ends.pop()
+        self.frame = outer_frame
+        final = join_states(end, ends.state)
+        if final is not None:
+            state.vars = {k: v for k, v in final.vars.items() if k[0] != number} if not closure.function.is_generator else final.vars
+            state.mode = final.mode if not closure.function.is_generator else mode
+        if closure.function.is_generator:
+            oid = self.allocate("generator", call, text_of(ir.Name(call, closure.function.name)), tag=number)
+            state.vars[oid, "[]"] = ends.yields or UNKNOWN
+            return frozenset((Obj(oid),))
+        result = ends.returns
+        if end is not None:
+            result = join(result, NONE) if result else NONE
+        return result or NONE
+
+    # --- the root -----------------------------------------------------------------------------------------------------------
+
+    def run(self, function: ir.Function, lowered: object, owner: ClassRef | None) -> Record:
+        """Run the root function with what is known of its parameters; returns its record."""
+        record = self.record
+        closure = Closure(function, lowered, record.root, -1, owner)
+        self.frame = self.open_frame(closure, -1)
+        state = State({}, "on" if record.mode in ("on", "mixed", "no-callers") else "off" if record.mode == "off" else "unknown")
+        self.bind_root(function, owner, state)
+        for decorator in function.decorators:
+            self.check_decorator(decorator, function, decorator.node, state)
+        ends = FrameEnds()
+        self.ends.append(ends)
+        end = self.block(function.body, state)
+        final = join_states(end, ends.state)
+        self.run_uncalled(final if final is not None else State({}, state.mode))
+        self.ends.pop()
+        record.final = final
+        finish(record)
+        return record
+
+    def bind_root(self, function: ir.Function, owner: ClassRef | None, state: State) -> None:
+        params = function.params
+        static = any(text_of(d) in ("staticmethod",) for d in function.decorators)
+        start = 0
+        if owner is not None and params and not static:
+            first = params[0].name
+            if any(text_of(d) == "classmethod" for d in function.decorators):
+                state.vars[self.frame, first] = frozenset((Cls(owner.path, owner.qualname),))
+            else:
+                me = self.outside("self", first, owner, key="self")
+                state.vars[self.frame, first] = frozenset((Obj(me),))
+                for name in sorted(self.frozen_attributes):
+                    for atom in self.object_attribute(me, name, None, state):
+                        if type(atom) is Obj:
+                            state.vars[atom.oid, "$frozen"] = const(True)
+            start = 1
+        for param in params[start:]:
+            state.vars[self.frame, param.name] = self.root_parameter(param)
+
+    def root_parameter(self, param: ir.Param) -> Value:
+        if param.kind == "*":
+            return UNKNOWN
+        if param.kind == "**":
+            return frozenset((Obj(self.outside("dict", param.name, None, key=("param", self.frame, param.name))),))
+        ref = self.frame_closure[self.frame].ref
+        found = self.world.project.class_of(ref.path, ref.qualname, param.name)
+        oid = self.outside("thing", param.name, found, key=("param", self.frame, param.name))
+        if found == "torch.Tensor":
+            found = None
+        self.classify(oid, found, param.name)
+        return frozenset((Obj(oid),))
+
+    def run_uncalled(self, state: State) -> None:
+        """Closures that the root never called itself (callbacks, hooks): run once with unknown arguments."""
+        for key, at_definition in list(self.defined.items()):
+            closure = self.closures[key]
+            if closure.called or closure.parent != 0:
+                continue
+            inner = State({**state.vars, **{k: v for k, v in at_definition.vars.items() if k not in state.vars}}, "unknown")
+            own = self.decorated_mode_or_none(closure.ref)
+            if own is not None:
+                inner.mode = own
+            bound: dict[str, Value] = {}
+            for param in closure.function.params:
+                oid = self.outside("thing", param.name, None, key=("closure", key, param.name))
+                bound[param.name] = frozenset((Obj(oid),))
+            self.ends.append(FrameEnds())
+            self.run_function(closure, bound, closure.function.node, inner)
+            self.ends.pop()
+
+    def decorated_mode_or_none(self, ref: FunctionRef) -> str | None:
+        try:
+            return self.decorated_mode(ref)
+        except KeyError:
+            return None
+
+
+def finish(record: Record) -> None:
+    """Back-propagation, once all graphs know what they hang on: judged at the end, because a backward frees a graph for every
+    value that hangs on it, whether it was stored before or after."""
+    for event in record.events.values():
+        if isinstance(event, Backward):
+            sure = record.ancestors(event.graphs)
+            record.backwarded |= sure | record.ancestors(event.hints)
+            if not event.retain and not event.partial:
+                record.freed |= sure
+
+
+def carries(place: tuple[int, str], value: Value, before: State, run: Interpreter) -> bool:
+    """Whether a place that changed in a loop's pass was there before the loop, and may hold a tensor."""
+    if place[1].startswith("$") or place not in before.vars:
+        return False
+    if not any(type(a) in (Tensor, Unknown, Tuple) for a in value):
+        return False
+    return place[0] < len(run.record.frames) or not place[1].startswith("[")
+
+
+def literal_turns(expr: ir.Expr, value: Value) -> list[Value] | None:
+    """The turns of a loop over a short display of strings or truth values; None for any other loop."""
+    if isinstance(expr, ir.Sequence) and 1 <= len(expr.items) <= 4:
+        turns = []
+        for item in expr.items:
+            if not isinstance(item, ir.Const) or not isinstance(item.value, (str, bool)):
+                return None
+            turns.append(const(item.value))
+        return turns
+    return None
+
+
+def is_phase_test(test: ir.Expr) -> bool:
+    """Tests that can be assumed: a name, an attribute, a comparison of one with a literal or None, a call without arguments."""
+    match test:
+        case ir.Name() | ir.Attr():
+            return bool(dotted(test))
+        case ir.Call(args=[]):
+            return bool(dotted(test.func))
+        case ir.Compare(ops=["==" | "is"], comparators=[ir.Const()]):
+            return bool(dotted(test.left))
+        case _:
+            return False
+
+
+def names_in(expr: ir.Expr) -> set[str]:
+    """Bare names at the roots of an expression's parts."""
+    match expr:
+        case ir.Name():
+            return {expr.id}
+        case ir.Attr() | ir.Star():
+            return names_in(expr.value)
+        case ir.Subscript():
+            return names_in(expr.value)
+        case ir.Call():
+            return names_in(expr.func)
+        case ir.Compare():
+            return names_in(expr.left)
+        case ir.Sequence():
+            return set().union(*(names_in(i) for i in expr.items)) if expr.items else set()
+        case _:
+            return set()
+
+
+def does_training(body: list[ir.Stmt]) -> bool:
+    """Whether a block back-propagates or steps an optimizer in its own statements."""
+    for statement in body:
+        if isinstance(statement, ir.ExprStmt) and isinstance(statement.value, ir.Call):
+            last = dotted(statement.value.func).rpartition(".")[2]
+            if last in ("backward", "step", "zero_grad", "manual_backward"):
+                return True
+        for inner in nested_blocks(statement):
+            if does_training(inner):
+                return True
+    return False
+
+
+def nested_blocks(statement: ir.Stmt) -> list[list[ir.Stmt]]:
+    """The blocks inside a compound statement, functions and classes left out."""
+    match statement:
+        case ir.If():
+            return [statement.then, statement.orelse]
+        case ir.For() | ir.While():
+            return [statement.body, statement.orelse]
+        case ir.With():
+            return [statement.body]
+        case ir.Try():
+            return [statement.body, statement.orelse, statement.final, *(h.body for h in statement.handlers)]
+        case ir.Match():
+            return [c.body for c in statement.cases]
+        case _:
+            return []
+
+
+_STATEMENTS = {
+    ir.ExprStmt: Interpreter.expression,
+    ir.Assign: Interpreter.assignment,
+    ir.Declare: Interpreter.declaration,
+    ir.AugAssign: Interpreter.augmented,
+    ir.If: Interpreter.branch,
+    ir.For: Interpreter.for_loop,
+    ir.While: Interpreter.while_loop,
+    ir.Try: Interpreter.try_block,
+    ir.With: Interpreter.with_block,
+    ir.Return: Interpreter.return_,
+    ir.Raise: Interpreter.raise_,
+    ir.Break: Interpreter.break_,
+    ir.Continue: Interpreter.continue_,
+    ir.Delete: Interpreter.delete,
+    ir.Assert: Interpreter.assert_,
+    ir.Scope: Interpreter.scope,
+    ir.ImportStmt: Interpreter.import_,
+    ir.FunctionDef: Interpreter.define,
+    ir.ClassDef: Interpreter.class_,
+    ir.Match: Interpreter.matching,
+}
+
+__all__ = ["Interpreter", "Span", "first_parameter", "graphs_of", "hints_of", "join_all", "unknown"]

@@ -1,0 +1,222 @@
+"""Runs over root functions, each once: one record per phase, and what callers do with a root's result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+from torchmemlint.errors import SourceError
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.semantics.base import RunLimit
+from torchmemlint.semantics.events import Record, Sink
+from torchmemlint.semantics.interpret import MAX_PHASES, Interpreter
+from torchmemlint.semantics.values import Const, Obj
+from torchmemlint.semantics.world import MODULE, World
+
+MAX_CALLERS = 12
+"""Callers that are run to see what becomes of a result; more than that, and the answer is "unknown"."""
+MAX_CALLER_DEPTH = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of a graph's values, as far as the project shows it.
+
+    trains    some value reaches a backward
+    cuts      where values are detached, turned to numbers or indices
+    kept      where values are stored in a place that outlives the function
+    passed    calls of code out of sight that get a value and whose result is not followed to its end
+    escapes   values leave the function by return or yield, and not all callers are known
+    unseen    nothing at all is done with the value
+    callers   calls of the function (by caller) that were looked at
+    """
+
+    trains: bool
+    cuts: tuple[Sink, ...] = ()
+    kept: tuple[Sink, ...] = ()
+    passed: tuple[Sink, ...] = ()
+    escapes: bool = False
+    callers: tuple[FunctionRef, ...] = ()
+    off_callers: int = 0
+
+    @property
+    def only_cut(self) -> bool:
+        """Every value ends in a cut: no backward can ever go through it."""
+        return not self.trains and not self.kept and not self.passed and not self.escapes and bool(self.cuts)
+
+
+class Runs:
+    """Records by root function. One per process; a root is run when it is first asked for."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._records: dict[FunctionRef, list[Record]] = {}
+        self._frozen: dict[ClassRef, frozenset[str]] = {}
+        self._running: set[FunctionRef] = set()
+
+    def records(self, ref: FunctionRef) -> list[Record]:
+        """The records of a root, one per combination of phases; empty where it cannot be run."""
+        if ref not in self._records:
+            if ref in self._running:
+                return []
+            self._running.add(ref)
+            try:
+                self._records[ref] = self._run(ref)
+            finally:
+                self._running.discard(ref)
+        return self._records[ref]
+
+    def _run(self, ref: FunctionRef) -> list[Record]:
+        world = self.world
+        try:
+            if ref.qualname == MODULE:
+                lowered = world.lowered(ref.path, MODULE)
+                found = None if lowered is None else (lowered.functions[MODULE], lowered)
+            else:
+                found = world.function(ref)
+        except SourceError as error:
+            world.notes.append(f"{ref.path}: {ref.qualname}: not analysed: {error}")
+            return []
+        if found is None:
+            return []
+        function, lowered = found
+        facts = world.facts(ref)
+        owner = ClassRef(ref.path, facts.owner) if facts.owner else None
+        mode = "on" if ref.qualname == MODULE else world.project.grad_mode(ref).mode
+        try:
+            first = self._interpreter(ref, mode, (), owner)
+            first.run(function, lowered, owner)
+            tests = sorted((k for k, v in first.phase_tests.items() if v == 2), key=str)[:MAX_PHASES]
+            if not tests:
+                return [first.record]
+            records = []
+            for values in product((True, False), repeat=len(tests)):
+                run = self._interpreter(ref, mode, tuple(zip(tests, values, strict=True)), owner)
+                run.run(function, lowered, owner)
+                records.append(run.record)
+            return records
+        except RunLimit:
+            world.notes.append(f"{ref.path}: {ref.qualname}: not analysed: too many statements to follow")
+            return []
+        except RecursionError:
+            world.notes.append(f"{ref.path}: {ref.qualname}: not analysed: nested too deeply")
+            return []
+
+    def _interpreter(
+        self, ref: FunctionRef, mode: str, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
+    ) -> Interpreter:
+        run = Interpreter(self.world, ref, mode, assumptions)
+        if owner is not None:
+            run.frozen_attributes = self.frozen_attributes(owner) if not ref.qualname.endswith("__init__") else frozenset()
+        return run
+
+    def frozen_attributes(self, cls: ClassRef) -> frozenset[str]:
+        """Attributes that ``__init__`` leaves as modules with all parameters frozen. ``__init__`` is run only where its words
+        speak of ``requires_grad``."""
+        if cls not in self._frozen:
+            self._frozen[cls] = frozenset()
+            init = self.world.project.method(cls, "__init__")
+            if init is not None and self.world.facts(init).names & {"requires_grad", "requires_grad_"}:
+                out = set()
+                for record in self.records(init):
+                    if record.final is None:
+                        continue
+                    for (_, name), value in record.final.vars.items():
+                        for atom in value:
+                            if isinstance(atom, Obj) and record.final.vars.get((atom.oid, "$frozen")) == frozenset(
+                                (Const(True, "bool"),)
+                            ):
+                                out.add(name)
+                self._frozen[cls] = frozenset(out)
+        return self._frozen[cls]
+
+    # --- fates --------------------------------------------------------------------------------------------------------
+
+    def fate(self, record: Record, gid: int, depth: int = 0) -> Fate:
+        """What becomes of a graph's values, in this record and, where they are returned, in the callers of its root."""
+        family = descendants(record, gid)
+        if family & record.backwarded:
+            return Fate(True)
+        sinks = sorted(
+            {s for g in family for s in record.sinks.get(g, ())}, key=lambda s: (s.site.frame, s.site.node, s.kind, s.how)
+        )
+        cuts = tuple(s for s in sinks if s.kind in ("cut", "shown", "kept-part"))
+        kept = tuple(s for s in sinks if s.kind == "stored" and self._outlives(record, s))
+        passed = tuple(s for s in sinks if s.kind == "passed" and not self._followed(record, s))
+        returned = any(s.kind in ("returned", "yielded") for s in sinks)
+        if not returned:
+            return Fate(False, cuts, kept, passed)
+        after = self.fate_of_result(record.root, depth)
+        return Fate(
+            after.trains, cuts + after.cuts, kept + after.kept, passed + after.passed, after.escapes, after.callers, after.off_callers
+        )
+
+    def _outlives(self, record: Record, sink: Sink) -> bool:
+        """Whether a store is into something that outlives the root; a local list is followed by its own sinks."""
+        for event in record.events.values():
+            if event.site.key == sink.site.key and getattr(event, "external", False):
+                return True
+            if event.site.key == sink.site.key and type(event).__name__ == "Accumulate":
+                owner, name = event.key  # type: ignore[union-attr]
+                if owner == -2 or (owner >= len(record.frames) and not name.startswith("[")):
+                    return True
+        return False
+
+    def _followed(self, record: Record, sink: Sink) -> bool:
+        """Whether the result of the call that got the value is itself followed (then its own sinks tell)."""
+        for gid, graph in record.graphs.items():
+            if graph.kind == "opaque" and graph.site.key == sink.site.key and graph.parents:
+                kinds = {s.kind for g in descendants(record, gid) for s in record.sinks.get(g, ())}
+                return bool(kinds - {"dropped", "passed"})
+        return False
+
+    def fate_of_result(self, ref: FunctionRef, depth: int = 0) -> Fate:
+        """What the callers of a function do with what it returns."""
+        if ref.qualname == MODULE:
+            return Fate(False, escapes=True)
+        callers = self.world.project.callers(ref)
+        if not callers.calls or callers.escapes or depth >= MAX_CALLER_DEPTH or len(callers.calls) > MAX_CALLERS:
+            return Fate(False, escapes=True)
+        trains, escapes = False, False
+        cuts: list[Sink] = []
+        kept: list[Sink] = []
+        passed: list[Sink] = []
+        seen: list[FunctionRef] = []
+        off = 0
+        for caller in sorted({self._root_of(c.ref) for c in callers.calls}):
+            if caller == ref:
+                continue
+            seen.append(caller)
+            answered = False
+            for record in self.records(caller):
+                for call in record.fates:
+                    if call.callee != ref:
+                        continue
+                    answered = True
+                    if call.mode == "off":
+                        off += 1
+                        continue
+                    inner = self.fate(record, call.mark, depth + 1)
+                    trains |= inner.trains
+                    cuts += inner.cuts
+                    kept += inner.kept
+                    passed += inner.passed
+                    escapes |= inner.escapes
+            escapes |= not answered
+        return Fate(trains, tuple(cuts), tuple(kept), tuple(passed), escapes, tuple(seen), off)
+
+    def _root_of(self, ref: FunctionRef) -> FunctionRef:
+        return FunctionRef(ref.path, self.world.outermost(ref)) if ref.qualname != MODULE else ref
+
+
+def descendants(record: Record, gid: int) -> frozenset[int]:
+    """The graph and every graph that hangs on it; marks excepted (they are ways, not graphs)."""
+    out = {gid}
+    changed = True
+    while changed:
+        changed = False
+        for other, graph in record.graphs.items():
+            if other not in out and graph.kind in ("forward", "opaque") and graph.parents & out:
+                out.add(other)
+                changed = True
+    return frozenset(out)

@@ -1,0 +1,68 @@
+"""The flow state, and the heap objects that it speaks of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchmemlint.index.project import ClassRef
+from torchmemlint.semantics.values import Value, join
+
+Key = tuple[int, str]
+"""A place: (frame number, local name), (object number, attribute name), or (object number, "[]") for a container's elements
+and (object number, "['k']") for one constant key."""
+
+
+class State:
+    """What holds at one point of the program: places and grad mode ("on", "off" or "unknown").
+
+    ``epoch`` is the grad mode that code before this run left behind; copies are cheap enough (one dict) for every branch.
+    """
+
+    __slots__ = ("mode", "vars")
+
+    def __init__(self, variables: dict[Key, Value], mode: str) -> None:
+        self.vars = variables
+        self.mode = mode
+
+    def copy(self) -> State:
+        return State(dict(self.vars), self.mode)
+
+
+def join_states(left: State | None, right: State | None) -> State | None:
+    """The state that is either; None stands for a point that is not reached. A place known on one side only keeps its value:
+    on the other side the name is unbound, and reading it would raise."""
+    if left is None:
+        return right
+    if right is None or left is right:
+        return left
+    mine = dict(left.vars)
+    for key, value in right.vars.items():
+        old = mine.get(key)
+        if old is None:
+            mine[key] = value
+        elif old is not value and old != value:
+            mine[key] = join(old, value)
+    mode = left.mode if left.mode == right.mode else "unknown"
+    return State(mine, mode)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjInfo:
+    """A heap object.
+
+    kind      "list", "dict", "set", "module", "loss", "instance", "optimizer", "scaler", "loader", "generator", "thing"
+              (unknown), "self", "distribution", "manager" …
+    cls       its class: of the project, or an absolute name outside, or None
+    name      how the code calls it, for messages
+    loops     the loops that were open when it was made, outermost first
+    external  it was there before the root function ran
+    frame     the frame that made it
+    """
+
+    oid: int
+    kind: str
+    cls: ClassRef | str | None
+    name: str
+    loops: tuple[tuple[int, int], ...]
+    external: bool
+    frame: int

@@ -1,0 +1,153 @@
+"""What the engine can look up: the project's graph, lowered functions, torch facts. One per process, shared by all runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torchmemlint.config import Settings
+from torchmemlint.errors import SourceError
+from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.index.project import ClassRef, FunctionRef, Project
+from torchmemlint.lower import ir
+from torchmemlint.torch_facts import MODULE_KINDS, TORCH
+
+MODULE = "<module>"
+
+
+class World:
+    """Looks things up, each once.
+
+    ``read`` gives the text of a file by its path (raises SourceError); lowering happens on demand, an outermost function at a
+    time, so that only regions that a run reaches are ever parsed by libcst.
+    """
+
+    def __init__(self, project: Project, settings: Settings, read: Callable[[str], str]) -> None:
+        self.project = project
+        self.settings = settings
+        self._read = read
+        self._lines: dict[str, list[str]] = {}
+        self._regions: dict[tuple[str, str], object] = {}
+        self._functions: dict[FunctionRef, tuple[ir.Function, object] | None] = {}
+        self._evidence: dict[tuple[str, str], dict[str, frozenset[str]]] = {}
+        self._is_module: dict[ClassRef, bool | None] = {}
+        self._methods: dict[str, list[FunctionRef]] | None = None
+        self.notes: list[str] = []
+
+    # --- source ---------------------------------------------------------------------------------------------------
+
+    def lines(self, path: str) -> list[str]:
+        if path not in self._lines:
+            self._lines[path] = split_lines(self._read(path))
+        return self._lines[path]
+
+    def lowered(self, path: str, outermost: str):  # type: ignore[no-untyped-def]
+        """The lowered region of an outermost function, or of the module's own statements; None where it cannot be lowered."""
+        key = (path, outermost)
+        if key not in self._regions:
+            from torchmemlint.lower import regions, visitor
+
+            try:
+                lines = self.lines(path)
+                if outermost == MODULE:
+                    region = regions.cut_module(lines, self.project.module(path))
+                else:
+                    region = regions.cut_function(lines, self.facts(FunctionRef(path, outermost)), path)
+                self._regions[key] = visitor.lower(region)
+            except (SourceError, RecursionError) as error:
+                self.notes.append(f"{path}: {outermost}: not analysed: {error}")
+                self._regions[key] = None
+        return self._regions[key]
+
+    def facts(self, ref: FunctionRef) -> FunctionFacts:
+        facts = self.project.facts(ref)
+        assert isinstance(facts, FunctionFacts)
+        return facts
+
+    def outermost(self, ref: FunctionRef) -> str:
+        facts = self.facts(ref)
+        while facts.parent:
+            facts = self.facts(FunctionRef(ref.path, facts.parent))
+        return facts.qualname
+
+    def function(self, ref: FunctionRef) -> tuple[ir.Function, object] | None:
+        """The IR of a function that is not nested in another, and its lowered region."""
+        if ref not in self._functions:
+            lowered = self.lowered(ref.path, ref.qualname)
+            found = lowered.functions.get(ref.qualname) if lowered is not None else None
+            self._functions[ref] = None if found is None else (found, lowered)
+        return self._functions[ref]
+
+    def methods_named(self, name: str) -> tuple[FunctionRef, ...]:
+        """Every method of that name in the project, sorted."""
+        if self._methods is None:
+            self._methods = {}
+            for path in self.project.paths:
+                for facts in self.project.module(path).functions:
+                    if facts.owner:
+                        self._methods.setdefault(facts.qualname.rpartition(".")[2], []).append(FunctionRef(path, facts.qualname))
+        return tuple(sorted(self._methods.get(name, ())))
+
+    # --- what facts tell of names ---------------------------------------------------------------------------------
+
+    def evidence(self, ref: FunctionRef) -> dict[str, frozenset[str]]:
+        """Receiver text → names of the methods that the function (closures too) calls on it; ``self.x`` receivers tell of the
+        whole class."""
+        facts = self.facts(ref)
+        key = (ref.path, facts.owner or facts.qualname)
+        cached = self._evidence.get((ref.path, facts.qualname))
+        if cached is not None:
+            return cached
+        gathered: dict[str, set[str]] = {}
+        module = self.project.module(ref.path)
+        prefix = facts.qualname + "."
+        for other in module.functions:
+            same = other.qualname == facts.qualname or other.qualname.startswith(prefix)
+            if not same and not (facts.owner and other.qualname.startswith(key[1] + ".")):
+                continue
+            for call in other.calls:
+                receiver, _, method = call.callee.rpartition(".")
+                if receiver and (same or receiver.startswith("self.")):
+                    gathered.setdefault(receiver, set()).add(method)
+        result = {name: frozenset(words) for name, words in gathered.items()}
+        self._evidence[(ref.path, facts.qualname)] = result
+        return result
+
+    def is_module_class(self, cls: ClassRef) -> bool | None:
+        """Whether a class of the project is an ``nn.Module``; None when a base is out of sight."""
+        if cls not in self._is_module:
+            answer: bool | None = False
+            for base in self.project.mro(cls):
+                if isinstance(base, str):
+                    kind = TORCH.class_kind(base) or ""
+                    if base == "torch.nn.Module" or kind in MODULE_KINDS:
+                        answer = True
+                        break
+                    if base == "?" or (base.split(".")[0] not in PLAIN_ROOTS and not kind):
+                        answer = None
+            self._is_module[cls] = answer
+        return self._is_module[cls]
+
+
+PLAIN_ROOTS = frozenset({"builtins", "abc", "typing", "enum", "collections", "dataclasses", "object", "Generic"})
+
+
+def split_lines(text: str) -> list[str]:
+    """Physical lines with their ends, split as Python's tokenizer does (``\\n``, ``\\r\\n``, ``\\r`` only)."""
+    lines = []
+    start = 0
+    length = len(text)
+    position = 0
+    while position < length:
+        newline = text.find("\n", position)
+        carriage = text.find("\r", position)
+        if newline == -1 and carriage == -1:
+            break
+        if carriage != -1 and (newline == -1 or carriage < newline):
+            end = carriage + 2 if newline == carriage + 1 else carriage + 1
+        else:
+            end = newline + 1
+        lines.append(text[start:end])
+        start = position = end
+    if start < length:
+        lines.append(text[start:])
+    return lines
