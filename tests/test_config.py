@@ -32,7 +32,7 @@ CARDS = (
 def cards(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     from torchmemlint import selection
 
-    monkeypatch.setattr(selection, "ALL_RULES", CARDS)
+    monkeypatch.setattr(selection, "_cards", lambda: CARDS)
     selection._by_word.cache_clear()
     yield
     selection._by_word.cache_clear()

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from torchmemlint.config import Configuration, Settings
+from torchmemlint.config import Configuration
 from torchmemlint.errors import ConfigError
 from torchmemlint.gitignore import IgnoreFile, glob_regex, ignore_files, ignored, ignores_above, read_ignore_file
+from torchmemlint.settings import Settings
 
 SUFFIX = ".py"
 

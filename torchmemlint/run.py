@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from torchmemlint.config import Configuration, Settings
+from torchmemlint.config import Configuration
 from torchmemlint.discover import Found, discover
 from torchmemlint.findings import Finding, Safety
+from torchmemlint.settings import Settings
 from torchmemlint.workers import (
     Checked,
     InspectAll,
@@ -118,8 +119,8 @@ def _over(paths: Sequence[str], configuration: Configuration, jobs: int | None) 
 def _text(text: str, filename: str, settings: Settings, comments: bool) -> _Run:
     from torchmemlint.source.file import source_from_text
 
-    texts = {filename: source_from_text(filename, text)}
-    return _Run([Found(filename, settings)], 1, texts, by_hand=True, comments=comments)
+    path = os.path.normpath(filename).replace(os.sep, "/")
+    return _Run([Found(path, settings)], 1, {path: source_from_text(path, text)}, by_hand=True, comments=comments)
 
 
 @dataclass(slots=True)
@@ -172,16 +173,18 @@ class _Run:
         if self.around is None:
             self.around = self._facts_around()
         facts = [one.facts for one in self.scanned.values() if one.facts is not None]
-        return Project.build([*facts, *self.around])
+        wrappers = sorted({name for settings in self.settings.values() for name in settings.no_grad_wrappers})
+        return Project.build([*facts, *self.around], wrappers)
 
     def _facts_around(self) -> tuple[ModuleFacts, ...]:
         """Facts of files that the screen stopped but that stand beside torch-related ones; and of those around files that
         were named by hand."""
         from torchmemlint.surroundings import connected, surroundings
 
-        paths: Sequence[str] = connected(self.scanned.values())
         if self.by_hand:
-            paths, self.complete = surroundings(list(self.scanned.values()))
+            facts, self.complete = surroundings(list(self.scanned.values()))
+            return facts
+        paths = connected(self.scanned.values())
         shared = ScanAll(dict.fromkeys(paths, Settings()), {}, parse_all=True)
         beside = run_all(scan, shared, paths, self._jobs(len(paths), MANY_TO_SCAN), lost_scan)
         return tuple(one.facts for one in beside if one.facts is not None)

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 from torchmemlint.errors import ConfigError
-from torchmemlint.rules import ALL_RULES
-from torchmemlint.rules.api import Rule
+
+if TYPE_CHECKING:
+    from torchmemlint.rules.api import Rule
 
 ABOUT_THE_RUN = frozenset({"TML000", "TML001"})
 """On whatever is selected: a file that cannot be read must not look clean. TML000 can be ignored, TML001 cannot."""
@@ -28,9 +30,15 @@ class Layer:
     ignore: tuple[str, ...] = ()
 
 
+def _cards() -> tuple[Rule, ...]:
+    from torchmemlint.rules import ALL_RULES  # the rules bring the whole engine: not before a selection is made
+
+    return ALL_RULES
+
+
 @cache
 def _by_word() -> dict[str, Rule]:
-    return {word: rule for rule in ALL_RULES for word in (rule.code, rule.name)}
+    return {word: rule for rule in _cards() for word in (rule.code, rule.name)}
 
 
 def find_rule(word: str) -> Rule:
@@ -54,13 +62,13 @@ def closest(word: str, valid: Iterable[str]) -> str:
 def _meant(selector: str, where: str, preview: bool) -> tuple[int, frozenset[str]]:
     """How specific a selector is, and the codes that it stands for."""
     if selector == "ALL":
-        return 0, frozenset(rule.code for rule in ALL_RULES)
+        return 0, frozenset(rule.code for rule in _cards())
     words = _by_word()
     rule = words.get(selector) or words.get(selector.upper())
     if rule is not None:
         return len(rule.code), frozenset({rule.code})
     prefix = selector.upper()
-    under = [rule for rule in ALL_RULES if prefix and rule.code.startswith(prefix)]
+    under = [rule for rule in _cards() if prefix and rule.code.startswith(prefix)]
     if not under:
         raise ConfigError(f"{where}: unknown rule or prefix `{selector}`{closest(selector, [*words, 'ALL'])}")
     return len(prefix), frozenset(rule.code for rule in under if preview or not rule.preview)
@@ -81,7 +89,7 @@ def enabled_codes(layers: Sequence[tuple[Layer, str]], preview: bool) -> tuple[s
 
     Rules in preview are on with ``preview``, by their full code or name, or by ``ALL``.
     """
-    codes = ABOUT_THE_RUN | {rule.code for rule in ALL_RULES if rule.default and (preview or not rule.preview)}
+    codes = ABOUT_THE_RUN | {rule.code for rule in _cards() if rule.default and (preview or not rule.preview)}
     for layer, where in layers:
         if layer.select is not None:
             codes = ABOUT_THE_RUN

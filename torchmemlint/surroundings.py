@@ -7,19 +7,27 @@ those that the user named one by one (an editor, pre-commit, flake8).
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.discover import python_files_below
-from torchmemlint.screen import imported_names, mentions, torch_related
-from torchmemlint.workers import MAX_BYTES, Scanned
+from torchmemlint.screen import called_names, imported_names, torch_related
+from torchmemlint.settings import Settings
+from torchmemlint.workers import MAX_BYTES, ScanAll, Scanned, scan
+
+if TYPE_CHECKING:
+    from torchmemlint.index.facts import ModuleFacts
 
 MAX_FILES = 300
 MAX_LISTED = 3000
+MAX_SECONDS_LISTING = 0.6
 MAX_SECONDS = 1.0
-"""Bounds of the search around files named by hand: files that are parsed, files that are opened, time in all."""
+"""Bounds of the search around files named by hand: files that are parsed, files that are opened, CPU time for these and in all
+(of CPU, so that the answer does not depend on what else the machine does)."""
 
 _SAY_LITTLE = frozenset({"forward", "main", "run", "get", "update", "step", "build", "setup", "close", "reset", "load", "save"})
 """Names of functions that too many classes have to look for files by them alone."""
@@ -49,80 +57,100 @@ def connected(scanned: Iterable[Scanned]) -> list[str]:
     return sorted(chosen)
 
 
-def surroundings(scanned: Sequence[Scanned]) -> tuple[tuple[str, ...], bool]:
-    """Files of the project around some others that import them, are imported by them, or name their functions; and whether
-    the search saw all that it wanted to see."""
+@dataclass(frozen=True, slots=True)
+class _Neighbour:
+    """A file around those that were named: what its imports mention, and in a torch-related one, the names that it calls."""
+
+    path: str
+    stem: bytes
+    imports: frozenset[bytes]
+    calls: frozenset[bytes]
+
+
+def surroundings(scanned: Sequence[Scanned]) -> tuple[tuple[ModuleFacts, ...], bool]:
+    """Facts of files around some others that import them, are imported by them, or call a function of that name; and whether
+    the search saw all that it wanted to see.
+
+    What is around is read once in the life of the process: enough for a command, and for flake8, which asks for each file.
+    """
     candidates = [one for one in scanned if one.candidate and one.facts is not None]
-    deadline = time.monotonic() + MAX_SECONDS
+    deadline = time.process_time() + MAX_SECONDS
+    neighbours, complete = _neighbours(_tops(candidates))
     named = {os.path.abspath(one.path) for one in scanned}
-    absolute = any(os.path.isabs(one.path) for one in scanned)
     taken = frozenset[bytes]().union(*(one.imports for one in candidates))
     stems = frozenset(stem(one.path) for one in candidates)
-    wanted = {name for one in candidates if one.facts for name in _function_names(one)}
-    calls = mentions(wanted) if wanted else None
-    ranked: list[tuple[int, int, str]] = []
-    for listed, real in enumerate(_files_around(candidates, named)):
-        if listed == MAX_LISTED or time.monotonic() > deadline:
-            return _first(ranked, absolute, False)
-        rank = _rank(real, taken, stems, calls)
-        if rank is not None:
-            ranked.append((rank, listed, real))
-    return _first(ranked, absolute, len(ranked) <= MAX_FILES)
-
-
-def _first(ranked: list[tuple[int, int, str]], absolute: bool, complete: bool) -> tuple[tuple[str, ...], bool]:
-    paths = [real for _, _, real in sorted(ranked)[:MAX_FILES]]
-    # Named as the files that were given are, so that packages keep their shape.
-    shown = paths if absolute else [os.path.relpath(path) for path in paths]
-    return tuple(sorted(path.replace(os.sep, "/") for path in shown)), complete
+    wanted = frozenset(name.encode() for one in candidates for name in _function_names(one))
+    ranked = []
+    for place, one in enumerate(neighbours):
+        rank = 0 if one.stem in taken else 1 if stems & one.imports else 2 if wanted & one.calls else None
+        if rank is not None and one.path not in named:
+            ranked.append((rank, place, one.path))
+    absolute = any(os.path.isabs(one.path) for one in scanned)
+    facts: list[ModuleFacts] = []
+    for _, _, path in sorted(ranked)[:MAX_FILES]:
+        if time.process_time() > deadline:
+            return tuple(facts), False
+        # Named as the files that were given are, so that packages keep their shape.
+        found = _facts((path if absolute else os.path.relpath(path)).replace(os.sep, "/"))
+        if found is not None:
+            facts.append(found)
+    return tuple(facts), complete and len(ranked) <= MAX_FILES
 
 
 def _function_names(one: Scanned) -> Iterator[str]:
     assert one.facts is not None
     for function in one.facts.functions:
         name = function.qualname.rpartition(".")[2]
-        if name.isascii() and name.isidentifier() and not name.startswith("__") and name not in _SAY_LITTLE:
+        if not name.startswith(("__", "<")) and name not in _SAY_LITTLE:
             yield name
 
 
-def _rank(real: str, taken: frozenset[bytes], stems: frozenset[bytes], calls: re.Pattern[bytes] | None) -> int | None:
-    """0 for a file that the given ones import, 1 for one that imports them, 2 for one that names a function of theirs."""
-    if stem(real) in taken:
-        return 0
-    try:
-        with open(real, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError:
-        return None
-    if len(data) > MAX_BYTES:
-        return None
-    if any(word in data for word in stems) and not stems.isdisjoint(imported_names(data)):
-        return 1
-    return 2 if calls is not None and torch_related(data) and calls.search(data) else None
+@lru_cache(maxsize=MAX_FILES)
+def _facts(path: str) -> ModuleFacts | None:
+    return scan(ScanAll({path: Settings()}, {}, parse_all=True), path).facts
 
 
-def _files_around(candidates: Sequence[Scanned], named: set[str]) -> Iterator[str]:
-    """Absolute paths of the other Python files of the projects that the candidates stand in; each file's own package first."""
-    seen = set(named)
+@lru_cache(maxsize=16)
+def _neighbours(tops: tuple[tuple[str, bool], ...]) -> tuple[tuple[_Neighbour, ...], bool]:
+    """The Python files of some folders (with what is below them, or without), read as far as the bounds allow."""
     # What is around is looked at, not checked: no configuration decides it, only .gitignore and the usual exclusions.
     configuration = Configuration(CommandLine(isolated=True))
-    tops: dict[str, bool] = {}
+    deadline = time.process_time() + MAX_SECONDS_LISTING
+    found: dict[str, _Neighbour] = {}
+    for top, deep in tops:
+        below = (file.path for file in python_files_below(top, configuration)) if deep else _python_files_in(top)
+        for path in below:
+            if path in found:
+                continue
+            if len(found) == MAX_LISTED or time.process_time() > deadline:
+                return tuple(found.values()), False
+            try:
+                with open(path, "rb") as file:
+                    data = file.read(MAX_BYTES)
+            except OSError:
+                continue
+            calls = called_names(data) if torch_related(data) else frozenset[bytes]()
+            found[path] = _Neighbour(path, stem(path.replace(os.sep, "/")), imported_names(data), calls)
+    return tuple(found.values()), True
+
+
+def _python_files_in(folder: str) -> list[str]:
+    return sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".py"))
+
+
+def _tops(candidates: Sequence[Scanned]) -> tuple[tuple[str, bool], ...]:
+    """The folders to search: those of the files, then their packages, then their projects; a script that is in neither only
+    has the files beside it."""
+    folders: dict[str, bool] = {}
+    packages: dict[str, bool] = {}
     for one in candidates:
-        package, root = project_of(one.path)
-        tops.setdefault(package, True)
-        if root is not None:
-            tops.setdefault(root, True)
-        elif not os.path.isfile(os.path.join(package, "__init__.py")):
-            tops[package] = False
-    for top, deep in tops.items():
-        if deep:
-            found: Iterable[str] = (file.path for file in python_files_below(top, configuration))
-        else:
-            found = sorted(os.path.join(top, name) for name in os.listdir(top) if name.endswith(".py"))
-        for path in found:
-            if path not in seen:
-                seen.add(path)
-                yield path
+        package, project = project_of(one.path)
+        folders[os.path.dirname(os.path.abspath(one.path))] = False
+        if os.path.isfile(os.path.join(package, "__init__.py")):
+            packages[package] = True
+        if project is not None:
+            packages[project] = True
+    return (*folders.items(), *packages.items())
 
 
 def project_of(path: str) -> tuple[str, str | None]:

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from torchmemlint.config import Settings
 from torchmemlint.errors import SourceError
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
 from torchmemlint.screen import imported_names, may_fire, torch_related
+from torchmemlint.settings import Settings
 
 if TYPE_CHECKING:
     from multiprocessing.context import BaseContext

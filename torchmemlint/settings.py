@@ -1,0 +1,73 @@
+"""Settings: what the user asked for, as plain data. ``config`` makes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torchmemlint.findings import Severity
+
+DEFAULT_EXCLUDE = (
+    ".bzr",
+    ".direnv",
+    ".eggs",
+    ".git",
+    ".git-rewrite",
+    ".hg",
+    ".ipynb_checkpoints",
+    ".mypy_cache",
+    ".nox",
+    ".pants.d",
+    ".pyenv",
+    ".pytest_cache",
+    ".pytype",
+    ".ruff_cache",
+    ".svn",
+    ".tox",
+    ".venv",
+    ".vscode",
+    "__pycache__",
+    "__pypackages__",
+    "_build",
+    "buck-out",
+    "build",
+    "dist",
+    "node_modules",
+    "site-packages",
+    "venv",
+)
+"""Names that are not entered below a given folder: ruff's list, and ``__pycache__``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that decides which findings a file has; hashable parts of it key the cache.
+
+    codes               the enabled rule codes, sorted
+    per_file_ignores    (glob, code prefixes) pairs, tried in order, all that match apply
+    exclude             globs of files and folders that are not walked into; ``extend_exclude`` adds to them
+    force_exclude       exclusions hold for files named by hand too
+    fail_on             the lightest severity that makes the exit status 1
+    no_grad_wrappers    dotted names of decorators and context managers outside the tree that switch grad mode off
+    detaching_calls     dotted names of functions outside the tree whose result has no graph
+    recorders           dotted names of functions or methods outside the tree that keep their arguments
+    target_torch        (major, minor) that the code is written for, None when unknown
+    root                absolute folder that globs are relative to: the configuration file's, or the current one
+    source              the configuration file, "" when there is none
+    """
+
+    codes: tuple[str, ...] = ()
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    exclude: tuple[str, ...] = DEFAULT_EXCLUDE
+    extend_exclude: tuple[str, ...] = ()
+    force_exclude: bool = False
+    respect_gitignore: bool = True
+    fail_on: Severity = Severity.WARNING
+    unsafe_fixes: bool = False
+    no_grad_wrappers: tuple[str, ...] = ()
+    detaching_calls: tuple[str, ...] = ()
+    recorders: tuple[str, ...] = ()
+    target_torch: tuple[int, int] | None = None
+    extra: tuple[tuple[str, str], ...] = field(default=())
+    preview: bool = False
+    root: str = ""
+    source: str = ""
