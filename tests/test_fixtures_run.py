@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import json
 import re
 import shutil
 import sys
@@ -229,3 +230,21 @@ def test_markers_are_well_formed_and_live_in_the_folder_of_one_of_their_codes() 
 def test_a_generator_that_yields_under_no_grad_takes_its_consumers_gradient() -> None:
     with loaded(ROOT / "TML202" / "leaking_generator.py") as module:
         assert module.run(2) == [0.0, 0.0]
+
+
+def test_every_example_of_a_mistake_has_its_expectation_and_its_corrected_form() -> None:
+    expected = json.loads((ROOT.parent / "examples" / "expected.json").read_text(encoding="utf-8"))
+    for name, findings in expected.items():
+        path = ROOT.parent / "examples" / name
+        assert path.exists(), name
+        assert all(row <= len(path.read_text(encoding="utf-8").splitlines()) for row, _ in findings)
+        if findings:
+            assert expected[f"corrected/{name}"] == []
+
+
+@pytest.mark.parametrize("name", ["inference_without_no_grad", "loss_accumulation", "oom_handler", "cache_every_step"])
+@pytest.mark.parametrize("folder", ["", "corrected"])
+def test_example_runs(folder: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with loaded(ROOT.parent / "examples" / folder / f"{name}.py") as module:
+        module.main()
+    assert capsys.readouterr().out
