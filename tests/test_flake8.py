@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import pickle
 import subprocess
@@ -177,3 +178,19 @@ def test_no_exception_gets_out(checker: type[Checker], monkeypatch: pytest.Monke
     ((row, column, message, _),) = checker(ast.parse(""), "x.py", ["a\n"]).run()
     assert (row, column) == (1, 0)
     assert message.startswith(f"TML001 internal error, please report: {type(error).__name__}")
+
+
+def test_the_same_findings_as_the_command(tmp_path: Path) -> None:
+    fixtures = Path(__file__).parent.parent / "fixtures"
+    names = sorted(path.name for path in (fixtures / "TML101").glob("*.py"))
+    for name in names:
+        (tmp_path / name).write_bytes((fixtures / "TML101" / name).read_bytes())
+    command = [sys.executable, "-m", "torchmemlint", "--isolated", "--output-format=json", "."]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    at = [
+        f"./{finding['filename']}:{finding['location']['row']}:{finding['location']['column']}: {finding['code']} {finding['message']}"
+        for finding in json.loads(done.stdout)
+    ]
+    if not at:
+        pytest.skip("the analysis reports nothing in the fixtures of TML101")
+    assert ours(flake8(tmp_path, "--disable-noqa", ".", stand_in=False)) == sorted(line.replace("././", "./") for line in at)
