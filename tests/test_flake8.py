@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from torchmemlint import flake8_plugin, run
-from torchmemlint.config import Settings
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
 from torchmemlint.flake8_plugin import Checker
+from torchmemlint.settings import Settings
 
 pytest.importorskip("flake8")
 
@@ -187,10 +187,10 @@ def test_the_same_findings_as_the_command(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes((fixtures / "TML101" / name).read_bytes())
     command = [sys.executable, "-m", "torchmemlint", "--isolated", "--output-format=json", "."]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    at = [
-        f"./{finding['filename']}:{finding['location']['row']}:{finding['location']['column']}: {finding['code']} {finding['message']}"
-        for finding in json.loads(done.stdout)
-    ]
-    if not at:
+    at = []
+    for finding in json.loads(done.stdout):
+        start = finding["location"]
+        at.append(f"./{finding['filename']}:{start['row']}:{start['column']}: {finding['code']} {finding['message']}")
+    if not any(" TML101 " in line for line in at):
         pytest.skip("the analysis reports nothing in the fixtures of TML101")
     assert ours(flake8(tmp_path, "--disable-noqa", ".", stand_in=False)) == sorted(line.replace("././", "./") for line in at)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from torchmemlint.config import Settings
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
 from torchmemlint.rules import ALL_RULES
+from torchmemlint.settings import Settings
 from torchmemlint.source.directives import Kind, read_directives
 from torchmemlint.suppress import apply, fingerprint, numbered
 

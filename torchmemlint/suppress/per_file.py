@@ -6,8 +6,8 @@ import os
 import re
 from functools import lru_cache
 
-from torchmemlint.config import Settings
 from torchmemlint.gitignore import glob_regex
+from torchmemlint.settings import Settings
 
 
 def ignored_prefixes(settings: Settings, path: str) -> tuple[str, ...]:
