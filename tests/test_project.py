@@ -294,7 +294,7 @@ HOME_MADE_DECORATORS = {
     "application": "def deco(f):\n  return torch.no_grad()(f)\n",
     "alias": "deco = torch.no_grad()\n",
     "subclass": "class Deco(torch.no_grad): pass\ndeco = Deco()\n",
-    "statement": "def deco(f):\n  def w():\n    torch.set_grad_enabled(False)\n    f()\n    torch.set_grad_enabled(True)\n  return w\n",
+    "statement": "def deco(f):\n  def w():\n    torch.set_grad_enabled(False)\n    f()\n  return w\n",
     "conditional application": "def deco(f):\n  if x: return f\n  return (torch.inference_mode if y else torch.no_grad)()(f)\n",
 }  # fmt: skip
 

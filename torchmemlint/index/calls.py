@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from torchmemlint.index.evidence import Evidence, Instance, Method, Value
 from torchmemlint.index.facts import CallFact, FunctionFacts
-from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Names, Outside
+from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Names, Outside, is_quiet
 from torchmemlint.torch_facts import TorchFacts
 
 _BY_NAME = 5
-"""A method of an unknown object is taken for the project's when at most so many of its classes define it."""
+"""A method of an unknown object is taken for the project's when at most so many unrelated classes of it define it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,7 @@ class Calls:
         self._aliases: dict[str, set[str]] = defaultdict(set)
         self._methods: dict[str, list[ClassRef]] = defaultdict(list)
         self._looked_up: set[str] = set()
+        self._named: dict[str, tuple[FunctionRef, ...]] = {}
         self._callees: dict[tuple[str, str, str], Callees] = {}
         self._callers: dict[FunctionRef, Callers] = {}
         self._object_calls: dict[FunctionRef, list[Caller]] | None = None
@@ -91,13 +92,15 @@ class Calls:
                         self._alias(attr.name, attr.value)
 
     def _read(self, ref: FunctionRef, facts: FunctionFacts, function_names: set[str]) -> None:
-        for name, text in facts.bound:
+        for name, text in (*facts.bound, *facts.rebound):
             self._alias(name, text)
         for call in facts.calls:
             last = _last(call.callee)
             self._index[last].append((ref, call))
-            if last == "getattr" and len(call.args) > 1 and call.args[1].const[:1] in ("'", '"'):
-                self._looked_up.add(call.args[1].const[1:-1])
+            for arg in call.args:
+                # A string is taken for a name in getattr, and elsewhere (`trigger("after_step")`) if it is no plain word.
+                if arg.const[:1] == "'" and (last == "getattr" or "_" in arg.const):
+                    self._looked_up.add(arg.const[1:-1])
         for text in facts.reads:
             last = text.rpartition(".")[2]
             if last in function_names:
@@ -128,10 +131,18 @@ class Calls:
             return Callees((), False)
         if receiver and self._evidence.values(path, qualname, receiver):
             return Callees((), False)  # the receiver is known, and has no such method in sight
-        classes = self._methods.get(name, ())
-        if 0 < len(classes) <= _BY_NAME:
-            return Callees(tuple(sorted(FunctionRef(ref.path, f"{ref.qualname}.{name}") for ref in classes)), False)
-        return Callees((), False)
+        return Callees(self._by_name(name), False)
+
+    def _by_name(self, name: str) -> tuple[FunctionRef, ...]:
+        """The methods that ``name`` can mean on an unknown object; none when too many unrelated classes have one."""
+        found = self._named.get(name)
+        if found is None:
+            classes = set(self._methods.get(name, ()))
+            # Classes are related through the base that has the method first.
+            families = {[base for base in self._names.mro(ref) if base in classes][-1] for ref in classes}
+            methods = sorted(FunctionRef(ref.path, f"{ref.qualname}.{name}") for ref in classes)
+            found = self._named[name] = tuple(methods) if len(families) <= _BY_NAME else ()
+        return found
 
     def _targets(self, value: Value) -> Iterator[FunctionRef]:
         if isinstance(value, FunctionRef):
@@ -233,7 +244,7 @@ class Calls:
         receiver = text.rpartition(".")[0]
         if name in self._common or self._evidence.values(reader.path, reader.qualname, receiver):
             return False
-        return len(self._methods.get(name, ())) <= _BY_NAME
+        return bool(self._by_name(name))
 
     def _registers(self, path: str, facts: FunctionFacts, callee: str) -> bool:
         """Whether a decorator may hand the function to code that is not in sight."""
@@ -247,7 +258,7 @@ class Calls:
                 decorator = self._names.functions[value.path][value.qualname]
                 if not decorator.wraps and not self._calls_its_argument(value):
                     return True
-            elif isinstance(value, Outside | Method):
+            elif isinstance(value, Method) or (isinstance(value, Outside) and not is_quiet(value.name)):
                 return True
         return False
 

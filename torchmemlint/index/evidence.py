@@ -89,7 +89,7 @@ class Evidence:
         self._names = names
         self._torch = torch
         self._known: dict[tuple[str, str, str], tuple[Value, ...]] = {}
-        self._bound: dict[tuple[str, str], dict[str, str]] = {}
+        self._bound: dict[tuple[str, str], dict[str, list[str]]] = {}
         self._depth = 0
 
     def values(self, path: str, qualname: str, text: str) -> tuple[Value, ...]:
@@ -143,13 +143,15 @@ class Evidence:
             facts = self._facts(path, facts.parent)
         return ClassRef(path, facts.owner) if facts is not None and facts.owner else None
 
-    def bound(self, path: str, qualname: str) -> dict[str, str]:
-        """``FunctionFacts.bound`` as a dict."""
+    def bound(self, path: str, qualname: str) -> dict[str, list[str]]:
+        """The texts that each known local of a function is assigned."""
         key = (path, qualname)
         found = self._bound.get(key)
         if found is None:
             facts = self._facts(path, qualname)
-            found = self._bound[key] = dict(facts.bound) if facts is not None else {}
+            found = self._bound[key] = {}
+            for name, text in (*facts.bound, *facts.rebound) if facts is not None else ():
+                found.setdefault(name, []).append(text)
         return found
 
     def _name(self, path: str, qualname: str, name: str) -> tuple[Value, ...]:
@@ -161,9 +163,10 @@ class Evidence:
             if inner in self._names.classes[path]:
                 return (ClassRef(path, inner),)
             if name in facts.locals:
-                text = self.bound(path, facts.qualname).get(name)
-                if text is not None:
-                    return self.values(path, facts.qualname, text)
+                texts = self.bound(path, facts.qualname).get(name)
+                if texts:
+                    found = dict.fromkeys(value for text in texts for value in self.values(path, facts.qualname, text))
+                    return tuple(found)[:_MAX_VALUES]
                 return self._parameter(path, facts, name)
             facts = self._facts(path, facts.parent) if facts.parent else None
         symbol = self._names.lookup(path, name)

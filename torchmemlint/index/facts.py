@@ -93,6 +93,7 @@ class FunctionFacts:
     bound       local name → dotted text of what is assigned to it when that is a name or attribute, or of the callee with
                 "()" when it is a call ("net" → "Net()"), or of what is looped over with "[]"; only names assigned once
                 (``net = net.to(device)`` and the like do not count)
+    rebound     the same for names assigned two to four times, one pair for each different value, where all values have text
     locals      names that the body binds, parameters included, less those declared global or nonlocal
     reads       dotted text of the names and attributes whose value is taken without being called
     returned    what ``return`` statements give back, when it is a name, an attribute, a call or a choice of these
@@ -117,6 +118,7 @@ class FunctionFacts:
     bound: tuple[tuple[str, str], ...]
     returns: str
     """Dotted text of the return annotation, "" when there is none."""
+    rebound: tuple[tuple[str, str], ...] = ()
     locals: frozenset[str] = frozenset()
     reads: frozenset[str] = frozenset()
     returned: tuple[CallableUse, ...] = ()
@@ -162,7 +164,8 @@ class ModuleFacts:
     """One file. ``path`` is as given to the linter; ``imports`` maps a name bound anywhere in the file by an import to the
     dotted name it stands for (relative imports keep their leading dots; star imports bind "*module" to the module).
 
-    ``assigned`` maps a module-level name to dotted text of its value, as ``FunctionFacts.bound`` does.
+    ``assigned`` maps a module-level name to dotted text of its value, as ``FunctionFacts.bound`` does ("sys.modules[]" is the
+    module itself).
     ``functions`` holds "<module>" first, then every function in source order.
     """
 

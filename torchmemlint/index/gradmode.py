@@ -21,7 +21,7 @@ from typing import Literal
 from torchmemlint.index.calls import Caller, Calls, argument_calls
 from torchmemlint.index.evidence import Evidence, Instance, Method, Value
 from torchmemlint.index.facts import ArgFact, CallableUse, CallFact, FunctionFacts, ParamFact
-from torchmemlint.index.names import CLOSED_BASES, TOP, ClassRef, FunctionRef, Names, Outside
+from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Names, Outside, is_quiet
 from torchmemlint.torch_facts import TorchFacts
 
 Mode = Literal["on", "off", "mixed", "no-callers", "unseen-base", "escapes"]
@@ -31,8 +31,6 @@ _TEST = re.compile(r"^(not )?(\w+)(?: (==|!=|is|is not) (.+))?$")
 
 # torch calls these itself, inside its own no_grad (the backward of a Function, unless create_graph is asked for).
 _FUNCTION_HOOKS = frozenset({"forward", "backward", "setup_context", "vjp", "jvp"})
-# Bases that call no method of their subclasses but what grad_mode knows of.
-_QUIET_BASES = CLOSED_BASES
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +125,8 @@ class GradMode:
         facts = self._names.functions[path].get(qualname)
         if facts is None or not (arg.name or arg.test):
             return "mixed"
-        text = self._evidence.bound(path, qualname).get(arg.name, arg.name) if arg.name else arg.test
+        texts = self._evidence.bound(path, qualname).get(arg.name, [arg.name])
+        text = arg.test or (texts[0] if len(texts) == 1 else "")
         if text.endswith("is_grad_enabled()"):
             return "start"
         match = _TEST.match(text)
@@ -216,24 +215,27 @@ class GradMode:
             return f"param:{match[1] or ''}{arg.name} {match[3]} {match[4]}"
         return "mixed"
 
-    def decorator_effect(self, path: str, scope: str, use: CallableUse) -> str | None:
-        """What the decorator ``use`` (standing in the function ``scope``, or "<module>") does to the body that it decorates."""
+    def decorator_effect(self, path: str, scope: str, use: CallableUse, lazy: bool = False) -> str | None:
+        """What the decorator ``use`` (standing in the function ``scope``, or "<module>") does to the body that it decorates.
+
+        ``lazy``: the body is a generator's, which runs after a home-made wrapper has returned (torch's own managers follow it).
+        """
         effects: list[str | None] = []
         for value in self._evidence.values(path, scope, use.callee):
             if isinstance(value, FunctionRef):
-                wrapped = self._wrapper_effect(path, scope, value, use)
+                wrapped = self._wrapper_effect(path, scope, value, use, lazy)
                 if wrapped is None:
                     wrapped = self._value_effect(path, scope, value, CallableUse(use.callee, use.args, True), 1)
                 effects.append(wrapped)
             elif isinstance(value, ClassRef):
                 call = self._names.method(value, "__call__")
-                wrapped = self._wrapper_effect(path, scope, call, use) if call is not None else None
+                wrapped = self._wrapper_effect(path, scope, call, use, lazy) if call is not None else None
                 effects.append(wrapped if wrapped is not None else self._class_effect(path, scope, value, use, 1))
             else:
                 effects.append(self._value_effect(path, scope, value, use, 1))
         return _agreed(effects)
 
-    def _wrapper_effect(self, path: str, scope: str, decorator: FunctionRef, use: CallableUse) -> str | None:
+    def _wrapper_effect(self, path: str, scope: str, decorator: FunctionRef, use: CallableUse, lazy: bool) -> str | None:
         functions = self._names.functions[decorator.path]
         inside = f"{decorator.qualname}."
         wraps: list[str | None] = [
@@ -244,6 +246,8 @@ class GradMode:
         ]
         if wraps:
             return self._with_arguments(path, scope, _agreed(wraps), decorator, use, False)
+        if lazy:
+            return None
         effects: list[str | None] = []
         for ref, call in argument_calls(self._names, decorator):
             effect = self._last_effect(ref, call.managers)
@@ -252,13 +256,10 @@ class GradMode:
 
     def _own_effect(self, facts: FunctionFacts, path: str) -> str | None:
         """What a function's own decorators do to its body; the innermost that touches grad mode wins."""
+        if facts.is_async:
+            return None  # a coroutine's body runs after every wrapper has returned
         for use in reversed(facts.decorators):
-            values = self._evidence.values(path, facts.parent or TOP, use.callee)
-            home_made = any(isinstance(value, FunctionRef | ClassRef | Method) for value in values)
-            # torch's own decorators know generators; a coroutine's body runs after any wrapper has returned.
-            if facts.is_async or (facts.is_generator and home_made):
-                continue
-            effect = self.decorator_effect(path, facts.parent or TOP, use)
+            effect = self.decorator_effect(path, facts.parent or TOP, use, facts.is_generator)
             if effect is not None:
                 return effect
         return None
@@ -346,7 +347,7 @@ class GradMode:
         name = ref.qualname.rpartition(".")[2]
         if facts.owner and not (name.startswith("__") and name.endswith("__")):
             bases = self._names.mro(ClassRef(ref.path, facts.owner))
-            if any(isinstance(base, str) and base not in _QUIET_BASES for base in bases):
+            if any(isinstance(base, str) and not is_quiet(base) for base in bases):
                 return "unseen-base"
         return "escapes" if escapes else "no-callers"
 

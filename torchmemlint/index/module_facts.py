@@ -197,7 +197,7 @@ class _Frame:
         self.loads: set[str] = set()
         self.locals: set[str] = set()
         self.globals: set[str] = set()
-        self.bound: dict[str, str] = {}
+        self.bound: dict[str, list[str]] = {}
         self.calls: list[CallFact] = []
         self.returned: list[CallableUse] = []
         self.wraps: list[CallableUse] = []
@@ -206,15 +206,27 @@ class _Frame:
         self.deferred = 0
 
     def bind(self, name: str, text: str) -> None:
-        """``name`` is assigned ``text`` ("" for what has no text); a second assignment makes it unknown.
-
-        What a name stands for is no read, because calls through the name are followed; of a name that is unknown it is one.
-        """
+        """``name`` is assigned ``text`` ("" for what has no text)."""
         self.locals.add(name)
-        if name in self.bound:
-            self.loads.update(each for each in (self.bound[name], text) if each and each[-1] not in ")]")
-            text = ""
-        self.bound[name] = text
+        values = self.bound.setdefault(name, [])
+        if text not in values:
+            values.append(text)
+
+    def known(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+        """The names with one known value, and those with a few; what any other name stands for counts as read.
+
+        (What a known name stands for is no read, because calls through the name are followed.)
+        """
+        once: list[tuple[str, str]] = []
+        several: list[tuple[str, str]] = []
+        for name, values in self.bound.items():
+            if name in self.globals or "" in values or len(values) > 4:
+                self.loads.update(text for text in values if text and text[-1] not in ")]")
+            elif len(values) == 1:
+                once.append((name, values[0]))
+            else:
+                several += [(name, text) for text in values]
+        return tuple(once), tuple(several)
 
 
 class _Class:
@@ -286,7 +298,7 @@ class _Walk:
         return ModuleFacts(
             path=path,
             imports=tuple(self.imports),
-            assigned=tuple((name, text) for name, text in top.bound.items() if text),
+            assigned=functions[0].bound,
             functions=tuple(functions),
             classes=tuple(sorted(self.order, key=lambda facts: (facts.row, facts.qualname))),
             rows=rows,
@@ -302,6 +314,7 @@ class _Walk:
         rows: int = 0,
     ) -> FunctionFacts:
         local_names = frozenset(frame.locals - frame.globals)
+        bound, rebound = frame.known()
         reads = frozenset(
             text for text in frame.loads if text not in self.plain and (frame is self.top or text not in local_names)
         )
@@ -328,8 +341,9 @@ class _Walk:
             is_generator=frame.generator,
             calls=tuple(frame.calls),
             names=frozenset(frame.names),
-            bound=tuple((name, text) for name, text in frame.bound.items() if text and name not in frame.globals),
+            bound=bound,
             returns=returns,
+            rebound=rebound,
             locals=local_names,
             reads=reads,
             returned=tuple(frame.returned),
@@ -561,9 +575,7 @@ class _Walk:
             if self.scope is not None:
                 self.scope.attrs.append(_attr(name, value, text, annotation, "", target.lineno))
             elif not (value is not None and _is_same(name, value)):
-                self.frame.bind(name, text)
-            if annotation and self.scope is None and not text:
-                self.frame.bound[name] = f"{annotation}()"
+                self.frame.bind(name, text or (f"{annotation}()" if annotation else ""))
             return
         if kind is ast.Attribute:
             receiver = target.value  # type: ignore[attr-defined]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -125,6 +126,8 @@ class Names:
         if outside is not None:
             return outside
         text = self._assigned[path].get(name)
+        if text == "sys.modules[]":
+            return self.layout.module_of(path)
         if text is not None:
             alias = self.dotted(path, text) if text != name and _DOTTED.match(text) else None
             return alias if alias is not None and not isinstance(alias, Variable) else Variable(path, name, text)
@@ -219,6 +222,8 @@ class Names:
             if text.startswith(("six.with_metaclass", "with_metaclass", "future.utils.with_metaclass")):
                 continue
             symbol = self.class_symbol(ref, text) if _DOTTED.match(text) else None
+            if isinstance(symbol, Module):  # a module that is called like the class in it
+                symbol = self.member(symbol, text.rpartition(".")[2])
             if isinstance(symbol, ClassRef):
                 found.append(symbol)
             elif isinstance(symbol, Outside):
@@ -293,10 +298,10 @@ class Names:
         for klass in order:
             if (klass if isinstance(klass, str) else self.absolute(klass)) == name:
                 return True
-        return None if any(isinstance(klass, str) and klass not in CLOSED_BASES for klass in order) else False
+        return None if any(isinstance(klass, str) and klass not in _CLOSED_BASES for klass in order) else False
 
 
-CLOSED_BASES = frozenset(
+_CLOSED_BASES = frozenset(
     {
         "abc.ABC", "builtins.Exception", "builtins.dict", "builtins.float", "builtins.int", "builtins.list", "builtins.object",
         "builtins.set", "builtins.str", "builtins.tuple", "collections.OrderedDict", "collections.abc.Mapping", "enum.Enum",
@@ -307,6 +312,22 @@ CLOSED_BASES = frozenset(
     }
 )  # fmt: skip
 """Outside bases whose own bases are known to be none of interest."""
+
+_QUIET_PACKAGES = frozenset(sys.stdlib_module_names) | {
+    "PIL", "absl", "attr", "celery", "cherrypy", "click", "datasets", "docutils", "fastapi", "fire", "flask", "gin", "gradio",
+    "gym", "gymnasium", "h5py", "hydra", "imgaug", "jinja2", "librosa", "matplotlib", "networkx", "nltk", "numba", "numpy",
+    "omegaconf", "optuna", "pandas", "pettingzoo", "pydantic", "pytest", "ray", "requests", "sacred", "scipy", "six", "sklearn",
+    "starlette", "streamlit", "tokenizers", "torch", "torchaudio", "torchtext", "torchvision", "tornado", "tqdm", "typer",
+    "typing_extensions", "yaml",
+}  # fmt: skip
+
+
+def is_quiet(name: str) -> bool:
+    """Whether what bears the absolute name ``name`` comes from a package that calls code of ours without touching grad mode.
+
+    Of torch itself that is true as well, but for what ``torch_facts`` tells.
+    """
+    return name.partition(".")[0] in _QUIET_PACKAGES
 
 
 def _by_qualname(functions: Sequence[FunctionFacts]) -> dict[str, FunctionFacts]:

@@ -71,7 +71,7 @@ def _call(plain: Any) -> CallFact:
 def _function(plain: Any) -> FunctionFacts:
     (
         qualname, first_row, row, header_end_row, end_row, owner, parent, params, decorators, is_async, is_generator, calls,
-        names, bound, returns, local_names, reads, returned, wraps, yields, leaves,
+        names, bound, returns, rebound, local_names, reads, returned, wraps, yields, leaves,
     ) = plain  # fmt: skip
     return FunctionFacts(
         qualname=qualname,
@@ -89,6 +89,7 @@ def _function(plain: Any) -> FunctionFacts:
         names=frozenset(_strings(names)),
         bound=_pairs(bound),
         returns=returns,
+        rebound=_pairs(rebound),
         locals=frozenset(_strings(local_names)),
         reads=frozenset(_strings(reads)),
         returned=_uses(returned),
