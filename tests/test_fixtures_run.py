@@ -5,6 +5,7 @@ Bytes are counted by a dispatch mode that follows every storage to its death; gr
 
 from __future__ import annotations
 
+import ast
 import gc
 import importlib.util
 import json
@@ -248,3 +249,37 @@ def test_example_runs(folder: str, name: str, capsys: pytest.CaptureFixture[str]
     with loaded(ROOT.parent / "examples" / folder / f"{name}.py") as module:
         module.main()
     assert capsys.readouterr().out
+
+
+STEP = ["model", "loader", "criterion", "optimizer"]
+
+
+def step_functions() -> list[tuple[Path, str, bool]]:
+    """Every function of a training step's usual parameters, and whether one of its lines is marked."""
+    found = []
+    for path in FILES:
+        if path.parent.name not in {"TML101", "TML102", "TML204"} or path.name.endswith(".fixed.py"):
+            continue
+        text = path.read_text(encoding="utf-8")
+        lines = text.splitlines()
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.FunctionDef) and [a.arg for a in node.args.args] == STEP:
+                body = lines[node.lineno - 1 : node.end_lineno]
+                found.append((path, node.name, any("# expect:" in line for line in body)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "loud"), [pytest.param(*case, id=f"{label(case[0])}-{case[1]}") for case in step_functions()]
+)
+def test_each_function_keeps_a_growing_graph_where_it_is_marked_and_only_there(path: Path, name: str, loud: bool) -> None:
+    def nodes_after(steps: int) -> int:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+        loader = [(torch.randn(4, 8), torch.randint(0, 4, (4,))) for _ in range(steps)]
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        with loaded(path) as module:
+            kept = getattr(module, name)(model, loader, torch.nn.CrossEntropyLoss(), optimizer)
+        return graph_nodes(kept)
+
+    assert (nodes_after(9) > nodes_after(4)) == loud
