@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-COMMANDS = ("check", "rule", "trace")
+COMMANDS = ("check", "rule", "trace", "oom")
 
 VALUED = frozenset(
     (
@@ -77,6 +77,10 @@ def _dispatch(command: str, rest: Sequence[str]) -> int:
             from torchmemlint.commands import trace
 
             return trace.run(trace_parser().parse_args(rest))
+        if command == "oom":
+            from torchmemlint.oom import command as oom
+
+            return oom.main(rest)
         from torchmemlint.commands import check
 
         return check.run(check_parser().parse_args(rest))
@@ -117,7 +121,7 @@ def check_parser() -> argparse.ArgumentParser:
     parser.usage = "torchmemlint [check] [options] [PATH ...]"
     parser.epilog = (
         "Other commands: `torchmemlint rule CODE` explains a rule, `torchmemlint trace FILE:LINE` shows what is believed "
-        "there. Exit status: 0 nothing found, 1 findings, 2 the run itself went wrong."
+        "there, `torchmemlint oom LOG` explains an out-of-memory error. Exit status: 0 nothing found, 1 findings, 2 the run itself went wrong."
     )
     parser.add_argument("paths", nargs="*", metavar="PATH", help="files and folders (default: the current one); - reads stdin")
     rules = parser.add_argument_group("rules")

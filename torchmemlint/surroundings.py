@@ -135,7 +135,10 @@ def _neighbours(tops: tuple[tuple[str, bool], ...]) -> tuple[tuple[_Neighbour, .
 
 
 def _python_files_in(folder: str) -> list[str]:
-    return sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".py"))
+    try:
+        return sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".py"))
+    except OSError:  # the name of an editor's buffer may stand in no folder yet
+        return []
 
 
 def _tops(candidates: Sequence[Scanned]) -> tuple[tuple[str, bool], ...]:
