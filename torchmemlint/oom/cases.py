@@ -20,7 +20,7 @@ TRACEBACK_TRIES = 4
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A finding and its distance from the failure: 0 in a function of the failing call path, 1 in one of its files, 2 elsewhere."""
+    """A finding and its distance: 0 in a function of the failing call path, 1 in one of its files, 2 elsewhere."""
 
     finding: Finding
     distance: int

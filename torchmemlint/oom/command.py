@@ -28,7 +28,7 @@ class _Arguments:
 def _parse(argv: Sequence[str] | None) -> _Arguments:
     parser = argparse.ArgumentParser(
         prog="torchmemlint oom",
-        description="Explain the out-of-memory errors of a log: what ran out, the numbers that show it, what to change in the program.",
+        description="Explain the out-of-memory errors of a log: what ran out, the numbers that show it, what to change.",
         epilog="Exit status: 0 diagnosed, 1 no out-of-memory error found, 2 error.",
         allow_abbrev=False,
     )

@@ -21,6 +21,8 @@ WINDOW = 256 * 1024
 LOOKAHEAD = 16 * 1024
 MAX_LINE = 8 * 1024
 """A longer line is read around its message only."""
+EXAMINED = 2048
+"""Bytes of a line in which a head is looked for at a time."""
 MAX_CONTINUATION = 8
 """Lines joined to one message: a terminal 80 columns wide needs six."""
 
@@ -88,14 +90,14 @@ class _Utf16:
 
 def scan(stream: ByteReader) -> Iterator[Occurrence]:
     """Every out-of-memory message of ``stream`` in order. Raises only what ``stream.read`` raises."""
-    piece = stream.read(PIECE)
+    piece = _read_piece(stream)
     for mark, encoding in ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")):
         if piece.startswith(mark):
             stream = _Utf16(stream, piece[2:], encoding)
-            piece = stream.read(PIECE)
+            piece = _read_piece(stream)
             break
-    data, done, rows = b"", 0, 0  # done: searched so far in data; rows: newlines in everything before `counted`
-    counted = 0
+    data, done = b"", 0  # done: offset in data up to which everything was searched
+    rows, counted = 0, 0  # newlines of the whole log before the offset `counted` of data
     while True:
         data = (data + piece) if data else piece
         last = not piece
@@ -104,13 +106,13 @@ def scan(stream: ByteReader) -> Iterator[Occurrence]:
             if hit < done:
                 continue
             start = _line_start(data, hit, done)
-            found = _read_message(data, start, hit)
+            found, end = _read_message(data, start, hit)
+            done = max(end, hit + 1)
             if found is None:
                 continue
-            line, message, end = found
+            line, message = found
             rows += data.count(b"\n", counted, start)
             counted = start
-            done = max(end, hit + 1)
             yield Occurrence(rows + 1, line.source, message, memoryview(data)[max(0, start - WINDOW) : start])
         done = max(done, limit)
         if last:
@@ -122,7 +124,19 @@ def scan(stream: ByteReader) -> Iterator[Occurrence]:
         if drop:
             data = data[drop:]
             done, counted = done - drop, counted - drop
-        piece = stream.read(PIECE)
+        piece = _read_piece(stream)
+
+
+def _read_piece(stream: ByteReader) -> bytes:
+    """The next ``PIECE`` bytes, less only at the end: a pipe hands out small portions, and each piece costs a copy."""
+    parts, size = [], 0
+    while size < PIECE:
+        part = stream.read(PIECE - size)
+        if not part:
+            break
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
 
 
 def _hits(data: bytes, start: int, limit: int) -> list[int]:
@@ -149,16 +163,17 @@ def _line_start(data: bytes, hit: int, floor: int) -> int:
     return low if low else max(0, min(floor, hit))
 
 
-def _read_message(data: bytes, start: int, hit: int) -> tuple[LogLine, Message, int] | None:
-    """The message of the line around ``hit``, its line, and the offset where its text ends; None when there is none."""
-    begin = start if hit - start <= 1024 else hit - 512
+def _read_message(data: bytes, start: int, hit: int) -> tuple[tuple[LogLine, Message] | None, int]:
+    """The message of the line around ``hit`` with that line, or None; and the offset up to which there is no other."""
+    begin = start if hit - start <= EXAMINED // 2 else hit - EXAMINED // 4
     end = data.find(b"\n", hit, hit + MAX_LINE)
-    end = hit + MAX_LINE if end < 0 else end
-    line = read_line(data[begin:end].decode("utf-8", "replace"))
-    near = line.text[:2048]
-    head = find_head(near)
+    end = min(len(data), hit + MAX_LINE) if end < 0 else end
+    line = read_line(data[begin : min(end, begin + EXAMINED)].decode("utf-8", "replace"))
+    head = find_head(line.text)
     if head is None:
-        return None
+        # Of a longer line, what a head could still begin in is looked at again.
+        return None, end if end - begin <= EXAMINED else begin + EXAMINED - 512
+    line = read_line(data[begin:end].decode("utf-8", "replace"))
     family, backend, column = head
     text = line.text[column:]
     at = end
@@ -174,12 +189,12 @@ def _read_message(data: bytes, start: int, hit: int) -> tuple[LogLine, Message, 
         if not more.text.strip() or _starts_anew(more.text):
             break
         text = f"{text} {more.text}"
-    return line, parse_message(text, family, backend), end
+    return (line, parse_message(text, family, backend)), end
 
 
 def _starts_anew(text: str) -> bool:
     return text.lstrip().startswith(("Traceback (most", "File ", "During handling", "The above exception")) or (
-        find_head(text[:2048]) is not None
+        find_head(text[:EXAMINED]) is not None
     )
 
 

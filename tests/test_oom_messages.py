@@ -1,0 +1,143 @@
+"""Every known wording of an out-of-memory message: found once, read in full, and called by its right name."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from torchmemlint.oom.diagnose import Kind, diagnose, driver_request, format_size
+from torchmemlint.oom.messages import parse_size
+from torchmemlint.oom.remedies import LIVE_TENSORS, remedies_for, sentence_about_empty_cache
+from torchmemlint.oom.stream import scan
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+HERE = Path(__file__).parent / "oom_messages"
+UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+def load(name: str) -> list[dict[str, object]]:
+    with (HERE / name).open("rb") as file:
+        return tomllib.load(file)["message"]
+
+
+KNOWN, FROM_FORMATS = load("known.toml"), load("from_formats.toml")
+
+
+def test_there_are_enough_messages_and_none_twice() -> None:
+    assert len(KNOWN) >= 40
+    assert len(FROM_FORMATS) == 20
+    names = [message["name"] for message in (*KNOWN, *FROM_FORMATS)]
+    assert len(set(names)) == len(names)
+    assert {message["kind"] for message in (*KNOWN, *FROM_FORMATS)} == {kind.value for kind in Kind}
+
+
+@pytest.mark.parametrize("entry", [*KNOWN, *FROM_FORMATS], ids=lambda entry: entry["name"])
+def test_a_message_is_read_in_full(entry: Mapping[str, object]) -> None:
+    occurrences = list(scan(io.BytesIO(str(entry["log"]).encode())))
+    assert len(occurrences) == 1
+    message = occurrences[0].message
+    for figure, size in entry.get("figures", {}).items():
+        number, unit = size.split()
+        assert getattr(message, figure) == pytest.approx(float(number) * UNITS[unit], rel=1e-9, abs=1), figure
+    assert diagnose(message).kind.value == entry["kind"]
+    if "device" in entry:
+        assert message.device == entry["device"]
+    assert occurrences[0].source == entry.get("rank", "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '    if "out of memory" in str(e):',
+        '        raise RuntimeError("CUDA out of memory")',
+        "# CUDA out of memory. means the batch is too large",
+        "Tip: lower the batch size when you see CUDA out of memory errors",
+        "WARNING: allocated 3.2 GiB of GPU memory, 12 out of 24 layers offloaded",
+        "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 131072, Hardware limit: 101376",
+        "catch torch.cuda.OutOfMemoryError and retry",
+        "    except MemoryError:",
+        "DataLoader worker (pid 8102) is killed by signal: Terminated.",
+        "CUDA error: device-side assert triggered",
+        "Invalid buffer size",
+        "the oom-killer is disabled",
+    ],
+)
+def test_a_line_that_only_speaks_of_memory_is_no_message(line: str) -> None:
+    assert list(scan(io.BytesIO(line.encode()))) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "binary", "size"),
+    [
+        ("512.00", "MiB", False, 536_870_912),
+        ("512.00", "MB", False, 512_000_000),
+        ("512.00", "MB", True, 536_870_912),
+        ("1.5", "GiB", False, 1_610_612_736),
+        ("1.5", "GB", False, 1_500_000_000),
+        ("0", "bytes", False, 0),
+        ("17179869184.00", "GiB", False, 2**64),
+    ],
+)
+def test_binary_and_decimal_units_differ(number: str, unit: str, binary: bool, size: int) -> None:
+    assert parse_size(number, unit, labels_are_binary=binary) == size
+
+
+def test_the_apple_gpu_s_gb_are_gib() -> None:
+    # 9.07 "GB" are allowed on a machine with 8 GiB: 1.7 times the recommended two thirds. That is true of GiB only.
+    text = (
+        b"MPS backend out of memory (MPS allocated: 8.00 GB, other allocations: 0 bytes, max allowed: 9.07 GB). "
+        b"Tried to allocate 2.00 GB on private pool."
+    )
+    (found,) = scan(io.BytesIO(text))
+    assert found.message.allowed == pytest.approx(8 * 2**30 * 2 / 3 * 1.7, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("requested", "asked"), [(1, 2), (2**20, 2), (2**20 + 1, 20), (10 * 2**20 - 1, 20), (10 * 2**20, 10), (11 * 2**20, 12)]
+)
+def test_the_driver_is_asked_for_whole_segments(requested: int, asked: int) -> None:
+    assert driver_request(requested) == asked * 2**20
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 bytes"), (1023, "1023 bytes"), (1024, "1.00 KiB"), (3 * 2**29, "1.50 GiB"), (2**50, "1.00 PiB")]
+)
+def test_sizes_are_printed_as_pytorch_prints_them(size: int, text: str) -> None:
+    assert format_size(size) == text
+
+
+@pytest.mark.parametrize("entry", [*KNOWN, *FROM_FORMATS], ids=lambda entry: entry["name"])
+def test_remedies_keep_to_the_order_and_to_the_kind(entry: Mapping[str, object]) -> None:
+    (found,) = scan(io.BytesIO(str(entry["log"]).encode()))
+    diagnosis = diagnose(found.message)
+    remedies = remedies_for(found.message, diagnosis)
+    assert remedies
+    live = [remedy for remedy in remedies if remedy in LIVE_TENSORS]
+    assert live == sorted(live, key=LIVE_TENSORS.index) or diagnosis.kind is Kind.HOST_MEMORY
+    every_word = " ".join(f"{remedy.title} {remedy.why} {remedy.code}" for remedy in remedies)
+    assert "empty_cache" not in every_word
+    fragmented = diagnosis.kind in (Kind.FRAGMENTATION, Kind.PARTLY_FRAGMENTATION)
+    assert ("expandable_segments:True" in every_word) is fragmented
+    # A cap is never offered as a cure: the only call of it undoes one.
+    assert "set_per_process_memory_fraction(0" not in every_word
+    if diagnosis.kind is Kind.GENUINE:
+        assert remedies[:5] == LIVE_TENSORS
+        assert "no remedy" in sentence_about_empty_cache(diagnosis)
+
+
+def test_private_pools_are_part_of_what_is_printed_as_allocated() -> None:
+    text = (
+        b"CUDA out of memory. Tried to allocate 64.00 MiB. GPU 0 has a total capacity of 20.00 GiB of which 23.06 MiB is free. "
+        b"Of the allocated memory 19.00 GiB is allocated by PyTorch, with 9.00 GiB allocated in private pools (e.g., CUDA "
+        b"Graphs), and 12.00 MiB is reserved by PyTorch but unallocated."
+    )
+    (found,) = scan(io.BytesIO(text))
+    assert any("10.00 GiB" in sentence and "live" in sentence for sentence in diagnose(found.message).because)
