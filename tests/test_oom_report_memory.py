@@ -88,3 +88,9 @@ def test_an_apple_row() -> None:
 def test_torch_is_imported_by_the_call_only() -> None:
     code = "import sys, torchmemlint.oom.report_memory, torchmemlint.oom.command; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_it_is_a_public_name() -> None:
+    import torchmemlint
+
+    assert torchmemlint.report_memory is report_memory

@@ -2,6 +2,7 @@
 
     check_paths(["src"])            findings of files and folders
     check_source("import torch…")   findings of a text
+    report_memory()                 where a running program's memory stands (imports torch, inside the call only)
 
 Names are looked up on first use, so that ``import torchmemlint`` costs nothing.
 """
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torchmemlint.api import check_paths, check_source
     from torchmemlint.findings import Edit, Finding, Fix
+    from torchmemlint.oom.report_memory import report_memory
 
 __version__ = "0.1.0"
 
-__all__ = ["Edit", "Finding", "Fix", "__version__", "check_paths", "check_source"]
+__all__ = ["Edit", "Finding", "Fix", "__version__", "check_paths", "check_source", "report_memory"]
 
 _HOMES = {
     "check_paths": "torchmemlint.api",
@@ -24,6 +26,7 @@ _HOMES = {
     "Edit": "torchmemlint.findings",
     "Finding": "torchmemlint.findings",
     "Fix": "torchmemlint.findings",
+    "report_memory": "torchmemlint.oom.report_memory",
 }
 
 
