@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from torchmemlint.index.facts import ModuleFacts
     from torchmemlint.index.project import Project
+    from torchmemlint.semantics.runs import Runs
     from torchmemlint.source.file import SourceFile
 
 MAX_BYTES = 1_000_000
@@ -80,6 +81,12 @@ class InspectAll:
     settings: Mapping[str, Settings]
     texts: Mapping[str, SourceFile]
     comments: bool = True
+    engines: dict[Settings, Runs] = field(default_factory=dict)
+    """One engine a process (and kind of settings), made when the first file is inspected: what it learns serves the next."""
+
+    def text(self, path: str) -> str:
+        """The text of any file of the project. Raises SourceError."""
+        return (self.texts.get(path) or read(path)).text
 
 
 def scan(shared: ScanAll, path: str) -> Scanned:
@@ -107,13 +114,14 @@ def inspect(shared: InspectAll, path: str) -> Checked:
     """Finds the mistakes of one file of a project."""
     settings = shared.settings[path]
     try:
-        from torchmemlint.analysis import analyze_module
+        from torchmemlint.analysis import analyze_module, make_runs
         from torchmemlint.suppress import apply
 
-        source = shared.texts.get(path) or read(path)
-        analysis = analyze_module(shared.project, path, settings)
+        if settings not in shared.engines:
+            shared.engines[settings] = make_runs(shared.project, settings, shared.text)
+        analysis = analyze_module(shared.project, path, settings, shared.engines[settings])
         findings = [*analysis.findings, *(_internal_error(path, crash) for crash in analysis.crashes)]
-        kept = apply(findings, source.text, settings, path, comments=shared.comments) if findings else []
+        kept = apply(findings, shared.text(path), settings, path, comments=shared.comments) if findings else []
         return Checked(path, tuple(kept), tuple(analysis.notes), tuple(analysis.crashes))
     except SourceError as error:  # it was readable when it was scanned
         return cannot_parse(path, error, settings, "")
