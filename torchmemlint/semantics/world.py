@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torchmemlint.config import Settings
 from torchmemlint.errors import SourceError
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.lower import ir
+from torchmemlint.settings import Settings
 from torchmemlint.torch_facts import MODULE_KINDS, TORCH
 
 MODULE = "<module>"
