@@ -1,0 +1,58 @@
+"""What must be true of the whole tree: which way imports point, and that the package says the same of itself everywhere."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import torchmemlint
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "torchmemlint"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_imports_point_one_way() -> None:
+    pytest.importorskip("importlinter")
+    command = [sys.executable, "-c", "import sys; from importlinter.cli import lint_imports_command as run; sys.exit(run())"]
+    done = subprocess.run([*command, "--no-cache"], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    assert PROJECT["project"]["version"] == torchmemlint.__version__
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_a_module_says_what_it_is_and_parses_on_the_oldest_python(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 10))
+    assert ast.get_docstring(tree) or not tree.body, "no docstring"
+
+
+def test_every_package_is_one() -> None:
+    folders = {path.parent for path in MODULES}
+    assert {folder for folder in folders if not (folder / "__init__.py").is_file()} == set()
+    assert (PACKAGE / "py.typed").is_file()
+
+
+def test_errors_survive_the_way_home_from_a_worker() -> None:
+    import pickle
+
+    from torchmemlint import errors
+
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.TorchmemlintError)]
+    assert len(kinds) >= 7
+    for kind in kinds:
+        error = kind("a", 2, 3) if kind is errors.SourceError else kind("a")
+        back = pickle.loads(pickle.dumps(error))
+        assert (type(back), str(back), vars(back)) == (kind, "a", vars(error))
