@@ -256,7 +256,7 @@ class Calls(Evaluator):
     def decorated_mode(self, ref: FunctionRef) -> str | None:
         """Grad mode that a function's own decorators set, None when they set none."""
         facts = self.world.facts(ref)
-        if facts.is_async or not facts.decorators:
+        if facts.is_async or not facts.decorators or facts.qualname != ref.qualname:
             return None
         for use in facts.decorators:
             effect = self.world.project.decorator_effect(ref.path, facts.parent, use)

@@ -59,9 +59,16 @@ class World:
         return self._regions[key]
 
     def facts(self, ref: FunctionRef) -> FunctionFacts:
-        facts = self.project.facts(ref)
-        assert isinstance(facts, FunctionFacts)
-        return facts
+        """The facts of a function; of a lambda, which has none of its own, those of the function around it."""
+        while ref.qualname.endswith("<lambda>"):
+            around = ref.qualname.rpartition(".")[0] or MODULE
+            ref = FunctionRef(ref.path, around)
+        try:
+            return self.project.facts(ref)
+        except KeyError:
+            # A function that facts do not keep apart (a redefinition in a branch, a class inside a function).
+            around = ref.qualname.rpartition(".")[0] or MODULE
+            return self.facts(FunctionRef(ref.path, around))
 
     def outermost(self, ref: FunctionRef) -> str:
         facts = self.facts(ref)
