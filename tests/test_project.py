@@ -615,6 +615,76 @@ def test_a_caller_by_name_only_does_not_overrule_one_that_is_sure() -> None:
     assert mode(by_name, "T.measure") == "off"
 
 
+def test_callers_through_a_name_bound_on_two_branches() -> None:
+    source = """
+    class T:
+        @torch.no_grad()
+        def evaluate(self, full):
+            if full:
+                run = self.full
+            else:
+                run = self.sampled
+            run(1)
+        def full(self, x): pass
+        def sampled(self, x): pass
+    """
+    assert [mode(source, "T.full"), mode(source, "T.sampled")] == ["off", "off"]
+
+
+def test_method_of_an_unknown_object_is_looked_for_in_one_family_of_classes() -> None:
+    models = "class Base:\n  def score(self): pass\n" + "".join(
+        f"class M{i}(Base):\n  def score(self): pass\n" for i in range(9)
+    )
+    caller = "import torch\nclass T:\n  @torch.no_grad()\n  def go(self, net): net.score()\n"
+    p = project(pkg__init="", pkg__models=models, pkg__trainer=caller)
+    assert p.grad_mode(FunctionRef("pkg/models.py", "M3.score")).mode == "off"
+    (found,) = p.callers(FunctionRef("pkg/models.py", "M3.score")).calls
+    assert not found.certain
+    unrelated = "".join(f"class M{i}:\n  def score(self): pass\n" for i in range(9))
+    p = project(pkg__init="", pkg__models=unrelated, pkg__trainer=caller)
+    assert p.callers(FunctionRef("pkg/models.py", "M3.score")).calls == ()
+
+
+def test_method_behind_an_attribute() -> None:
+    source = """
+    class Agent:
+        def __init__(self, many):
+            if many:
+                self.explore = self.explore_many
+            else:
+                self.explore = self.explore_one
+        def explore_one(self): pass
+        def explore_many(self): pass
+    @torch.no_grad()
+    def drive(agent): agent.explore()
+    """
+    assert mode(source, "Agent.explore_one") == "off"
+    assert not project(m=source).callers(FunctionRef("m.py", "Agent.explore_one")).escapes
+
+
+def test_module_that_names_itself() -> None:
+    p = project(m="import sys\nthis = sys.modules[__name__]\nclass A: pass\nclass B(this.A): pass\n")
+    assert p.mro(ClassRef("m.py", "B")) == (ClassRef("m.py", "B"), ClassRef("m.py", "A"))
+
+
+@pytest.mark.parametrize(
+    ("base", "expected"), [("sklearn.base.BaseEstimator", "no-callers"), ("skorch.NeuralNet", "unseen-base")]
+)
+def test_base_of_a_package_that_does_not_know_grad_mode(base: str, expected: str) -> None:
+    assert mode(f"import {base.partition('.')[0]}\nclass A({base}):\n  def score(self): pass\n", "A.score") == expected
+
+
+def test_home_made_decorator_of_a_generator() -> None:
+    applied = "def deco(f):\n  return torch.no_grad()(f)\n@deco\ndef f(x): yield x\n"
+    wrapped = "def deco(f):\n  def w(*a):\n    with torch.no_grad(): return f(*a)\n  return w\n@deco\ndef f(x): yield x\n"
+    assert [mode(applied, "f"), mode(wrapped, "f")] == ["off", "no-callers"]
+
+
+def test_method_called_by_its_name_in_a_string() -> None:
+    source = "class P:\n  def after_step(self): pass\n  def other_step(self): pass\ndef go(ps): trigger(ps, 'after_step')\n"
+    assert [mode(source, "P.after_step"), mode(source, "P.other_step")] == ["escapes", "no-callers"]
+
+
 def test_callback_escapes() -> None:
     assert mode("def f(x): pass\nregister(f)\n", "f") == "escapes"
     assert mode("def f(x): pass\nregister(f)\n@torch.no_grad()\ndef g(): f(1)\n", "f") == "off"

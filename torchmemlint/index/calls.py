@@ -18,6 +18,9 @@ from torchmemlint.torch_facts import TorchFacts
 _BY_NAME = 5
 """A method of an unknown object is taken for the project's when at most so many unrelated classes of it define it."""
 
+_MAX_ALIASES = 60
+"""Names by which a function goes, beyond its own, that are followed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Callees:
@@ -70,10 +73,11 @@ class Calls:
         self._aliases: dict[str, set[str]] = defaultdict(set)
         self._methods: dict[str, list[ClassRef]] = defaultdict(list)
         self._looked_up: set[str] = set()
-        self._named: dict[str, tuple[FunctionRef, ...]] = {}
+        self._named: dict[tuple[str, str], tuple[FunctionRef, ...]] = {}
         self._callees: dict[tuple[str, str, str], Callees] = {}
         self._callers: dict[FunctionRef, Callers] = {}
-        self._object_calls: dict[FunctionRef, list[Caller]] | None = None
+        self._sites: dict[str, dict[FunctionRef, list[Caller]]] = {}
+        self._objects: frozenset[str] | None = None
         self._common = _methods_of_everything(torch)
         function_names = {qualname.rpartition(".")[2] for functions in names.functions.values() for qualname in functions}
         for path, module in names.modules.items():
@@ -90,6 +94,8 @@ class Calls:
                 for attr in klass.attrs:
                     if attr.kind == "name":
                         self._alias(attr.name, attr.value)
+                        if attr.value.startswith("self.") and ref not in self._methods[attr.name]:
+                            self._methods[attr.name].append(ref)
 
     def _read(self, ref: FunctionRef, facts: FunctionFacts, function_names: set[str]) -> None:
         for name, text in (*facts.bound, *facts.rebound):
@@ -131,17 +137,29 @@ class Calls:
             return Callees((), False)
         if receiver and self._evidence.values(path, qualname, receiver):
             return Callees((), False)  # the receiver is known, and has no such method in sight
-        return Callees(self._by_name(name), False)
+        return Callees(self._by_name(name, self._top_package(path)), False)
 
-    def _by_name(self, name: str) -> tuple[FunctionRef, ...]:
-        """The methods that ``name`` can mean on an unknown object; none when too many unrelated classes have one."""
-        found = self._named.get(name)
+    def _top_package(self, path: str) -> str:
+        return self._names.layout.names[path].partition(".")[0]
+
+    def _by_name(self, name: str, top: str) -> tuple[FunctionRef, ...]:
+        """The methods that ``name`` can mean on an unknown object in the top package ``top``, whose own classes go first.
+
+        None when too many unrelated classes have one.
+        """
+        found = self._named.get((name, top))
         if found is None:
-            classes = set(self._methods.get(name, ()))
+            everywhere = self._methods.get(name, ())
+            classes = {ref for ref in everywhere if self._top_package(ref.path) == top} or set(everywhere)
             # Classes are related through the base that has the method first.
             families = {[base for base in self._names.mro(ref) if base in classes][-1] for ref in classes}
-            methods = sorted(FunctionRef(ref.path, f"{ref.qualname}.{name}") for ref in classes)
-            found = self._named[name] = tuple(methods) if len(families) <= _BY_NAME else ()
+            methods = {
+                method
+                for ref in (classes if len(families) <= _BY_NAME else ())
+                for value in self._evidence.attribute(ref, name)
+                for method in self._targets(value)
+            }
+            found = self._named[name, top] = tuple(sorted(methods))
         return found
 
     def _targets(self, value: Value) -> Iterator[FunctionRef]:
@@ -182,46 +200,48 @@ class Calls:
     def _find(self, ref: FunctionRef) -> tuple[Caller, ...]:
         name = ref.qualname.rpartition(".")[2]
         facts = self._names.functions[ref.path][ref.qualname]
-        found: dict[tuple[FunctionRef, int], Caller] = {}
-        if facts.owner and name in ("forward", "__call__"):
-            for caller in self._calls_of_objects().get(ref, ()):
-                found[caller.ref, id(caller.call)] = caller
         words = {name}
+        if facts.owner and name in ("forward", "__call__"):
+            words |= self._words_of_objects()
         if facts.owner and name == "__init__":
             owner = ClassRef(ref.path, facts.owner)
             words |= {"cls", "__class__"}
             words |= {klass.qualname.rpartition(".")[2] for klass in (owner, *self._names.subclasses(owner))}
-        for word in self._with_aliases(words):
+        found = [caller for word in self._with_aliases(words) for caller in self._called(word).get(ref, ())]
+        return tuple(sorted(found, key=lambda caller: (caller.ref, caller.call.row, caller.call.callee)))
+
+    def _called(self, word: str) -> dict[FunctionRef, list[Caller]]:
+        """What the calls that end in ``word`` reach."""
+        found = self._sites.get(word)
+        if found is None:
+            found = self._sites[word] = {}
             for site, call in self._index.get(word, ()):
                 callees = self.callees(site.path, site.qualname, call)
-                if ref in callees.refs:
-                    found[site, id(call)] = Caller(site, call, callees.certain)
-        return tuple(sorted(found.values(), key=lambda caller: (caller.ref, caller.call.row, caller.call.callee)))
+                for ref in callees.refs:
+                    found.setdefault(ref, []).append(Caller(site, call, callees.certain))
+        return found
 
     def _with_aliases(self, words: Iterable[str]) -> list[str]:
         seen = dict.fromkeys(sorted(words))
         queue = list(seen)
+        most = len(seen) + _MAX_ALIASES
         while queue:
             for alias in sorted(self._aliases.get(queue.pop(), ())):
-                if alias not in seen and len(seen) < 60:
+                if alias not in seen and len(seen) < most:
                     seen[alias] = None
                     queue.append(alias)
         return list(seen)
 
-    def _calls_of_objects(self) -> dict[FunctionRef, list[Caller]]:
-        """Calls of objects (``self.model(x)``) by the ``forward`` or ``__call__`` that they reach."""
-        if self._object_calls is None:
-            found: dict[FunctionRef, list[Caller]] = defaultdict(list)
-            for word in sorted(self._index):
-                if word in self._methods and word not in self._aliases:
-                    continue
-                for caller, call in self._index[word]:
-                    callees = self.callees(caller.path, caller.qualname, call)
-                    for ref in callees.refs if callees.certain else ():
-                        if ref.qualname.endswith((".forward", ".__call__")):
-                            found[ref].append(Caller(caller, call, True))
-            self._object_calls = dict(found)
-        return self._object_calls
+    def _words_of_objects(self) -> frozenset[str]:
+        """The last names of calls that reach a ``forward`` or ``__call__``: names of objects (``self.model(x)``)."""
+        if self._objects is None:
+            self._objects = frozenset(
+                word
+                for word in self._index
+                if (word not in self._methods or word in self._aliases)
+                and any(ref.qualname.endswith((".forward", ".__call__")) for ref in self._called(word))
+            )
+        return self._objects
 
     def _escapes(self, ref: FunctionRef) -> bool:
         name = ref.qualname.rpartition(".")[2]
@@ -244,7 +264,7 @@ class Calls:
         receiver = text.rpartition(".")[0]
         if name in self._common or self._evidence.values(reader.path, reader.qualname, receiver):
             return False
-        return bool(self._by_name(name))
+        return bool(self._by_name(name, self._top_package(reader.path)))
 
     def _registers(self, path: str, facts: FunctionFacts, callee: str) -> bool:
         """Whether a decorator may hand the function to code that is not in sight."""

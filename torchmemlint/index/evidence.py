@@ -107,6 +107,10 @@ class Evidence:
             self._depth -= 1
         return found
 
+    def attribute(self, klass: ClassRef, name: str) -> tuple[Value, ...]:
+        """What ``name`` is on an object that is constructed from ``klass``."""
+        return self._of_instance(Instance(klass, True), klass, name)
+
     def class_of(self, path: str, qualname: str, text: str) -> ClassRef | str | None:
         """The class of the object that ``text`` is; None when there is no evidence, or evidence of several."""
         classes = {value.klass for value in self.values(path, qualname, text) if isinstance(value, Instance)}
@@ -218,7 +222,7 @@ class Evidence:
             if method is not None:
                 return (Method(method, value, True),)
             symbol = self._names.member(value, name)
-            return self._symbol(symbol) if symbol is not None else self._attribute(value, name)
+            return self._symbol(symbol) if symbol is not None else self._assignments(value, name)
         if isinstance(value, Super):
             method = self._names.method(value.klass, name, after=value.klass)
             if method is not None:
@@ -237,7 +241,7 @@ class Evidence:
             if any(use.callee.rpartition(".")[2] in ("property", "cached_property") for use in facts.decorators):
                 return self._result(method, facts)
             return (Method(method, klass, value.exact),)
-        found = self._attribute(klass, name)
+        found = self._assignments(klass, name)
         if found:
             return found
         if not value.exact:
@@ -255,8 +259,8 @@ class Evidence:
         outside = [base for base in self._names.mro(klass) if isinstance(base, str) and base != "?"]
         return (Outside(f"{outside[0]}.{name}"),) if outside else ()
 
-    def _attribute(self, klass: ClassRef, name: str) -> tuple[Value, ...]:
-        """What the attribute is by all assignments to it in the nearest class that assigns it."""
+    def _assignments(self, klass: ClassRef, name: str) -> tuple[Value, ...]:
+        """What the attribute is, by all assignments to it in the nearest class that assigns it."""
         found: dict[Value, None] = {}
         nearest: ClassRef | None = None
         for fact, owner in self._names.attr(klass, name):

@@ -40,7 +40,8 @@ class CallerMode:
     mode   "on", "off": under every caller. "mixed": on under some callers, off under others. "no-callers": nothing in sight
            calls it, or only what nothing in sight calls. "unseen-base": it overrides a method of a class that is not in
            sight, which may call it in any mode. "escapes": it is handed on as a value
-    path   the calls through which grad is on (or the start is unknown), the immediate caller first; empty for "off"
+    path   the calls through which grad is on (or the start is unknown), the immediate caller first; empty for "off". Some may
+           not be certain (``Caller.certain``), but only where no chain of certain calls leads there
     assumed  True when the path ends at a function that nothing in sight calls: "on" is an assumption there
     """
 
@@ -449,17 +450,24 @@ class GradMode:
         return tuple(sorted(found))
 
     def _path(self, ref: FunctionRef, wanted: str) -> tuple[Caller, ...]:
-        """The shortest chain of calls by which ``wanted`` reaches ``ref``, the immediate caller first."""
+        """The shortest chain of calls by which ``wanted`` reaches ``ref``, the immediate caller first; a certain one if any."""
+        return self._chain(ref, wanted, True) or self._chain(ref, wanted, False)
+
+    def _chain(self, ref: FunctionRef, wanted: str, certain: bool) -> tuple[Caller, ...]:
         queue: deque[tuple[FunctionRef, tuple[Caller, ...]]] = deque([(ref, ())])
         seen = {ref}
         while queue:
             current, path = queue.popleft()
             node = self._node(current)
-            if wanted in node.fixed:
-                last = node.fixed[wanted]
+            last = node.fixed.get(wanted)
+            if wanted in node.fixed and (last is None or last.certain or not certain):
                 return path if last is None else (*path, last)
             for caller, deferred in node.edges:
-                if caller.ref not in seen and wanted in _through(self._modes[caller.ref], deferred):
+                if (
+                    caller.ref not in seen
+                    and (caller.certain or not certain)
+                    and wanted in _through(self._modes[caller.ref], deferred)
+                ):
                     seen.add(caller.ref)
                     queue.append((caller.ref, (*path, caller)))
         return ()
