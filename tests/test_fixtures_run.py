@@ -258,7 +258,7 @@ def step_functions() -> list[tuple[Path, str, bool]]:
     """Every function of a training step's usual parameters, and whether one of its lines is marked."""
     found = []
     for path in FILES:
-        if path.parent.name not in {"TML101", "TML102", "TML204"} or path.name.endswith(".fixed.py"):
+        if path.parent.name not in {"TML101", "TML102", "TML103", "TML204"} or path.name.endswith(".fixed.py"):
             continue
         text = path.read_text(encoding="utf-8")
         lines = text.splitlines()
@@ -283,3 +283,40 @@ def test_each_function_keeps_a_growing_graph_where_it_is_marked_and_only_there(p
         return graph_nodes(kept)
 
     assert (nodes_after(9) > nodes_after(4)) == loud
+
+
+def evaluating_functions() -> list[tuple[Path, str, bool]]:
+    """Every plain function of a model and a loader, and whether one of its lines is marked."""
+    found = []
+    for path in FILES:
+        if path.parent.name != "TML201" or path.name.endswith(".fixed.py"):
+            continue
+        text = path.read_text(encoding="utf-8")
+        lines = text.splitlines()
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.FunctionDef) and [a.arg for a in node.args.args] == ["model", "loader"]:
+                loud = any("# expect:" in line for line in lines[node.lineno - 1 : node.end_lineno])
+                if loud or node.name.startswith("quiet_"):
+                    found.append((path, node.name, loud))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "loud"), [pytest.param(*case, id=f"{label(case[0])}-{case[1]}") for case in evaluating_functions()]
+)
+def test_each_evaluation_records_a_graph_where_it_is_marked_and_only_there(path: Path, name: str, loud: bool) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+    loader = [(torch.randn(4, 8), torch.randint(0, 4, (4,))) for _ in range(3)]
+    recorded: list[int] = []
+
+    def pack(tensor: Any) -> Any:
+        recorded.append(tensor.numel())
+        return tensor.detach()
+
+    try:
+        with loaded(path) as module, torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            getattr(module, name)(model, loader)
+    finally:
+        torch.set_grad_enabled(True)
+    assert bool(recorded) == loud
