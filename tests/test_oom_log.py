@@ -296,4 +296,27 @@ def test_what_a_log_holds_cannot_reach_the_terminal_or_the_page(tmp_path: Path, 
     (tmp_path / "log").write_text(hostile, encoding="utf-8")
     for output_format in ("text", "markdown"):
         command.main([str(tmp_path / "log"), "--src", str(tmp_path), "--output-format", output_format])
-        assert "\x1b" not in capsys.readouterr().out
+        out = capsys.readouterr().out
+        assert "\x1b" not in out
+    fenced = False
+    for row in out.splitlines():
+        fenced ^= row.lstrip().startswith("```")
+        assert fenced or "<script>" not in row
+
+
+def test_the_worked_example_in_the_docs_is_what_the_program_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = Path(__file__).parent.parent
+    monkeypatch.chdir(root)
+    assert command.main(["examples/oom/out_of_memory.log"]) == 0
+    page = (root / "docs" / "oom.md").read_text(encoding="utf-8")
+    shown = page.partition("$ torchmemlint oom examples/oom/out_of_memory.log\n")[2].partition("\n```")[0]
+
+    def lines(text: str) -> list[str]:
+        # The words of a finding are its rule's; here only the place and the code count.
+        kept = (line for line in text.splitlines() if line.strip() and not line.startswith("        "))
+        return [line.partition(" `")[0] if " TML" in line else line for line in kept]
+
+    assert lines(shown) == lines(capsys.readouterr().out)
+    assert any("examples/oom/evaluate.py:24" in line and " TML" in line for line in lines(shown))

@@ -187,10 +187,11 @@ def _device(m: Message) -> Diagnosis:
     shares = (
         f"live tensors {format_size(live)} of {format_size(total)} ({_percent(live, total)})",
         *((f"{format_size(m.private_pools)} more in private pools (CUDA graphs)",) if m.private_pools else ()),
+        *(() if idle is None else (f"{_percent(allocated, reserved)} of what PyTorch reserved is allocated",)),
         *(
-            (f"idle in the cache {format_size(idle)}, less than the {format_size(requested)} asked for",)
-            if idle is not None
-            else ()
+            ()
+            if idle is None
+            else (f"idle in the cache {format_size(idle)}, less than the {format_size(requested)} asked for",)
         ),
         *((f"free on the device {format_size(free)}",) if free is not None else ()),
         *((f"held outside this process {format_size(elsewhere)}",) if elsewhere > total / 20 else ()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
@@ -52,6 +53,13 @@ def _finding(item: Ranked) -> str:
     return f"{finding.path}:{cell}{finding.span.start.row}:{finding.span.start.column} {finding.code} {finding.message}"
 
 
+def _details(item: Ranked) -> Iterator[str]:
+    """What the finding costs, and the steps that lead to it."""
+    if item.finding.cost:
+        yield f"cost: {item.finding.cost}"
+    yield from (f"{step.path}:{step.span.start.row} {step.message}" for step in item.finding.flow)
+
+
 _DISTANCES = ("on the failing call path", "in its files", "elsewhere")
 
 
@@ -80,7 +88,9 @@ def _case_text(log: Log, case: Case) -> Iterator[str]:
         yield from (f"    {row}" for row in died)
     if case.findings:
         yield "  These are why, or make it worse:"
-        yield from (f"    {_finding(item)} ({_DISTANCES[item.distance]})" for item in case.findings[:MAX_FINDINGS])
+        for item in case.findings[:MAX_FINDINGS]:
+            yield f"    {_finding(item)} ({_DISTANCES[item.distance]})"
+            yield from (f"        {row}" for row in _details(item))
         if len(case.findings) > MAX_FINDINGS:
             yield f"    … and {len(case.findings) - MAX_FINDINGS} more"
     elif case.local and case.diagnosis.kind in EXPLAINED_BY_CODE:
@@ -93,7 +103,9 @@ def _case_text(log: Log, case: Case) -> Iterator[str]:
         yield f"       {remedy.why}"
         yield from (f"         | {row}" for row in remedy.code.splitlines())
         yield from (
-            f"         here: {_finding(item)}" for item in case.findings[:MAX_FINDINGS] if item.finding.code in remedy.rules
+            f"         here: {item.finding.path}:{item.finding.span.start.row} {item.finding.code}"
+            for item in case.findings[:MAX_FINDINGS]
+            if item.finding.code in remedy.rules
         )
     note = sentence_about_empty_cache(case.diagnosis)
     if note:
@@ -122,23 +134,32 @@ def as_markdown(logs: Sequence[Log]) -> str:
             out += [f"## {_md(log.name)}, line {case.row}: {case.diagnosis.kind.value}", ""]
             out += [f"**{_md(case.diagnosis.headline)}** ({_md(_where(case))})", ""]
             out += [*(f"- {_md(sentence)}" for sentence in case.diagnosis.because), ""] if case.diagnosis.because else []
-            out += [f"    {case.message.text}", ""]
+            out += [*_fenced([case.message.text]), ""]
             died = list(_died(case))
             if died:
-                out += ["### It died here", "", *(f"    {row}" for row in died), ""]
+                out += ["### It died here", "", *_fenced(died), ""]
             if case.findings:
                 out += ["### These are why, or make it worse", ""]
-                out += [f"- {_md(_finding(item))} ({_DISTANCES[item.distance]})" for item in case.findings[:MAX_FINDINGS]]
+                for item in case.findings[:MAX_FINDINGS]:
+                    out += [f"- {_md(_finding(item))} ({_DISTANCES[item.distance]})"]
+                    out += [f"  - {_md(row)}" for row in _details(item)]
                 out += [""]
             out += ["### What to do, in this order", ""]
             for number, remedy in enumerate(case.remedies, 1):
                 out += [f"{number}. **{_md(remedy.title)}**: {_md(remedy.why)}", ""]
-                out += ["   ```", *(f"   {row}" for row in remedy.code.splitlines()), "   ```", ""] if remedy.code else []
+                out += [*(f"   {row}" for row in _fenced(remedy.code.splitlines())), ""] if remedy.code else []
             note = sentence_about_empty_cache(case.diagnosis)
             out += [_md(note), ""] if note else []
         rest = _rest(log)
         out += ["### Also", "", *(f"- {_md(row)}" for row in rest), ""] if rest else []
     return "\n".join(out)
+
+
+def _fenced(rows: Sequence[str]) -> list[str]:
+    """``rows`` as a code block whose fence is longer than any run of backticks in them."""
+    longest = max((len(run) for row in rows for run in re.findall("`+", row)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}text", *rows, fence]
 
 
 def _md(text: str) -> str:
@@ -192,6 +213,9 @@ def _case_object(case: Case) -> dict[str, object]:
                 "cell": item.finding.cell,
                 "function": item.finding.function,
                 "place": _DISTANCES[item.distance],
+                "flow": [
+                    {"filename": step.path, "row": step.span.start.row, "message": step.message} for step in item.finding.flow
+                ],
             }
             for item in case.findings
         ],
