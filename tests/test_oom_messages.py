@@ -141,3 +141,25 @@ def test_private_pools_are_part_of_what_is_printed_as_allocated() -> None:
     )
     (found,) = scan(io.BytesIO(text))
     assert any("10.00 GiB" in sentence and "live" in sentence for sentence in diagnose(found.message).because)
+
+
+def test_what_the_message_does_not_give_is_not_blamed_on_others() -> None:
+    text = (
+        b"HIP out of memory. Tried to allocate 76.00 MiB. GPU 1 has a total capacity of 287.98 GiB of which 0 bytes is free. "
+        b"Of the allocated memory 200.12 GiB is allocated by PyTorch"
+    )
+    (found,) = scan(io.BytesIO(text))
+    assert diagnose(found.message).kind is Kind.UNCLEAR
+
+
+def test_a_large_request_on_a_half_full_device_is_not_called_a_full_device() -> None:
+    text = (
+        b"CUDA out of memory. Tried to allocate 1.71 GiB (GPU 0; 6.00 GiB total capacity; 3.49 GiB already allocated; "
+        b"1.04 GiB free; 3.50 GiB reserved in total by PyTorch)"
+    )
+    (found,) = scan(io.BytesIO(text))
+    diagnosis = diagnose(found.message)
+    assert diagnosis.kind is Kind.GENUINE
+    assert (
+        diagnosis.headline == "3.49 GiB of live tensors and 1.71 GiB more do not fit into 6.00 GiB beside what else is there."
+    )

@@ -93,17 +93,18 @@ def others(message: Message) -> tuple[int, int] | None:
     """
     if message.total is None or message.free is None:
         return None
-    reserved = message.reserved if message.reserved is not None else message.allocated or 0
-    own, rest = message.this_process, list(message.processes)
-    if own is None:
+    own, rest, reserved = message.this_process, list(message.processes), message.reserved
+    if own is None and reserved is not None:
         mine = [entry for entry in rest if reserved <= entry[1] <= reserved + 2 * GIB]
         if mine:
             closest = min(mine, key=lambda entry: entry[1])
             rest.remove(closest)
             own = closest[1]
     named = sum(size for _, size in rest)
-    unnamed = message.total - message.free - named - (own if own is not None else reserved)
-    return named, max(0, unnamed)
+    held = own if own is not None else reserved
+    # Where the message does not say what this process holds, the rest may be its own cache.
+    unnamed = max(0, message.total - message.free - named - held) if held is not None else 0
+    return named, unnamed
 
 
 def driver_request(requested: int) -> int:
@@ -204,11 +205,12 @@ def _device(m: Message) -> Diagnosis:
         )
     if idle is None and live < 0.8 * total:
         return Diagnosis(Kind.UNCLEAR, "The message is cut off before the figures that tell the cause.", shares)
-    return Diagnosis(
-        Kind.GENUINE,
-        f"The device is full of live tensors: {format_size(live)} of {format_size(total)} ({_percent(live, total)}).",
-        shares,
-    )
+    if live >= 0.8 * total:
+        headline = f"The device is full of live tensors: {format_size(live)} of {format_size(total)} ({_percent(live, total)})."
+    else:
+        headline = f"{format_size(live)} of live tensors and {format_size(requested)} more do not fit into {format_size(total)}"
+        headline += " beside what else is there." if elsewhere else "."
+    return Diagnosis(Kind.GENUINE, headline, shares)
 
 
 def _other_processes(m: Message, total: int, reserved: int, foreign: tuple[int, int]) -> Diagnosis:
