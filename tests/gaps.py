@@ -1,0 +1,244 @@
+"""Where the linter and the fixtures disagree.
+
+``python -m tests.gaps`` prints one table of all disagreements; ``--write`` also makes ``known_gaps.txt`` say the same.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from itertools import zip_longest
+from pathlib import Path
+
+from torchmemlint.config import CommandLine, Configuration
+from torchmemlint.findings import Finding
+from torchmemlint.run import check_paths, fix_paths
+
+ROOT = Path(__file__).parent.parent / "fixtures"
+KNOWN = Path(__file__).parent / "known_gaps.txt"
+MARKER = re.compile(r"  # expect: (TML\d{3}(?:, TML\d{3})*)$", re.MULTILINE)
+MODULE = "<module>"
+
+Texts = Mapping[str, str]
+"""Path below ``fixtures/`` → text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is linted together: one file, or all files of a folder. ``twins`` has the texts that fixing must end in; a text that
+    begins with ``# twin: by hand`` is no fixer's."""
+
+    name: str
+    texts: Texts
+    twins: Texts
+
+    @property
+    def repaired(self) -> Texts:
+        return {**self.texts, **self.twins}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Gap:
+    """One disagreement in one function. ``kind`` is "missed" or "false" (an alarm), "fix" (the fixed function is not that of
+    the twin) or "noqa" (a suppressed alarm that is reported)."""
+
+    path: str
+    row: int
+    function: str
+    kind: str
+    code: str
+    message: str = ""
+
+    @property
+    def known_as(self) -> str:
+        """The line of ``known_gaps.txt``: without a row, which any edit of the fixture moves."""
+        return " ".join((self.path, self.function, self.kind, self.code))
+
+
+def cases() -> list[Case]:
+    """Every fixture of a rule."""
+    found: dict[str, tuple[dict[str, str], dict[str, str]]] = {}
+    for path in sorted(ROOT.glob("TML*/**/*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        own = name.replace(".fixed.py", ".py")
+        case = "/".join(own.split("/")[:2])
+        texts, twins = found.setdefault(case, ({}, {}))
+        (texts if own == name else twins)[own] = path.read_text(encoding="utf-8")
+    return [Case(name, *pair) for name, pair in found.items()]
+
+
+def examples() -> Case:
+    """The examples, marked as ``expected.json`` says; their corrected forms are no fixer's."""
+    folder = ROOT.parent / "examples"
+    texts = {}
+    for name, expected in json.loads((folder / "expected.json").read_text(encoding="utf-8")).items():
+        lines = (folder / name).read_text(encoding="utf-8").splitlines()
+        for row, code in expected:
+            lines[row - 1] += f"  # expect: {code}"
+        texts[f"examples/{name}"] = "\n".join([*lines, ""])
+    return Case("examples", texts, {})
+
+
+def marks(text: str) -> set[tuple[int, str]]:
+    """Row and code of every alarm that a text asks for."""
+    out = set()
+    for row, line in enumerate(text.splitlines(), 1):
+        if marker := MARKER.search(line):
+            out |= {(row, code) for code in marker[1].split(", ")}
+    return out
+
+
+def without_marks(text: str) -> str:
+    return MARKER.sub("", text)
+
+
+def alarms(texts: Texts) -> list[Finding]:
+    """What the linter, with all rules on, says of these files as one project."""
+    with _written(texts) as (folder, configuration):
+        return list(check_paths([folder], configuration, 1).findings)
+
+
+def fixed(texts: Texts) -> Texts:
+    """The files after all fixes, safe and unsafe."""
+    with _written(texts) as (folder, configuration):
+        return {**texts, **fix_paths([folder], configuration, 1).after}
+
+
+@contextmanager
+def _written(texts: Texts) -> Iterator[tuple[str, Configuration]]:
+    """These files, alone in a folder that is the current one, and settings with every rule on."""
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in texts.items():
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        os.chdir(folder)
+        try:
+            options = {"select": ["ALL"], "preview": True, "unsafe-fixes": True}
+            yield ".", Configuration(CommandLine(options, isolated=True))
+        finally:
+            os.chdir(before)
+
+
+@cache
+def functions(text: str) -> tuple[tuple[int, int, str], ...]:
+    """First row (decorators are above it), last row and name of every function that is not inside another."""
+
+    def walk(body: Iterable[ast.stmt], prefix: str) -> Iterator[tuple[int, int, str]]:
+        for node in body:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+                yield first, node.end_lineno or node.lineno, prefix + node.name
+            elif isinstance(node, ast.ClassDef):
+                yield from walk(node.body, f"{prefix}{node.name}.")
+
+    return tuple(walk(ast.parse(text).body, ""))
+
+
+def function_at(text: str, row: int) -> str:
+    return next((name for first, last, name in functions(text) if first <= row <= last), MODULE)
+
+
+def pieces(text: str) -> dict[str, list[str]]:
+    """The lines of every function, and those of no function, blank ones left out."""
+    out: dict[str, list[str]] = {}
+    for row, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            out.setdefault(function_at(text, row), []).append(line)
+    return out
+
+
+def alarm_gaps(texts: Texts, twin: bool = False) -> list[Gap]:
+    """Missed and false alarms; nothing is expected of a twin."""
+    told: dict[tuple[str, int, str], str] = {}
+    for finding in alarms(texts):
+        told.setdefault((finding.path, finding.span.start.row, finding.code), finding.message)
+    wanted = set() if twin else {(name, *mark) for name, text in texts.items() for mark in marks(text)}
+    out = []
+    for kind, some in (("missed", wanted - told.keys()), ("false", told.keys() - wanted)):
+        for name, row, code in some:
+            shown = name.replace(".py", ".fixed.py") if twin else name
+            out.append(Gap(shown, row, function_at(texts[name], row), kind, code, told.get((name, row, code), "")))
+    return sorted(out)
+
+
+def fix_gaps(case: Case, broken: Iterable[Gap]) -> list[Gap]:
+    """Functions whose fixed text is not their twin's; those with wrong alarms, and the repairs by hand, are not judged."""
+    skip = {(gap.path, gap.function) for gap in broken}
+    after = fixed(case.texts)
+    out = []
+    for name, text in case.texts.items():
+        if case.repaired[name].startswith("# twin: by hand"):
+            continue
+        mine, its = (
+            pieces(without_marks(after[name])),
+            pieces(case.repaired[name] if name in case.twins else without_marks(text)),
+        )
+        for function in sorted({*mine, *its}):
+            if mine.get(function) != its.get(function) and (name, function) not in skip:
+                pairs = zip_longest(mine.get(function, []), its.get(function, []), fillvalue="")
+                got, want = next((a.strip(), b.strip()) for a, b in pairs if a != b)
+                row = next((first for first, _, one in functions(text) if one == function), 1)
+                out.append(Gap(name, row, function, "fix", "-", f"`{got}` for `{want}`"))
+    return out
+
+
+def noqa_gaps(case: Case, broken: Iterable[Gap]) -> list[Gap]:
+    """What is still told with every marker turned into a suppression."""
+    skip = {(gap.path, gap.function) for gap in broken}
+    texts = {name: MARKER.sub(r"  # noqa: \1", text) for name, text in case.texts.items()}
+    found = [(one.path, one.span.start.row, one.code, one.message) for one in alarms(texts)]
+    gaps = [Gap(path, row, function_at(texts[path], row), "noqa", code, message) for path, row, code, message in found]
+    return [gap for gap in gaps if (gap.path, gap.function) not in skip]
+
+
+def twin_gaps(case: Case) -> list[Gap]:
+    """Alarms in what is repaired."""
+    return [gap for gap in alarm_gaps(case.repaired, twin=True) if gap.path.replace(".fixed.py", ".py") in case.twins]
+
+
+def gaps(case: Case) -> list[Gap]:
+    """Everything in which the linter and a case disagree."""
+    wrong = alarm_gaps(case.texts)
+    return [*wrong, *twin_gaps(case), *fix_gaps(case, wrong), *noqa_gaps(case, wrong)]
+
+
+def known() -> frozenset[str]:
+    lines = KNOWN.read_text(encoding="utf-8").splitlines()
+    return frozenset(line for line in lines if line and not line.startswith("#"))
+
+
+def table(found: Iterable[Gap]) -> str:
+    rows = [(f"{gap.path}:{gap.row}", gap.function, gap.kind, gap.code, gap.message[:150]) for gap in found]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
+    return "\n".join(
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows
+    )
+
+
+HEAD = """\
+# Functions of fixtures about which the linter is wrong today: file, function, kind, code.
+# A test fails for what is wrong and not listed, and for what is listed and right. `python -m tests.gaps --write` renews it.
+"""
+
+
+def main() -> None:
+    found = [*(gap for case in cases() for gap in gaps(case)), *alarm_gaps(examples().texts)]
+    print(table(found))
+    told = {kind: sum(gap.kind == kind for gap in found) for kind in ("missed", "false", "fix", "noqa")}
+    print("; ".join(f"{kind}: {count}" for kind, count in told.items()))
+    if "--write" in sys.argv:
+        KNOWN.write_text(HEAD + "".join(f"{line}\n" for line in sorted({gap.known_as for gap in found})), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

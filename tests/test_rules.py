@@ -1,0 +1,63 @@
+"""Every rule over every fixture: the linter says what the markers say, the fixer writes the twin, a suppression silences.
+
+What is wrong today stands in ``known_gaps.txt`` and must still be wrong, so that the list only ever tells the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from gaps import KNOWN, Case, Gap, alarm_gaps, cases, examples, fix_gaps, known, marks, noqa_gaps, table, twin_gaps
+
+from torchmemlint.rules import ALL_RULES
+
+CASES = cases()
+each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+def judge(case: Case, found: Iterable[Gap], kinds: set[str], paths: Iterable[str]) -> None:
+    """Fails for a gap that is not listed, and for a listed one that is closed."""
+    found = list(found)
+    names = set(paths)
+    listed = {line for line in known() if line.split()[0] in names and line.split()[2] in kinds}
+    new = [gap for gap in found if gap.known_as not in listed]
+    closed = sorted(listed - {gap.known_as for gap in found})
+    assert not new, f"{case.name}: wrong, and not in {KNOWN.name}\n{table(new)}"
+    assert not closed, f"{case.name}: right by now, take it off {KNOWN.name}\n" + "\n".join(closed)
+
+
+@each_case
+def test_alarms_are_those_that_are_marked(case: Case) -> None:
+    judge(case, alarm_gaps(case.texts), {"missed", "false"}, case.texts)
+
+
+@each_case
+def test_a_twin_is_silent(case: Case) -> None:
+    judge(case, twin_gaps(case), {"false"}, [name.replace(".py", ".fixed.py") for name in case.twins])
+
+
+@each_case
+def test_fixing_writes_the_twin(case: Case) -> None:
+    judge(case, fix_gaps(case, alarm_gaps(case.texts)), {"fix"}, case.texts)
+
+
+@each_case
+def test_a_suppression_on_each_marked_line_silences_it(case: Case) -> None:
+    judge(case, noqa_gaps(case, alarm_gaps(case.texts)), {"noqa"}, case.texts)
+
+
+def test_every_known_gap_is_in_a_fixture() -> None:
+    names = {name for case in [*CASES, examples()] for name in case.texts}
+    twins = {name.replace(".py", ".fixed.py") for case in CASES for name in case.twins}
+    assert {line.split()[0] for line in known()} <= names | twins
+
+
+def test_every_rule_about_code_has_a_marked_fixture() -> None:
+    marked = {code for case in CASES for text in case.texts.values() for _, code in marks(text)}
+    assert {rule.code for rule in ALL_RULES} - {"TML000", "TML001"} <= marked
+
+
+def test_examples_say_what_they_are_examples_of() -> None:
+    case = examples()
+    judge(case, alarm_gaps(case.texts), {"missed", "false"}, case.texts)
