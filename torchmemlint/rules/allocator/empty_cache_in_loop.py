@@ -1,4 +1,56 @@
-"""The allocator's cache is emptied in every step."""
+"""The allocator's cache is emptied in every step.
+
+## What it does
+Reports `torch.cuda.empty_cache()`, and the same call of other devices, in every step: in a loop over batches, in a
+`forward`, or in a method that is called step by step. It is silent at the end of an epoch or stage, where the call is
+rate-limited or guarded by a measurement, and for methods of that name on other objects.
+
+## What it costs
+The call frees no tensor. It returns cached blocks that no tensor uses to the driver; the allocator would have used
+them for the next allocation, and does the same by itself before it reports that memory has run out. Each call waits
+for the device, and the allocations after it ask the driver again, which is slow. How slow has not been measured:
+figures on CUDA are owed.
+
+## Example
+```python
+import torch
+
+
+def train(model, loader, criterion, optimizer):
+    for inputs, labels in loader:
+        loss = criterion(model(inputs), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        torch.cuda.empty_cache()
+```
+
+Use instead:
+
+```python
+import torch
+
+
+def train(model, loader, criterion, optimizer):
+    for inputs, labels in loader:
+        loss = criterion(model(inputs), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+```
+
+## Fix
+Replaces the statement by `pass`. Unsafe: a program that shares its device with others may want to give blocks back.
+
+## When to ignore
+Another process needs the memory between two steps, or the sizes of the steps differ so much that the call keeps
+fragmentation down, and you have measured it.
+
+## References
+- torch.cuda.empty_cache, "doesn't increase the amount of GPU memory available for PyTorch":
+  https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html
+- CUDA semantics: memory management: https://docs.pytorch.org/docs/stable/notes/cuda.html
+"""
 
 from __future__ import annotations
 

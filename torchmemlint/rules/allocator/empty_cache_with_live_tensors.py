@@ -1,4 +1,47 @@
-"""The cache is emptied as the cure of an out-of-memory error, while what fills the memory is still referenced."""
+"""The cache is emptied as the cure of an out-of-memory error, while what fills the memory is still referenced.
+
+## What it does
+Reports `empty_cache()` as the answer to an out-of-memory error while what fills the memory is still referenced: in a
+handler that then raises again. A handler that goes on is reported by TML303.
+
+## What it costs
+Nothing is gained. Before PyTorch raises the error it has returned every unused block to the driver itself, and inside
+the handler the exception keeps the tensors of the failed step alive.
+
+## Example
+```python
+import torch
+
+
+def step(model, batch):
+    try:
+        return model(batch).sum().backward()
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        raise
+```
+
+Use instead:
+
+```python
+import torch
+
+
+def step(model, batch):
+    return model(batch).sum().backward()
+```
+
+## Fix
+None is written.
+
+## When to ignore
+The process goes on elsewhere after the error, and another one needs the device meanwhile.
+
+## References
+- PyTorch FAQ, "My out of memory exception handler can't allocate memory":
+  https://docs.pytorch.org/docs/stable/notes/faq.html
+- torch.cuda.empty_cache: https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,46 @@
-"""The process's memory fraction is lowered as a remedy for an out-of-memory error."""
+"""The process's memory fraction is lowered as a remedy for an out-of-memory error.
+
+## What it does
+Reports `set_per_process_memory_fraction` in an exception handler or in a loop: as a remedy, that is, and not as a
+share that is set once.
+
+## What it costs
+The call lowers the ceiling, not the need. Nothing is freed; allocations above the cap fail although the device has
+room, so the next step fails sooner than the last one. Figures on CUDA are owed.
+
+## Example
+```python
+import torch
+
+
+def train(step, loader):
+    for batch in loader:
+        torch.cuda.set_per_process_memory_fraction(0.8)
+        step(batch)
+```
+
+Use instead:
+
+```python
+import torch
+
+
+def train(step, loader):
+    for batch in loader:
+        step(batch)
+```
+
+## Fix
+None is written. What helps is a step that needs less: a smaller batch with gradient accumulation, `no_grad` where
+nothing trains, mixed precision, checkpointing.
+
+## When to ignore
+The program changes its own share on purpose, because others on the device come and go.
+
+## References
+- torch.cuda.set_per_process_memory_fraction:
+  https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.set_per_process_memory_fraction.html
+"""
 
 from __future__ import annotations
 

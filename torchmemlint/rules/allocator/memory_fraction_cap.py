@@ -1,4 +1,43 @@
-"""The process's share of device memory is capped."""
+"""The process's share of device memory is capped.
+
+## What it does
+Reports every other use of `set_per_process_memory_fraction`. Off by default: it is for code bases that want to see
+each of them.
+
+## What it costs
+Nothing, and it saves nothing: a cap lowers the ceiling, not the need. Allocations above it fail although the device
+has room.
+
+## Example
+```python
+import torch
+
+
+def main(train):
+    torch.cuda.set_per_process_memory_fraction(0.5)
+    train()
+```
+
+Use instead:
+
+```python
+import torch
+
+
+def main(train):
+    train()
+```
+
+## Fix
+None is written.
+
+## When to ignore
+Several processes share a device, and each is to have its part. That is what the call is for.
+
+## References
+- torch.cuda.set_per_process_memory_fraction:
+  https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.set_per_process_memory_fraction.html
+"""
 
 from __future__ import annotations
 

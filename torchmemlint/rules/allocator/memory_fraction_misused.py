@@ -1,4 +1,47 @@
-"""A memory fraction is given that the call refuses or misreads."""
+"""A memory fraction is given that the call refuses or misreads.
+
+## What it does
+Reports a call of `set_per_process_memory_fraction` that cannot do what it says:
+
+- an int for CUDA, which wants a float and raises TypeError; a number outside 0…1, or 0…2 for MPS, which raises
+  ValueError (error);
+- a cap that is set after a model has already run (warning).
+
+## What it costs
+The program raises, or the cap does not hold for what is already allocated.
+
+## Example
+```python
+import torch
+
+
+def share_the_device():
+    torch.cuda.set_per_process_memory_fraction(80)
+```
+
+Use instead:
+
+```python
+import torch
+
+
+def share_the_device():
+    torch.cuda.set_per_process_memory_fraction(0.8)
+```
+
+## Fix
+None is written: 80 may have been meant as 0.8, or as 80 GB.
+
+## When to ignore
+Never for a value that raises.
+
+## References
+- torch.cuda.set_per_process_memory_fraction:
+  https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.set_per_process_memory_fraction.html
+- torch.mps.set_per_process_memory_fraction:
+  https://docs.pytorch.org/docs/stable/generated/torch.mps.set_per_process_memory_fraction.html
+- read: the checks are those of torch 2.13.0, `torch/cuda/memory.py` and `torch/mps/__init__.py`
+"""
 
 from __future__ import annotations
 

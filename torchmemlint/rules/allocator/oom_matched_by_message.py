@@ -1,4 +1,58 @@
-"""An out-of-memory error is recognised by the words of its message."""
+"""An out-of-memory error is recognised by the words of its message.
+
+## What it does
+Reports a handler that recognises running out of memory by words of the message (`"out of memory" in str(error)`) and
+acts on it. Where the handler's recovery is reported by TML303, that finding stands for this one.
+
+## What it costs
+No memory. The words differ between devices and have changed with releases: errors of cuBLAS, cuDNN or the Apple GPU,
+or of the next release, are not recovered from. `torch.OutOfMemoryError` (from torch 2.4;
+`torch.cuda.OutOfMemoryError` from 1.13) is a `RuntimeError` that says what it is.
+
+## Example
+```python
+import torch
+
+
+def fits(model, batch, optimizer):
+    try:
+        model(batch).sum().backward()
+    except RuntimeError as error:
+        if "out of memory" in str(error):
+            optimizer.zero_grad()
+            return False
+        raise
+    return True
+```
+
+Use instead:
+
+```python
+import torch
+
+
+def fits(model, batch, optimizer):
+    enough = True
+    try:
+        model(batch).sum().backward()
+    except torch.OutOfMemoryError:
+        enough = False
+    if not enough:
+        optimizer.zero_grad()
+    return enough
+```
+
+## Fix
+None is written: which class exists depends on the oldest release that the code must run with.
+
+## When to ignore
+The code must run with torch below 1.13, or has to catch failures of libraries that raise a plain `RuntimeError`.
+
+## References
+- torch.cuda.OutOfMemoryError: https://docs.pytorch.org/docs/stable/generated/torch.cuda.OutOfMemoryError.html
+- PyTorch FAQ, "My out of memory exception handler can't allocate memory":
+  https://docs.pytorch.org/docs/stable/notes/faq.html
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,55 @@
-"""Recovery from an out-of-memory error runs inside the handler, while the exception still holds the failed step's tensors."""
+"""Recovery from an out-of-memory error runs inside the handler, while the exception still holds the failed step's tensors.
+
+## What it does
+Reports what recovers from an out-of-memory error inside the `except` block: a retry, `empty_cache()`, `gc.collect()`,
+a cleanup. Also an exception that is stored beyond its handler. The finding stands at the first such statement.
+
+The handler is known by its type (`torch.OutOfMemoryError`, `torch.cuda.OutOfMemoryError`) or by a test of the
+message's words. Setting a flag, logging and raising again are silent.
+
+## What it costs
+As long as the exception lives, its traceback keeps every frame of the failed step, and those keep their tensors: the
+graph that was half built, the inputs, the activations. Measured on the CPU: 55 MB still alive in the handler; a retry
+inside it peaked at 90.6 MB, the same retry after the `try` statement at 35.8 MB. Every stored exception kept 55 MB.
+
+## Example
+```python
+import torch
+
+
+def forward(model, batch):
+    try:
+        return model(batch)
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        return torch.cat([model(half) for half in batch.chunk(2)])
+```
+
+Use instead:
+
+```python
+import torch
+
+
+def forward(model, batch):
+    try:
+        return model(batch)
+    except torch.OutOfMemoryError:
+        pass
+    return torch.cat([model(half) for half in batch.chunk(2)])
+```
+
+## Fix
+None is written: the code must move out of the handler, and what it needs with it.
+
+## When to ignore
+The handler only cleans up before the program ends.
+
+## References
+- PyTorch FAQ, "My out of memory exception handler can't allocate memory":
+  https://docs.pytorch.org/docs/stable/notes/faq.html
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+"""
 
 from __future__ import annotations
 

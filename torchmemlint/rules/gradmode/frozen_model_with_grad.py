@@ -1,4 +1,59 @@
-"""A network whose output is only a constant runs with grad mode on in a training step."""
+"""A network whose output is only a constant runs with grad mode on in a training step.
+
+## What it does
+Reports a network that runs with grad mode on in a function that trains another one, and whose output is used only
+detached: a teacher, a target network, a reference policy. The detach shows that the output is meant as a constant; by
+then its graph has been built.
+
+Networks with frozen parameters are silent, and outputs that are detached in one term of the loss and trained in
+another.
+
+## What it costs
+One extra graph at peak, beside the graph that is trained, when the detach comes after the student's forward. Measured
+on the CPU with a teacher and a student that are 6-layer encoders: a peak of 68.0 MB against 49.3 MB under `no_grad`,
+and 87.0 MB when the detach comes last of all. When the output is detached before the student runs, the peak is that
+of `no_grad`, 49.3 MB; what remains is the time of building the graph.
+
+## Example
+```python
+import torch
+
+
+def distill(student, teacher, loader, criterion, optimizer):
+    for inputs in loader:
+        wanted = teacher(inputs)
+        loss = criterion(student(inputs), wanted.detach())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+```
+
+Use instead:
+
+```python
+import torch
+
+
+def distill(student, teacher, loader, criterion, optimizer):
+    for inputs in loader:
+        with torch.no_grad():
+            wanted = teacher(inputs)
+        loss = criterion(student(inputs), wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+```
+
+## Fix
+None is written.
+
+## When to ignore
+The output is detached right where it is made and the network is small.
+
+## References
+- torch.no_grad: https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+"""
 
 from __future__ import annotations
 

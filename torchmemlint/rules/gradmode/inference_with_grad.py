@@ -1,4 +1,70 @@
-"""A model is run for its result alone, but with grad mode on."""
+"""A model is run for its result alone, but with grad mode on.
+
+## What it does
+Reports the call of a model that builds an autograd graph which nothing uses: after `model.eval()`, in a function that
+evaluates, predicts, samples or acts, or wherever every result is only detached, turned into numbers or compared. The
+finding stands at the first such call of a function and speaks for all of them, and for what is stored of their
+results.
+
+Grad mode is followed through `with` blocks, decorators, `set_grad_enabled`, the project's own wrappers, hooks that a
+framework runs without grad (`validation_step`), and the function's callers. It is silent where all callers switch
+grad mode off, in a method that overrides one of a base class out of sight, where all parameters are frozen
+(`requires_grad_(False)`), and in code that needs gradients of inputs (attacks, saliency). A function without a caller
+in sight is taken to run with grad mode on, with confidence medium.
+
+`eval()` changes dropout and batch normalisation. It does not switch grad mode off.
+
+## What it costs
+- Results are kept with their graphs (error): one whole graph per step. Measured on the CPU with a 6-layer transformer
+  encoder: 19.0 MB per step, until memory runs out; `.cpu()` changes nothing about it.
+- Results are dropped or detached (warning): no growth, but a higher peak, since each graph lives until its result is
+  rebound. Measured: a peak of 39.3 MB where the result stays bound to a name through the next forward, 20.3 MB where
+  it does not, 2.1 MB under `no_grad`.
+- All parameters frozen and no input that requires grad: no cost at all, and no finding.
+
+## Example
+```python
+import torch
+
+
+def predict(model, loader):
+    model.eval()
+    outputs = []
+    for inputs in loader:
+        outputs.append(model(inputs))
+    return torch.cat(outputs)
+```
+
+Use instead:
+
+```python
+import torch
+
+
+@torch.no_grad()
+def predict(model, loader):
+    model.eval()
+    outputs = []
+    for inputs in loader:
+        outputs.append(model(inputs))
+    return torch.cat(outputs)
+```
+
+## Fix
+Puts `@torch.no_grad()` above the function where nothing in it trains; elsewhere there is none. Unsafe: a caller out
+of sight may back-propagate what the function returns. `torch.inference_mode()` saves a little time on top, but its
+tensors may not be used in training later.
+
+## When to ignore
+The result is back-propagated by code that the analysis cannot see. Where a wrapper of another package switches grad
+mode off, name it in `no-grad-wrappers` instead.
+
+## References
+- Autograd mechanics, locally disabling gradient computation, evaluation mode:
+  https://docs.pytorch.org/docs/stable/notes/autograd.html
+- torch.no_grad: https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+"""
 
 from __future__ import annotations
 

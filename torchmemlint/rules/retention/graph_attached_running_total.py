@@ -1,4 +1,73 @@
-"""A running total keeps the autograd graph of every step it adds."""
+"""A running total keeps the autograd graph of every step it adds.
+
+## What it does
+Reports a total that grows, step after step, by a tensor that is attached to its autograd graph: `total += loss`,
+`total = total + loss`, a moving average, `totals[key] += loss`, `self.total += loss`. The total must outlive the
+loop, or the calls of the method.
+
+It is silent where the sum is itself back-propagated, here or in a caller (several terms of one objective); where the
+added value is a number, an index or detached; and where grad mode is off, here or in all callers.
+
+## What it costs
+That depends on what becomes of the graph, not on the name of the variable:
+
+- A backward goes through the step's graph before or after the addition (warning): its saved tensors are freed all the
+  same. What stays are the graph's nodes in host memory and one small block on the device. Measured on the CPU with a
+  6-layer transformer encoder: 0 bytes of activations, 465 nodes and 231 kB of host memory per step; about 0.5 kB per
+  node.
+- Nothing that was computed from that forward is back-propagated (error): the whole graph stays, at every step.
+  Measured: 19.0 MB per step for the same encoder in evaluation, which is all that one graph holds.
+- The backward says `retain_graph=True` (error): the whole graph stays. Measured: 47.2 MB per training step.
+
+## Example
+```python
+import torch
+
+
+def train(model, loader, criterion, optimizer):
+    total = 0.0
+    for inputs, labels in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(inputs), labels)
+        loss.backward()
+        optimizer.step()
+        total += loss
+    print(total / len(loader))
+```
+
+Use instead:
+
+```python
+import torch
+
+
+def train(model, loader, criterion, optimizer):
+    total = 0.0
+    for inputs, labels in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(inputs), labels)
+        loss.backward()
+        optimizer.step()
+        total += loss.detach()
+    print(total / len(loader))
+```
+
+## Fix
+Appends `.detach()` to the added term. Safe where the term is a tensor on every path and the total, a local, is only
+looked at afterwards: the program computes the same bits. Unsafe elsewhere: a total that reaches a backward out of
+sight would no longer train the model. `.item()` makes a number instead, but waits for the device at each step; no fix
+writes it.
+
+## When to ignore
+The total is back-propagated by code that the analysis cannot see, or the loop takes so few steps that some hundred
+kilobytes of host memory each do not matter.
+
+## References
+- PyTorch FAQ, "Don't accumulate history across your training loop":
+  https://docs.pytorch.org/docs/stable/notes/faq.html
+- torch.Tensor.detach: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach.html
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+"""
 
 from __future__ import annotations
 

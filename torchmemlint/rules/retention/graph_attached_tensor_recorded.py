@@ -1,4 +1,83 @@
-"""A tensor is passed, with its autograd graph, to a function that keeps it."""
+"""A tensor is passed, with its autograd graph, to a function that keeps it.
+
+## What it does
+Reports a call that hands over a tensor with its autograd graph to a function or method, of this file or another of
+the project, that keeps it beyond the call: `meter.update(loss)`, a helper that appends to a history. The finding
+stands at the call and names the place where the value is kept.
+
+A recorder that makes a number or a detached tensor of what it is given is silent, and so is one that the project does
+not show.
+
+## What it costs
+As TML101: graph nodes alone where a backward goes through the step's graph (warning), the whole graph at every step
+where none does (error). An `AverageMeter` whose `update` adds what it is given costs what `total += loss` costs:
+measured 231 kB of host memory per training step for a 6-layer encoder, 19.0 MB per evaluation step with grad mode on.
+
+## Example
+```python
+import torch
+
+
+class AverageMeter:
+    def __init__(self):
+        self.sum = 0.0
+        self.count = 0
+
+    def update(self, value):
+        self.sum += value
+        self.count += 1
+
+
+def train(model, loader, criterion, optimizer):
+    losses = AverageMeter()
+    for inputs, labels in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(inputs), labels)
+        loss.backward()
+        optimizer.step()
+        losses.update(loss)
+    print(losses.sum / losses.count)
+```
+
+Use instead:
+
+```python
+import torch
+
+
+class AverageMeter:
+    def __init__(self):
+        self.sum = 0.0
+        self.count = 0
+
+    def update(self, value):
+        self.sum += value
+        self.count += 1
+
+
+def train(model, loader, criterion, optimizer):
+    losses = AverageMeter()
+    for inputs, labels in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(inputs), labels)
+        loss.backward()
+        optimizer.step()
+        losses.update(loss.detach())
+    print(losses.sum / losses.count)
+```
+
+## Fix
+None is written: whether the call or the recorder should detach is for the author to say. In the recorder it helps
+every caller; at the call it leaves the recorder usable for values that are back-propagated.
+
+## When to ignore
+What is recorded is back-propagated later, by code that the analysis cannot see.
+
+## References
+- PyTorch FAQ, "Don't accumulate history across your training loop":
+  https://docs.pytorch.org/docs/stable/notes/faq.html
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,64 @@
-"""A recurrent state is carried to the next step without being detached."""
+"""A recurrent state is carried to the next step without being detached.
+
+## What it does
+Reports a hidden state, a memory or a buffer that goes through a module in each step of a loop, is carried to the next
+step without being detached, and hangs on a graph that is back-propagated inside the loop.
+
+A state that starts anew in each outer step and is back-propagated once, after the inner loop, is silent: that is
+back-propagation through time on purpose.
+
+## What it costs
+- With a plain `backward()`, the second step walks into the first one's freed graph:
+  `RuntimeError: Trying to backward through the graph a second time`.
+- With `retain_graph=True` and an optimizer step between, the second step fails as well ("modified by an inplace
+  operation").
+- With `retain_graph=True` and no optimizer step between, every earlier step's graph stays alive and is walked again.
+  Measured for an LSTM on the CPU: 2.2 MB more per step, and 6.7 ms for the first steps against 34.7 ms for the 23rd.
+
+## Example
+```python
+import torch
+from torch import nn
+
+
+def train(cell: nn.GRUCell, readout: nn.Linear, chunks, criterion, optimizer):
+    hidden = torch.zeros(4, 32)
+    for inputs, targets in chunks:
+        hidden = cell(inputs, hidden)
+        loss = criterion(readout(hidden), targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+```
+
+Use instead:
+
+```python
+import torch
+from torch import nn
+
+
+def train(cell: nn.GRUCell, readout: nn.Linear, chunks, criterion, optimizer):
+    hidden = torch.zeros(4, 32)
+    for inputs, targets in chunks:
+        hidden = cell(inputs, hidden.detach())
+        loss = criterion(readout(hidden), targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+```
+
+## Fix
+None is written: where the state is cut decides how far back gradients reach, which is a choice about training.
+
+## When to ignore
+The gradient is meant to reach through earlier steps, and the loop is short enough to pay for it.
+
+## References
+- PyTorch FAQ, "Don't run RNNs on sequences that are too large": https://docs.pytorch.org/docs/stable/notes/faq.html
+- torch.Tensor.backward: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.backward.html
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+"""
 
 from __future__ import annotations
 
