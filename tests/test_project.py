@@ -1,11 +1,13 @@
 """The project graph: names over files, classes, callers, and the grad mode in which a function starts."""
 
+import importlib.util
 import random
 import textwrap
+from pathlib import Path
 
 import pytest
 
-from torchmemlint.index.module_facts import module_facts
+from torchmemlint.index.module_facts import from_plain, module_facts, to_plain
 from torchmemlint.index.project import Caller, CallerMode, ClassRef, FunctionRef, Project
 
 
@@ -717,3 +719,25 @@ def test_answers_do_not_depend_on_the_order_of_files_or_questions() -> None:
         answers = {ref: p.grad_mode(ref) for ref in refs}
         seen.add(tuple((ref, answers[ref], p.callers(ref).calls) for ref in sorted(refs)))
     assert len(seen) == 1
+
+
+def test_real_code_in_any_order() -> None:
+    spec = importlib.util.find_spec("libcst")
+    assert spec is not None
+    assert spec.origin is not None
+    root = Path(spec.origin).parent
+    facts = []
+    for file in sorted([*root.glob("*.py"), *root.glob("codemod/**/*.py"), *root.glob("matchers/_*.py")]):
+        name = file.relative_to(root.parent).as_posix()
+        module = module_facts(name, file.read_text(encoding="utf-8"))
+        assert from_plain(to_plain(module)) == module
+        facts.append(module)
+    one, other = Project.build(facts), Project.build(facts[::-1])
+    refs = [FunctionRef(module.path, function.qualname) for module in facts for function in module.functions]
+    assert len(refs) > 500
+    modes = {ref: one.grad_mode(ref) for ref in refs}
+    assert modes == {ref: other.grad_mode(ref) for ref in reversed(refs)}
+    command = one.klass("libcst.codemod.VisitorBasedCodemodCommand")
+    assert command is not None
+    assert one.is_subclass(command, "libcst.codemod._codemod.Codemod") is True
+    assert not {"off", "mixed"} & {mode.mode for mode in modes.values()}
