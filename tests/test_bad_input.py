@@ -179,7 +179,7 @@ def test_no_python_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--select", "TML110"], "did you mean `TML101`?"),
+        (["--select", "TML101x"], "did you mean `TML101`?"),
         (["--ignore", "graph-attached-runing-total"], "did you mean `graph-attached-running-total`?"),
         (["--per-file-ignores", "a.py:NOPE"], "unknown rule or prefix `NOPE`"),
         (["--per-file-ignores", "a.py"], "must be GLOB:RULE pairs"),
@@ -205,7 +205,7 @@ def test_wrong_usage_is_exit_status_2(tree: Path, arguments: list[str], expected
         ("[tool.torchmemlint\n", "is not valid TOML"),
         ("]][[ not toml", "is not valid TOML"),
         ("[tool.torchmemlint]\nselct = ['TML1']\n", "unknown key `selct`; did you mean `select`?"),
-        ("[tool.torchmemlint]\nselect = ['TML110']\n", "did you mean `TML101`?"),
+        ("[tool.torchmemlint]\nselect = ['TML101x']\n", "did you mean `TML101`?"),
     ],
 )
 def test_a_broken_pyproject_is_one_line_and_files_elsewhere_are_checked(tree: Path, text: str, expected: str) -> None:
