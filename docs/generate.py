@@ -1,0 +1,88 @@
+"""Writes what the documentation repeats: the rules' pages, the tables of rules, and what commands print.
+
+    python docs/generate.py
+
+The docstring of a rule's module is its page; here it only gets a heading and links. In the README and the guide, what stands
+below ``$ torchmemlint …`` in a ``console`` block is what that command prints in this repository. A test holds the files to this.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from torchmemlint.rules import ALL_RULES, page
+from torchmemlint.rules.api import Rule
+
+DOCS = Path(__file__).parent
+README = DOCS.parent / "README.md"
+WITH_OUTPUT = (README, DOCS / "getting-started.md")
+CONSOLE = re.compile(r"(?<=^```console\n)\$ torchmemlint ([^\n]+)\n.*?(?=^```$)", re.MULTILINE | re.DOTALL)
+BEGIN, END = "<!-- rules: written by docs/generate.py -->", "<!-- end of rules -->"
+
+
+def when(rule: Rule) -> str:
+    """When the rule is on, in one or two words."""
+    return "preview" if rule.preview else "default" if rule.default else "on request"
+
+
+def table(folder: str) -> str:
+    """All rules, one row each; ``folder`` is where the pages are, as seen from the file that the table is in."""
+    rows = ["| code | name | what it reports | severity | fix | on |", "|---|---|---|---|---|---|"]
+    for rule in ALL_RULES:
+        fix = "" if rule.fix.value == "none" else rule.fix.value
+        cells = (f"[{rule.code}]({folder}{rule.code}.md)", rule.name, rule.summary, rule.severity.value, fix, when(rule))
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
+def linked(text: str, own: str) -> str:
+    """Codes of other rules and names of guide pages made links, but not in code."""
+    parts = re.split(r"(```.*?```|`[^`]*`)", text, flags=re.DOTALL)
+    for index in range(0, len(parts), 2):
+        parts[index] = re.sub(rf"\b(?!{own})TML\d{{3}}\b", r"[\g<0>](\g<0>.md)", parts[index])
+        parts[index] = re.sub(r"\bdocs/(\w+\.md)\b", r"[\g<0>](../\1)", parts[index])
+    return "".join(parts)
+
+
+def rule_page(rule: Rule) -> str:
+    """A rule's page as Markdown."""
+    facts = f"Severity: {rule.severity.value}. Fix: {rule.fix.value}. On: {when(rule)}."
+    return f"# {rule.code}: {rule.name}\n\n{facts}\n\n{linked(page(rule.code).strip(), rule.code)}\n"
+
+
+def printed(command: re.Match[str]) -> str:
+    """The command and what it prints, run at the root of the repository."""
+    words = [sys.executable, "-m", "torchmemlint", *command[1].split()]
+    done = subprocess.run(
+        words, cwd=DOCS.parent, env={**os.environ, "NO_COLOR": "1"}, capture_output=True, encoding="utf-8", check=False
+    )
+    if done.returncode > 1:
+        raise SystemExit(f"torchmemlint {command[1]}: {done.stderr}")
+    return f"$ torchmemlint {command[1]}\n{done.stdout}"
+
+
+def generated() -> dict[Path, str]:
+    """Every file that is written from the rules, with its text."""
+    files = {DOCS / "rules" / f"{rule.code}.md": rule_page(rule) for rule in ALL_RULES}
+    files[DOCS / "rules" / "README.md"] = (
+        "# The rules\n\nSeverity is the worst that findings of the rule have; fix is the best fix that it offers. "
+        "The same pages are printed by `torchmemlint rule CODE`.\n\n" + table("")
+    )
+    for path in WITH_OUTPUT:
+        files[path] = CONSOLE.sub(printed, path.read_text(encoding="utf-8"))
+    before, begin, rest = files[README].partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"{README}: the marks around the table of rules are gone")
+    files[README] = f"{before}{BEGIN}\n\n{table('docs/rules/')}\n{END}{after}"
+    return files
+
+
+if __name__ == "__main__":
+    for path, text in generated().items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")

@@ -1,0 +1,192 @@
+"""The documentation says what the program does: pages, tables, printed output, links, codes, settings and commands."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from torchmemlint import check_source
+from torchmemlint.config import KEYS
+from torchmemlint.rules import ALL_RULES, page
+from torchmemlint.rules.api import PAGE_HEADINGS, Rule
+from torchmemlint.selection import ABOUT_THE_RUN
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+GUIDE = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+CODES = {rule.code for rule in ALL_RULES}
+FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+
+each_rule = pytest.mark.parametrize("rule", ALL_RULES, ids=lambda rule: rule.code)
+each_file = pytest.mark.parametrize("path", GUIDE, ids=lambda path: path.relative_to(ROOT).as_posix())
+
+
+@cache
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["generate"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@cache
+def generated() -> dict[Path, str]:
+    files: dict[Path, str] = generator().generated()
+    return files
+
+
+def prose(text: str) -> str:
+    return FENCE.sub("", text)
+
+
+# --- what is generated ----------------------------------------------------------------------------------------------
+
+
+def test_generated_files_are_current() -> None:
+    stale = [
+        path.relative_to(ROOT).as_posix()
+        for path, text in generated().items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+    assert not stale, "run `python docs/generate.py`"
+
+
+def test_there_is_no_page_of_a_rule_that_is_gone() -> None:
+    written = {path for path in generated() if path.parent.name == "rules"}
+    assert set((ROOT / "docs" / "rules").iterdir()) == written
+
+
+def test_readme_shows_what_commands_print() -> None:
+    shown = [block for kind, block in FENCE.findall(README.read_text(encoding="utf-8")) if kind == "console"]
+    assert len(shown) == 3
+    for block in shown:
+        assert "TML" in block.partition("\n")[2], "no finding in it"
+
+
+# --- pages ----------------------------------------------------------------------------------------------------------
+
+
+@each_rule
+def test_a_page_has_a_summary_and_all_headings(rule: Rule) -> None:
+    text = page(rule.code)
+    assert tuple(re.findall(r"^## (.+)$", text, re.MULTILINE)) == PAGE_HEADINGS
+    first, blank, *_ = text.split("\n")
+    assert first.endswith(".")
+    assert not blank
+    sections = re.split(r"^## .+$", text, flags=re.MULTILINE)[1:]
+    assert all(section.strip() for section in sections), "an empty section"
+
+
+@pytest.mark.parametrize("rule", [rule for rule in ALL_RULES if rule.code != "TML001"], ids=lambda rule: rule.code)
+def test_the_example_of_a_page_is_reported_and_its_repair_is_not(rule: Rule, tmp_path: Path) -> None:
+    bad, good = (block for kind, block in FENCE.findall(page(rule.code)) if kind == "python")
+    name = str(tmp_path / "example.py")
+    options = {"preview": True, "extend-select": [rule.code]}
+    assert rule.code in {finding.code for finding in check_source(bad, name, options=options, isolated=True)}
+    assert check_source(good, name, options=options, isolated=True) == []
+
+
+@each_rule
+def test_a_page_tells_of_a_fix_only_where_there_is_one(rule: Rule) -> None:
+    fix = re.split(r"^## .+$", page(rule.code), flags=re.MULTILINE)[4].strip()
+    assert fix.startswith("None") is (rule.fix.value == "none")
+    if rule.fix.value != "none":
+        assert rule.fix.value in fix.lower()
+
+
+@each_rule
+def test_a_page_names_a_source(rule: Rule) -> None:
+    references = page(rule.code).partition("## References")[2]
+    assert re.search(r"https://|^- measured: |^- docs/", references, re.MULTILINE)
+
+
+# --- codes ----------------------------------------------------------------------------------------------------------
+
+
+@each_file
+def test_every_code_in_it_exists(path: Path) -> None:
+    assert set(re.findall(r"\bTML\d{3}\b", path.read_text(encoding="utf-8"))) <= CODES
+
+
+def test_every_rule_is_in_the_changelog_and_has_fixtures() -> None:
+    assert set(re.findall(r"\bTML\d{3}\b", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))) == CODES
+    fixtures = {path.name for path in (ROOT / "fixtures").iterdir() if re.fullmatch(r"TML\d{3}", path.name)}
+    assert fixtures == CODES - ABOUT_THE_RUN
+
+
+# --- links, settings, commands --------------------------------------------------------------------------------------
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors that GitHub makes of a file's headings."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", path.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@each_file
+def test_its_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(path.read_text(encoding="utf-8"))):
+        if target.startswith("https://"):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (path.parent / name).resolve() if name else path
+        assert file.exists(), target
+        if anchor:
+            assert anchor in anchors(file), target
+
+
+def test_every_page_of_the_guide_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    missing = [path.name for path in (ROOT / "docs").glob("*.md") if path.name != "index.md" and f"({path.name})" not in index]
+    assert missing == []
+
+
+def test_every_setting_is_explained() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE)) == set(KEYS)
+
+
+@each_file
+def test_its_configuration_is_valid(path: Path) -> None:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    for kind, block in FENCE.findall(path.read_text(encoding="utf-8")):
+        if kind == "toml":
+            table = tomllib.loads(block).get("tool", {}).get("torchmemlint")
+            if table is not None:
+                check_source("", options=table, isolated=True)
+
+
+@each_file
+def test_its_commands_have_the_options_that_they_use(path: Path) -> None:
+    from torchmemlint.cli import check_parser, split_command
+
+    for line in re.findall(r"^(?:\$ |- run: )?torchmemlint (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE):
+        words = re.split(r"\s+(?:#|>)\s*", line)[0].split()
+        command, rest = split_command(words)
+        if command == "check":
+            check_parser().parse_args(rest)  # SystemExit for an option that does not exist
+
+
+def test_ci_runs_the_tests_as_the_readme_does() -> None:
+    readme, script = README.read_text(encoding="utf-8"), (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    install, tests = re.findall(r"pip install ('\.\[dev\]') && \.venv/bin/(python -m pytest .+)$", readme, re.MULTILINE)[0]
+    assert install in script
+    assert re.search(rf"^{re.escape(tests)}$", script, re.MULTILINE)
+
+
+@each_file
+def test_it_speaks_of_the_project_alone(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"/(?:work|root|home)/|\bTODO\b|\bOUTPUT\b|\bMEASURED\b", text)
