@@ -3,7 +3,7 @@
     python docs/generate.py
 
 The docstring of a rule's module is its page; here it only gets a heading and links. In the README and the guide, what stands
-below ``$ torchmemlint …`` in a ``console`` block is what that command prints in this repository. A test holds the files to this.
+below ``$ torchmemlint …`` in a ``console`` block is what that command prints in this repository. A test holds them to this.
 """
 
 from __future__ import annotations
