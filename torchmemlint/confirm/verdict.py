@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import pairwise
 from statistics import median
 
 MIN_STEPS = 5
@@ -36,6 +37,13 @@ class Run:
     seen               what the probe saw: "tensor", "number", "other", "stand-in" or "" (the line never ran)
     place              what holds the value: "real", "stand-in" or "" (not known)
     errors             the first exceptions of the code that ran, as "row: Type: text"
+    attached           a probed tensor hung on a graph
+    backwards          how many backward calls ran
+    graphs_built       how many stand-in forwards built a graph
+    grad_modes         the grad modes in force at the probe
+    guesses            callees out of sight that the probed value rests on
+    decorators, contexts   stand-ins that decorate the function, or were entered around the probe: either may switch grad mode
+    forced             rows of ``if`` statements whose known answer was overruled to reach the line
     """
 
     live_bytes: tuple[int, ...] = ()
@@ -51,6 +59,14 @@ class Run:
     device: str = "cpu"
     seconds: float = 0.0
     mode: str = ""
+    attached: bool = False
+    backwards: int = 0
+    graphs_built: int = 0
+    grad_modes: tuple[bool, ...] = ()
+    guesses: tuple[str, ...] = ()
+    decorators: tuple[str, ...] = ()
+    contexts: tuple[str, ...] = ()
+    forced: tuple[int, ...] = ()
 
     @property
     def live_bytes_per_step(self) -> int:
@@ -92,10 +108,24 @@ class Verdict:
     notes: tuple[str, ...] = field(default=())
 
 
+@dataclass(frozen=True, slots=True)
+class Doubts:
+    """What the file and the project say about the function that ran, and the run itself cannot.
+
+    grad      "on", "off" or "unknown": the grad mode that its callers start it in
+    consumed  something may run a backward later on what the flagged place keeps
+    frozen    the file switches ``requires_grad`` of parameters off somewhere
+    """
+
+    grad: str = "unknown"
+    consumed: bool = False
+    frozen: bool = False
+
+
 def slope(samples: Sequence[int]) -> int:
     """Growth per step, as the middle of the differences from the third sample on (gradients, optimizer state and caches exist by then)."""
     steady = samples[2:] if len(samples) > 3 else samples
-    differences = [later - earlier for earlier, later in zip(steady, steady[1:], strict=False)]
+    differences = [later - earlier for earlier, later in pairwise(steady)]
     return int(median(differences)) if differences else 0
 
 
@@ -128,6 +158,8 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
                 before.device, before, after, False,
             )  # fmt: skip
         return Verdict(Outcome.CONFIRMED, kind, "", before.device, before, after, True)
+    if before.attached and (before.nodes_per_step > 0 or before.live_bytes_per_step > 0):
+        return inconclusive("it grows, and mending this line alone does not stop it", before, after)
     if before.seen == "" or before.seen == "stand-in":
         return inconclusive(
             "the flagged line never ran" if not before.seen else "the flagged value is a stand-in here", before, after
@@ -143,11 +175,70 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
     )  # fmt: skip
 
 
+def decide_isolated(code: str, before: Run, control: Run | None, fixed: Run | None, doubts: Doubts) -> Verdict:
+    """The verdict on code that was cut out and ran on stand-ins: what ``decide`` says, unless something that was not seen could turn it.
+
+    ``control`` is the run whose flagged value was mended by the harness, ``fixed`` that of the code with the finding's own fix.
+    """
+    twin = control or fixed
+    verdict = decide(code, before, twin)
+    if verdict.outcome is Outcome.CONFIRMED:
+        reason = _doubt_of_growth(verdict.kind, before, doubts)
+        if reason:
+            return inconclusive(reason, before, twin)
+        if control and fixed and len(fixed.live_bytes) >= MIN_STEPS:
+            helped = _flat(verdict.kind, before, fixed) and bool(growth_kind(code, before, fixed))
+            notes = () if helped else ("the printed fix does not stop the growth",)
+            return replace(verdict, after=fixed, helped=helped, notes=notes)
+    elif verdict.outcome is Outcome.REFUTED:
+        reason = _doubt_of_nothing(before)
+        if reason:
+            return inconclusive(reason, before, twin)
+    return verdict
+
+
+def _doubt_of_growth(kind: str, before: Run, doubts: Doubts) -> str:
+    if before.guesses:
+        return f"the value comes from `{before.guesses[0]}`, which is not in this file"
+    if before.forced:
+        return f"it grows only where the `if` in row {before.forced[0]} holds, which it did not"
+    if "graph per step" in kind and doubts.consumed:
+        return "a later backward may consume what is kept: it is retained until then"
+    if "device" in kind or "storage" in kind or kind == "tensors kept":
+        return ""
+    if before.backwards:  # a training step: grad mode is on, parameters are trained
+        return ""
+    if before.decorators:
+        return f"the decorator `{before.decorators[0]}` is not in this file and may switch grad mode off"
+    if before.contexts:
+        return f"`with {before.contexts[0]}` is not in this file and may switch grad mode off"
+    if doubts.frozen:
+        return "the file freezes parameters; whether these are frozen is decided outside the function that ran"
+    if doubts.grad != "on":
+        return "grad mode is decided by the callers of the function that ran, and not all of them are in sight"
+    return ""
+
+
+def _doubt_of_nothing(before: Run) -> str:
+    if before.guesses:
+        return f"the value comes from `{before.guesses[0]}`, which is not in this file"
+    if before.forced:
+        return f"the line was reached only by overruling the `if` in row {before.forced[0]}"
+    if before.attached:
+        return "a graph was built and dropped: it does not grow, and the peak of this step lies elsewhere"
+    if not before.graphs_built and True in before.grad_modes:
+        return "nothing that ran built a graph"
+    return ""
+
+
 def growth_kind(code: str, before: Run, after: Run) -> str:
     """The words for what grows (or what is higher at the peak) in ``before`` against ``after``; "" for nothing."""
     grew = before.live_bytes_per_step - after.live_bytes_per_step
     graph = before.graph_bytes
     nodes = before.nodes_per_step - after.nodes_per_step
+    # the same value may be kept by other lines too: then the bytes stay, and what hangs on this place tells the two apart
+    held = min(before.live_bytes_per_step, slope(before.retained_bytes) - slope(after.retained_bytes))
+    grew = max(grew, held)
     if code == "TML402" and after.live_bytes_per_step > 0 and grew > 0:
         return f"{before.live_bytes_per_step / after.live_bytes_per_step:.0f} × storage kept"
     if code == "TML401" and grew > 0:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 HARNESS = "__tml__"
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 LoopNode = ast.For | ast.AsyncFor | ast.While
+_EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _OWN_SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -42,6 +43,13 @@ class Site:
             return None
         above = self.around[self.around.index(function) - 1] if self.around.index(function) else None
         return above if isinstance(above, ast.ClassDef) else None
+
+    @property
+    def comprehends(self) -> bool:
+        """Whether the line's only loop is a comprehension."""
+        parts = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
+        simple = isinstance(self.statement, (ast.Expr, ast.Assign, ast.Return, ast.AnnAssign, ast.AugAssign))
+        return simple and not self.loops and any(isinstance(item, parts) for item in ast.walk(self.statement))
 
     @property
     def loops(self) -> tuple[LoopNode, ...]:
@@ -89,13 +97,15 @@ def place_of(statement: ast.stmt) -> ast.expr | None:
     elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         called = statement.value.func
         target = called.value if isinstance(called, ast.Attribute) else None
-    while isinstance(target, (ast.Subscript, ast.Starred)):
+    while isinstance(target, ast.Starred) or (isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant)):
         target = target.value
-    return target if isinstance(target, (ast.Name, ast.Attribute)) else None
+    return target if isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)) else None
 
 
 def root_name(place: ast.expr | None) -> str:
     """``"losses"`` of ``losses``, ``self.losses`` and ``self.losses.train``'s second part: the name that tells a place from others."""
+    while isinstance(place, ast.Subscript):
+        place = place.value
     while isinstance(place, ast.Attribute) and isinstance(place.value, ast.Attribute):
         place = place.value
     if isinstance(place, ast.Attribute):
@@ -236,6 +246,8 @@ class _Body(ast.NodeTransformer):
         if self._holds(node):
             inside = any(self.site is not None and item is self.site.statement for part in node.body for item in ast.walk(part))
             wanted = ast.Constant(inside)
+        elif self.site is not None and node.lineno < self.site.row and not node.orelse and isinstance(node.body[-1], _EXITS):
+            wanted = ast.Constant(False)  # a way out before the flagged line
         if flagged:
             node.test = self._probe_expression(node.test)
         remainder = any(isinstance(item, ast.Mod) for item in ast.walk(node.test))
@@ -266,6 +278,10 @@ class _Body(ast.NodeTransformer):
             _set_keyword(node, "retain_graph", flagged)
         elif self.code == "TML106":
             _set_keyword(node, "create_graph", flagged)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Tuple, ast.List)):
+            parts = node.targets[0].elts
+            if not any(isinstance(part, ast.Starred) for part in parts) and not isinstance(node.value, (ast.Tuple, ast.Yield, ast.Await)):
+                node.value = _call("fit", node.value, ast.Constant(len(parts)))
         return [self._guard(node, names)]
 
     def _guard(self, node: ast.stmt, names: Sequence[str]) -> ast.stmt:
@@ -304,6 +320,12 @@ class _Body(ast.NodeTransformer):
     def _probe_expression(self, value: ast.expr) -> ast.expr:
         if self.code in {"TML201", "TML202", "TML203"}:
             return _call("forward", _later(value))
+        inner = next((item for item in ast.walk(value) if isinstance(item, (ast.ListComp, ast.SetComp, ast.GeneratorExp))), None)
+        if inner is not None and not self.loops:
+            # a comprehension over the loader is the loop
+            inner.generators[0].iter = _call("loop", ast.Constant("sample"), _later(inner.generators[0].iter))
+            inner.elt = _call("value", inner.elt)
+            return value
         if isinstance(value, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
             value.elt = _call("value", value.elt)
             return value
@@ -345,6 +367,8 @@ def _surroundings(tree: ast.Module) -> list[ast.stmt]:
 
     def keep(statements: Sequence[ast.stmt]) -> None:
         for node in statements:
+            if _is_future(node):
+                continue
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 kept.extend(body.statement(node))
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -373,26 +397,38 @@ def _soften(tree: ast.Module) -> None:
             node.keywords = []
 
 
-def _guard_class(klass: ast.ClassDef, site: Site) -> None:
-    """Guard every method of the flagged class: ``__init__`` and helpers are run with stand-ins too."""
-    for node in klass.body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node is not site.function:
-            _Body(None, "", 0).visit(node)
+def _guard_classes(tree: ast.Module, site: Site | None) -> None:
+    """Guard every method of the file's classes: ``__init__`` and helpers are run with stand-ins too."""
+    for klass in tree.body:
+        if isinstance(klass, ast.ClassDef):
+            for node in klass.body:
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and (site is None or node not in site.around):
+                    _Body(None, "", 0).visit(node)
+
+
+def definitions(tree: ast.Module) -> ast.Module:
+    """Another module of the project: its definitions alone."""
+    _soften(tree)
+    _guard_classes(tree, None)
+    return ast.fix_missing_locations(ast.Module(_surroundings(tree), []))
 
 
 def whole(tree: ast.Module, site: Site, code: str, level: int) -> ast.Module:
     """The file's definitions with the flagged function instrumented; at module level, the whole module."""
     rewrite = _Body(site, code, level)
     _soften(tree)
-    if site.klass is not None:
-        _guard_class(site.klass, site)
+    _guard_classes(tree, site)
     if site.function is None:
-        body = rewrite.block(tree.body)
+        body = rewrite.block([node for node in tree.body if not _is_future(node)])
     else:
         outermost = next(node for node in site.around if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
         rewrite.visit(outermost)
         body = _surroundings(tree)
     return ast.fix_missing_locations(ast.Module(body, []))
+
+
+def _is_future(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
 
 
 def sliced(tree: ast.Module, site: Site, code: str, level: int) -> ast.Module | None:

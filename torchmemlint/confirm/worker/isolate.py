@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import __future__
+
 import ast
 import asyncio
 import builtins
@@ -15,7 +17,9 @@ import sys
 import time
 import types
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -34,7 +38,7 @@ REAL_MODULES = frozenset(
 
 REPAIRS = {
     "TML101": "detach", "TML102": "detach", "TML103": "detach", "TML104": "detach", "TML108": "detach", "TML204": "detach",
-    "TML201": "no_grad", "TML202": "no_grad", "TML203": "no_grad", "TML401": "host", "TML402": "clone",
+    "TML201": "no_grad", "TML203": "no_grad", "TML401": "host", "TML402": "clone",
     "TML105": "switch", "TML106": "switch",
 }  # fmt: skip
 
@@ -46,8 +50,11 @@ class EndOfRun(BaseException):
 class Harness:
     """The object that the instrumented code calls; mends the flagged value in the repaired variant."""
 
-    def __init__(self, live: Callable[[], int], repair: str, force: bool) -> None:
-        self._live, self.repair, self._force = live, repair, force
+    def __init__(self, live: Callable[[], int], reset_peak: Callable[[], None], repair: str, force: bool) -> None:
+        self._live, self._reset_peak, self.repair, self._force = live, reset_peak, repair, force
+        self._probed: list[weakref.ref[torch.Tensor]] = []
+        self.attached = False
+        self.guesses: set[str] = set()
         self.live: list[int] = []
         self.uncollected: list[int] = []
         self.nodes: list[int] = []
@@ -68,16 +75,22 @@ class Harness:
     # -- the steps
     def tick(self) -> None:
         """The head of the sampled loop: read everything."""
+        place: object = None
         if self._look is not None:
             try:
                 place = self._look()
             except Exception:  # not bound yet
                 place = None
             self.places.add(_kind(place))
-            held = walk(place)
-            self.nodes.append(held.nodes)
-            self.retained.append(held.retained_bytes)
-            del place
+        if self._look is None:
+            # no place is known: what the probe saw may live on in a comprehension, in a caller's list
+            place = [tensor for reference in self._probed if (tensor := reference()) is not None]
+        held = walk(place)
+        self.nodes.append(held.nodes)
+        self.retained.append(held.retained_bytes)
+        del place
+        if len(self.live) == 2:
+            self._reset_peak()
         self.uncollected.append(self._live())
         gc.collect()
         self.live.append(self._live())
@@ -176,6 +189,8 @@ class Harness:
     # -- the flagged value
     def value(self, value: Any) -> Any:
         """The probe."""
+        if isinstance(value, StandIn) and value._called is not None:
+            value = value.tml_tensor()
         self._saw(value)
         return mend(value, self.repair)
 
@@ -189,6 +204,8 @@ class Harness:
                 value = call()
         else:
             value = call()
+        if isinstance(value, StandIn) and value._called is not None:
+            value = value.tml_tensor()
         self._saw(value)
         return value
 
@@ -204,8 +221,22 @@ class Harness:
         self.seen.add(kind)
         self.grad_modes.add(torch.is_grad_enabled())
         self.contexts.update(standins.record.open_contexts)
-        if kind == "tensor" and self.hits <= STEPS:
+        if kind != "tensor" or self.hits > 50 * STEPS:
+            return
+        for tensor in tensors_in(value):
+            self.attached = self.attached or tensor.requires_grad
+            self._probed.append(weakref.ref(tensor))
+        guess = standins.guess_of(value)
+        if guess:
+            self.guesses.add(guess)
+        if self.hits <= STEPS:
             self.graph_bytes = max(self.graph_bytes, walk(value).retained_bytes)
+
+    def fit(self, value: Any, count: int) -> Any:
+        """A value that is unpacked into ``count`` names: a list of stand-ins takes that length."""
+        if isinstance(value, (list, tuple)) and len(value) != count and any(isinstance(item, (StandIn, torch.Tensor)) for item in value):
+            return [*value[:count], *(standins.data() for _ in range(count - len(value)))]
+        return value
 
     # -- what fails
     def failed(self, row: int, error: Exception) -> None:
@@ -251,6 +282,81 @@ def mend(value: Any, repair: str) -> Any:
 # -- the module around the code
 
 
+class Modules:
+    """The imports of the code: real where a module is on the list, the project's own files where the job has them, else stand-ins."""
+
+    def __init__(self, sources: Mapping[str, str], name: str) -> None:
+        self._sources, self._name = sources, name
+        self._loaded: dict[str, Any] = {}
+
+    def load(self, name: str, names: Any = None, scope: Any = None, wanted: Any = (), level: int = 0) -> Any:
+        """``__import__`` for the code."""
+        absolute = name
+        if level:
+            here = (scope or {}).get("__package__") or self._name.rpartition(".")[0]
+            above = here.split(".")[: len(here.split(".")) - (level - 1)]
+            absolute = ".".join([*above, *([name] if name else [])])
+        if absolute in self._sources and wanted:
+            return self._project_module(absolute, wanted)
+        if wanted and any(f"{absolute}.{item}" in self._sources for item in wanted):
+            return _Package({item: self._project_module(f"{absolute}.{item}", ()) for item in wanted if f"{absolute}.{item}" in self._sources})
+        return _import(name, names, scope, wanted, level)
+
+    def _project_module(self, absolute: str, wanted: Any) -> Any:
+        if absolute not in self._loaded:
+            self._loaded[absolute] = module = types.SimpleNamespace()
+            space = self.namespace(cut.definitions(ast.parse(self._sources[absolute])), None, absolute)
+            for key, value in space.items():
+                setattr(module, key, value)
+        module = self._loaded[absolute]
+        return _Package({**vars(module)})
+
+    def namespace(self, tree: ast.Module, harness: Harness | None, absolute: str) -> dict[str, Any]:
+        """The globals that the definitions of a module leave."""
+        space = _namespace(tree, harness or Harness(lambda: 0, lambda: None, "", False), self, absolute)
+        exec(compile(tree, f"<{absolute}>", "exec", __future__.annotations.compiler_flag), space)
+        return space
+
+
+class _Package:
+    """What a module of the project gives; names that it does not define are stand-ins."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self._names = names
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._names[name] if name in self._names else StandIn(name, origin="unseen")
+
+
+class _Base:
+    """``super()`` of a receiver that is a stand-in: the methods of the bases in sight; what they lack does nothing."""
+
+    def __init__(self, klass: Any, receiver: Any) -> None:
+        self._klass, self._receiver = klass, receiver
+
+    def __getattr__(self, name: str) -> Any:
+        receiver = self._receiver
+        own = receiver._klass if isinstance(receiver, StandIn) else type(receiver)
+        order = own.__mro__ if isinstance(own, type) else ()
+        after = order[order.index(self._klass) + 1 :] if self._klass in order else ()
+        for base in after:
+            if name in vars(base) and base is not object and not base.__module__.startswith("torch"):
+                found = vars(base)[name]
+                return found.__get__(receiver, own) if hasattr(found, "__get__") else found
+        return _nothing if name.startswith("__") else StandIn(f"super.{name}", origin="part")
+
+
+def _super(*given: Any) -> Any:
+    frame = sys._getframe(1)
+    klass = given[0] if given else frame.f_locals.get("__class__")
+    receiver = given[1] if len(given) > 1 else frame.f_locals.get(frame.f_code.co_varnames[0] if frame.f_code.co_varnames else "")
+    if isinstance(klass, type) and isinstance(receiver, klass):
+        return builtins.super(klass, receiver)
+    return _Base(klass, receiver)
+
+
 def _import(name: str, names: Any = None, scope: Any = None, wanted: Any = (), level: int = 0) -> Any:
     top = name.split(".")[0]
     if level == 0 and top in REAL_MODULES:
@@ -265,7 +371,7 @@ def _import(name: str, names: Any = None, scope: Any = None, wanted: Any = (), l
                     return module
                 return _Partly(module)
             return importlib.import_module(top)
-    return StandIn(name if wanted else top)
+    return StandIn(name if wanted else top, origin="unseen")
 
 
 class _Partly:
@@ -276,17 +382,22 @@ class _Partly:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._module, name, None)
-        return StandIn(name) if found is None else found
+        return StandIn(name, origin="unseen") if found is None else found
 
 
-def _namespace(tree: ast.Module, harness: Harness, main: bool) -> dict[str, Any]:
+def _namespace(tree: ast.Module, harness: Harness, modules: Modules, name: str) -> dict[str, Any]:
     own = dict(vars(builtins))
     own.update(
-        __import__=_import, open=lambda *args, **kwargs: io.StringIO(""), input=lambda *args: "", print=_print, exit=_nothing, quit=_nothing,
+        __import__=modules.load, super=_super, open=lambda *args, **kwargs: io.StringIO(""), input=lambda *args: "", print=_print, exit=_nothing, quit=_nothing,
         breakpoint=_nothing,
     )  # fmt: skip
-    space: dict[str, Any] = {"__builtins__": own, "__name__": "__main__" if main else "confirmed_module", cut.HARNESS: harness}
+    module = types.ModuleType(name)  # dataclasses and pickle look a class's module up
+    if name != "__main__":
+        sys.modules[name] = module
+    space = vars(module)
+    space.update({"__builtins__": own, "__name__": name, cut.HARNESS: harness})
     space["__file__"] = "module.py"
+    space["__package__"] = name.rpartition(".")[0]
     defined = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     defined |= {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
     defined |= {(item.asname or item.name).split(".")[0] for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom)) for item in node.names}
@@ -294,7 +405,7 @@ def _namespace(tree: ast.Module, harness: Harness, main: bool) -> dict[str, Any]
     defined |= {node.name for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.name}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id not in defined and node.id not in own and node.id not in space:
-            space[node.id] = StandIn(node.id)
+            space[node.id] = StandIn(node.id, origin="unseen")
     return space
 
 
@@ -327,18 +438,36 @@ def _prepare_torch() -> None:
 # -- one run
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The flagged line, and the grad mode that its function is called in."""
+
+    source: str
+    row: int
+    column: int
+    code: str
+    device: str
+    grad: str
+    module: str
+    modules: Mapping[str, str]
+
+
 def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], None]) -> None:
     """Both variants of one finding: whole function first; where it does not reach the line often enough, the slice; outward through the loops."""
     _prepare_torch()
     chosen: tuple[str, int, bool] | None = None
     best: Mapping[str, object] | None = None
-    source, row, column, code = job["source"], int(job["row"]), int(job.get("column", 1)), str(job["code"])
-    site = cut.locate(ast.parse(source), row, column)
+    code = str(job["code"])
+    target = Target(
+        job["source"], int(job["row"]), int(job.get("column", 1)), code, job["device"], str(job.get("grad", "on")),
+        str(job.get("module", "confirmed_module")), job.get("modules", {}),
+    )  # fmt: skip
+    site = cut.locate(ast.parse(target.source), target.row, target.column)
     if site is None:
-        emit({"failed": f"row {row} holds no statement"})
+        emit({"failed": f"row {target.row} holds no statement"})
         return
     for attempt in _attempts(len(site.loops)):
-        figures = _measure(source, row, column, code, "", attempt, job["device"])
+        figures = _measure(target, "", attempt)
         if best is None or _worth(figures) > _worth(best):
             best, chosen = figures, attempt
         if _grows(figures):
@@ -350,10 +479,10 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
     repair = str(job.get("repair") or REPAIRS.get(code, ""))
     assert chosen is not None
     if job.get("fixed_source"):
-        figures = _measure(job["fixed_source"], int(job["fixed_row"]), column, code, "", chosen, job["device"])
+        figures = _measure(replace(target, source=job["fixed_source"], row=int(job["fixed_row"])), "", chosen)
         emit({"variant": "fixed", "run": figures})
     if repair:
-        figures = _measure(source, row, column, code, repair, chosen, job["device"])
+        figures = _measure(target, repair, chosen)
         emit({"variant": "after", "run": figures})
 
 
@@ -392,12 +521,14 @@ def _worth(figures: Mapping[str, object]) -> tuple[bool, bool, int, bool]:
     )  # fmt: skip
 
 
-def _measure(source: str, row: int, column: int, code: str, repair: str, attempt: tuple[str, int, bool], device: str) -> Mapping[str, object]:
+def _measure(target: Target, repair: str, attempt: tuple[str, int, bool]) -> Mapping[str, object]:
+    source, row, column, code, device = target.source, target.row, target.column, target.code, target.device
     mode, level, force = attempt
     started = time.monotonic()
     gc.collect()
     torch.manual_seed(0)
     record = standins.Record()
+    record.trusts_own = code in {"TML201", "TML202", "TML203"}  # the finding itself says that this call is a forward
     standins.begin(record)
     meter = meter_for(device)
     tree = ast.parse(source)
@@ -409,10 +540,11 @@ def _measure(source: str, row: int, column: int, code: str, repair: str, attempt
         if isinstance(meter, StorageMeter):
             record.on_host = meter.forget
         standins.weight()
-        harness = Harness(meter.live_bytes, repair, force)
+        harness = Harness(meter.live_bytes, meter.reset_peak, repair, force)
         meter.reset_peak()
         if program is not None:
-            errors = _drive(program, site, harness, device)
+            with torch.set_grad_enabled(target.grad != "off"):  # the callers' mode, where it is known to be off
+                errors = _drive(program, site, harness, target)
         peak = meter.peak_bytes()
         standins.begin(standins.Record())
     seen = next((kind for kind in ("stand-in", "tensor", "number", "other") if kind in harness.seen), "")
@@ -424,9 +556,14 @@ def _measure(source: str, row: int, column: int, code: str, repair: str, attempt
         "peak_bytes": peak, "graph_bytes": per_step * standins.FORWARD_BYTES or harness.graph_bytes, "fallbacks": len(record.fallbacks),
         "seen": seen, "place": place, "errors": list(dict.fromkeys([*errors, *record.fallbacks]))[:5], "device": device,
         "seconds": time.monotonic() - started, "mode": f"{mode}, loop {level}" + (", forced branch" if harness.forced else ""),
-        "grad_modes": sorted(harness.grad_modes), "decorators": record.unknown_decorators, "contexts": sorted(harness.contexts),
-        "backwards": record.backwards, "forced": harness.forced, "graphs_built": record.graph_forwards,
+        "grad_modes": sorted(harness.grad_modes), "decorators": _decorators(record, site), "contexts": sorted(harness.contexts),
+        "attached": harness.attached, "guesses": sorted(harness.guesses), "backwards": record.backwards, "forced": harness.forced, "graphs_built": record.graph_forwards,
     }  # fmt: skip
+
+
+def _decorators(record: standins.Record, site: cut.Site) -> list[str]:
+    around = {node.name for node in site.around if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    return [decorator for function, decorator in record.unknown_decorators if function in around]
 
 
 def _per_step(counts: list[int]) -> int:
@@ -434,15 +571,16 @@ def _per_step(counts: list[int]) -> int:
     return sorted(differences)[len(differences) // 2] if differences else 0
 
 
-def _drive(program: ast.Module, site: cut.Site, harness: Harness, device: str) -> list[str]:
+def _drive(program: ast.Module, site: cut.Site, harness: Harness, target: Target) -> list[str]:
     """Execute the program and call the flagged function: once where it has a loop to sample, else once per step."""
     errors: list[str] = []
     sys.argv = ["module.py"]
-    with standins.Bench(device):
+    with standins.Bench(target.device):
         space: dict[str, Any] = {}
         try:
-            space = _namespace(program, harness, main=site.function is None)
-            exec(compile(program, "<confirmed>", "exec"), space)
+            name = "__main__" if site.function is None else str(target.module)
+            space = _namespace(program, harness, Modules(target.modules, target.module), name)
+            exec(compile(program, "<confirmed>", "exec", __future__.annotations.compiler_flag), space)
             if site.function is not None:
                 _call_flagged(site, space, harness)
         except EndOfRun:
@@ -478,7 +616,7 @@ def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness) -> No
         function = getattr(StandIn(holder.name, space[holder.name]), outermost.name) if holder else space[outermost.name]
     if isinstance(function, StandIn) or not callable(function):
         raise TypeError(f"{outermost.name} could not be made")
-    repeat = not site.loops
+    repeat = not site.loops and not site.comprehends
     if repeat and isinstance(place, ast.Attribute):
         text = compile(ast.Expression(ast.parse(ast.unparse(place), mode="eval").body), "<place>", "eval")
         first = next(iter(inspect.signature(function).parameters), "")

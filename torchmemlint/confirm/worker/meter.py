@@ -63,6 +63,11 @@ class StorageMeter(TorchDispatchMode):
         self._live = 0
         self._peak = 0
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """False: else torch 2.6 and later import ``torch._dynamo`` (more than a second) to guard a mode that is never compiled."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         for item in tree_iter(result):

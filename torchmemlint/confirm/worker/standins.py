@@ -28,9 +28,10 @@ class Record:
         self.fallbacks: list[str] = []
         self.forwards = 0
         self.graph_forwards = 0
-        self.unknown_decorators: list[str] = []
+        self.unknown_decorators: list[tuple[str, str]] = []
         self.open_contexts: list[str] = []
         self.backwards = 0
+        self.trusts_own = False
         self.on_host: Callable[[torch.Tensor], None] = lambda tensor: None
 
     def fallback(self, what: str) -> None:
@@ -40,7 +41,7 @@ class Record:
 
 
 record = Record()
-_roles: dict[str, bool] = {}
+_roles: dict[str, str] = {}
 _weight: torch.Tensor | None = None
 
 
@@ -75,22 +76,36 @@ def data() -> torch.Tensor:
     return as_standin(_plain_data())
 
 
-def forward(name: str, inputs: list[torch.Tensor]) -> torch.Tensor:
+def guess_of(values: object) -> str:
+    """Of what unseen callee a value was made, "" when nothing in it rests on a guess."""
+    return next((found for item in tree_iter(values) if (found := getattr(item, "_tml_guess", "")) and isinstance(found, str)), "")
+
+
+def forward(name: str, inputs: list[torch.Tensor], guess: str = "") -> torch.Tensor:
     """What a stand-in model (or criterion) returns for ``inputs``; saves ``FORWARD_BYTES`` when grad mode is on and it has something to train.
 
-    A callee that first saw a tensor with a graph is taken for one without parameters of its own (a criterion, a head's loss).
+    A callee that first saw a tensor with a graph is taken for one without parameters of its own; with several tensors it is a criterion, and gives
+    a scalar.
     """
     with torch._C.DisableTorchFunctionSubclass():
         hangs = any(tensor.requires_grad for tensor in inputs)
-        has_parameters = _roles.setdefault(name, not hangs)
-        source = weight() if has_parameters else torch.full((FORWARD_BYTES // 4,), 0.5)
+        role = _roles.setdefault(name, "model" if not hangs else "criterion" if len(inputs) > 1 else "layer")
+        source = weight() if role == "model" else torch.full((FORWARD_BYTES // 4,), 0.5)
         for tensor in inputs:
             if tensor.requires_grad and tensor.is_floating_point():
                 source = source + tensor.sum() * 0.0  # neither saves anything
         record.forwards += 1
-        result = (source * 1.0).exp().sum() * 0.0 + _plain_data()
+        plain = _plain_data()
+        result = (source * 1.0).exp().sum() * 0.0 + (plain.mean() if role == "criterion" else plain)
         record.graph_forwards += result.requires_grad
-    return as_standin(result)
+    return marked(as_standin(result), guess or guess_of(inputs))
+
+
+def marked(tensor: torch.Tensor, guess: str) -> torch.Tensor:
+    """The tensor, with the name of the unseen callee that it rests on."""
+    if guess:
+        tensor._tml_guess = guess  # type: ignore[attr-defined]
+    return tensor
 
 
 def _tensors(values: object) -> list[torch.Tensor]:
@@ -133,6 +148,9 @@ class Bench(TorchFunctionMode):
         args, kwargs = self._ready(args), self._ready(kwargs or {})
         if name == "backward":
             return _backward(func, args, kwargs)
+        if name in {"numpy", "__array__"} and isinstance(args[0], StandInTensor):
+            with torch._C.DisableTorchFunctionSubclass():
+                return args[0].detach().as_subclass(torch.Tensor).numpy()
         moved = self._move(name, args)
         if moved is not None:
             return moved
@@ -144,9 +162,10 @@ class Bench(TorchFunctionMode):
                     raise
                 result = self._replace(name, func, args, kwargs, error)
         if any(isinstance(item, StandInTensor) for item in tree_iter((args, kwargs))):
+            guess = guess_of((args, kwargs))
             for item in tree_iter(result):
                 if isinstance(item, torch.Tensor):
-                    as_standin(item)
+                    marked(as_standin(item), guess)
         return result
 
     def _ready(self, values: Any) -> Any:
@@ -157,7 +176,7 @@ class Bench(TorchFunctionMode):
 
     def _ready_leaf(self, leaf: object) -> object:
         if isinstance(leaf, StandIn):
-            return leaf.as_tensor()
+            return leaf.tml_tensor()
         if isinstance(leaf, torch.device) and leaf.type != self._device.type:
             return self._device
         if isinstance(leaf, str) and leaf.split(":")[0] in {"cuda", "mps", "xpu", "npu", "hpu", "mlu", "musa"} and leaf.split(":")[0] != self._device.type:
@@ -184,8 +203,13 @@ class Bench(TorchFunctionMode):
             raise error  # the program's own tensors: its own mistake
         if name in _NUMBERS:
             return _NUMBERS[name]
-        if name == "numpy":
+        if name in {"numpy", "__array__"}:
             return inputs[0].detach().numpy() if inputs else 0.5
+        if name.endswith("_") and len(args) > 1 and isinstance(args[1], torch.Tensor) and (name == "__iadd__" or not name.startswith("_")):
+            try:
+                return func(args[0], args[1].mean(), *args[2:], **kwargs)  # a scalar total: the stand-in's shape is not the true one
+            except (RuntimeError, TypeError):
+                pass
         if name in {"__setitem__", "__format__", "__repr__"}:
             return "0.5" if name != "__setitem__" else None
         record.fallback(f"{name}: {type(error).__name__}: {str(error)[:80]}")
@@ -227,7 +251,7 @@ class StandInTensor(torch.Tensor):
         return result
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith(("__", "_tml")):
             raise AttributeError(name)
         if name == "keys":
             return lambda: ["input_ids", "labels"]
@@ -240,7 +264,8 @@ class StandInTensor(torch.Tensor):
         return _part(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return _part(self)
+        inputs = _tensors((args, kwargs))
+        return forward("an item", inputs) if inputs else _part(self)
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
@@ -277,20 +302,30 @@ def _part(tensor: torch.Tensor) -> torch.Tensor:
     """``out.logits``, ``batch["x"]``, an element of a returned tuple: a value on the same graph."""
     with torch._C.DisableTorchFunctionSubclass():
         if tensor.requires_grad and tensor.is_floating_point():
-            return as_standin(tensor + 0.0)
-    return data()
+            return marked(as_standin(tensor + 0.0), guess_of(tensor))
+    return marked(data(), guess_of(tensor))
 
 
+_TENSOR_MEMBERS = frozenset(
+    "backward detach item argmax softmax log_softmax max min mean sum view reshape squeeze unsqueeze float double half cpu numpy size shape dim "
+    "requires_grad grad_fn transpose permute flatten sigmoid tanh exp log pow abs clone data topk gather norm tolist ndim dtype device".split()
+)  # fmt: skip
 _FALSE_NAMES = ("dry_run", "debug", "fp16", "ddp", "distributed", "resume", "verbose", "half", "amp", "dist", "none", "empty", "error", "exit")
 
 
 class StandIn:
-    """One object for everything that is not there."""
+    """One object for everything that is not there.
 
-    def __init__(self, name: str, klass: type | None = None) -> None:
+    origin  "given" (an argument, an instance that the code made, a name that it bound), "own" (an attribute of ``self`` that no line in
+            sight sets), "part" (an attribute of another stand-in), "unseen" (imported, or bound by code that was left out)
+    """
+
+    def __init__(self, name: str, klass: type | None = None, origin: str = "given", called: Any = None) -> None:
         object.__setattr__(self, "_name", name)
         object.__setattr__(self, "_klass", klass)
         object.__setattr__(self, "_parts", {})
+        object.__setattr__(self, "_origin", origin)
+        object.__setattr__(self, "_called", called)
         object.__setattr__(self, "_value", None)
 
     # -- attributes and items
@@ -303,9 +338,13 @@ class StandIn:
                 if name in vars(base) and base is not object and not base.__module__.startswith("torch"):
                     found = vars(base)[name]
                     return found.__get__(self, klass) if hasattr(found, "__get__") else found
+        if self._called is not None and name in _TENSOR_MEMBERS:
+            return getattr(self.tml_tensor(), name)
         parts = self._parts
         if name not in parts:
-            parts[name] = StandIn(f"{self._name}.{name}")
+            same = name in {"forward", "module"}
+            origin = self._origin if same else "own" if klass is not None else "part"
+            parts[name] = StandIn(f"{self._name}.{name}", origin=origin)
         return parts[name]
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -335,14 +374,13 @@ class StandIn:
     def __iter__(self) -> Iterator[Any]:
         count = _unpack_count(sys._getframe(1))
         if count is not None:
-            return iter([data() if self._is_data() else StandIn(f"{self._name}[{index}]") for index in range(count)])
+            if self._called is not None:
+                return iter([_part(self.tml_tensor()) for _ in range(count)])
+            return iter([StandIn(f"{self._name}[{index}]") for index in range(count)])
         return (data() for _ in range(STEPS))
 
     def __next__(self) -> Any:
         return data()
-
-    def _is_data(self) -> bool:
-        return self._klass is None
 
     def keys(self) -> list[str]:
         """As a mapping: one key."""
@@ -354,12 +392,19 @@ class StandIn:
         if klass is not None and hasattr(klass, "forward"):
             return klass.forward(self, *args, **kwargs)
         if len(args) == 1 and not kwargs and (isinstance(args[0], type) or type(args[0]).__name__ in {"function", "staticmethod", "classmethod"}):
-            record.unknown_decorators.append(self._name)
+            record.unknown_decorators.append((getattr(args[0], "__name__", ""), self._name))
             return args[0]
         inputs = _tensors((args, kwargs))
         if inputs:
-            return forward(self._name, inputs)
-        return StandIn(f"{self._name}()")
+            return forward(self._name, inputs, self._guess())
+        unknown = [item for item in tree_iter((args, kwargs)) if isinstance(item, StandIn)]
+        return StandIn(f"{self._name}()", called=(self, unknown, torch.is_grad_enabled()) if unknown else None)
+
+    def _guess(self) -> str:
+        """Whether this callee, called with tensors, may be no model at all: then its name."""
+        if self._origin == "given" or (self._origin == "own" and record.trusts_own):
+            return ""
+        return self._name
 
     # -- contexts
     def __enter__(self) -> Any:
@@ -384,14 +429,28 @@ class StandIn:
             yield data()
 
     # -- as a tensor
-    def as_tensor(self) -> torch.Tensor:
-        """What a torch function gets in its place: unknown whether the true value hangs on a graph, so it counts as a fallback."""
-        record.fallback(f"{self._name} used as a tensor")
-        return data()
+    def tml_tensor(self) -> torch.Tensor:
+        """What a torch function gets in its place.
+
+        The result of a call with stand-ins turns out to be a model's output when it is used as a tensor: the forward is done now, under the grad
+        mode of then. For anything else it is unknown whether the true value hangs on a graph, so it counts as a fallback.
+        """
+        if self._value is None:
+            if self._called is not None:
+                callee, unknown, grad = self._called
+                with torch.set_grad_enabled(grad):
+                    value = forward(callee._name, [item.tml_tensor() for item in unknown], callee._guess())
+                object.__setattr__(self, "_value", value)
+            else:
+                record.fallback(f"{self._name} used as a tensor")
+                return data()
+        value = self._value
+        assert isinstance(value, torch.Tensor)
+        return value
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        args, kwargs = tree_map(lambda leaf: leaf.as_tensor() if isinstance(leaf, StandIn) else leaf, (args, kwargs or {}))
+        args, kwargs = tree_map(lambda leaf: leaf.tml_tensor() if isinstance(leaf, StandIn) else leaf, (args, kwargs or {}))
         return func(*args, **kwargs)
 
     # -- as a number, a text, a class
@@ -450,7 +509,7 @@ class StandIn:
 def _binary(name: str) -> Callable[[StandIn, object], object]:
     def operate(self: StandIn, other: object) -> object:
         if isinstance(other, torch.Tensor):
-            own = self.as_tensor()
+            own = self.tml_tensor()
             return getattr(own, name)(other)
         return StandIn(f"{self._name}")
 

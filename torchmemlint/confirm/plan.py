@@ -1,0 +1,221 @@
+"""From a finding to an experiment: what to send to the child, and what the run itself will not be able to tell."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torchmemlint.confirm.verdict import Doubts
+from torchmemlint.errors import SourceError
+from torchmemlint.findings import Confidence, Finding
+
+if TYPE_CHECKING:
+    from torchmemlint.index.project import Project
+
+ISOLATED = frozenset(
+    {"TML101", "TML102", "TML103", "TML104", "TML105", "TML106", "TML201", "TML202", "TML203", "TML204", "TML401", "TML402"}
+)
+"""Rules whose claim shows when the flagged function or loop runs on stand-ins."""
+
+CUDA_ONLY = frozenset({"TML301", "TML302", "TML305", "TML306", "TML307", "TML308"})
+"""Rules about the CUDA allocator: a CPU has none."""
+
+_FORWARD = frozenset({"TML201", "TML202", "TML203"})
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One finding and its experiment. ``job`` is None where there is none: then ``reason`` says why. Picklable, for any executor."""
+
+    finding: Finding
+    job: Mapping[str, object] | None
+    doubts: Doubts
+    reason: str = ""
+
+
+def plan(finding: Finding, text: str | None, project: Project | None = None) -> Plan:
+    """The experiment for a finding in a file of this text; ``project`` tells the grad mode of the function's callers."""
+    if finding.code in CUDA_ONLY:
+        return Plan(finding, None, Doubts(), "cuda only: the rule is about the CUDA allocator")
+    if finding.code not in ISOLATED:
+        return Plan(finding, None, Doubts(), f"there is no experiment for {finding.code} on cut-out code; try --watch")
+    if finding.cell is not None or text is None:
+        return Plan(finding, None, Doubts(), "code of notebooks is not run" if finding.cell else "the file cannot be read")
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        return Plan(finding, None, Doubts(), f"the file cannot be parsed: {error}")
+    grad = caller_mode(finding, project)
+    job: dict[str, object] = {
+        "runner": "isolated", "source": text, "row": finding.span.start.row, "column": finding.span.start.column,
+        "code": finding.code, "grad": grad,
+    }  # fmt: skip
+    if project is not None:
+        job |= _project_modules(finding.path, tree, project)
+    fixed = fixed_twin(finding, text)
+    if fixed is not None:
+        job["fixed_source"], job["fixed_row"] = fixed
+    statement = _statement_at(tree, finding.span.start.row)
+    name = _kept_in(statement) if statement is not None and finding.code not in _FORWARD else ""
+    doubts = Doubts(grad, bool(name) and consumed_later(tree, name, finding.function), _freezes(tree))
+    return Plan(finding, job, doubts)
+
+
+def caller_mode(finding: Finding, project: Project | None) -> str:
+    """ "on", "off" or "unknown": the grad mode in which the finding's function starts."""
+    if not finding.function or finding.function == "<module>":
+        return "on"
+    if project is not None:
+        from torchmemlint.index.project import FunctionRef
+
+        try:
+            mode = project.grad_mode(FunctionRef(finding.path, finding.function))
+        except KeyError:
+            mode = None
+        if mode is not None and mode.mode == "off":
+            return "off"
+        if mode is not None and mode.mode == "on" and not mode.assumed:
+            return "on"
+    # of a finding whose every step was resolved, the linter knows the mode (and of none at all, nobody does)
+    return "on" if finding.confidence is Confidence.HIGH and finding.message else "unknown"
+
+
+def fixed_twin(finding: Finding, text: str) -> tuple[str, int] | None:
+    """The file with the finding's fix, and the row where the flagged statement is then; None without a fix."""
+    if finding.fix is None or not finding.fix.edits:
+        return None
+    from torchmemlint.fixes.apply import apply_fixes
+    from torchmemlint.source.file import source_from_text
+
+    try:
+        result = apply_fixes(source_from_text(finding.path, text), [finding], unsafe=True)
+    except SourceError:
+        return None
+    if not result.applied:
+        return None
+    start = finding.span.start
+    above = sum(
+        edit.content.count("\n") - (edit.span.end.row - edit.span.start.row) for edit in finding.fix.edits if edit.span.end <= start
+    )
+    imports = result.text.count("\n") - text.count("\n") - sum(
+        edit.content.count("\n") - (edit.span.end.row - edit.span.start.row) for edit in finding.fix.edits
+    )
+    return result.text, start.row + above + imports
+
+
+MAX_MODULES, MAX_MODULE_BYTES = 12, 600_000
+
+
+def _project_modules(path: str, tree: ast.Module, project: Project) -> Mapping[str, object]:
+    """The file's dotted name, and the sources of the project's modules that it imports, directly or through those."""
+    if path not in project.paths:
+        return {}
+    by_name = {project.module_name(other): other for other in project.paths}
+    name = project.module_name(path)
+    found: dict[str, str] = {}
+    waiting = [(name, path.endswith("__init__.py"), tree)]
+    size = 0
+    while waiting and len(found) < MAX_MODULES:
+        importer, is_package, module = waiting.pop(0)
+        for wanted in _imported(module, importer if is_package else importer.rpartition(".")[0]):
+            other = by_name.get(wanted)
+            if other is None or wanted in found or wanted == name:
+                continue
+            try:
+                with open(other, encoding="utf-8") as file:
+                    text = file.read()
+                parsed = ast.parse(text)
+            except (OSError, ValueError, SyntaxError):
+                continue
+            size += len(text)
+            if size > MAX_MODULE_BYTES:
+                return {"module": name, "modules": found}
+            found[wanted] = text
+            waiting.append((wanted, other.endswith("__init__.py"), parsed))
+    return {"module": name, "modules": found}
+
+
+def _imported(tree: ast.Module, package: str) -> Iterator[str]:
+    """Absolute names of what the ``from … import`` statements may load."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            parts = package.split(".") if package else []
+            above = ".".join(parts[: len(parts) - (node.level - 1)]) if node.level else ""
+            base = ".".join(part for part in (above, node.module or "") if part)
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node
+
+
+def _statement_at(tree: ast.Module, row: int) -> ast.stmt | None:
+    found: ast.stmt | None = None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and node.lineno <= row <= (node.end_lineno or row):
+            if found is None or (node.lineno, -(node.end_lineno or 0)) >= (found.lineno, -(found.end_lineno or 0)):
+                found = node
+    return found
+
+
+def _kept_in(statement: ast.stmt) -> str:
+    """The last name of the place that the statement stores into."""
+    target: ast.expr | None = None
+    if isinstance(statement, (ast.AugAssign, ast.AnnAssign)):
+        target = statement.target
+    elif isinstance(statement, ast.Assign):
+        target = statement.targets[0]
+    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and isinstance(statement.value.func, ast.Attribute):
+        target = statement.value.func.value
+    while isinstance(target, (ast.Subscript, ast.Starred)):
+        target = target.value
+    return target.attr if isinstance(target, ast.Attribute) else target.id if isinstance(target, ast.Name) else ""
+
+
+def consumed_later(tree: ast.Module, name: str, function: str) -> bool:
+    """Whether code of this file reads the place ``name`` (or calls the function that returns it) where it also runs a backward."""
+    own = function.rsplit(".", 1)[-1]
+    returned = any(
+        isinstance(node, ast.Return) and node.value is not None and name in _names(node.value)
+        for scope in _functions(tree) if scope.name == own for node in ast.walk(scope)
+    )  # fmt: skip
+    for scope in [*_functions(tree), tree]:
+        nodes = list(ast.walk(scope)) if scope is not tree else [node for top in tree.body if not _is_definition(top) for node in ast.walk(top)]
+        if not any(isinstance(node, ast.Attribute) and node.attr in {"backward", "grad", "manual_backward"} for node in nodes):
+            continue
+        for node in nodes:
+            if isinstance(node, ast.Call) and any(name in _names(argument) for argument in node.args):
+                return True  # sum(losses), torch.stack(self.log_probs)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and name in _names(node.func.value):
+                if node.func.attr in {"backward", "mean", "sum"}:
+                    return True
+            if isinstance(node, (ast.For, ast.comprehension)) and name in _names(node.iter):
+                return True
+            if returned and isinstance(node, ast.Call) and own in _names(node.func):
+                return True
+    return False
+
+
+def _names(node: ast.AST) -> set[str]:
+    found = {item.id for item in ast.walk(node) if isinstance(item, ast.Name)}
+    return found | {item.attr for item in ast.walk(node) if isinstance(item, ast.Attribute)}
+
+
+def _is_definition(node: ast.stmt) -> bool:
+    return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+
+
+def _freezes(tree: ast.Module) -> bool:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value is False:
+            if any(isinstance(target, ast.Attribute) and target.attr == "requires_grad" for target in node.targets):
+                return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
+            if node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value is False:
+                return True
+    return False
