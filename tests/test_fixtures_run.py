@@ -28,6 +28,8 @@ torch = pytest.importorskip("torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves  # noqa: E402
 
+torch.set_num_threads(1)  # tiny models: more threads only wait for each other
+
 ROOT = Path(__file__).parent.parent / "fixtures"
 FILES = sorted(path for path in ROOT.rglob("*.py"))
 RUNNABLE = [path for path in FILES if "\ndef run(" in path.read_text(encoding="utf-8")]
@@ -35,6 +37,15 @@ SCRIPTS = [path for path in FILES if path.name.startswith("script")]
 
 # Detaching a carried state cuts the gradient through time, as it must; a kept exception has no numbers, its text has none.
 CHANGES_NUMBERS = ("TML104/", "TML303/")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_collections() -> Iterator[None]:
+    """What was there before needs no walk: each of the many collections below sees a fixture's objects alone."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def label(path: Path) -> str:
