@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-COMMANDS = ("check", "rule", "trace", "oom")
+COMMANDS = ("check", "rule", "trace", "oom", "confirm")
 
 VALUED = frozenset(
     (
@@ -81,6 +81,10 @@ def _dispatch(command: str, rest: Sequence[str]) -> int:
             from torchmemlint.oom import command as oom
 
             return oom.main(rest)
+        if command == "confirm":
+            from torchmemlint.confirm import command as confirm
+
+            return confirm.main(rest)
         from torchmemlint.commands import check
 
         return check.run(check_parser().parse_args(rest))

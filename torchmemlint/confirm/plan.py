@@ -59,7 +59,7 @@ def plan(finding: Finding, text: str | None, project: Project | None = None) -> 
         job["fixed_source"], job["fixed_row"] = fixed
     statement = _statement_at(tree, finding.span.start.row)
     name = _kept_in(statement) if statement is not None and finding.code not in _FORWARD else ""
-    doubts = Doubts(grad, bool(name) and consumed_later(tree, name, finding.function), _freezes(tree))
+    doubts = Doubts(grad, bool(name) and consumed_later(tree, name, finding.function), _freezes(tree, finding.function))
     return Plan(finding, job, doubts)
 
 
@@ -210,8 +210,11 @@ def _is_definition(node: ast.stmt) -> bool:
     return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
 
 
-def _freezes(tree: ast.Module) -> bool:
-    for node in ast.walk(tree):
+def _freezes(tree: ast.Module, function: str) -> bool:
+    """Whether the function, its class, or the module's own statements switch ``requires_grad`` of something off."""
+    outermost = function.split(".", 1)[0]
+    near = [node for node in tree.body if not _is_definition(node) or getattr(node, "name", "") == outermost]
+    for node in (item for top in near for item in ast.walk(top)):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value is False:
             if any(isinstance(target, ast.Attribute) and target.attr == "requires_grad" for target in node.targets):
                 return True

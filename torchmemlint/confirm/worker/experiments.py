@@ -17,7 +17,9 @@ Emit = Callable[[Mapping[str, object]], None]
 def device_name(device: str) -> str:
     """The device in words, for the record."""
     kind = torch.device(device)
-    return torch.cuda.get_device_name(kind) if kind.type == "cuda" else str(kind)
+    if kind.type == "cuda":
+        return torch.cuda.get_device_name(kind) if torch.cuda.is_available() else "cuda (none)"
+    return str(kind)
 
 
 def run_snippet(job: Job, emit: Emit) -> None:
@@ -31,4 +33,9 @@ def run_snippet(job: Job, emit: Emit) -> None:
     emit({"finished": True})
 
 
-RUNNERS: dict[str, Callable[[Job, Emit], None]] = {"snippet": run_snippet, "pair": run_pair, "isolated": run_isolated}
+def count_devices(job: Job, emit: Emit) -> None:
+    """Say which accelerators torch sees."""
+    emit({"cuda_devices": torch.cuda.device_count() if torch.cuda.is_available() else 0, "mps": torch.backends.mps.is_available()})
+
+
+RUNNERS: dict[str, Callable[[Job, Emit], None]] = {"snippet": run_snippet, "pair": run_pair, "isolated": run_isolated, "devices": count_devices}

@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_map
 
 from torchmemlint.confirm.worker import cut, standins
 from torchmemlint.confirm.worker.meter import StorageMeter, meter_for, tensors_in, walk
-from torchmemlint.confirm.worker.standins import STEPS, StandIn, StandInTensor
+from torchmemlint.confirm.worker.standins import StandIn, StandInTensor
 
 REAL_MODULES = frozenset(
     "torch torchvision numpy math cmath collections itertools functools operator copy random typing typing_extensions dataclasses enum abc "
@@ -101,12 +101,12 @@ class Harness:
         self._look = place
 
     def loop(self, role: str, items: Any) -> Iterator[Any]:
-        """Stands around a loop's iterable: the sampled one runs STEPS times whatever it holds, those around it once."""
+        """Stands around a loop's iterable: the sampled one runs standins.STEPS times whatever it holds, those around it once."""
         count = 0
         if role == "other":
             yield from self._items(items)
             return
-        wanted = {"sample": STEPS, "around": 1, "within": 3}[role]
+        wanted = {"sample": standins.STEPS, "around": 1, "within": 3}[role]
         empty = 0
         while count < wanted and empty < 2:
             empty += 1
@@ -145,13 +145,13 @@ class Harness:
         count = self._whiles[row] = self._whiles.get(row, 0) + 1
         if role == "sample":
             self.tick()
-            if count > STEPS:
+            if count > standins.STEPS:
                 raise EndOfRun
             return True
         if role in {"around", "within"}:
             self._whiles[row] = count % 2
             return count % 2 == 1
-        if count > 20 * STEPS:
+        if count > 20 * standins.STEPS:
             return False
         try:
             return bool(test())
@@ -221,7 +221,7 @@ class Harness:
         self.seen.add(kind)
         self.grad_modes.add(torch.is_grad_enabled())
         self.contexts.update(standins.record.open_contexts)
-        if kind != "tensor" or self.hits > 50 * STEPS:
+        if kind != "tensor" or self.hits > 50 * standins.STEPS:
             return
         for tensor in tensors_in(value):
             self.attached = self.attached or tensor.requires_grad
@@ -229,7 +229,7 @@ class Harness:
         guess = standins.guess_of(value)
         if guess:
             self.guesses.add(guess)
-        if self.hits <= STEPS:
+        if self.hits <= standins.STEPS:
             self.graph_bytes = max(self.graph_bytes, walk(value).retained_bytes)
 
     def fit(self, value: Any, count: int) -> Any:
@@ -455,6 +455,7 @@ class Target:
 def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], None]) -> None:
     """Both variants of one finding: whole function first; where it does not reach the line often enough, the slice; outward through the loops."""
     _prepare_torch()
+    standins.STEPS = int(job.get("steps", standins.STEPS))
     chosen: tuple[str, int, bool] | None = None
     best: Mapping[str, object] | None = None
     code = str(job["code"])
@@ -512,12 +513,12 @@ def _grows(figures: Mapping[str, object]) -> bool:
 
 
 def _complete(figures: Mapping[str, object]) -> bool:
-    return len(_series(figures, "live_bytes")) >= STEPS and figures["seen"] in {"tensor", "number"} and not figures["fallbacks"]
+    return len(_series(figures, "live_bytes")) >= standins.STEPS and figures["seen"] in {"tensor", "number"} and not figures["fallbacks"]
 
 
 def _worth(figures: Mapping[str, object]) -> tuple[bool, bool, int, bool]:
     return (
-        _grows(figures), figures["seen"] in {"tensor", "number"}, min(len(_series(figures, "live_bytes")), STEPS), not figures["fallbacks"],
+        _grows(figures), figures["seen"] in {"tensor", "number"}, min(len(_series(figures, "live_bytes")), standins.STEPS), not figures["fallbacks"],
     )  # fmt: skip
 
 
@@ -622,7 +623,7 @@ def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness) -> No
         first = next(iter(inspect.signature(function).parameters), "")
         scope = {"self": receiver} if receiver is not None else {first: None}
         harness.look(lambda: eval(text, scope))
-    for _ in range(STEPS if repeat else 1):
+    for _ in range(standins.STEPS if repeat else 1):
         if repeat:
             harness.tick()
         _consume(function(*_arguments(function), **_keywords(function)))

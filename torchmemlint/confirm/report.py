@@ -1,0 +1,84 @@
+"""Verdicts → text for a terminal, JSON, or one HTML page."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+from torchmemlint.confirm.settle import Settled
+from torchmemlint.confirm.verdict import Outcome, Run, verdict_json
+from torchmemlint.reporters import Context
+from torchmemlint.reporters.json import entry
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+ASCII_BLOCKS = "_.:-=+*#"
+
+
+def size(count: int) -> str:
+    """Bytes in binary units, with a sign only when negative: "0 B", "12.3 KiB"."""
+    value = float(abs(count))
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            break
+        value /= 1024
+    number = f"{value:.0f}" if unit == "B" else f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+    return f"{'-' if count < 0 else ''}{number} {unit}"
+
+
+def sparkline(samples: Sequence[int], top: int, ascii_only: bool = False) -> str:
+    """One character a step, from 0 to ``top``."""
+    blocks = ASCII_BLOCKS if ascii_only else BLOCKS
+    return "".join(blocks[min(len(blocks) - 1, max(0, sample * len(blocks) // (top + 1)))] for sample in samples)
+
+
+def figures(run: Run) -> str:
+    """A run in one line: growth per step in bytes and graphs, nodes per step, the peak."""
+    graphs = f" ({run.graphs_per_step:.2f} graphs)" if run.graph_bytes and run.live_bytes_per_step else ""
+    return (
+        f"{size(run.live_bytes_per_step)}/step{graphs}, {run.nodes_per_step} nodes/step, peak {size(run.peak_bytes)}"
+    )  # fmt: skip
+
+
+def full(settled: Sequence[Settled], ascii_only: bool = False) -> str:
+    """Findings with their verdicts, figures before and after the fix, and a line of totals."""
+    lines: list[str] = []
+    for item in settled:
+        finding, verdict = item.plan.finding, item.verdict
+        word = verdict.outcome.value + (f": {verdict.kind}" if verdict.kind else "")
+        start = finding.span.start
+        lines.append(f"{finding.path}:{start.row}:{start.column}: {finding.code} {finding.name}: {word}")
+        if finding.message:
+            lines.append(f"    {finding.message}")
+        if verdict.reason:
+            lines.append(f"    because {verdict.reason}")
+        runs = [("before", verdict.before), ("after", verdict.after)]
+        top = max([1, *(sample for _, run in runs if run for sample in run.live_bytes)])
+        if verdict.outcome is not Outcome.INCONCLUSIVE or verdict.kind:
+            for name, run in runs:
+                if run is not None:
+                    lines.append(f"    {name:<7}{sparkline(run.live_bytes, top, ascii_only)}  {figures(run)}")
+        lines.extend(f"    note: {note}" for note in verdict.notes)
+        lines.append("")
+    lines.append(totals(settled))
+    if any(item.verdict.device == "cpu" and item.verdict.before for item in settled):
+        lines.append("Bytes were measured on the CPU; on CUDA each block is rounded up to 512 B, and dropout and attention save less.")
+    return "\n".join(lines) + "\n"
+
+
+def totals(settled: Sequence[Settled]) -> str:
+    """ "3 findings: 2 confirmed, 1 inconclusive. Sandbox: namespaces. torch 2.13.0, cpu." """
+    counts = Counter(item.verdict.outcome for item in settled)
+    parts = [f"{counts[outcome]} {outcome.value}" for outcome in Outcome if counts[outcome]]
+    ran = [item for item in settled if item.sandbox]
+    how = ", ".join(sorted({item.sandbox for item in ran}))
+    where = ", ".join(sorted({f"torch {item.torch}, {item.verdict.device}" for item in ran if item.torch}))
+    words = f"{len(settled)} finding{'s' if len(settled) != 1 else ''}" + (f": {', '.join(parts)}" if parts else "")
+    return ". ".join(part for part in (words, f"Sandbox: {how}" if how else "", where) if part) + "."
+
+
+def as_json(settled: Sequence[Settled]) -> str:
+    """The array of ``check --output-format json``, each finding with its ``confirm``."""
+    context = Context()
+    rows = [{**entry(item.plan.finding, context), "confirm": {**verdict_json(item.verdict), "sandbox": item.sandbox or None}} for item in settled]
+    return json.dumps(rows, indent=2) + "\n"
