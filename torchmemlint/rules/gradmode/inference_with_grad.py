@@ -9,8 +9,8 @@ results.
 Grad mode is followed through `with` blocks, decorators, `set_grad_enabled`, the project's own wrappers, hooks that a
 framework runs without grad (`validation_step`), and the function's callers. It is silent where all callers switch
 grad mode off, in a method that overrides one of a base class out of sight, where all parameters are frozen
-(`requires_grad_(False)`), and in code that needs gradients of inputs (attacks, saliency). A function without a caller
-in sight is taken to run with grad mode on, with confidence medium.
+(`requires_grad_(False)`), and in code that needs gradients of inputs (attacks, saliency) or hooks into gradients. A
+function without a caller in sight is taken to run with grad mode on, with confidence medium.
 
 `eval()` changes dropout and batch normalisation. It does not switch grad mode off.
 
@@ -52,7 +52,7 @@ def predict(model, loader):
 
 ## Fix
 Puts `@torch.no_grad()` above the function where nothing in it trains; elsewhere there is none. Unsafe: a caller out
-of sight may back-propagate what the function returns. `torch.inference_mode()` saves a little time on top, but its
+of sight may back-propagate what the function returns. `torch.inference_mode()` needs the same memory (measured); its
 tensors may not be used in training later.
 
 ## When to ignore
