@@ -789,7 +789,8 @@ class Calls(Evaluator):
                             self.copy_contents(atom.oid, oid, state)
                             value = join_all(self.contents(atom.oid, state))
                     self.store(oid, info.name or text_of(receiver_of(expr)), "item", value, expr, expr, state, keyed=True)
-                for value in arguments.keywords.values():
+                for key, value in arguments.keywords.items():
+                    self.put(oid, const(key), value, state)
                     self.store(oid, info.name or text_of(receiver_of(expr)), "item", value, expr, expr, state, keyed=True)
                 return NONE
             case "setdefault" if len(arguments.positional) == 2:

@@ -221,6 +221,8 @@ class Evaluator(Book):
                 return unknown(atom.hints)
             case Plain() | Const():
                 return PLAIN
+            case Tuple() if name in ("values", "indices") and len(atom.items) == 2:  # what `max(dim)`, `sort` and `topk` return
+                return atom.items[name == "indices"]
             case _:
                 return UNKNOWN
 
@@ -301,6 +303,8 @@ class Evaluator(Book):
             "weight",
             "bias",
         ):
+            if truth(state.vars.get((oid, "$frozen"), UNKNOWN)) is True:
+                return FREE_TENSOR
             return self.leaf(expr.node if expr is not None else 0, text, state)
         return frozenset((Obj(inner),))
 
@@ -441,6 +445,7 @@ class Evaluator(Book):
         tensors: list[Tensor] = []
         hints: set[int] = set()
         plain = True
+        blind = False
         for value in operands:
             for atom in self.as_tensors(value, state, node):
                 if type(atom) is Tensor:
@@ -449,6 +454,7 @@ class Evaluator(Book):
                 elif type(atom) is Unknown:
                     hints |= atom.hints
                     plain = False
+                    blind = True
                 elif type(atom) not in (Const, Plain):
                     plain = False
         if plain:
@@ -470,7 +476,8 @@ class Evaluator(Book):
             hints |= unsure
         else:
             graphs |= unsure
-        return tensor(frozenset(graphs | marks), frozenset(hints), outputs, min_flags(tensors))
+        result = tensor(frozenset(graphs | marks), frozenset(hints), outputs, min_flags(tensors))
+        return result if graphs or hints or not blind else result | UNKNOWN
 
     def as_tensors(self, value: Value, state: State, node: int) -> list[Atom]:
         """Atoms with unknown objects replaced by the graph that they may be."""
