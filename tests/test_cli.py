@@ -1,7 +1,7 @@
 """The command line: which command, what is printed where, colours, summaries, fixes, exit status.
 
-Findings come from a stand-in for the analysis (``x += loss`` and ``y = loss`` are "mistakes", with a safe and an unsafe fix), so
-that these tests are about the program around it.
+Findings come from a stand-in for the analysis, so that these tests are about the program around it: ``x += loss`` and
+``y = loss`` are "mistakes", with a safe and an unsafe fix.
 """
 
 from __future__ import annotations

@@ -125,7 +125,8 @@ def check_parser() -> argparse.ArgumentParser:
     parser.usage = "torchmemlint [check] [options] [PATH ...]"
     parser.epilog = (
         "Other commands: `torchmemlint rule CODE` explains a rule, `torchmemlint trace FILE:LINE` shows what is believed "
-        "there, `torchmemlint oom LOG` explains an out-of-memory error. Exit status: 0 nothing found, 1 findings, 2 the run itself went wrong."
+        "there, `torchmemlint oom LOG` explains an out-of-memory error, `torchmemlint confirm` runs a finding and its repair. "
+        "Exit status: 0 nothing found, 1 findings, 2 the run itself went wrong."
     )
     parser.add_argument("paths", nargs="*", metavar="PATH", help="files and folders (default: the current one); - reads stdin")
     rules = parser.add_argument_group("rules")

@@ -155,7 +155,8 @@ class _Run:
         self.scan(paths)
         failed = {path: done for path in paths if (done := self.scanned[path].failed) is not None}
         candidates = [path for path in paths if self.scanned[path].candidate]
-        self.checked = {path: done for path, done in self.checked.items() if path not in paths} | failed
+        again = frozenset(paths)
+        self.checked = {path: done for path, done in self.checked.items() if path not in again} | failed
         if candidates:
             shared = InspectAll(self.link(), self.settings, self.texts, self.comments)
             jobs = self._jobs(len(candidates), MANY_TO_INSPECT)
