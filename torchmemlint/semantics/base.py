@@ -18,7 +18,7 @@ from torchmemlint.semantics.events import (
     Store,
 )
 from torchmemlint.semantics.state import ObjInfo, State
-from torchmemlint.semantics.values import EMPTY, NOTHING, Obj, Tensor, Tuple, Unknown, Value
+from torchmemlint.semantics.values import EMPTY, NOTHING, Obj, Tensor, Tuple, Unknown, Value, truth
 from torchmemlint.semantics.world import World
 
 CONTAINERS = frozenset({"list", "dict", "set"})
@@ -59,6 +59,8 @@ class Book:
         self.loops: list[tuple[int, int]] = []
         self.guards: list[tuple[int, str]] = []
         self.handlers: list[int] = []
+        self.holders: dict[int, int] = {}
+        """Object held by an attribute → the object whose attribute it is."""
         self.turn = 0
         """Number of the unrolled turn of a loop over literals: part of every site's identity."""
         self.statements = 0
@@ -132,6 +134,17 @@ class Book:
             if loop not in made:
                 return loop
         return None
+
+    def frozen(self, oid: int, state: State) -> bool:
+        """Whether no parameter of a module wants a gradient, by what was said of it or of a module that holds it."""
+        seen: set[int] = set()
+        while oid not in seen:
+            seen.add(oid)
+            held = state.vars.get((oid, "$frozen"))
+            if held is not None:
+                return truth(held) is True
+            oid = self.holders.get(oid, oid)
+        return False
 
     # --- graphs ---------------------------------------------------------------------------------------------------
 

@@ -372,7 +372,7 @@ class Calls(Evaluator):
             g, h, _, _ = self.deep(value, state)
             graphs |= g | h
         training = truth(state.vars.get((oid, "$training"), UNKNOWN))
-        frozen = truth(state.vars.get((oid, "$frozen"), UNKNOWN)) is True and not any(
+        frozen = self.frozen(oid, state) and not any(
             self.record.graphs[g].kind in ("forward", "leaf") for g in graphs
         )
         inner = self.inside_forward(oid, arguments, expr, state)
@@ -554,6 +554,8 @@ class Calls(Evaluator):
                 state.vars[oid, "$frozen"] = const(True)
             elif known is True and info.kind == "thing":
                 self.record.flags.add("input-grad")
+            else:
+                state.vars[oid, "$frozen"] = UNKNOWN
             return me
         if name in ("parameters", "named_parameters"):
             params = self.outside("params", f"{info.name}.{name}()", None, key=(oid, "params"))

@@ -257,6 +257,10 @@ class Evaluator(Book):
         if info.kind == "params":
             return UNKNOWN
         value = self.first_value(oid, name, expr, state)
+        if info.kind == "module":
+            for atom in value:
+                if type(atom) is Obj and atom.oid != oid:
+                    self.holders.setdefault(atom.oid, oid)
         return value
 
     def first_value(self, oid: int, name: str, expr: ir.Attr | None, state: State) -> Value:
@@ -303,7 +307,7 @@ class Evaluator(Book):
             "weight",
             "bias",
         ):
-            if truth(state.vars.get((oid, "$frozen"), UNKNOWN)) is True:
+            if self.frozen(oid, state):
                 return FREE_TENSOR
             return self.leaf(expr.node if expr is not None else 0, text, state)
         return frozenset((Obj(inner),))
