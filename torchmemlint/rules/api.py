@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Safety, Severity, Span
-from torchmemlint.index.project import FunctionRef
+from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.events import CallEffect, Frame, Graph, Record, Site
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.world import MODULE
@@ -44,6 +44,11 @@ class Rule:
     preview: bool = False
     triggers: frozenset[str] = frozenset()
     experiment: str | None = None
+
+
+GRADIENT_HOOKS = frozenset(
+    {"register_backward_hook", "register_full_backward_hook", "register_full_backward_pre_hook", "register_hook", "retain_grad"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +171,39 @@ class Flow:
         if lowered.span(node) != span:
             return Fix(message, safety, (Edit(Span(span.end, span.end), text),))
         return Fix(message, safety, (Edit(Span(span.start, span.start), "("), Edit(Span(span.end, span.end), ")" + text)))
+
+    # --- the root -----------------------------------------------------------------------------------------------------
+
+    def assumed_evaluation(self) -> bool:
+        """Whether this record assumes a phase that does not train (``model.training`` is False)."""
+        return any(text.endswith(".training") and not value for text, value in self.record.assumptions)
+
+    def trains_in_another_phase(self, graph: Graph) -> bool:
+        """Whether the same call's result is back-propagated in another phase of this function."""
+        for other in self.runs.records(self.record.root):
+            if other is self.record:
+                continue
+            for twin in other.graphs.values():
+                same = twin.site.node == graph.site.node and twin.site.frame == graph.site.frame and twin.kind == graph.kind
+                if same and twin.what == graph.what and twin.gid in other.backwarded:
+                    return True
+        return False
+
+    def root_is_module(self) -> bool:
+        """Whether the root is a method of an ``nn.Module``, or of a class that may be one."""
+        facts = self.runs.world.facts(self.record.root)
+        return bool(facts.owner) and self.runs.world.is_module_class(ClassRef(self.record.root.path, facts.owner)) is not False
+
+    def watches_gradients(self) -> bool:
+        """Whether the root, or the class it is part of, hooks into gradients: its graphs are wanted without a backward in sight."""
+        world = self.runs.world
+        facts = world.facts(self.record.root)
+        prefix = (facts.owner or facts.qualname) + "."
+        return any(
+            other.names & GRADIENT_HOOKS
+            for other in world.project.module(self.record.root.path).functions
+            if other.qualname == facts.qualname or other.qualname.startswith(prefix)
+        )
 
     # --- graphs -----------------------------------------------------------------------------------------------------
 

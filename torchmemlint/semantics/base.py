@@ -162,12 +162,17 @@ class Book:
         frozen: bool = False,
         place: tuple[int, str] = (-1, ""),
         callee: FunctionRef | None = None,
+        site: Site | None = None,
+        direct: bool = False,
     ) -> int:
-        gid = self.number("graph", kind, self.frame, node, self.turn, key)
+        if site is None:
+            gid = self.number("graph", kind, self.frame, node, self.turn, key)
+        else:
+            gid = self.number("graph", kind, site.frame, site.node, self.turn, key)
         old = self.record.graphs.get(gid)
         if old is None:
             self.record.graphs[gid] = Graph(
-                gid, kind, self.site(node), what, parents - {gid}, mode, training, module, frozen, place, callee
+                gid, kind, site or self.site(node), what, parents - {gid}, mode, training, module, frozen, place, callee, direct
             )
         else:
             old.parents |= parents - {gid}

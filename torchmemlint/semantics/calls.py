@@ -362,7 +362,7 @@ class Calls(Evaluator):
             if looks_like_module(self.world.evidence(ref).get(text, frozenset())):
                 self.retype(oid, "module")
                 return self.forward(oid, arguments, expr, state, text)
-        return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid)
+        return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid, direct=info.kind == "thing")
 
     def forward(self, oid: int, arguments: Arguments, expr: ir.Call, state: State, text: str) -> Value:
         """A module runs: with grad mode on its result hangs on a new graph."""
@@ -377,7 +377,10 @@ class Calls(Evaluator):
         )
         inner = self.inside_forward(oid, arguments, expr, state)
         self.record.flags.add("forward")
+        if training is None:
+            training = self.world.training_of(self.frame_closure[self.frame].ref, info.name)
         if state.mode == "off":
+            self.sink(graphs, "cut", "no_grad", expr.node)
             gid = self.number("graph", "forward-off", self.frame, expr.node, self.turn, text)
             if gid not in self.record.forwards:
                 from torchmemlint.semantics.events import Graph
@@ -610,7 +613,7 @@ class Calls(Evaluator):
         if method is not None:
             (atom,) = self.function_value(method, self.outside("instance", self.heap[oid].name, ClassRef(method.path, self.world.facts(method).owner), key=(oid, "as", method)))
             return self.call_atom(atom, arguments, expr, state)
-        return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid)
+        return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid, direct=self.world.is_attribute_only(name))
 
     def only_method(self, name: str) -> FunctionRef | None:
         """The one method of that name in the project, when just one class defines it and the name is not everybody's."""
@@ -912,6 +915,10 @@ class Calls(Evaluator):
 
     def torch_function(self, name: str, effect: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
         values = arguments.all()
+        for value in values[:2]:
+            for atom in value:
+                if type(atom) is Tensor:
+                    self.notice(atom.graphs, "torch-op")
         match effect:
             case "keep" | "loss" | "view" | "checkpoint":
                 if effect == "checkpoint" and arguments.positional:
@@ -1051,10 +1058,16 @@ class Calls(Evaluator):
         state: State,
         hints: frozenset[int] = NOTHING,
         oid: int = -1,
+        direct: bool = False,
     ) -> Value:
         """An unresolved call: its result may hang on whatever went in, and may be attached by itself."""
         last = what.rpartition(".")[2].partition("(")[0]
         values = arguments.all()
+        if not direct and oid < 0 and values:
+            # A wrapper library's function with the name of a tensor operation does what the operation does.
+            effect = TORCH.methods.get(last) or TORCH.function_effect(f"torch.{last}")
+            if effect in ("keep", "view", "cut", "loss"):
+                return self.torch_function(f"torch.{last}", effect, arguments, expr, state)
         passing = TORCH.backward_methods.get(last)
         if passing == "passes" and arguments.positional:
             return self.arithmetic([arguments.positional[0]], expr.node, state)
@@ -1076,9 +1089,11 @@ class Calls(Evaluator):
         if inert:
             return PLAIN
         if state.mode == "off":
+            self.sink(gathered, "cut", "no_grad", expr.node)
             return FREE_TENSOR
         known = frozenset(g for g in gathered if g in self.record.graphs)
-        gid = self.graph("opaque", expr.node, what, key=(what, oid), parents=known, mode=state.mode, module=oid)
+        gid = self.graph("opaque", expr.node, what, key=(what, oid), parents=known, mode=state.mode, module=oid, direct=direct,
+                         training=truth(state.vars.get((oid, "$training"), UNKNOWN)))
         return tensor(frozenset((gid,)), known)
 
     @property
@@ -1099,7 +1114,7 @@ class Calls(Evaluator):
         exprs: dict[str, ir.Expr] = {}
         if call is not None:
             for position, arg in enumerate(call.args):
-                single = only_const(self.eval(arg.value, state))
+                single = only_const(self.eval(arg.value, state)) if type(arg.value) in (ir.Const, ir.Name, ir.Attr) else None
                 facts.append(ArgFact(arg.keyword or arg.star, dotted(arg.value), repr(single.value) if single is not None else ""))
                 exprs[arg.keyword or str(position)] = arg.value
         closure = self.frame_closure[self.frame]

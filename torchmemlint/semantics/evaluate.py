@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     pass
 
 CERTAIN = ("forward", "leaf")
+MAX_PART_TEXT = 60
+"""Parts of parts of unknown things stop having an identity of their own beyond this length of their text: ``x = x.next`` in a
+loop would make new ones for ever."""
 COMPARISONS = frozenset({"==", "!=", "<", ">", "<=", ">="})
 MODULE_EVIDENCE = frozenset(
     {
@@ -233,10 +236,11 @@ class Evaluator(Book):
         hints = atom.hints
         for gid in atom.graphs:
             graph = self.record.graphs[gid]
-            if graph.kind in ("opaque", "param"):
+            if graph.kind in ("opaque", "param") and len(graph.what) < MAX_PART_TEXT:
                 graphs |= {
                     self.graph(
-                        "opaque", graph.site.node, graph.what + key, key=(gid, key), parents=frozenset((gid,)), mode=graph.mode
+                        "opaque", graph.site.node, graph.what + key, key=(gid, key), parents=frozenset((gid,)), mode=graph.mode,
+                        site=graph.site,
                     )
                 }
             else:
@@ -250,7 +254,9 @@ class Evaluator(Book):
         info = self.heap[oid]
         if info.kind in CONTAINERS or info.kind == "generator":
             return UNKNOWN
-        if name == "training" and info.kind in ("module", "self"):
+        if name == "training":
+            if info.kind == "thing":
+                self.retype(oid, "module")  # only modules have it
             return state.vars.get((oid, "$training"), UNKNOWN)
         if name in ("module", "_orig_mod") and info.kind == "module":
             return frozenset((Obj(oid),))
@@ -267,6 +273,8 @@ class Evaluator(Book):
         """What an attribute holds when the root function starts, by what the class assigns to it."""
         info = self.heap[oid]
         text = f"{info.name}.{name}" if info.name else name
+        if len(text) > MAX_PART_TEXT and info.kind == "thing":
+            return frozenset((Obj(oid),))
         if isinstance(info.cls, ClassRef):
             project = self.world.project
             method = project.method(info.cls, name)
@@ -434,6 +442,8 @@ class Evaluator(Book):
     def thing_element(self, oid: int, key: Const | None) -> Value:
         """An element of an unknown object: a part of what came in with it."""
         info = self.heap[oid]
+        if len(info.name) >= MAX_PART_TEXT:
+            return frozenset((Obj(oid),))
         label = f"[{key.value!r}]" if key is not None else "[…]"
         inner = self.outside("thing", info.name + label, None, key=(oid, label))
         return frozenset((Obj(inner),))
@@ -475,6 +485,7 @@ class Evaluator(Book):
                 (graphs if kind in CERTAIN else marks if kind in ("added", "stored", "carried", "result") else unsure).add(gid)
         outputs = NOTHING.union(*(a.outputs for a in tensors))
         if state.mode == "off":
+            self.sink(graphs | unsure | marks, "cut", "no_grad", node)
             return tensor(NOTHING, NOTHING, outputs, min_flags(tensors))
         if graphs:
             hints |= unsure
@@ -716,7 +727,10 @@ class Evaluator(Book):
         iterable = self.eval(clause.iterable, state)
 
         def body(inner: State) -> State | None:
+            names = target_names(clause.target)
+            self.comprehension_names.append(names)
             self.assign(clause.target, self.iterate(iterable, clause.node, inner), inner, clause.node)
+            self.comprehension_names.pop()
             for condition in clause.conditions:
                 if self.decide(condition, inner) is False:
                     return None
@@ -727,6 +741,13 @@ class Evaluator(Book):
         after = self.loop_passes((self.frame, clause.node), state, body)
         if after is not None:
             state.vars, state.mode = after.vars, after.mode
+
+    @property
+    def comprehension_names(self) -> list[frozenset[str]]:
+        """Names that the comprehension clauses being bound right now introduce: locals of their own, whatever is outside."""
+        if not hasattr(self, "_comprehension_names"):
+            self._comprehension_names: list[frozenset[str]] = []
+        return self._comprehension_names
 
     def keep_in_comprehension(self, oid: int, value: Value, expr: ir.Comprehension, state: State) -> None:
         state.vars[oid, "[]"] = join(state.vars.get((oid, "[]"), EMPTY), value)
@@ -815,6 +836,19 @@ class Evaluator(Book):
 
     def yielded(self, expr: ir.Yield, state: State) -> Value:
         raise NotImplementedError
+
+
+def target_names(target: ir.Expr) -> frozenset[str]:
+    """The bare names that an assignment target binds."""
+    match target:
+        case ir.Name():
+            return frozenset((target.id,))
+        case ir.Star():
+            return target_names(target.value)
+        case ir.Sequence():
+            return frozenset().union(*(target_names(i) for i in target.items))
+        case _:
+            return frozenset()
 
 
 def compare_consts(op: str, left: Value, right: Value) -> Value:

@@ -67,6 +67,9 @@ class Graph:
     frozen: bool = False
     place: tuple[int, str] = (-1, "")
     callee: FunctionRef | None = None
+    direct: bool = False
+    """For "opaque": an object that the code does not show (a parameter, an attribute) was called like a function: it may
+    well be a module."""
 
 
 @dataclass(frozen=True, slots=True)

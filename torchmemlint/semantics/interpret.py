@@ -43,7 +43,7 @@ from torchmemlint.semantics.values import (
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
-MAX_PASSES = 4
+MAX_PASSES = 3
 """Passes over a loop's body; the lattice of a place is low, and what has not settled by then is joined as it stands."""
 MAX_PHASES = 2
 """Tests of a phase on which a root is run once per value."""
@@ -82,7 +82,6 @@ class Interpreter(Calls):
         super().__init__(world, root, mode, assumptions)
         self.ends: list[FrameEnds] = []
         self.loop_ends: list[LoopEnds] = []
-        self.raise_states: list[list[State]] = []
         self.phase_tests: dict[str, int] = {}
         """Tests that the run could not decide → 2 when a branch of theirs trains (backward, step), else 1."""
         self.loop_names: set[str] = set()
@@ -102,8 +101,6 @@ class Interpreter(Calls):
             if self.watch is not None:
                 self.watch(self, statement, state)
             state = _STATEMENTS[type(statement)](self, statement, state)
-            if self.raise_states and state is not None:
-                self.raise_states[-1].append(state.copy())
         return state
 
     def expression(self, statement: ir.ExprStmt, state: State) -> State | None:
@@ -122,11 +119,13 @@ class Interpreter(Calls):
 
     def check_bare_manager(self, value: ir.Expr, statement: ir.ExprStmt, state: State) -> None:
         """``torch.no_grad()`` as a statement switches nothing off."""
-        if not isinstance(value, ir.Call):
+        if not isinstance(value, ir.Call) or value.args:
             return
-        callee = self.eval(value.func, state) if dotted(value.func) else EMPTY
-        for atom in callee:
-            if type(atom) is Ext and TORCH.function_effect(atom.name) in ("grad-off", "grad-on") and not value.args:
+        name = dotted(value.func)
+        if not name or "(" in name:
+            return  # evaluating a callee that itself calls would run that call twice
+        for atom in self.eval(value.func, state):
+            if type(atom) is Ext and TORCH.function_effect(atom.name) in ("grad-off", "grad-on"):
                 self.emit(GradModeMisuse(self.site(statement.node), "statement", text_of(value)))
 
     # --- assignment -----------------------------------------------------------------------------------------------------
@@ -163,6 +162,8 @@ class Interpreter(Calls):
     def place_of(self, ident: str) -> tuple[int, str]:
         """The place that a bare name is bound to from here: a local, an enclosing function's local, or a global."""
         frame = self.frame
+        if any(ident in names for names in self.comprehension_names):
+            return (frame, ident)
         if ident in self.frame_closure[frame].function.locals or self.frame_closure[frame].function.name == "<lambda>":
             return (frame, ident)
         frame = self.frame_closure[frame].parent
@@ -448,28 +449,27 @@ class Interpreter(Calls):
         depth = len(self.loops)
         if answer is not False:
             branch = state.copy() if answer is None else state
-            self.narrow(statement.test, True, branch)
-            self.guards.append((depth, text))
-            then_state = self.block(statement.then, branch)
-            self.guards.pop()
+            if self.narrow(statement.test, True, branch):
+                self.guards.append((depth, text))
+                then_state = self.block(statement.then, branch)
+                self.guards.pop()
         if answer is not True:
-            self.narrow(statement.test, False, state)
-            self.guards.append((depth, f"not {text}"))
-            else_state = self.block(statement.orelse, state)
-            self.guards.pop()
+            if self.narrow(statement.test, False, state):
+                self.guards.append((depth, f"not {text}"))
+                else_state = self.block(statement.orelse, state)
+                self.guards.pop()
         return join_states(then_state, else_state)
 
-    def narrow(self, test: ir.Expr, holds: bool, state: State) -> None:
-        """What a test tells of the names in it: ``x is None``, ``isinstance(x, torch.Tensor)``, ``not``."""
+    def narrow(self, test: ir.Expr, holds: bool, state: State) -> bool:
+        """Apply what a test tells of the names in it (``x is None``, ``isinstance(x, torch.Tensor)``, ``not``, ``and``, ``or``);
+        False where no value is left, so that the branch cannot be reached."""
         match test:
             case ir.Unary(op="not"):
-                self.narrow(test.value, not holds, state)
+                return self.narrow(test.value, not holds, state)
             case ir.BoolOp(op="and") if holds:
-                self.narrow(test.left, True, state)
-                self.narrow(test.right, True, state)
+                return self.narrow(test.left, True, state) and self.narrow(test.right, True, state)
             case ir.BoolOp(op="or") if not holds:
-                self.narrow(test.left, False, state)
-                self.narrow(test.right, False, state)
+                return self.narrow(test.left, False, state) and self.narrow(test.right, False, state)
             case ir.Compare(left=ir.Name() as name, ops=[op], comparators=[ir.Const(value=None)]) if op in ("is", "is not", "==", "!="):
                 place = (self.frame, name.id)
                 old = state.vars.get(place)
@@ -478,6 +478,24 @@ class Interpreter(Calls):
                     kept = frozenset(a for a in old if (type(a) is Const and a.value is None) == none)
                     if kept and not none:
                         state.vars[place] = kept
+            case ir.Call(func=func, args=[ir.Arg(value=ir.Name() as name), *rest]):
+                place = (self.frame, name.id)
+                old = state.vars.get(place)
+                if old is not None and self.asks_for_tensor(func, rest, state):
+                    kept = frozenset(a for a in old if (type(a) is not Tensor if not holds else type(a) in (Tensor, Unknown, Obj)))
+                    if not kept:
+                        return False
+                    state.vars[place] = kept
+        return True
+
+    def asks_for_tensor(self, func: ir.Expr, rest: list[ir.Arg], state: State) -> bool:
+        """``isinstance(x, torch.Tensor)`` or ``torch.is_tensor(x)``."""
+        name = dotted(func)
+        if name == "isinstance" and len(rest) == 1:
+            types = rest[0].value.items if isinstance(rest[0].value, ir.Sequence) else [rest[0].value]
+            names = {a.name for t in types if dotted(t) for a in self.eval(t, state) if type(a) is Ext}
+            return bool(names) and any(n.rpartition(".")[2] in ("Tensor", "Variable") and n.startswith("torch") for n in names)
+        return any(type(a) is Ext and a.name == "torch.is_tensor" for a in self.eval(func, state)) if name else False
 
     def note_phase(self, statement: ir.If, state: State) -> None:
         """Remember an undecided test that looks like a phase, by what its branches do and by its words."""
@@ -674,9 +692,14 @@ class Interpreter(Calls):
 
     def try_block(self, statement: ir.Try, state: State) -> State | None:
         entry = state.copy()
-        self.raise_states.append([])
-        end = self.block(statement.body, state)
-        raised = self.raise_states.pop()
+        # A handler can start after any statement of the body; statements inside nested blocks are joined at their ends.
+        raised: list[State] = []
+        end: State | None = state
+        for inner in statement.body:
+            end = self.block([inner], end)
+            if end is None:
+                break
+            raised.append(end.copy())
         if statement.orelse:
             end = self.block(statement.orelse, end)
         failing: State | None = entry
@@ -829,10 +852,8 @@ class Interpreter(Calls):
         ends = FrameEnds()
         self.ends.append(ends)
         outer_loop_ends, self.loop_ends = self.loop_ends, []
-        outer_raises, self.raise_states = self.raise_states, []
         mode = state.mode
         end = self.block(closure.function.body, state.copy())
-        self.raise_states = outer_raises
         self.loop_ends = outer_loop_ends
         self.ends.pop()
         self.frame = outer_frame

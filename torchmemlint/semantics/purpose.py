@@ -33,21 +33,32 @@ TRAINS = frozenset(
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
-def words(qualname: str) -> frozenset[str]:
-    """The words of the last name of a dotted path: "Trainer.valid_stepOnce" → valid, step, once."""
+def words(qualname: str) -> tuple[str, ...]:
+    """The words of the last name of a dotted path, in order: "Trainer.valid_stepOnce" → valid, step, once."""
     last = qualname.rpartition(".")[2]
-    return frozenset(w.lower() for w in _WORD.findall(last))
+    return tuple(w.lower() for w in _WORD.findall(last))
+
+
+def _first(qualname: str, wanted: frozenset[str]) -> int:
+    """Position of the first word that is wanted; beyond all words when there is none."""
+    found = words(qualname)
+    return next((i for i, word in enumerate(found) if word in wanted), len(found))
 
 
 def evaluates(qualname: str) -> bool:
-    found = words(qualname)
-    return bool(found & EVALUATES) and not found & (TRAINS - {"step", "script"})
+    """Whether the name says evaluation before it says anything of training: "evaluate_loss", not "train_and_evaluate"."""
+    return _first(qualname, EVALUATES) < len(words(qualname)) and _first(qualname, EVALUATES) < _first(qualname, _DRIVES)
 
 
 def uses(qualname: str) -> bool:
-    found = words(qualname)
-    return bool(found & (USES | EVALUATES)) and not found & (TRAINS - {"step", "script"})
+    """Whether the name says that a model's result is used, or evaluated, before it says anything of training."""
+    both = USES | EVALUATES
+    return _first(qualname, both) < len(words(qualname)) and _first(qualname, both) < _first(qualname, _DRIVES)
 
 
 def trains(qualname: str) -> bool:
-    return bool(words(qualname) & TRAINS)
+    """Whether the name speaks of training, or of something that needs gradients, and not of evaluation before."""
+    return _first(qualname, TRAINS) < len(words(qualname)) and not evaluates(qualname)
+
+
+_DRIVES = TRAINS - {"step", "script", "trace", "summary"}

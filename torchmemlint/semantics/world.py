@@ -31,6 +31,7 @@ class World:
         self._evidence: dict[tuple[str, str], dict[str, frozenset[str]]] = {}
         self._is_module: dict[ClassRef, bool | None] = {}
         self._methods: dict[str, list[FunctionRef]] | None = None
+        self._attributes: set[str] | None = None
         self.notes: list[str] = []
 
     # --- source ---------------------------------------------------------------------------------------------------
@@ -93,6 +94,31 @@ class World:
                     if facts.owner:
                         self._methods.setdefault(facts.qualname.rpartition(".")[2], []).append(FunctionRef(path, facts.qualname))
         return tuple(sorted(self._methods.get(name, ())))
+
+    def is_attribute_only(self, name: str) -> bool:
+        """Whether classes of the project assign an attribute of that name and none defines a method of it: ``x.name(…)`` calls
+        an object that is held there."""
+        if self._attributes is None:
+            self._attributes = {
+                a.name for path in self.project.paths for c in self.project.module(path).classes for a in c.attrs if a.method
+            }
+        return name in self._attributes and not self.methods_named(name)
+
+    def training_of(self, ref: FunctionRef, text: str) -> bool | None:
+        """False for a module attribute (``self.x``) on which its class calls ``eval()`` and never ``train()``, in a class that
+        trains nothing; None when nothing is known."""
+        if not text.startswith("self."):
+            return None
+        attribute = ".".join(text.split(".")[:2])
+        words = self.evidence(ref).get(attribute, frozenset())
+        facts = self.facts(ref)
+        if "eval" not in words or "train" in words or not facts.owner:
+            return None
+        prefix = facts.owner + "."
+        for other in self.project.module(ref.path).functions:
+            if other.qualname.startswith(prefix) and other.names & {"backward", "zero_grad", "manual_backward"}:
+                return None
+        return False
 
     # --- what facts tell of names ---------------------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ CUTS = frozenset({".detach()", ".data", ".detach_()"})
 
 def check(event: Graph, flow: Flow) -> Iterator[Draft]:
     record = flow.record
-    if event.kind != "forward" or event.frozen or event.training is False or not flow.own(event.site):
+    if not (event.kind == "forward" or (event.kind == "opaque" and event.direct)) or event.frozen or not flow.own(event.site):
         return
     if event.gid in record.backwarded or record.flags & {"input-grad", "autograd-grad"}:
         return
@@ -90,8 +90,6 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
         return
     fate = flow.runs.fate(record, event.gid)
     if not fate.only_cut or not any(s.how in CUTS for s in fate.cuts):
-        return
-    if any(s.how not in CUTS and s.kind == "cut" and s.how in (".item()", "f-string") for s in fate.cuts) and False:
         return
     yield Draft(
         flow.at(

@@ -103,10 +103,11 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
         for e in flow.record.events.values()
         if isinstance(e, Store) and not e.constant_key and event.gid in e.graphs and e.loop is not None and flow.own(e.site)
     ]
+    site = event.site if flow.own(event.site) else flow.own_call(event.site)[0]
     yield Draft(
         flow.at(
             RULE,
-            event.site,
+            site,
             f"`{short(event.what)}(…)` runs with grad mode on, {text}",
             severity=Severity.ERROR if kept else Severity.WARNING,
             confidence=confidence,
@@ -125,45 +126,74 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
 def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     """Why this forward needs no graph, and how sure that is; None where it may need one."""
     record = flow.record
-    if event.kind != "forward" or event.mode != "on" or event.frozen or not flow.own(event.site):
+    if event.kind not in ("forward", "opaque") or event.mode != "on" or event.frozen or event.training is True:
         return None
-    if record.flags & {"input-grad", "autograd-grad"} or event.gid in record.backwarded:
+    if record.flags & {"input-grad", "autograd-grad"} or event.gid in record.backwarded or flow.watches_gradients():
         return None
-    if event.training is True:
+    if not flow.own(event.site) and not through_own_forward(event, flow):
         return None
     root = record.root
     name = "" if root.qualname == MODULE else root.qualname
     fate = flow.runs.fate(record, event.gid)
-    if fate.trains:
+    if fate.trains or (event.kind == "opaque" and not likely_module(event, flow, fate)):
         return None
-    evaluated = event.training is False
+    evaluated = event.training is False or flow.assumed_evaluation()
     trains_here = "backward" in record.flags
+    wanted = purpose.uses(name) and not purpose.trains(name)
+    sure = event.kind == "forward" and not fate.escapes and (record.mode != "no-callers" or is_entry(name))
+    confidence = Confidence.HIGH if sure else Confidence.MEDIUM
     if needs_either(root, flow) and not evaluated:
         return None
-    unsure = record.mode == "no-callers" and not is_entry(name)
-    assumed = Confidence.MEDIUM if unsure or fate.escapes else Confidence.HIGH
     if fate.only_cut:
-        if trains_here and not evaluated:
+        text = "but every result is detached, turned into numbers or compared"
+        if evaluated:
+            return text, confidence
+        if trains_here or purpose.trains(name):
             return None
-        if not trains_here and not evaluated and not purpose.uses(name) and not explicit(fate):
-            return None
-        if purpose.trains(name) and not evaluated:
-            return None
-        return "but every result is detached, turned into numbers or compared", assumed
-    if trains_here and not (evaluated and not fate.passed):
+        return (text, confidence) if wanted or explicit(fate) else None
+    if trains_here and (fate.passed or not evaluated):
         return None
     if fate.passed and not evaluated and not purpose.evaluates(name):
         return None
-    if evaluated and (purpose.uses(name) or not purpose.trains(name)):
-        return "after `eval()`, and nothing computed from it is back-propagated in sight", assumed
-    if purpose.evaluates(name) and not purpose.trains(name):
+    if evaluated and not purpose.trains(name):
+        return "after `eval()`, and nothing computed from it is back-propagated in sight", confidence
+    if purpose.evaluates(name):
         return f"in `{short(name)}`, and nothing computed from it is back-propagated in sight", Confidence.MEDIUM
     return None
 
 
+TENSOR_ONLY = frozenset(
+    {
+        "detach", "argmax", "softmax", "sigmoid", "log_softmax", "unsqueeze", "squeeze", "cpu", "item", "backward", "cuda", "topk",
+        "permute", "view", "exp", "torch-op",
+    }
+)  # fmt: skip
+"""What is done to a result that only a tensor can undergo (arrays have ``sum``, ``max``, ``reshape`` as well)."""
+
+
+def likely_module(event: Graph, flow: Flow, fate: Fate) -> bool:
+    """Whether an object that is called, and of which nothing else is known, is a module: by what is done to its result here,
+    in the callers, or in another phase of the same function."""
+    if not event.direct:
+        return False
+    if flow.trains_in_another_phase(event) or any(s.how in (".detach()", ".data") for s in fate.cuts):
+        return True
+    seen = set(flow.record.evidence.get(event.gid, ()))
+    for other in flow.record.graphs.values():
+        if other.kind == "opaque" and event.gid in other.parents and other.what.startswith((event.what + "[", event.what + ".")):
+            seen |= flow.record.evidence.get(other.gid, set())
+    return bool(seen & TENSOR_ONLY) and purpose.uses(flow.record.root.qualname)
+
+
+def through_own_forward(event: Graph, flow: Flow) -> bool:
+    """Whether the module runs inside a ``forward`` of this very object, inlined into the function that wants its result."""
+    _, callee = flow.own_call(event.site)
+    return callee.qualname.rpartition(".")[2] in ("forward", "__call__") and flow.frame(event.site).depth == 1
+
+
 def explicit(fate: Fate) -> bool:
     """Whether the code itself says that the graph is not wanted: a detach, or a conversion that needs one."""
-    return any(s.kind == "cut" and s.how in (".detach()", ".data", ".item()", ".tolist()", ".numpy()") for s in fate.cuts)
+    return any(s.kind == "cut" and s.how in (".detach()", ".data", ".item()", ".tolist()", ".numpy()", "no_grad") for s in fate.cuts)
 
 
 def is_entry(name: str) -> bool:
@@ -173,7 +203,9 @@ def is_entry(name: str) -> bool:
 def needs_either(root: FunctionRef, flow: Flow) -> bool:
     """Whether the function is part of a module's own forward, which runs in training and evaluation alike."""
     last = root.qualname.rpartition(".")[2]
-    return last in ("forward", "__call__", "training_step", "compute_loss", "loss", "__init__")
+    if last in ("training_step", "compute_loss", "loss", "__init__"):
+        return True
+    return last in ("forward", "__call__") and flow.root_is_module()
 
 
 def decorate(event: Graph, flow: Flow) -> Fix | None:
