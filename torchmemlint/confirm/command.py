@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import argparse
 import ast
-import datetime
 import os
 import re
 import sys
 from collections.abc import Sequence
-from functools import lru_cache
-from pathlib import Path
 
+from torchmemlint.confirm.around import project_of
+from torchmemlint.confirm.output import render, text_of, write
 from torchmemlint.confirm.launch import launch, torch_directory
 from torchmemlint.confirm.plan import plan
 from torchmemlint.confirm.settle import Options, Settled, settle_all
@@ -78,7 +77,7 @@ def settle_and_report(arguments: argparse.Namespace) -> int:
     findings = find(arguments.targets or ["."], arguments)
     devices = devices_for(arguments.device, arguments.jobs)
     options = Options(devices[0], arguments.timeout, arguments.steps, not arguments.no_sandbox)
-    plans = [plan(finding, text_of(finding.path), _project(finding.path)) for finding in findings]
+    plans = [plan(finding, text_of(finding.path), project_of(finding.path)) for finding in findings]
     settled = list(settle_all(plans, options, devices))
     write(render(settled, arguments.output_format), arguments.output_file)
     return status(settled)
@@ -91,31 +90,6 @@ def status(settled: Sequence[Settled]) -> int:
         return 1
     runnable = [item for item in settled if item.plan.job is not None]
     return 2 if runnable and not any(item.torch for item in runnable) else 0
-
-
-def render(settled: Sequence[Settled], output_format: str) -> str:
-    """The report in a format."""
-    from torchmemlint.confirm import report
-
-    if output_format == "json":
-        return report.as_json(settled)
-    if output_format == "html":
-        from torchmemlint.confirm import html
-
-        return html.render(settled, text_of, datetime.datetime.now(datetime.timezone.utc))
-    encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
-    return report.full(settled, ascii_only=not encoding.startswith("utf"))
-
-
-def write(text: str, file: str | None) -> None:
-    """Print the report, or write it to ``file``."""
-    if file is None:
-        sys.stdout.write(text)
-        return
-    try:
-        Path(file).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}") from error
 
 
 # --- what to settle
@@ -177,29 +151,6 @@ def _qualname(tree: ast.AST, row: int) -> str:
             names.append(inner.name)
         node = inner
     return ".".join(names)
-
-
-@lru_cache(maxsize=256)
-def text_of(path: str) -> str | None:
-    """A file's text, None where it cannot be read."""
-    from torchmemlint.errors import SourceError
-    from torchmemlint.source.file import read_source
-
-    try:
-        return read_source(Path(path), path).text
-    except (OSError, SourceError):
-        return None
-
-
-@lru_cache(maxsize=64)
-def _project(path: str):  # type: ignore[no-untyped-def]  # Project | None; named lazily, it is costly to import
-    from torchmemlint.config import CommandLine, Configuration
-    from torchmemlint.run import project_around
-
-    try:
-        return project_around(path, Configuration(CommandLine({})).for_file(path))
-    except TorchmemlintError:
-        return None
 
 
 # --- where to run it

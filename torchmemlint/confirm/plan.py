@@ -64,7 +64,7 @@ def plan(finding: Finding, text: str | None, project: Project | None = None) -> 
 
 
 def caller_mode(finding: Finding, project: Project | None) -> str:
-    """ "on", "off" or "unknown": the grad mode in which the finding's function starts."""
+    """ "on", "off", "default" (nothing in sight changes it) or "unknown": the grad mode in which the finding's function starts."""
     if not finding.function or finding.function == "<module>":
         return "on"
     if project is not None:
@@ -76,8 +76,10 @@ def caller_mode(finding: Finding, project: Project | None) -> str:
             mode = None
         if mode is not None and mode.mode == "off":
             return "off"
-        if mode is not None and mode.mode == "on" and not mode.assumed:
+        if mode is not None and mode.mode in {"on", "mixed"} and not mode.assumed:
             return "on"
+        if mode is not None and (mode.mode == "no-callers" or mode.mode == "on"):
+            return "default"
     # of a finding whose every step was resolved, the linter knows the mode (and of none at all, nobody does)
     return "on" if finding.confidence is Confidence.HIGH and finding.message else "unknown"
 
@@ -116,6 +118,7 @@ def _project_modules(path: str, tree: ast.Module, project: Project) -> Mapping[s
     name = project.module_name(path)
     found: dict[str, str] = {}
     waiting = [(name, path.endswith("__init__.py"), tree)]
+    packages = {wanted for wanted, other in by_name.items() if other.endswith("__init__.py")}
     size = 0
     while waiting and len(found) < MAX_MODULES:
         importer, is_package, module = waiting.pop(0)
@@ -131,10 +134,10 @@ def _project_modules(path: str, tree: ast.Module, project: Project) -> Mapping[s
                 continue
             size += len(text)
             if size > MAX_MODULE_BYTES:
-                return {"module": name, "modules": found}
+                return {"module": name, "modules": found, "packages": sorted(packages & {name, *found})}
             found[wanted] = text
             waiting.append((wanted, other.endswith("__init__.py"), parsed))
-    return {"module": name, "modules": found}
+    return {"module": name, "modules": found, "packages": sorted(packages & {name, *found})}
 
 
 def _imported(tree: ast.Module, package: str) -> Iterator[str]:

@@ -15,6 +15,10 @@ FLAT_SHARE = 0.05
 """The fixed twin is flat when it grows by at most this share of what the broken one grows by."""
 
 
+GRAPH_RULES = frozenset({"TML101", "TML102", "TML103", "TML104", "TML105", "TML201", "TML202", "TML203", "TML204"})
+"""Rules whose claim is about autograd graphs: tensors that pile up without one prove nothing for them."""
+
+
 class Outcome(Enum):
     """What an experiment says about a finding."""
 
@@ -112,7 +116,7 @@ class Verdict:
 class Doubts:
     """What the file and the project say about the function that ran, and the run itself cannot.
 
-    grad      "on", "off" or "unknown": the grad mode that its callers start it in
+    grad      the grad mode that its callers start it in: "on", "off", "unknown", or "default" where no caller in sight changes it
     consumed  something may run a backward later on what the flagged place keeps
     frozen    the file switches ``requires_grad`` of parameters off somewhere
     """
@@ -150,6 +154,8 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
         why = _why_not_run(after) if after else "there is no repaired twin to compare with"
         return inconclusive(f"no control: {why}", before, after)
     kind = growth_kind(code, before, after)
+    if kind and before.seen not in {"tensor", "number"}:
+        return inconclusive("something grows, but the flagged line never ran on a tensor", before, after)
     if kind:
         helped = _flat(kind, before, after)
         if not helped:
@@ -189,7 +195,9 @@ def decide_isolated(code: str, before: Run, control: Run | None, fixed: Run | No
         if control and fixed and len(fixed.live_bytes) >= MIN_STEPS:
             helped = _flat(verdict.kind, before, fixed) and bool(growth_kind(code, before, fixed))
             notes = () if helped else ("the printed fix does not stop the growth",)
-            return replace(verdict, after=fixed, helped=helped, notes=notes)
+            verdict = replace(verdict, after=fixed, helped=helped, notes=notes)
+        if doubts.grad == "default" and not before.backwards and "kept" not in verdict.kind:
+            verdict = replace(verdict, notes=(*verdict.notes, "assumes that no caller out of sight switches grad mode off"))
     elif verdict.outcome is Outcome.REFUTED:
         reason = _doubt_of_nothing(before)
         if reason:
@@ -214,7 +222,7 @@ def _doubt_of_growth(kind: str, before: Run, doubts: Doubts) -> str:
         return f"`with {before.contexts[0]}` is not in this file and may switch grad mode off"
     if doubts.frozen:
         return "the file freezes parameters; whether these are frozen is decided outside the function that ran"
-    if doubts.grad != "on":
+    if doubts.grad not in {"on", "default"}:
         return "grad mode is decided by the callers of the function that ran, and not all of them are in sight"
     return ""
 
@@ -250,7 +258,7 @@ def growth_kind(code: str, before: Run, after: Run) -> str:
     if nodes > 0:
         return "nodes per step"
     uncollected = before.uncollected_per_step - after.uncollected_per_step
-    if grew > 0:
+    if grew > 0 and code not in GRAPH_RULES:
         return "tensors kept"
     if uncollected > 0:
         return "until the cyclic collector runs"

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 HARNESS = "__tml__"
+FORWARD_RULES = frozenset({"TML201", "TML202", "TML203"})
+"""Rules that point at a forward call."""
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 LoopNode = ast.For | ast.AsyncFor | ast.While
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
@@ -295,7 +297,9 @@ class _Body(ast.NodeTransformer):
 
     def _probe(self, node: ast.stmt) -> None:
         """Send the flagged value through the probe: what is added, stored, passed on or called."""
-        if self.code in {"TML201", "TML202", "TML203", "TML105", "TML106"}:
+        if self.code in FORWARD_RULES and self._wrap_call(node):
+            return
+        if self.code in {*FORWARD_RULES, "TML105", "TML106"}:
             for field, value in ast.iter_fields(node):
                 if field == "value" and isinstance(value, ast.expr):
                     method = "value" if self.code in {"TML105", "TML106"} else "forward"
@@ -317,8 +321,19 @@ class _Body(ast.NodeTransformer):
         elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)) and node.value is not None:
             node.value = self._probe_expression(node.value)
 
+    def _wrap_call(self, node: ast.AST) -> bool:
+        """Send exactly the call that the finding points at through the probe; False where none starts in its column."""
+        site = self.site
+        assert site is not None
+        wrap = _WrapCall(site.row, site.column)
+        wrap.visit(node)
+        return wrap.done
+
     def _probe_expression(self, value: ast.expr) -> ast.expr:
-        if self.code in {"TML201", "TML202", "TML203"}:
+        if self.code in FORWARD_RULES:
+            holder = ast.Expr(value)
+            if self._wrap_call(holder):
+                return holder.value
             return _call("forward", _later(value))
         inner = next((item for item in ast.walk(value) if isinstance(item, (ast.ListComp, ast.SetComp, ast.GeneratorExp))), None)
         if inner is not None and not self.loops:
@@ -336,6 +351,21 @@ class _Body(ast.NodeTransformer):
             value.value = _call("value", value.value)
             return value
         return _call("value", value)
+
+
+class _WrapCall(ast.NodeTransformer):
+    """Wraps the longest call that starts at a place (columns in code points, 1-based; compared in bytes where a line is ASCII)."""
+
+    def __init__(self, row: int, column: int) -> None:
+        self._place = (row, column - 1)
+        self.done = False
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        if not self.done and (node.lineno, node.col_offset) == self._place:
+            self.done = True
+            return ast.copy_location(_call("forward", _later(node), ast.Constant(True)), node)
+        self.generic_visit(node)
+        return node
 
 
 class _Carried(ast.NodeTransformer):

@@ -32,7 +32,7 @@ from torchmemlint.confirm.worker.standins import StandIn, StandInTensor
 REAL_MODULES = frozenset(
     "torch torchvision numpy math cmath collections itertools functools operator copy random typing typing_extensions dataclasses enum abc "
     "contextlib time datetime warnings string re statistics numbers fractions decimal types heapq bisect json csv io queue weakref gc "
-    "inspect traceback textwrap __future__ array struct uuid hashlib tempfile errno builtins asyncio".split()
+    "inspect sys traceback textwrap __future__ array struct uuid hashlib tempfile errno builtins asyncio".split()
 )  # fmt: skip
 """Modules that the code gets as they are, where they are installed; every other import gives a stand-in."""
 
@@ -41,6 +41,12 @@ REPAIRS = {
     "TML201": "no_grad", "TML203": "no_grad", "TML401": "host", "TML402": "clone",
     "TML105": "switch", "TML106": "switch",
 }  # fmt: skip
+
+
+SEARCH_SECONDS = 12.0
+"""No further way to run the line is tried after this."""
+RUN_SECONDS = 8.0
+"""A run that has not come to its end by then ends at the next sample."""
 
 
 class EndOfRun(BaseException):
@@ -52,8 +58,9 @@ class Harness:
 
     def __init__(self, live: Callable[[], int], reset_peak: Callable[[], None], repair: str, force: bool) -> None:
         self._live, self._reset_peak, self.repair, self._force = live, reset_peak, repair, force
+        self._deadline = time.monotonic() + RUN_SECONDS
         self._probed: list[weakref.ref[torch.Tensor]] = []
-        self.attached = False
+        self.attached = self.inexact = False
         self.guesses: set[str] = set()
         self.live: list[int] = []
         self.uncollected: list[int] = []
@@ -95,6 +102,8 @@ class Harness:
         gc.collect()
         self.live.append(self._live())
         self.graph_forwards.append(standins.record.graph_forwards)
+        if time.monotonic() > self._deadline:
+            raise EndOfRun
 
     def look(self, place: Callable[[], object]) -> None:
         """Tells where the flagged value is kept."""
@@ -194,16 +203,18 @@ class Harness:
         self._saw(value)
         return mend(value, self.repair)
 
-    def forward(self, call: Any) -> Any:
-        """The probe around a forward call."""
+    def forward(self, call: Any, exact: bool = False) -> Any:
+        """The probe around a forward call; not ``exact``: around a whole statement that may also cut the graph off again."""
+        self.inexact = self.inexact or not exact
         if not callable(call) or isinstance(call, StandIn):
             self._saw(call)
             return call
-        if self.repair == "no_grad":
-            with torch.no_grad():
+        standins.record.trusted = True  # the finding says that this very call is a forward
+        try:
+            with torch.no_grad() if self.repair == "no_grad" else contextlib.nullcontext():
                 value = call()
-        else:
-            value = call()
+        finally:
+            standins.record.trusted = False
         if isinstance(value, StandIn) and value._called is not None:
             value = value.tml_tensor()
         self._saw(value)
@@ -285,17 +296,21 @@ def mend(value: Any, repair: str) -> Any:
 class Modules:
     """The imports of the code: real where a module is on the list, the project's own files where the job has them, else stand-ins."""
 
-    def __init__(self, sources: Mapping[str, str], name: str) -> None:
-        self._sources, self._name = sources, name
+    def __init__(self, sources: Mapping[str, str], packages: frozenset[str], name: str) -> None:
+        self._sources, self._packages, self._name = sources, packages, name
         self._loaded: dict[str, Any] = {}
 
     def load(self, name: str, names: Any = None, scope: Any = None, wanted: Any = (), level: int = 0) -> Any:
         """``__import__`` for the code."""
         absolute = name
         if level:
-            here = (scope or {}).get("__package__") or self._name.rpartition(".")[0]
+            importer = (scope or {}).get("__name__", self._name)
+            importer = self._name if importer == "__main__" else importer
+            here = importer if importer in self._packages else importer.rpartition(".")[0]
             above = here.split(".")[: len(here.split(".")) - (level - 1)]
             absolute = ".".join([*above, *([name] if name else [])])
+        if not level and name.split(".")[0] in REAL_MODULES:
+            return _import(name, names, scope, wanted)
         if absolute in self._sources and wanted:
             return self._project_module(absolute, wanted)
         if wanted and any(f"{absolute}.{item}" in self._sources for item in wanted):
@@ -334,13 +349,13 @@ class _Base:
     """``super()`` of a receiver that is a stand-in: the methods of the bases in sight; what they lack does nothing."""
 
     def __init__(self, klass: Any, receiver: Any) -> None:
-        self._klass, self._receiver = klass, receiver
+        object.__setattr__(self, "_about", (klass, receiver))
 
-    def __getattr__(self, name: str) -> Any:
-        receiver = self._receiver
+    def __getattribute__(self, name: str) -> Any:  # every name, "__init__" above all, is the code's
+        klass, receiver = object.__getattribute__(self, "_about")
         own = receiver._klass if isinstance(receiver, StandIn) else type(receiver)
         order = own.__mro__ if isinstance(own, type) else ()
-        after = order[order.index(self._klass) + 1 :] if self._klass in order else ()
+        after = order[order.index(klass) + 1 :] if klass in order else ()
         for base in after:
             if name in vars(base) and base is not object and not base.__module__.startswith("torch"):
                 found = vars(base)[name]
@@ -371,6 +386,9 @@ def _import(name: str, names: Any = None, scope: Any = None, wanted: Any = (), l
                     return module
                 return _Partly(module)
             return importlib.import_module(top)
+        if not wanted:
+            with contextlib.suppress(ImportError):  # a part that is not installed must not take the whole away
+                return importlib.import_module(top)
     return StandIn(name if wanted else top, origin="unseen")
 
 
@@ -450,6 +468,7 @@ class Target:
     grad: str
     module: str
     modules: Mapping[str, str]
+    packages: frozenset[str]
 
 
 def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], None]) -> None:
@@ -461,13 +480,16 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
     code = str(job["code"])
     target = Target(
         job["source"], int(job["row"]), int(job.get("column", 1)), code, job["device"], str(job.get("grad", "on")),
-        str(job.get("module", "confirmed_module")), job.get("modules", {}),
+        str(job.get("module", "confirmed_module")), job.get("modules", {}), frozenset(job.get("packages", ())),
     )  # fmt: skip
     site = cut.locate(ast.parse(target.source), target.row, target.column)
     if site is None:
         emit({"failed": f"row {target.row} holds no statement"})
         return
+    deadline = time.monotonic() + SEARCH_SECONDS
     for attempt in _attempts(len(site.loops)):
+        if best is not None and time.monotonic() > deadline:
+            break
         figures = _measure(target, "", attempt)
         if best is None or _worth(figures) > _worth(best):
             best, chosen = figures, attempt
@@ -529,7 +551,6 @@ def _measure(target: Target, repair: str, attempt: tuple[str, int, bool]) -> Map
     gc.collect()
     torch.manual_seed(0)
     record = standins.Record()
-    record.trusts_own = code in {"TML201", "TML202", "TML203"}  # the finding itself says that this call is a forward
     standins.begin(record)
     meter = meter_for(device)
     tree = ast.parse(source)
@@ -558,7 +579,7 @@ def _measure(target: Target, repair: str, attempt: tuple[str, int, bool]) -> Map
         "seen": seen, "place": place, "errors": list(dict.fromkeys([*errors, *record.fallbacks]))[:5], "device": device,
         "seconds": time.monotonic() - started, "mode": f"{mode}, loop {level}" + (", forced branch" if harness.forced else ""),
         "grad_modes": sorted(harness.grad_modes), "decorators": _decorators(record, site), "contexts": sorted(harness.contexts),
-        "attached": harness.attached, "guesses": sorted(harness.guesses), "backwards": record.backwards, "forced": harness.forced, "graphs_built": record.graph_forwards,
+        "attached": harness.attached or (harness.inexact and record.graph_forwards > 0), "guesses": sorted(harness.guesses), "backwards": record.backwards, "forced": harness.forced, "graphs_built": record.graph_forwards,
     }  # fmt: skip
 
 
@@ -580,12 +601,14 @@ def _drive(program: ast.Module, site: cut.Site, harness: Harness, target: Target
         space: dict[str, Any] = {}
         try:
             name = "__main__" if site.function is None else str(target.module)
-            space = _namespace(program, harness, Modules(target.modules, target.module), name)
+            space = _namespace(program, harness, Modules(target.modules, target.packages, target.module), name)
             exec(compile(program, "<confirmed>", "exec", __future__.annotations.compiler_flag), space)
             if site.function is not None:
                 _call_flagged(site, space, harness)
         except EndOfRun:
             pass
+        except SystemExit:
+            errors.append("0: SystemExit: the code left the program")
         except Exception as error:
             line = error.__traceback__
             while line is not None and line.tb_next is not None and line.tb_next.tb_frame.f_code.co_filename == "<confirmed>":
@@ -611,10 +634,11 @@ def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness) -> No
         with contextlib.suppress(Exception):
             if "__init__" in vars(klass):
                 klass.__init__(receiver, *_arguments(klass.__init__, skip=1))
-        function = getattr(receiver, outermost.name)
+        function = _method(receiver, klass, outermost.name)
     else:
         holder = next((node for node in site.around if isinstance(node, ast.ClassDef)), None)
-        function = getattr(StandIn(holder.name, space[holder.name]), outermost.name) if holder else space[outermost.name]
+        klass = space[holder.name] if holder else None
+        function = _method(StandIn(holder.name, klass), klass, outermost.name) if holder else space[outermost.name]
     if isinstance(function, StandIn) or not callable(function):
         raise TypeError(f"{outermost.name} could not be made")
     repeat = not site.loops and not site.comprehends
@@ -629,6 +653,14 @@ def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness) -> No
         _consume(function(*_arguments(function), **_keywords(function)))
     if repeat:
         harness.tick()
+
+
+def _method(receiver: Any, klass: Any, name: str) -> Any:
+    """The class's function bound to the stand-in: its own attributes (``__call__``) are not meant."""
+    found = vars(klass).get(name) if isinstance(klass, type) else None
+    if found is None:
+        return getattr(receiver, name)
+    return found.__get__(receiver, klass) if hasattr(found, "__get__") else found
 
 
 def _consume(result: Any) -> None:

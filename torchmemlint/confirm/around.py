@@ -1,0 +1,56 @@
+"""The project around a file: who calls the flagged function, and the modules that it imports."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchmemlint.errors import SourceError
+
+if TYPE_CHECKING:
+    from torchmemlint.index.project import Project
+
+MAX_FILES = 1500
+_SKIPPED = frozenset({"node_modules", "__pycache__", "build", "dist", "venv", ".venv", "site-packages"})
+
+
+def project_of(path: str) -> Project | None:
+    """The project of all modules in the file's outermost package (or, outside a package, in its folder); None for an unreadable file."""
+    return _project(_top(path))
+
+
+def _top(path: str) -> str:
+    folder = os.path.dirname(path) or "."
+    while os.path.exists(os.path.join(folder, "__init__.py")):
+        folder = os.path.dirname(folder) or "."
+        if folder == "." and os.path.exists("__init__.py"):
+            break
+    return folder
+
+
+def _files(top: str) -> Iterator[str]:
+    for folder, folders, names in os.walk(top):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
+        for name in sorted(names):
+            if name.endswith(".py"):
+                yield os.path.normpath(os.path.join(folder, name)).replace(os.sep, "/")
+
+
+@lru_cache(maxsize=8)
+def _project(top: str) -> Project:
+    from torchmemlint.index.module_facts import module_facts
+    from torchmemlint.index.project import Project
+    from torchmemlint.source.file import read_source
+
+    facts = []
+    for path in _files(top):
+        try:
+            facts.append(module_facts(path, read_source(Path(path), path).text))
+        except (SourceError, OSError, RecursionError):
+            continue
+        if len(facts) >= MAX_FILES:
+            break
+    return Project.build(facts)

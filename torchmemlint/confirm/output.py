@@ -1,0 +1,49 @@
+"""Chooses the format of a report and where it goes; shared by both modes of ``confirm``."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from torchmemlint.confirm.settle import Settled
+from torchmemlint.errors import UsageError
+
+
+def render(settled: Sequence[Settled], output_format: str) -> str:
+    """The report in a format."""
+    from torchmemlint.confirm import report
+
+    if output_format == "json":
+        return report.as_json(settled)
+    if output_format == "html":
+        from torchmemlint.confirm import html
+
+        return html.render(settled, text_of, datetime.datetime.now(datetime.timezone.utc))
+    encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
+    return report.full(settled, ascii_only=not encoding.startswith("utf"))
+
+
+def write(text: str, file: str | None) -> None:
+    """Print the report, or write it to ``file``."""
+    if file is None:
+        sys.stdout.write(text)
+        return
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}") from error
+
+
+@lru_cache(maxsize=256)
+def text_of(path: str) -> str | None:
+    """A file's text, None where it cannot be read."""
+    from torchmemlint.errors import SourceError
+    from torchmemlint.source.file import read_source
+
+    try:
+        return read_source(Path(path), path).text
+    except (OSError, SourceError):
+        return None
