@@ -423,7 +423,7 @@ class Calls(Evaluator):
         """Whether any tensor inside may hang on a graph (unknown parts may)."""
         for atom in value:
             if type(atom) is Tensor:
-                if atom.graphs or atom.hints or not atom.flags & (INTEGER | 16):
+                if atom.graphs or atom.hints:
                     return True
             elif type(atom) is Tuple:
                 if any(self.has_graph(i) for i in atom.items):
