@@ -2,8 +2,9 @@
 
 ## What it does
 Reports `torch.cuda.empty_cache()`, and the same call of other devices, in every step: in a loop over batches, in a
-`forward`, or in a method that is called step by step. It is silent at the end of an epoch or stage, where the call is
-rate-limited or guarded by a measurement, and for methods of that name on other objects.
+`forward`, or in a method that runs a model and is called step by step, by the code or by a framework. It is silent at
+the end of an epoch or stage, where the call is rate-limited or guarded by a measurement, and for methods of that name
+on other objects.
 
 ## What it costs
 The call frees no tensor. It returns cached blocks that no tensor uses to the driver; the allocator would have used

@@ -6,7 +6,9 @@ Reports a total that grows, step after step, by a tensor that is attached to its
 loop, or the calls of the method.
 
 It is silent where the sum is itself back-propagated, here or in a caller (several terms of one objective); where the
-added value is a number, an index or detached; and where grad mode is off, here or in all callers.
+added value is a number, an index or detached; and where grad mode is off, here or in all callers. A total that was
+there before the function ran (an attribute, an argument) is reported only where the step's graph is back-propagated
+in sight; otherwise code elsewhere may do that.
 
 ## What it costs
 That depends on what becomes of the graph, not on the name of the variable:

@@ -7,7 +7,8 @@ over batches.
 
 It is silent for a key or a name that is overwritten at each step (only one graph is alive then), for what a later
 backward consumes (log-probabilities, rewards, losses that are summed and back-propagated), for numbers, indices and
-detached values, and where grad mode is off.
+detached values, and where grad mode is off. A container that was there before the function ran (an attribute, an
+argument) is reported only where the step's graph is back-propagated in sight; otherwise code elsewhere may do that.
 
 ## What it costs
 As TML101: graph nodes alone where a backward goes through the step's graph (warning; measured 231 kB of host memory
