@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from torchmemlint.findings import Finding
+from torchmemlint.semantics import purpose
 
 if TYPE_CHECKING:
     from torchmemlint.config import Settings
@@ -27,12 +27,6 @@ class Analysis:
 
 
 SHARED = frozenset({"backward", "manual_backward", "eval", "detach", "empty_cache"})
-_NAMED = re.compile(
-    r"(^|_|\.)(eval|evaluate|val|valid|validate|test|predict|infer|inference|generate|sample|decision|score|embed|encode|demo|act|select)",
-    re.IGNORECASE,
-)
-
-
 def make_runs(project: Project, settings: Settings, read: Callable[[str], str]) -> Runs:
     """The engine over a project; make it once per process and pass it to every ``analyze_module``."""
     from torchmemlint.semantics.runs import Runs
@@ -48,7 +42,7 @@ def is_candidate(facts: FunctionFacts, codes: frozenset[str], text: str) -> bool
         return bool(words & (SHARED | WITHOUT_GRAPH))
     if words & SHARED or words & WITHOUT_GRAPH:
         return True
-    if _NAMED.search(facts.qualname) and words & RESULT_WORDS:
+    if purpose.uses(facts.qualname):
         return True
     if "out of memory" in text and words & {"RuntimeError", "Exception", "BaseException"}:
         return True
@@ -61,9 +55,6 @@ WITHOUT_GRAPH = frozenset(
         "set_grad_enabled",
     }
 )  # fmt: skip
-RESULT_WORDS = frozenset({"numpy", "cpu", "item", "tolist", "argmax", "softmax", "sigmoid", "append", "cat", "stack", "max", "data", "forward", "model"})
-
-
 def analyze_module(project: Project, path: str, settings: Settings, runs: Runs | None = None) -> Analysis:
     """The findings of one file, unsorted. ``runs`` shares what earlier files made the engine learn."""
     from torchmemlint import rules

@@ -11,7 +11,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.base import CONTAINERS, MAX_STATEMENTS, Closure
 from torchmemlint.semantics.evaluate import Evaluator, class_kind, looks_like_module, shallow, sorted_atoms, with_flags
-from torchmemlint.semantics.events import Backward, CallEffect, CallFate, GradModeMisuse, Store
+from torchmemlint.semantics.events import Backward, CallEffect, CallFate, GradModeMisuse, Graph, Store
 from torchmemlint.semantics.state import State, join_states
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
@@ -383,8 +383,6 @@ class Calls(Evaluator):
             self.sink(graphs, "cut", "no_grad", expr.node)
             gid = self.number("graph", "forward-off", self.frame, expr.node, self.turn, text)
             if gid not in self.record.forwards:
-                from torchmemlint.semantics.events import Graph
-
                 self.record.forwards[gid] = Graph(gid, "forward", self.site(expr.node), text, mode="off", module=oid)
             return reshape(inner, lambda t: Tensor(NOTHING, NOTHING, frozenset((gid,)) if not t.flags & (SCALAR | INTEGER) else NOTHING, t.flags | BATCH))
         if inner is not None and not self.has_graph(inner):
@@ -412,8 +410,6 @@ class Calls(Evaluator):
             if graph.kind == "carried" and graph.place != (-1, ""):
                 key = self.number("mark", "through", gid)
                 if key not in self.record.graphs:
-                    from torchmemlint.semantics.events import Graph
-
                     self.record.graphs[key] = Graph(key, "carried", graph.site, graph.what, mode="module", place=graph.place)
                     self.record.graphs[key].parents = frozenset()
                 out.add(key)
@@ -871,7 +867,7 @@ class Calls(Evaluator):
         self.emit(
             Store(
                 self.site(expr.node), place, oid, how, mark, graphs, hints, outputs, flags, loop, stored.node, info.external,
-                *half_fix(stored), constant_key,
+                *half_fix(stored), constant_key, info.frame,
             ),
             tag=f"{oid}",
         )  # fmt: skip
@@ -1090,6 +1086,9 @@ class Calls(Evaluator):
             return PLAIN
         if state.mode == "off":
             self.sink(gathered, "cut", "no_grad", expr.node)
+            if direct:
+                number = self.number("graph", "opaque-off", self.frame, expr.node, self.turn, what)
+                self.record.forwards.setdefault(number, Graph(number, "opaque", self.site(expr.node), what, mode="off", direct=True))
             return FREE_TENSOR
         known = frozenset(g for g in gathered if g in self.record.graphs)
         gid = self.graph("opaque", expr.node, what, key=(what, oid), parents=known, mode=state.mode, module=oid, direct=direct,

@@ -110,6 +110,8 @@ class Accumulate:
     through_module: bool = False
     sure_tensor: bool = False
     """The added value is a tensor on every path."""
+    holder_frame: int = -1
+    """Frame that made the place or its holder; -1 for one that was there before the root ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,8 @@ class Store:
     half_base: int = -1
     """Node of what the half fix is called on (``out`` in ``out.cpu()``)."""
     constant_key: bool = False
+    holder_frame: int = -1
+    """Frame that made the holder; -1 for one that was there before the root ran."""
 
 
 @dataclass(frozen=True, slots=True)

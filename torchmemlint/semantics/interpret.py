@@ -227,7 +227,7 @@ class Interpreter(Calls):
         self.emit(
             Accumulate(
                 self.site(node), text, place, how or "+", mark, fresh - {mark}, maybe - {mark}, loop, self.term_of(source, text),
-                through, sure_tensor,
+                through, sure_tensor, place[0] if place[0] < len(self.record.frames) else self.heap[place[0]].frame,
             ),
             tag=text,
         )  # fmt: skip
@@ -307,7 +307,7 @@ class Interpreter(Calls):
         loop = self.outlived_loop(oid)
         self.emit(
             Accumulate(
-                self.site(node), text, (oid, name), how, mark, fresh - {mark}, maybe - {mark}, loop, term, False, False,
+                self.site(node), text, (oid, name), how, mark, fresh - {mark}, maybe - {mark}, loop, term, False, False, self.heap[oid].frame,
             ),
             tag=text,
         )  # fmt: skip
@@ -357,7 +357,7 @@ class Interpreter(Calls):
         self.emit(
             Store(
                 self.site(node), text, oid, "attr", mark, graphs, hints, outputs, flags, self.outlived_loop(oid),
-                source.node if source is not None else node, info.external, *half_fix(source), True,
+                source.node if source is not None else node, info.external, *half_fix(source), True, info.frame,
             ),
             tag=f"{oid}",
         )  # fmt: skip
@@ -481,12 +481,29 @@ class Interpreter(Calls):
             case ir.Call(func=func, args=[ir.Arg(value=ir.Name() as name), *rest]):
                 place = (self.frame, name.id)
                 old = state.vars.get(place)
-                if old is not None and self.asks_for_tensor(func, rest, state):
-                    kept = frozenset(a for a in old if (type(a) is not Tensor if not holds else type(a) in (Tensor, Unknown, Obj)))
+                if old is not None and holds and self.asks_for_number(func, rest):
+                    state.vars[place] = PLAIN
+                elif old is not None and self.asks_for_tensor(func, rest, state):
+                    if holds:
+                        kept = frozenset(a for a in old if type(a) in (Tensor, Unknown, Obj))
+                    else:
+                        # What is left is no tensor, whatever else it is.
+                        kept = frozenset(
+                            Plain() if type(a) is Unknown or (type(a) is Obj and self.heap[a.oid].kind == "thing") else a
+                            for a in old
+                            if type(a) is not Tensor
+                        )
                     if not kept:
                         return False
                     state.vars[place] = kept
         return True
+
+    def asks_for_number(self, func: ir.Expr, rest: list[ir.Arg]) -> bool:
+        """``isinstance(x, (int, float))``: what passes is no tensor."""
+        if dotted(func) != "isinstance" or len(rest) != 1:
+            return False
+        types = rest[0].value.items if isinstance(rest[0].value, ir.Sequence) else [rest[0].value]
+        return bool(types) and all(dotted(t) in ("int", "float", "str", "bool", "numbers.Number") for t in types)
 
     def asks_for_tensor(self, func: ir.Expr, rest: list[ir.Arg], state: State) -> bool:
         """``isinstance(x, torch.Tensor)`` or ``torch.is_tensor(x)``."""
@@ -829,6 +846,7 @@ class Interpreter(Calls):
 
     def assert_(self, statement: ir.Assert, state: State) -> State | None:
         self.eval(statement.test, state)
+        self.narrow(statement.test, True, state)
         return state
 
     def scope(self, statement: ir.Scope, state: State) -> State | None:

@@ -82,7 +82,7 @@ class Runs:
         function, lowered = found
         facts = world.facts(ref)
         owner = ClassRef(ref.path, facts.owner) if facts.owner else None
-        mode = "on" if ref.qualname == MODULE else world.project.grad_mode(ref).mode
+        mode = "on" if ref.qualname == MODULE else world.start_mode(ref)
         try:
             first = self._interpreter(ref, mode, (), owner)
             first.run(function, lowered, owner)

@@ -32,6 +32,7 @@ class World:
         self._is_module: dict[ClassRef, bool | None] = {}
         self._methods: dict[str, list[FunctionRef]] | None = None
         self._attributes: set[str] | None = None
+        self._switching: set[str] | None = None
         self.notes: list[str] = []
 
     # --- source ---------------------------------------------------------------------------------------------------
@@ -119,6 +120,32 @@ class World:
             if other.qualname.startswith(prefix) and other.names & {"backward", "zero_grad", "manual_backward"}:
                 return None
         return False
+
+    def start_mode(self, ref: FunctionRef) -> str:
+        """The grad mode in which a root starts, as ``CallerMode.mode``; "unknown" where only a guess would say "on": a path
+        through a call that merely has the same method name, or a method without callers in a package whose driver switches grad
+        mode off by a statement."""
+        found = self.project.grad_mode(ref)
+        if found.mode == "mixed" and any(not c.certain for c in found.path):
+            return "unknown"
+        if found.mode == "no-callers" and self.facts(ref).owner and self.switches_globally(ref.path):
+            return "unknown"
+        return found.mode
+
+    def switches_globally(self, path: str) -> bool:
+        """Whether the top package of a file has ``torch.set_grad_enabled(False)`` as a statement."""
+        package = self.project.module_name(path).partition(".")[0]
+        if self._switching is None:
+            self._switching = {
+                self.project.module_name(other).partition(".")[0]
+                for other in self.project.paths
+                for facts in self.project.module(other).functions
+                for call in facts.calls
+                if call.used == "dropped"
+                and call.callee.rpartition(".")[2] == "set_grad_enabled"
+                and [a.const for a in call.args] == ["False"]
+            }
+        return package in self._switching
 
     # --- what facts tell of names ---------------------------------------------------------------------------------
 

@@ -75,6 +75,7 @@ RULE = Rule(
 EVENT = CallEffect
 
 EPOCH = re.compile(r"epoch|stage|fold|trial|seed|repeat|model|checkpoint|experiment|task|dataset|config|size|phase", re.IGNORECASE)
+STAGE = re.compile(r"^_*(main|run|load|init|setup|set_up|close|reset|clear|clean|free|release|train|fit|start|stop|end|on_|exit|enter|del|test|teardown|build|unload|save|offload|export|profile)", re.IGNORECASE)
 RATE = re.compile(r"%|==|freq|interval|every|> |< |>=|<=|memory|mem_|threshold|flag|debug", re.IGNORECASE)
 
 
@@ -127,6 +128,8 @@ def step_path(event: CallEffect, flow: Flow) -> str | None:
     facts = flow.runs.world.facts(ref)
     if last == "forward" and facts.owner:
         return "in every forward"
+    if event.site.guards:
+        return None
     if facts.owner and forwards_before(event, flow) and called_in_steps(ref, flow):
         return "in every call of a method that is called step by step"
     return None
@@ -143,7 +146,7 @@ def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
     direct: list[Graph] = [
         g
         for g in [*record.graphs.values(), *record.forwards.values()]
-        if g.kind == "forward" and g.site.loops and g.site.loops[: len(event.site.loops)] == event.site.loops
+        if (g.kind == "forward" or (g.kind == "opaque" and (g.direct or tensor_like(flow, g.gid)))) and g.site.loops and g.site.loops[: len(event.site.loops)] == event.site.loops
     ]
     backwards = [
         e for e in record.events.values() if type(e).__name__ == "Backward" and e.site.loops[: len(event.site.loops)] == event.site.loops
@@ -154,11 +157,21 @@ def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
     return bool(direct or backwards)
 
 
+def tensor_like(flow: Flow, gid: int) -> bool:
+    """Whether an unresolved call's result is treated as only a tensor can be."""
+    return bool(flow.record.evidence.get(gid, set()) & {"detach", "argmax", "cpu", "cuda", "backward", "softmax", "sigmoid", "torch-op"})
+
+
 def forwards_before(event: CallEffect, flow: Flow) -> bool:
-    return any(g.kind == "forward" for g in [*flow.record.graphs.values(), *flow.record.forwards.values()])
+    return any(
+        g.kind == "forward" or g.direct for g in [*flow.record.graphs.values(), *flow.record.forwards.values()] if flow.own(g.site)
+    )
 
 
 def called_in_steps(ref, flow: Flow) -> bool:  # type: ignore[no-untyped-def]
-    """Whether some call of the method stands in a loop, or its class is an agent that is asked step by step."""
+    """Whether some call of the method stands in a loop, or nothing in sight calls it (a framework's hook) and its name is no
+    stage's."""
     callers = flow.runs.world.project.callers(ref)
-    return any(c.call.loops for c in callers.calls)
+    if callers.calls:
+        return any(c.call.loops for c in callers.calls)
+    return not STAGE.search(ref.qualname.rpartition(".")[2])

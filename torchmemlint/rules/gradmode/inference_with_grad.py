@@ -126,7 +126,9 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
 def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     """Why this forward needs no graph, and how sure that is; None where it may need one."""
     record = flow.record
-    if event.kind not in ("forward", "opaque") or event.mode != "on" or event.frozen or event.training is True:
+    if event.kind not in ("forward", "opaque") or event.frozen or event.training is True:
+        return None
+    if event.mode != "on" and not (event.mode == "unknown" and record.mode == "escapes"):
         return None
     if record.flags & {"input-grad", "autograd-grad"} or event.gid in record.backwarded or flow.watches_gradients():
         return None
@@ -144,11 +146,15 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     confidence = Confidence.HIGH if sure else Confidence.MEDIUM
     if needs_either(root, flow) and not evaluated:
         return None
+    if event.mode != "on":
+        # Handed on as a value, so that its callers are not known; a detach says that grad mode is on there.
+        detaches = fate.only_cut and not trains_here and any(s.how == ".detach()" for s in fate.cuts)
+        return ("but every result is detached", Confidence.MEDIUM) if detaches and purpose.uses(name) else None
     if fate.only_cut:
         text = "but every result is detached, turned into numbers or compared"
         if evaluated:
             return text, confidence
-        if trains_here or purpose.trains(name):
+        if trains_here or (purpose.trains(name) and not all_detached(fate)):
             return None
         return (text, confidence) if wanted or explicit(fate) else None
     if trains_here and (fate.passed or not evaluated):
@@ -189,6 +195,11 @@ def through_own_forward(event: Graph, flow: Flow) -> bool:
     """Whether the module runs inside a ``forward`` of this very object, inlined into the function that wants its result."""
     _, callee = flow.own_call(event.site)
     return callee.qualname.rpartition(".")[2] in ("forward", "__call__") and flow.frame(event.site).depth == 1
+
+
+def all_detached(fate: Fate) -> bool:
+    """Whether every cut is one that is written for the graph's sake."""
+    return all(s.how in (".detach()", ".data", "no_grad") for s in fate.cuts if s.kind == "cut")
 
 
 def explicit(fate: Fate) -> bool:

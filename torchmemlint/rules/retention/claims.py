@@ -30,11 +30,12 @@ class Claim:
         return frozenset(g.gid for g in self.graphs)
 
 
-def claim(flow: Flow, gids: frozenset[int], mark: int) -> Claim | None:
+def claim(flow: Flow, gids: frozenset[int], mark: int, outside: bool) -> Claim | None:
     """The claim about a value that hangs on these graphs and is kept by way of ``mark``.
 
     None where nothing sure can be said: no graph that surely exists; the kept value is itself back-propagated later (it is
-    the objective, or part of it); or it leaves for code out of sight while its graph is still alive.
+    the objective, or part of it); or it leaves for code out of sight while its graph is still alive (into a holder that was
+    there before the function ran: ``outside``).
     """
     record = flow.record
     if mark in record.backwarded:
@@ -50,6 +51,8 @@ def claim(flow: Flow, gids: frozenset[int], mark: int) -> Claim | None:
         return Claim(tuple(graphs), Severity.WARNING, NODES_COST, True)
     if reached:
         # One forward of several is back-propagated: the rest is a side branch whose fate is not known.
+        return None
+    if outside:
         return None
     fate = flow.runs.fate(record, mark)
     if fate.trains or fate.escapes or fate.passed or fate.kept:

@@ -86,7 +86,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.retention.claims import claim
-from torchmemlint.semantics.events import Accumulate, Store
+from torchmemlint.semantics.events import Accumulate, Site, Store
 
 RULE = Rule(
     code="TML103",
@@ -105,9 +105,11 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft]:
         return
     if isinstance(event, Store) and event.constant_key:
         return
+    if event.holder_frame >= 0 and not flow.own(Site(event.holder_frame, -1)):
+        return  # the callee's own local: gone, or handed on, when it returns
     # Only what this function handed over: graphs that the callee makes by itself are told where the callee is looked at.
     handed = frozenset(g for g in event.graphs if flow.own(flow.record.graphs[g].site))
-    told = claim(flow, handed, event.mark)
+    told = claim(flow, handed, event.mark, event.holder_frame < 0)
     if told is None:
         return
     call, callee = flow.own_call(event.site)
