@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Safety, Severity, Span
 from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import CallEffect, Frame, Graph, Record, Site
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.world import MODULE
@@ -188,6 +189,19 @@ class Flow:
                 if same and twin.what == graph.what and twin.gid in other.backwarded:
                     return True
         return False
+
+    def called_in_training(self) -> bool:
+        """Whether some caller of the root is a module's forward or computes a loss: what the root returns may be trained."""
+        callers = self.runs.world.project.callers(self.record.root)
+        for caller in callers.calls:
+            last = caller.ref.qualname.rpartition(".")[2]
+            if last in ("forward", "__call__", "training_step", "compute_loss") or (purpose.trains(last) and "loss" in last):
+                return True
+        return False
+
+    def callee(self, site: Site) -> str:
+        """The text of what is called at a site."""
+        return " ".join(self.source(site, site.node).split("(")[0].split())
 
     def root_is_module(self) -> bool:
         """Whether the root is a method of an ``nn.Module``, or of a class that may be one."""

@@ -367,10 +367,18 @@ class Calls(Evaluator):
     def forward(self, oid: int, arguments: Arguments, expr: ir.Call, state: State, text: str) -> Value:
         """A module runs: with grad mode on its result hangs on a new graph."""
         info = self.heap[oid]
+        if isinstance(info.cls, ClassRef) and info.kind == "module":
+            own = self.world.project.method(info.cls, "forward")
+            if own is not None and self.decorated_mode(own) == "off":
+                return FREE_TENSOR
+            if not self.world.has_parameters(info.cls):
+                return self.arithmetic(arguments.all(), expr.node, state)
         graphs: set[int] = set()
+        certain: set[int] = set()
         for value in arguments.all():
             g, h, _, _ = self.deep(value, state)
             graphs |= g | h
+            certain |= g
         training = truth(state.vars.get((oid, "$training"), UNKNOWN))
         frozen = self.frozen(oid, state) and not any(
             self.record.graphs[g].kind in ("forward", "leaf") for g in graphs
@@ -393,7 +401,7 @@ class Calls(Evaluator):
         )  # fmt: skip
         graph = self.record.graphs[gid]
         graph.training = training if graph.training == training else None
-        marks = frozenset((gid, *self.through_module(graphs)))
+        marks = frozenset((gid, *self.through_module(certain)))
         return reshape(
             inner,
             lambda t: Tensor(
@@ -515,6 +523,10 @@ class Calls(Evaluator):
             inner = next((a for a in value if type(a) is Obj), None)
             if inner is not None and kind == "self":
                 return self.call_object(inner.oid, arguments, expr, state)
+        if name == "generate" and kind in ("module", "self", "thing"):
+            # HF's generate, and what wraps it, runs under no_grad.
+            self.sink(NOTHING.union(*(self.whole(v, state)[0] for v in arguments.all())), "cut", "generate", expr.node)
+            return FREE_TENSOR
         if kind == "module" or (kind == "self" and isinstance(info.cls, ClassRef) and self.world.is_module_class(info.cls) and name in ("forward",)):
             effect = TORCH.module_methods.get(name)
             if effect is None or name in ("forward", "__call__"):
@@ -655,7 +667,7 @@ class Calls(Evaluator):
                 self.backward([me], arguments, expr, state)
                 return NONE
             case "view":
-                return with_flags(me, VIEW if atom.outputs else 0)
+                return with_flags(me, VIEW) if name in ("select", "diagonal", "narrow") and atom.outputs else me
             case "device":
                 return self.move(atom, me, name, arguments, state)
             case "mixed-max":
@@ -937,7 +949,7 @@ class Calls(Evaluator):
                         return with_flags_set(result, SCALAR)
                 if last in REDUCTIONS and len(arguments.positional) == 1 and not any(k in ("dim", "axis") for k in arguments.keywords):
                     return with_flags_set(result, SCALAR)
-                return with_flags(result, VIEW) if effect == "view" and any(outputs_in(v) for v in values) else result
+                return with_flags(result, VIEW) if name in ("torch.select", "torch.diagonal") else result
             case "inplace":
                 return self.arithmetic(values, expr.node, state)
             case "leaf":
@@ -1059,6 +1071,10 @@ class Calls(Evaluator):
         """An unresolved call: its result may hang on whatever went in, and may be attached by itself."""
         last = what.rpartition(".")[2].partition("(")[0]
         values = arguments.all()
+        if "detach" in last or any(type(a) is Ext and a.name.endswith(".detach") for v in values for a in v):
+            # A helper that is named for what it does, or that is handed ``torch.Tensor.detach`` to map.
+            self.cut_all(arguments, expr, state, ".detach()")
+            return FREE_TENSOR
         if not direct and oid < 0 and values:
             # A wrapper library's function with the name of a tensor operation does what the operation does.
             effect = TORCH.methods.get(last) or TORCH.function_effect(f"torch.{last}")

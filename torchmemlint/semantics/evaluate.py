@@ -64,17 +64,20 @@ MODULE_EVIDENCE = frozenset(
         "named_modules", "train", "children", "named_children", "buffers",
     }
 )  # fmt: skip
-STRONG_EVIDENCE = MODULE_EVIDENCE - {"train", "modules", "zero_grad", "children", "requires_grad_"}
-"""Methods that only an ``nn.Module`` has; one of them, or two of the others, make an object a module."""
+STRONG_EVIDENCE = frozenset({"parameters", "named_parameters", "named_modules", "named_children", "named_buffers"})
+"""Methods that only an ``nn.Module`` has; one of them, or two of the others, make an object a module. (Data sets and metrics
+have ``eval`` and ``train`` in some projects, optimizers have ``state_dict``.)"""
 TRAINER_WORDS = frozenset({"fit", "predict", "score", "transform", "step", "backward"})
 """Methods that a module does not have: an object with one of these has ``eval``/``train`` of its own."""
 
 
 def looks_like_module(words: frozenset[str]) -> bool:
-    """Whether the methods that are called on an object show that it is an ``nn.Module``."""
+    """Whether what is called on an object shows that it is an ``nn.Module``. The word "()" says that it is itself called."""
     if words & STRONG_EVIDENCE:
         return True
-    return len(words & MODULE_EVIDENCE) >= 2 and not words & TRAINER_WORDS
+    if words & TRAINER_WORDS:
+        return False
+    return len(words & MODULE_EVIDENCE) >= 2 or ("()" in words and bool(words & {"eval", "train", "state_dict", "load_state_dict"}))
 
 
 class Evaluator(Book):
@@ -209,7 +212,7 @@ class Evaluator(Book):
                 if effect in ("number", "shape"):
                     return PLAIN
                 if effect in ("view", "keep"):
-                    return with_flags(single, VIEW if atom.outputs else 0)
+                    return single
                 return self.part(atom, f".{name}", expr.node)
             case Cls():
                 ref = ClassRef(atom.path, atom.qualname)
@@ -426,7 +429,7 @@ class Evaluator(Book):
                 held = state.vars.get((atom.oid, f"[{key.value!r}]")) if key is not None else None
                 return held if held is not None else self.thing_element(atom.oid, key)
             case Tensor():
-                view = VIEW if atom.outputs and indexes_view(expr.index, index) else 0
+                view = VIEW if atom.outputs and takes_small_part(expr.index, index) else 0
                 if key is not None or all(type(e) is ir.Slice for e in expr.index):
                     part = self.part(atom, f"[{key.value!r}]" if key is not None else "", expr.node) if key is not None else frozenset((atom,))
                 else:
@@ -738,9 +741,16 @@ class Evaluator(Book):
             return inner
 
         self.note_loop((self.frame, clause.node), clause.iterable, iterable)
+        # The clause's names are a scope of their own: what they held before, they hold again afterwards.
+        places = [(self.frame, name) for name in target_names(clause.target)]
+        before = {place: state.vars.pop(place, None) for place in places}
         after = self.loop_passes((self.frame, clause.node), state, body)
         if after is not None:
             state.vars, state.mode = after.vars, after.mode
+        for place, value in before.items():
+            state.vars.pop(place, None)
+            if value is not None:
+                state.vars[place] = value
 
     @property
     def comprehension_names(self) -> list[frozenset[str]]:
@@ -790,7 +800,7 @@ class Evaluator(Book):
                 case Tensor():
                     out = join(out, self.part(atom, "[…]", node) if any(
                         self.record.graphs[g].kind in ("opaque", "param") for g in atom.graphs
-                    ) else with_flags(frozenset((atom,)), VIEW if atom.outputs else 0))
+                    ) else frozenset((atom,)))
                 case Unknown():
                     out = join(out, unknown(atom.hints))
                 case Ext():
@@ -942,20 +952,26 @@ def min_flags(tensors: list[Tensor]) -> int:
     return both & (SCALAR | INTEGER) | (BATCH if any(a.flags & BATCH for a in tensors) and not both & SCALAR else 0)
 
 
-def indexes_view(exprs: list[ir.Expr], values: list[Value]) -> bool:
-    """Whether this indexing gives a view: integers, slices, None and Ellipsis do; a tensor or list of indices copies."""
-    for expr, value in zip(exprs, values, strict=True):
+def takes_small_part(exprs: list[ir.Expr], values: list[Value]) -> bool:
+    """Whether this indexing gives a view of a small part: a whole dimension (the batch) kept, and one position picked in a later
+    one (``hidden[:, 0]``). A tensor or list of indices copies; a slice may cover nearly everything; ``x[i]`` alone may be one
+    of the pieces that are all kept."""
+    picked = False
+    for position, (expr, value) in enumerate(zip(exprs, values, strict=True)):
         if type(expr) is ir.Slice:
+            if position == 0 and expr.parts:
+                return False
             continue
         single = only_const(value)
-        if single is not None and (single.value is None or isinstance(single.value, int)):
+        if single is not None and isinstance(single.value, int) and not isinstance(single.value, bool):
+            picked = picked or position > 0
+            continue
+        if single is not None and single.value is None:
             continue
         if type(expr) is ir.Const and expr.value is ...:
             continue
-        if type(expr) is ir.Unary:
-            continue
         return False
-    return True
+    return picked
 
 
 _DISPATCH = {

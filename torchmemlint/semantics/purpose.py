@@ -56,6 +56,14 @@ def uses(qualname: str) -> bool:
     return _first(qualname, both) < len(words(qualname)) and _first(qualname, both) < _first(qualname, _DRIVES)
 
 
+def is_test(path: str, qualname: str) -> bool:
+    """Whether a function is a unit test or part of one: what it spends nobody misses."""
+    parts = path.replace("\\", "/").split("/")
+    file = parts[-1]
+    in_tests = file.startswith("test_") or file.endswith("_test.py") or "tests" in parts[:-1]
+    return in_tests or qualname.startswith(("test_", "Test"))
+
+
 def trains(qualname: str) -> bool:
     """Whether the name speaks of training, or of something that needs gradients, and not of evaluation before."""
     return _first(qualname, TRAINS) < len(words(qualname)) and not evaluates(qualname)

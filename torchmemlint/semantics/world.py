@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from torchmemlint.errors import SourceError
-from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.index.facts import AttrFact, ClassFacts, FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.lower import ir
 from torchmemlint.settings import Settings
@@ -33,6 +33,7 @@ class World:
         self._methods: dict[str, list[FunctionRef]] | None = None
         self._attributes: set[str] | None = None
         self._switching: set[str] | None = None
+        self._parametric: dict[ClassRef, bool] = {}
         self.notes: list[str] = []
 
     # --- source ---------------------------------------------------------------------------------------------------
@@ -121,6 +122,51 @@ class World:
                 return None
         return False
 
+    def has_parameters(self, cls: ClassRef) -> bool:
+        """Whether a module class may have parameters: False only when all its classes are in sight and none of them makes a
+        parameter, or holds anything that may have one."""
+        if cls not in self._parametric:
+            self._parametric[cls] = True  # a class that holds its own kind
+            self._parametric[cls] = self._finds_parameters(cls)
+        return self._parametric[cls]
+
+    def _finds_parameters(self, cls: ClassRef) -> bool:
+        project = self.project
+        for base in project.mro(cls):
+            if isinstance(base, str):
+                if base not in ("torch.nn.Module", "torch.nn.modules.module.Module") and base.split(".")[0] not in PLAIN_ROOTS:
+                    if TORCH.class_kind(base) not in ("loss", "module-noparam"):
+                        return True
+                continue
+            facts = project.facts(base)
+            assert isinstance(facts, ClassFacts)
+            for attr in facts.attrs:
+                if attr.kind in ("const", "list", "dict", "set", "tuple") and attr.kind == "const":
+                    continue
+                if attr.kind in ("call", "name", "list", "dict", "tuple", "other") and self._may_hold_parameter(base, attr):
+                    return True
+            init = project.method(base, "__init__")
+            if init is not None and self.facts(init).names & {"register_parameter", "add_module", "register_module", "append", "setattr"}:
+                return True
+        return False
+
+    def _may_hold_parameter(self, cls: ClassRef, attr: AttrFact) -> bool:
+        if attr.kind != "call":
+            # A bare name or an expression: a number from the arguments, unless it is called somewhere as a module would be.
+            words = self.evidence(FunctionRef(cls.path, attr.method)).get(f"self.{attr.name}", frozenset()) if attr.method else frozenset()
+            return bool(words & (frozenset({"()"}) | {"parameters", "forward"}))
+        absolute = self.project.resolve(cls.path, attr.value.removesuffix("()"), attr.method)
+        if absolute is None:
+            return True
+        inner = self.project.klass(absolute)
+        if inner is not None:
+            return bool(self.is_module_class(inner)) and self.has_parameters(inner)
+        kind = TORCH.class_kind(absolute)
+        if kind is not None:
+            return kind not in ("module-noparam", "loss", "optimizer", "loader", "distribution")
+        effect = TORCH.function_effect(absolute)
+        return effect in ("leaf", "module") or (effect is None and absolute.split(".")[0] not in PLAIN_ROOTS | {"math", "numpy"})
+
     def start_mode(self, ref: FunctionRef) -> str:
         """The grad mode in which a root starts, as ``CallerMode.mode``; "unknown" where only a guess would say "on": a path
         through a call that merely has the same method name, or a method without callers in a package whose driver switches grad
@@ -165,6 +211,8 @@ class World:
             if not same and not (facts.owner and other.qualname.startswith(key[1] + ".")):
                 continue
             for call in other.calls:
+                if call.args and "(" not in call.callee and (same or call.callee.startswith("self.")):
+                    gathered.setdefault(call.callee, set()).add("()")
                 receiver, _, method = call.callee.rpartition(".")
                 if receiver and (same or receiver.startswith("self.")):
                     gathered.setdefault(receiver, set()).add(method)

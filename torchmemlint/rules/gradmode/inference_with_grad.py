@@ -108,7 +108,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
         flow.at(
             RULE,
             site,
-            f"`{short(event.what)}(…)` runs with grad mode on, {text}",
+            f"`{short(flow.callee(site))}(…)` runs with grad mode on, {text}",
             severity=Severity.ERROR if kept else Severity.WARNING,
             confidence=confidence,
             label="builds an autograd graph that is never used",
@@ -136,6 +136,8 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return None
     root = record.root
     name = "" if root.qualname == MODULE else root.qualname
+    if purpose.is_test(root.path, name):
+        return None
     fate = flow.runs.fate(record, event.gid)
     if fate.trains or (event.kind == "opaque" and not likely_module(event, flow, fate)):
         return None
@@ -144,7 +146,7 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     wanted = purpose.uses(name) and not purpose.trains(name)
     sure = event.kind == "forward" and not fate.escapes and (record.mode != "no-callers" or is_entry(name))
     confidence = Confidence.HIGH if sure else Confidence.MEDIUM
-    if needs_either(root, flow) and not evaluated:
+    if not evaluated and (needs_either(root, flow) or (not fate.only_cut and flow.called_in_training())):
         return None
     if event.mode != "on":
         # Handed on as a value, so that its callers are not known; a detach says that grad mode is on there.

@@ -30,7 +30,7 @@ class Claim:
         return frozenset(g.gid for g in self.graphs)
 
 
-def claim(flow: Flow, gids: frozenset[int], mark: int, outside: bool) -> Claim | None:
+def claim(flow: Flow, gids: frozenset[int], mark: int, outside: bool, loop: tuple[int, int] | None) -> Claim | None:
     """The claim about a value that hangs on these graphs and is kept by way of ``mark``.
 
     None where nothing sure can be said: no graph that surely exists; the kept value is itself back-propagated later (it is
@@ -52,7 +52,7 @@ def claim(flow: Flow, gids: frozenset[int], mark: int, outside: bool) -> Claim |
     if reached:
         # One forward of several is back-propagated: the rest is a side branch whose fate is not known.
         return None
-    if outside:
+    if outside or not in_training_loop(flow, loop):
         return None
     fate = flow.runs.fate(record, mark)
     if fate.trains or fate.escapes or fate.passed or fate.kept:
@@ -61,6 +61,13 @@ def claim(flow: Flow, gids: frozenset[int], mark: int, outside: bool) -> Claim |
         if flow.runs.fate(record, graph.gid).trains:
             return None
     return Claim(tuple(graphs), Severity.ERROR, WHOLE_COST, False)
+
+
+def in_training_loop(flow: Flow, loop: tuple[int, int] | None) -> bool:
+    """Whether the loop back-propagates something: its turns are steps, and not the layers or the time steps of one forward."""
+    from torchmemlint.semantics.events import Backward
+
+    return loop is not None and any(isinstance(e, Backward) and loop in e.site.loops for e in flow.record.events.values())
 
 
 def literally_retained(flow: Flow, graphs: list[Graph]) -> bool:

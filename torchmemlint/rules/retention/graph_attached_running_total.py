@@ -95,7 +95,7 @@ EVENT = Accumulate
 def check(event: Accumulate, flow: Flow) -> Iterator[Draft]:
     if event.through_module or not flow.own(event.site):
         return
-    told = claim(flow, event.graphs, event.mark, event.holder_frame < 0)
+    told = claim(flow, event.graphs, event.mark, event.holder_frame < 0, event.loop)
     if told is None:
         return
     outlives = "the loop" if event.loop is not None else "this call"

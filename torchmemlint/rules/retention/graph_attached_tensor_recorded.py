@@ -109,7 +109,7 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft]:
         return  # the callee's own local: gone, or handed on, when it returns
     # Only what this function handed over: graphs that the callee makes by itself are told where the callee is looked at.
     handed = frozenset(g for g in event.graphs if flow.own(flow.record.graphs[g].site))
-    told = claim(flow, handed, event.mark, event.holder_frame < 0)
+    told = claim(flow, handed, event.mark, event.holder_frame < 0, event.loop)
     if told is None:
         return
     call, callee = flow.own_call(event.site)

@@ -86,7 +86,7 @@ EVENT = Store
 def check(event: Store, flow: Flow) -> Iterator[Draft]:
     if event.constant_key or not flow.own(event.site):
         return
-    told = claim(flow, event.graphs, event.mark, event.external)
+    told = claim(flow, event.graphs, event.mark, event.external, event.loop)
     if told is None:
         return
     outlives = "the loop" if event.loop is not None else "this call"
