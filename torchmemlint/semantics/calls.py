@@ -381,7 +381,7 @@ class Calls(Evaluator):
             certain |= g
         training = truth(state.vars.get((oid, "$training"), UNKNOWN))
         frozen = self.frozen(oid, state) and not any(
-            self.record.graphs[g].kind in ("forward", "leaf") for g in graphs
+            self.record.graphs[g].kind in ("forward", "leaf") and not self.record.graphs[g].frozen for g in graphs
         )
         inner = self.inside_forward(oid, arguments, expr, state)
         self.record.flags.add("forward")
@@ -667,13 +667,14 @@ class Calls(Evaluator):
                 self.backward([me], arguments, expr, state)
                 return NONE
             case "view":
-                return with_flags(me, VIEW) if name in ("select", "diagonal", "narrow") and atom.outputs else me
+                made = self.made(me, expr.node, state)
+                return with_flags(made, VIEW) if name in ("select", "diagonal", "narrow") and atom.outputs else made
             case "device":
                 return self.move(atom, me, name, arguments, state)
             case "mixed-max":
                 if not arguments.all() and name not in ("sort", "topk", "kthvalue"):
                     return with_flags_set(me, SCALAR)
-                values = frozenset((Tensor(atom.graphs, atom.hints, atom.outputs, atom.flags & ~VIEW),))
+                values = self.made(frozenset((Tensor(atom.graphs, atom.hints, atom.outputs, atom.flags & ~VIEW),)), expr.node, state)
                 self.sink(gids, "kept-part", f".{name}()", expr.node)
                 return frozenset((Tuple((values, tensor(flags=INTEGER))),)) if sure else me
             case "inplace":

@@ -212,7 +212,7 @@ class Evaluator(Book):
                 if effect in ("number", "shape"):
                     return PLAIN
                 if effect in ("view", "keep"):
-                    return single
+                    return self.made(single, expr.node, state)
                 return self.part(atom, f".{name}", expr.node)
             case Cls():
                 ref = ClassRef(atom.path, atom.qualname)
@@ -434,6 +434,8 @@ class Evaluator(Book):
                     part = self.part(atom, f"[{key.value!r}]" if key is not None else "", expr.node) if key is not None else frozenset((atom,))
                 else:
                     part = frozenset((atom,))
+                if len(expr.index) > 1:  # no tuple of outputs is indexed so, only a tensor
+                    part = self.made(part, expr.node, state)
                 return with_flags(part, view)
             case Unknown():
                 return unknown(atom.hints)
@@ -496,6 +498,13 @@ class Evaluator(Book):
             graphs |= unsure
         result = tensor(frozenset(graphs | marks), frozenset(hints), outputs, min_flags(tensors))
         return result if graphs or hints or not blind else result | UNKNOWN
+
+    def made(self, value: Value, node: int, state: State) -> Value:
+        """What an operation that makes a view of a tensor returns: with grad mode off even that has no graph."""
+        if state.mode != "off":
+            return value
+        self.sink(hints_of(value), "cut", "no_grad", node)
+        return frozenset(Tensor(NOTHING, NOTHING, a.outputs, a.flags) if type(a) is Tensor else a for a in value)
 
     def as_tensors(self, value: Value, state: State, node: int) -> list[Atom]:
         """Atoms with unknown objects replaced by the graph that they may be."""

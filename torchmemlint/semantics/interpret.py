@@ -735,11 +735,12 @@ class Interpreter(Calls):
             out = join_states(out, self.block(handler.body, branch))
             self.handlers.pop()
         if statement.final:
-            if out is None:
-                # Every path leaves; the final block still runs for its effects.
-                self.block(statement.final, entry)
-                return None
-            out = self.block(statement.final, out)
+            if out is None or not statement.handlers:
+                # An exception or a return passes through the final block on its way out.
+                leaving = failing.copy() if failing is not None else entry
+                leaving.mode = entry.mode
+                self.block(statement.final, leaving)
+            return None if out is None else self.block(statement.final, out)
         return out
 
     def note_handler(self, handler: ir.Handler, statement: ir.Try, state: State) -> None:
