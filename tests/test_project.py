@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from torchmemlint.index.memo import Memo
 from torchmemlint.index.module_facts import from_plain, module_facts, to_plain
 from torchmemlint.index.project import Caller, CallerMode, ClassRef, FunctionRef, Project
 
@@ -741,3 +742,20 @@ def test_real_code_in_any_order() -> None:
     assert command is not None
     assert one.is_subclass(command, "libcst.codemod._codemod.Codemod") is True
     assert not {"off", "mixed"} & {mode.mode for mode in modes.values()}
+
+
+def test_remembered_answers_do_not_depend_on_where_a_circle_is_entered() -> None:
+    graph = {"a": "b", "b": "cx", "c": "ay", "x": "", "y": "", "d": "d"}
+
+    def answers(order: str) -> dict[str, frozenset[str]]:
+        def reach(key: str) -> frozenset[str]:
+            return frozenset(key).union(*(memo.answer(each) for each in graph[key]))
+
+        memo: Memo[str, frozenset[str]] = Memo(reach, frozenset(), limit=10)
+        return {key: memo.answer(key) for key in order}
+
+    first = answers("abcxyd")
+    assert first == answers("dyxcba") == answers("cadxby")
+    assert first["b"] == frozenset("abcxy")
+    deep: Memo[int, int] = Memo(lambda n: deep.answer(n + 1) + 1, 0, limit=7)
+    assert (deep.answer(0), deep.answer(3)) == (7, 7)

@@ -77,7 +77,7 @@ class Calls:
         self._callees: dict[tuple[str, str, str], Callees] = {}
         self._callers: dict[FunctionRef, Callers] = {}
         self._sites: dict[str, dict[FunctionRef, list[Caller]]] = {}
-        self._objects: frozenset[str] | None = None
+        self._objects: dict[FunctionRef, list[Caller]] | None = None
         self._common = _methods_of_everything(torch)
         function_names = {qualname.rpartition(".")[2] for functions in names.functions.values() for qualname in functions}
         for path, module in names.modules.items():
@@ -201,13 +201,14 @@ class Calls:
         name = ref.qualname.rpartition(".")[2]
         facts = self._names.functions[ref.path][ref.qualname]
         words = {name}
-        if facts.owner and name in ("forward", "__call__"):
-            words |= self._words_of_objects()
         if facts.owner and name == "__init__":
             owner = ClassRef(ref.path, facts.owner)
             words |= {"cls", "__class__"}
             words |= {klass.qualname.rpartition(".")[2] for klass in (owner, *self._names.subclasses(owner))}
         found = [caller for word in self._with_aliases(words) for caller in self._called(word).get(ref, ())]
+        if facts.owner and name in ("forward", "__call__"):
+            seen = {id(caller.call) for caller in found}
+            found += [caller for caller in self._called_objects().get(ref, ()) if id(caller.call) not in seen]
         return tuple(sorted(found, key=lambda caller: (caller.ref, caller.call.row, caller.call.callee)))
 
     def _called(self, word: str) -> dict[FunctionRef, list[Caller]]:
@@ -232,15 +233,16 @@ class Calls:
                     queue.append(alias)
         return list(seen)
 
-    def _words_of_objects(self) -> frozenset[str]:
-        """The last names of calls that reach a ``forward`` or ``__call__``: names of objects (``self.model(x)``)."""
+    def _called_objects(self) -> dict[FunctionRef, list[Caller]]:
+        """The calls of objects (``self.model(x)``) by the ``forward`` or ``__call__`` that they reach."""
         if self._objects is None:
-            self._objects = frozenset(
-                word
-                for word in self._index
-                if (word not in self._methods or word in self._aliases)
-                and any(ref.qualname.endswith((".forward", ".__call__")) for ref in self._called(word))
-            )
+            self._objects = {}
+            for word in sorted(self._index):
+                if word in self._methods and word not in self._aliases:
+                    continue
+                for ref, callers in self._called(word).items():
+                    if ref.qualname.endswith((".forward", ".__call__")):
+                        self._objects.setdefault(ref, []).extend(caller for caller in callers if caller.certain)
         return self._objects
 
     def _escapes(self, ref: FunctionRef) -> bool:

@@ -12,6 +12,7 @@ from typing import Union
 
 from torchmemlint.index.facts import AttrFact, FunctionFacts
 from torchmemlint.index.layout import Module
+from torchmemlint.index.memo import Memo
 from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Names, Outside, Symbol, Variable
 from torchmemlint.torch_facts import TorchFacts
 
@@ -88,24 +89,14 @@ class Evidence:
     def __init__(self, names: Names, torch: TorchFacts) -> None:
         self._names = names
         self._torch = torch
-        self._known: dict[tuple[str, str, str], tuple[Value, ...]] = {}
+        self._known: Memo[tuple[str, str, str], tuple[Value, ...]] = Memo(self._evaluate, (), _MAX_DEPTH)
         self._bound: dict[tuple[str, str], dict[str, list[str]]] = {}
-        self._depth = 0
 
     def values(self, path: str, qualname: str, text: str) -> tuple[Value, ...]:
         """Everything that ``text`` can be inside the function ``qualname`` of ``path``."""
         if not text:
             return ()
-        key = (path, qualname, text)
-        found = self._known.get(key)
-        if found is None:
-            if self._depth >= _MAX_DEPTH:
-                return ()
-            self._known[key] = ()  # cuts circles
-            self._depth += 1
-            found = self._known[key] = self._evaluate(path, qualname, text)
-            self._depth -= 1
-        return found
+        return self._known.answer((path, qualname, text))
 
     def attribute(self, klass: ClassRef, name: str) -> tuple[Value, ...]:
         """What ``name`` is on an object that is constructed from ``klass``."""
@@ -116,7 +107,8 @@ class Evidence:
         classes = {value.klass for value in self.values(path, qualname, text) if isinstance(value, Instance)}
         return classes.pop() if len(classes) == 1 else None
 
-    def _evaluate(self, path: str, qualname: str, text: str) -> tuple[Value, ...]:
+    def _evaluate(self, key: tuple[str, str, str]) -> tuple[Value, ...]:
+        path, qualname, text = key
         head, *steps = _PARTS.findall(text)
         if head == "super" and steps[:1] == ["()"]:
             owner = self._owner(path, qualname)

@@ -16,8 +16,6 @@ from torchmemlint.index.layout import Layout, Module
 TOP = "<module>"
 _BUILTINS = frozenset(dir(builtins))
 _DOTTED = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")
-_MAX_HOPS = 40
-"""How many re-exports and aliases are followed before a name counts as unknown."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -76,9 +74,10 @@ class Names:
             self._imports[path] = dict(imports)
             self._assigned[path] = dict(module.assigned)
         self._symbols: dict[tuple[str, str], Symbol | None] = {}
+        self._star_closure: dict[str, tuple[str, ...]] = {}
+        self._asked: set[tuple[str, str]] = set()
         self._mros: dict[ClassRef, tuple[ClassRef | str, ...]] = {}
         self._subclasses: dict[ClassRef, tuple[ClassRef, ...]] | None = None
-        self._hops = 0
 
     # --- names
 
@@ -103,16 +102,24 @@ class Names:
         key = (path, name)
         if key in self._symbols:
             return self._symbols[key]
-        if self._hops >= _MAX_HOPS:
-            return None
-        self._symbols[key] = None  # cuts circles of imports
-        self._hops += 1
-        found = self._define(path, name)
-        self._hops -= 1
-        self._symbols[key] = found
+        if key in self._asked:
+            return None  # a circle of imports
+        outermost = not self._asked
+        self._asked.add(key)
+        found = self._direct(path, name)
+        if found is None and not name.startswith("_"):
+            for module in self._star_modules(path) if self._stars[path] else ():
+                found = self._direct(module, name)
+                if found is not None:
+                    break
+        # Answers inside a circle depend on where it was entered: only the question that was asked from outside is remembered.
+        if outermost:
+            self._asked.clear()
+            self._symbols[key] = found
         return found
 
-    def _define(self, path: str, name: str) -> Symbol | None:
+    def _direct(self, path: str, name: str) -> Symbol | None:
+        """What the module binds ``name`` to by itself, star imports aside."""
         if name in self.functions[path]:
             return FunctionRef(path, name)
         if name in self.classes[path]:
@@ -131,14 +138,40 @@ class Names:
         if text is not None:
             alias = self.dotted(path, text) if text != name and _DOTTED.match(text) else None
             return alias if alias is not None and not isinstance(alias, Variable) else Variable(path, name, text)
-        if not name.startswith("_"):
-            for target in self._stars[path]:
-                module = self.imported(path, target)
-                if isinstance(module, Module) and module.path and module.path != path:
-                    found = self.defined(module.path, name)
-                    if found is not None:
-                        return found
         return None
+
+    def _star_modules(self, path: str) -> tuple[str, ...]:
+        """The modules whose names ``path`` has by star imports, through any number of them, in the order of the imports."""
+        found = self._star_closure.get(path)
+        if found is None:
+            seen = {path: None}
+            stack = [path]
+            while stack:
+                current = stack.pop()
+                seen[current] = None
+                targets = [self._file_of(current, target) for target in reversed(self._stars[current])]
+                stack += [target for target in targets if target and target not in seen]
+            found = self._star_closure[path] = tuple(seen)[1:]
+        return found
+
+    def _file_of(self, path: str, target: str) -> str:
+        """The file that the module ``target`` of an import in ``path`` is, by its place alone; "" when it is not in sight."""
+        name = target.lstrip(".")
+        parts = name.split(".") if name else []
+        dots = len(target) - len(name)
+        if dots:
+            package = self.layout.relative(path, dots)
+            starts = [package] if package is not None else []
+        else:
+            starts = self.layout.candidates(path, parts[0])
+            parts = parts[1:]
+        for start in starts:
+            module: Module | None = start
+            for part in parts:
+                module = self.layout.child(module, part) if module is not None else None
+            if module is not None and module.path:
+                return module.path
+        return ""
 
     def imported(self, path: str, target: str) -> Symbol | None:
         """What an import of ``target`` ("a.b.c", "..x.Y") in ``path`` means."""
@@ -148,15 +181,22 @@ class Names:
         if dots:
             package = self.layout.relative(path, dots)
             found = self._walk(package, parts) if package is not None else None
-            return found if found is not None else Outside(f"{self._package_name(path, dots)}.{name}".strip("."))
-        inside = False
+            if found is not None or self._in_sight(package, parts[:-1]):
+                return found
+            return Outside(f"{self._package_name(path, dots)}.{name}".strip("."))
+        in_sight = False
         for start in self.layout.candidates(path, parts[0]):
             found = self._walk(start, parts[1:])
             # A directory without __init__.py that leads nowhere is not the module that was meant.
             if found is not None and not (isinstance(found, Module) and not found.path and len(parts) == 1):
                 return found
-            inside = inside or bool(start.path)
-        return None if inside else Outside(target)
+            in_sight = in_sight or (len(parts) > 1 and self._in_sight(start, parts[1:-1]))
+        return None if in_sight else Outside(target)
+
+    def _in_sight(self, start: Symbol | None, parts: Sequence[str]) -> bool:
+        """Whether a path of names leads to a file of the project (which then does not have what is imported from it)."""
+        module = self._walk(start, parts)
+        return isinstance(module, Module) and bool(module.path)
 
     def _walk(self, start: Symbol | None, parts: Sequence[str]) -> Symbol | None:
         found = start
@@ -217,6 +257,12 @@ class Names:
 
     def bases(self, ref: ClassRef) -> tuple[ClassRef | str, ...]:
         """The bases as written: classes of the project, absolute names of outside ones, "?" for what is unknown."""
+        around, self._asked = self._asked, set()  # bases are remembered, so they must not depend on what asked for them
+        found = self._bases(ref)
+        self._asked = around
+        return found
+
+    def _bases(self, ref: ClassRef) -> tuple[ClassRef | str, ...]:
         found: list[ClassRef | str] = []
         for text in self.classes[ref.path][ref.qualname].bases:
             if text.startswith(("six.with_metaclass", "with_metaclass", "future.utils.with_metaclass")):
