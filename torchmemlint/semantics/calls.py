@@ -226,6 +226,8 @@ class Calls(Evaluator):
                 return self.opaque(text_of(expr.func), arguments, expr, state)
             closure.function, closure.lowered = found
         closure.called = True
+        if is_abstract(closure.function):
+            return self.opaque(text_of(expr.func), arguments, expr, state, oid=atom.receiver)
         record = self.record
         depth = record.frames[self.frame].depth
         chain = self.frame
@@ -610,6 +612,8 @@ class Calls(Evaluator):
     def thing_method(self, oid: int, name: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
         """A method of an unknown object: a tensor's if tensors have it, a container's, or a name of the project's own."""
         gid = self.thing_graph(oid)
+        if name == "forward":
+            return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid, direct=True)
         if name in STORING and len(arguments.positional) >= 1 and name != "add":
             self.store(oid, self.heap[oid].name, STORING[name], arguments.positional[-1], expr, arguments.exprs[-1], state)
             return NONE
@@ -1093,7 +1097,7 @@ class Calls(Evaluator):
         for value in values:
             gathered |= self.whole(value, state)[0]
         inert = last in TORCH.inert_methods or what in TORCH.inert_calls
-        if gathered:
+        if gathered and state.mode != "off":
             self.sink(gathered, "shown" if inert else "passed", what, expr.node)
         for value in values:
             for atom in value:
@@ -1160,6 +1164,16 @@ INTEGER_DTYPES = frozenset(
         "torch.bool",
     }
 )  # fmt: skip
+
+
+def is_abstract(function: ir.Function) -> bool:
+    """Whether a body does nothing but raise (or nothing at all): subclasses have the real one."""
+    for statement in function.body:
+        if isinstance(statement, ir.ExprStmt) and isinstance(statement.value, ir.Const):
+            continue
+        if not isinstance(statement, ir.Raise):
+            return False
+    return not function.name.startswith("__")
 
 
 def first_parameter(function: ir.Function) -> str:

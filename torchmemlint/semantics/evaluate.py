@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     pass
 
 CERTAIN = ("forward", "leaf")
+ABSTRACT_WORDS = frozenset({"NotImplementedError", "NotImplemented", "abstractmethod", "property", "abc", "self"})
+"""The words of a body that only says that subclasses have one."""
 MAX_PART_TEXT = 60
 """Parts of parts of unknown things stop having an identity of their own beyond this length of their text: ``x = x.next`` in a
 loop would make new ones for ever."""
@@ -205,6 +207,8 @@ class Evaluator(Book):
                 return self.object_attribute(atom.oid, name, expr, state)
             case Tensor():
                 effect = TORCH.attributes.get(name)
+                if effect is not None:
+                    self.notice(atom.graphs, name)
                 single = frozenset((atom,))
                 if effect == "cut":
                     self.sink(atom.graphs | atom.hints, "cut", f".{name}", expr.node)
@@ -243,7 +247,7 @@ class Evaluator(Book):
                 graphs |= {
                     self.graph(
                         "opaque", graph.site.node, graph.what + key, key=(gid, key), parents=frozenset((gid,)), mode=graph.mode,
-                        site=graph.site,
+                        site=graph.site, direct=graph.direct, training=graph.training,
                     )
                 }
             else:
@@ -283,9 +287,11 @@ class Evaluator(Book):
             method = project.method(info.cls, name)
             if method is not None:
                 facts = self.world.facts(method)
-                if any(d.callee.rpartition(".")[2] in ("property", "cached_property") for d in facts.decorators):
+                if any(d.callee.rpartition(".")[2] in ("property", "cached_property", "abstractproperty") for d in facts.decorators):
                     if expr is None:
                         return UNKNOWN
+                    if not facts.names - ABSTRACT_WORDS:
+                        return frozenset((Obj(self.outside("thing", text, None, key=(oid, name))),))
                     return self.inline_property(method, oid, expr.node, state)
                 return self.function_value(method, oid)
             pairs = project.attr(info.cls, name)

@@ -244,6 +244,8 @@ class Record:
     evidence: dict[int, set[str]] = field(default_factory=dict)
     backwarded: set[int] = field(default_factory=set)
     """Graphs and marks that certainly or possibly reach a backward."""
+    trained: set[int] = field(default_factory=set)
+    """Graphs that certainly reach a backward, if they are real."""
     freed: set[int] = field(default_factory=set)
     """Graphs whose saved tensors a backward certainly freed (no ``retain_graph``, not partial)."""
     events: dict[tuple[str, int, int, str], Event] = field(default_factory=dict)
@@ -273,10 +275,10 @@ class Record:
 
     def real(self, gid: int) -> bool:
         """Whether the graph surely exists: a forward or parameter with grad mode on, or an opaque result that the code itself
-        treats as attached (it is back-propagated)."""
+        treats as attached (it is back-propagated; or an unknown object is called, and what it gives reaches a backward)."""
         graph = self.graphs[gid]
         if graph.kind in ("forward", "leaf"):
             return not graph.frozen and (graph.mode == "on" or gid in self.backwarded)
         if graph.kind in ("opaque", "param"):
-            return "backward" in self.evidence.get(gid, ())
+            return "backward" in self.evidence.get(gid, ()) or (graph.direct and gid in self.trained)
         return False

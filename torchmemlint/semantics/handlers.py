@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 OOM_WORDS = re.compile(
     r"out of (?:gpu |device )?memory|out_of_memory|memory exhausted|CUDNN_STATUS_|CUBLAS_STATUS|can't allocate memory", re.IGNORECASE
 )
+HELPER = re.compile(r"(^|_)(is|should|check)\w*(oom|out_?of_?memory|memory)|(oom|out_?of_?memory)_?(error|exception)", re.IGNORECASE)
 CATCHES_OOM = frozenset({"builtins.RuntimeError", "builtins.Exception", "builtins.BaseException", ""})
 """Types wide enough to catch an out-of-memory error; by themselves they say nothing of memory."""
 QUIET = frozenset(
@@ -35,29 +36,78 @@ QUIET = frozenset(
 def describe(run: Interpreter, handler: ir.Handler, statement: ir.Try, state: State) -> Handler | None:
     """The Handler event of an ``except`` that is about out-of-memory errors; None for any other."""
     types = caught(run, handler.type, state)
-    by_type = any(t in TORCH.oom_exceptions or t.rpartition(".")[2] in ("OutOfMemoryError",) for t in types)
+    by_type = any(t in TORCH.oom_exceptions or t.rpartition(".")[2] == "OutOfMemoryError" for t in types)
     tests = [node for node in nodes_of(handler.body) if tests_message(node)]
-    if not by_type and not (tests and any(t in CATCHES_OOM for t in types)):
+    asked = tests or [node for node in nodes_of(handler.body) if asks_helper(node, handler.name)]
+    if not by_type and not (asked and any(t in CATCHES_OOM for t in types)):
         return None
     body = handler.body
-    guarded = False
     if not by_type:
-        inner = branch_about_memory(handler.body)
-        if inner is not None:
-            body, guarded = inner, True
-        elif not inverted(handler.body):
-            # The words are looked for, but nothing depends on them here.
-            body = []
-    recovery = recoveries(body, statement.body, run)
-    rest = handler.body if guarded and not always_leaves(body) else []
-    for item in after_branch(rest):
-        recovery += recoveries([item], statement.body, run)
-    keeps = keeping(body, handler.name)
+        body = about_memory(handler.body, verdict_names(handler.body), handler.name)
     loop = run.loops[-1] if run.loops else None
     return Handler(
-        run.site(handler.node), types, handler.name or "", tuple(t.node for t in tests if not isinstance(t, ir.Function)),
-        guarded, always_raises(body), tuple(recovery), keeps, loop,
+        run.site(handler.node), types, handler.name or "", tuple(t.node for t in tests if isinstance(t, (ir.Compare, ir.Call))),
+        not by_type, always_raises(body), tuple(recoveries(body, statement.body, run)), keeping(body, handler.name), loop,
     )  # fmt: skip
+
+
+def verdict_names(body: list[ir.Stmt]) -> frozenset[str]:
+    """Names that hold the answer to "is this about memory?" (``oom = "out of memory" in str(e)``)."""
+    names = set()
+    for statement in body:
+        if isinstance(statement, ir.Assign) and any(tests_message(n) for n in nodes_of_expr(statement.value)):
+            names |= {t.id for t in statement.targets if isinstance(t, ir.Name)}
+    return frozenset(names)
+
+
+def about_memory(body: list[ir.Stmt], names: frozenset[str], error: str | None) -> list[ir.Stmt]:
+    """The statements of a handler that run when the error is one of memory: what stands before and after the test, and its
+    branch for "yes"."""
+    out: list[ir.Stmt] = []
+    for statement in body:
+        sign = asks(statement.test, names, error) if isinstance(statement, ir.If) else None
+        if isinstance(statement, ir.If) and sign is not None:
+            yes = statement.then if sign else statement.orelse
+            out += about_memory(yes, names, error)
+            if always_leaves(yes):
+                return out
+        elif isinstance(statement, ir.If) and mentions(statement, names, error):
+            out += about_memory(statement.then, names, error) + about_memory(statement.orelse, names, error)
+        else:
+            out.append(statement)
+    return out
+
+
+def asks(test: ir.Expr, names: frozenset[str], error: str | None) -> bool | None:
+    """True for a test that holds for memory errors, False for one that does not, None for a test of something else."""
+    match test:
+        case ir.Unary(op="not"):
+            inner = asks(test.value, names, error)
+            return None if inner is None else not inner
+        case ir.BoolOp():
+            left, right = asks(test.left, names, error), asks(test.right, names, error)
+            return left if left is not None else right
+        case ir.Name():
+            return True if test.id in names else None
+        case ir.Compare() if test.ops[0] == "not in" and tests_message(test):
+            return False
+        case _:
+            found = any(tests_message(n) or asks_helper(n, error) for n in nodes_of_expr(test))
+            return True if found else None
+
+
+def mentions(statement: ir.If, names: frozenset[str], error: str | None) -> bool:
+    return any(
+        isinstance(n, ir.If) and asks(n.test, names, error) is not None for n in nodes_of([*statement.then, *statement.orelse])
+    )
+
+
+def asks_helper(node: object, error: str | None) -> bool:
+    """``is_oom_error(e)``: a helper that is named for the question and is handed the exception."""
+    if not isinstance(node, ir.Call) or error is None:
+        return False
+    last = dotted(node.func).rpartition(".")[2]
+    return bool(HELPER.search(last)) and any(isinstance(a.value, ir.Name) and a.value.id == error for a in node.args)
 
 
 def caught(run: Interpreter, expr: ir.Expr | None, state: State) -> tuple[str, ...]:
@@ -87,37 +137,6 @@ def tests_message(node: object) -> bool:
             isinstance(a.value, ir.Const) and isinstance(a.value.value, str) and bool(OOM_WORDS.search(a.value.value)) for a in node.args
         )
     return False
-
-
-def branch_about_memory(body: list[ir.Stmt]) -> list[ir.Stmt] | None:
-    """The branch that runs when the message speaks of memory."""
-    for index, statement in enumerate(body):
-        if isinstance(statement, ir.If):
-            if any(tests_message(n) for n in nodes_of_expr(statement.test)):
-                negative = (isinstance(statement.test, ir.Unary) and statement.test.op == "not") or (
-                    isinstance(statement.test, ir.Compare) and statement.test.ops[0] == "not in"
-                )
-                if not negative:
-                    return statement.then
-                return [*statement.orelse, *(body[index + 1 :] if always_leaves(statement.then) else [])]
-            for inner in (statement.then, statement.orelse):
-                found = branch_about_memory(inner)
-                if found is not None:
-                    return found
-    return None
-
-
-def inverted(body: list[ir.Stmt]) -> bool:
-    """Whether the test guards nothing here, but its truth is kept for later (``oom = "out of memory" in str(e)``)."""
-    return False
-
-
-def after_branch(body: list[ir.Stmt]) -> list[ir.Stmt]:
-    """Statements of the handler that run after the branch about memory."""
-    for index, statement in enumerate(body):
-        if isinstance(statement, ir.If) and any(tests_message(n) for n in nodes_of_expr(statement.test)):
-            return body[index + 1 :]
-    return []
 
 
 def recoveries(body: list[ir.Stmt], tried: list[ir.Stmt], run: Interpreter) -> list[tuple[int, str]]:

@@ -974,6 +974,7 @@ def finish(record: Record) -> None:
         if isinstance(event, Backward):
             sure = record.ancestors(event.graphs)
             record.backwarded |= sure | record.ancestors(event.hints)
+            record.trained |= sure
             if not event.retain and not event.partial:
                 record.freed |= sure
 

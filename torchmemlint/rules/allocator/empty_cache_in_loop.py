@@ -59,6 +59,7 @@ import re
 from collections.abc import Iterator
 
 from torchmemlint.findings import Edit, Fix, Safety, Severity
+from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics.events import CallEffect, Graph
 from torchmemlint.semantics.world import MODULE
@@ -168,10 +169,14 @@ def forwards_before(event: CallEffect, flow: Flow) -> bool:
     )
 
 
-def called_in_steps(ref, flow: Flow) -> bool:  # type: ignore[no-untyped-def]
+def called_in_steps(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
     """Whether some call of the method stands in a loop, or nothing in sight calls it (a framework's hook) and its name is no
     stage's."""
-    callers = flow.runs.world.project.callers(ref)
+    if depth > 3 or STAGE.search(ref.qualname.rpartition(".")[2]):
+        return False
+    project = flow.runs.world.project
+    callers = project.callers(ref)
     if callers.calls:
-        return any(c.call.loops for c in callers.calls)
-    return not STAGE.search(ref.qualname.rpartition(".")[2])
+        return any(c.call.loops or (c.ref != ref and called_in_steps(c.ref, flow, depth + 1)) for c in callers.calls)
+    # Nothing in sight calls it: a method that overrides one of a base out of sight is a framework's hook.
+    return project.grad_mode(ref).mode in ("unseen-base", "off") and bool(flow.runs.world.facts(ref).owner)

@@ -173,7 +173,7 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
 TENSOR_ONLY = frozenset(
     {
         "detach", "argmax", "softmax", "sigmoid", "log_softmax", "unsqueeze", "squeeze", "cpu", "item", "backward", "cuda", "topk",
-        "permute", "view", "exp", "torch-op",
+        "permute", "view", "exp", "torch-op", "shape",
     }
 )  # fmt: skip
 """What is done to a result that only a tensor can undergo (arrays have ``sum``, ``max``, ``reshape`` as well)."""
@@ -184,12 +184,13 @@ def likely_module(event: Graph, flow: Flow, fate: Fate) -> bool:
     in the callers, or in another phase of the same function."""
     if not event.direct:
         return False
-    if flow.trains_in_another_phase(event) or any(s.how in (".detach()", ".data") for s in fate.cuts):
+    if flow.trains_in_another_phase(event) or any(s.how in (".detach()", ".data", "no_grad") for s in fate.cuts):
         return True
     seen = set(flow.record.evidence.get(event.gid, ()))
     for other in flow.record.graphs.values():
         if other.kind == "opaque" and event.gid in other.parents and other.what.startswith((event.what + "[", event.what + ".")):
             seen |= flow.record.evidence.get(other.gid, set())
+    seen |= {"torch-op" for s in fate.cuts if s.how.startswith("torch.")}
     return bool(seen & TENSOR_ONLY) and purpose.uses(flow.record.root.qualname)
 
 
