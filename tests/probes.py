@@ -1,0 +1,118 @@
+"""What the engine believes where a program says ``reveal(x)`` or ``reveal()``, in a few words.
+
+    graph        a tensor that hangs on a graph that surely exists (on some path at least)
+    graph freed  the same, and a backward of this function freed it, whether before or after this line
+    maybe graph  a tensor, or anything, that may hang on a graph
+    no graph     a tensor, on no path with a graph
+    number       data without a graph: numbers, strings, literals
+    module …     objects by their kind: module, loss, list, dict, optimizer, …
+    function     anything that is only there to be called
+    unknown      nothing is known
+    grad on, grad off, grad unknown     the grad mode, for ``reveal()``
+
+Several possibilities are joined by " | ", a tuple's elements stand in parentheses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torchmemlint.analysis import make_runs
+from torchmemlint.index.module_facts import module_facts
+from torchmemlint.index.project import ClassRef, FunctionRef, Project
+from torchmemlint.lower import ir
+from torchmemlint.semantics.events import Record
+from torchmemlint.semantics.interpret import Interpreter
+from torchmemlint.semantics.runs import Runs
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.values import Const, Obj, Plain, Tensor, Tuple, Unknown, Value
+from torchmemlint.semantics.world import MODULE
+from torchmemlint.settings import Settings
+
+PATH = "program.py"
+
+
+@dataclass(slots=True)
+class Looks:
+    """Every state in which each ``reveal`` of a run was reached; those of a loop's first passes are true of its first turns."""
+
+    run: Interpreter
+    seen: dict[tuple[int, int], set[tuple[Value | None, str]]] = field(default_factory=dict)
+
+    def look(self, run: Interpreter, statement: ir.Stmt, state: State) -> None:
+        if not isinstance(statement, ir.ExprStmt) or not isinstance(statement.value, ir.Call):
+            return
+        call = statement.value
+        if isinstance(call.func, ir.Name) and call.func.id == "reveal":
+            value = run.eval(call.args[0].value, state.copy()) if call.args else None
+            self.seen.setdefault((run.frame, statement.node), set()).add((value, state.mode))
+
+
+class ProbedRuns(Runs):
+    """Runs that are looked into."""
+
+    def __init__(self, runs: Runs) -> None:
+        super().__init__(runs.world)
+        self.looks: list[Looks] = []
+
+    def _interpreter(
+        self, ref: FunctionRef, mode: str, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
+    ) -> Interpreter:
+        run = super()._interpreter(ref, mode, assumptions, owner)
+        looks = Looks(run)
+        run.watch = looks.look
+        self.looks.append(looks)
+        return run
+
+
+def revealed(text: str, roots: tuple[str, ...] = ()) -> dict[int, set[str]]:
+    """Row of each ``reveal`` → what was believed there, over all calls and phases of these root functions (of all that are in
+    no other function, when none are given)."""
+    facts = module_facts(PATH, text)
+    project = Project.build([facts])
+    runs = ProbedRuns(make_runs(project, Settings(), lambda _: text))
+    for function in facts.functions:
+        if function.qualname in roots or (not roots and not function.parent):
+            runs.records(FunctionRef(PATH, function.qualname))
+    out: dict[int, set[str]] = {}
+    for looks in runs.looks:
+        record = looks.run.record
+        for (frame, node), states in looks.seen.items():
+            ref = record.frames[frame].ref
+            outermost = MODULE if ref.qualname == MODULE else runs.world.outermost(ref)
+            row = runs.world.lowered(ref.path, outermost).span(node).start.row
+            words = out.setdefault(row, set())
+            for value, mode in states:
+                words |= {f"grad {mode}"} if value is None else words_of(value, looks.run, record)
+    assert not runs.world.notes, runs.world.notes
+    return out
+
+
+def words_of(value: Value, run: Interpreter, record: Record) -> set[str]:
+    words = set()
+    for atom in value:
+        match atom:
+            case Tensor():
+                words.add(graph_word(atom, record))
+            case Unknown():
+                words.add("maybe graph" if atom.hints else "unknown")
+            case Const() | Plain():
+                words.add("number")
+            case Tuple():
+                parts = (" | ".join(sorted(words_of(item, run, record))) for item in atom.items)
+                words.add(f"({', '.join(parts)})")
+            case Obj():
+                kind = run.heap[atom.oid].kind
+                words.add("unknown" if kind == "thing" else kind)
+            case _:
+                words.add("function")
+    return words
+
+
+def graph_word(atom: Tensor, record: Record) -> str:
+    kinds = {gid: record.graphs[gid].kind for gid in atom.graphs | atom.hints}
+    graphs = {gid for gid, kind in kinds.items() if kind in ("forward", "leaf", "opaque", "param")}
+    real = {gid for gid in graphs & atom.graphs if record.real(gid)}
+    if real:
+        return "graph freed" if real <= record.freed else "graph"
+    return "maybe graph" if any(not record.graphs[gid].frozen for gid in graphs) else "no graph"
