@@ -72,7 +72,7 @@ def caller_mode(finding: Finding, project: Project | None) -> str:
 
         try:
             mode = project.grad_mode(FunctionRef(finding.path, finding.function))
-        except KeyError:
+        except (KeyError, RecursionError):
             mode = None
         if mode is not None and mode.mode == "off":
             return "off"

@@ -139,7 +139,9 @@ def judge(finding: Finding, hits: int, samples: Sequence[Mapping[str, object]], 
         return _judge_forward(run, backwards, all(attached))
     if code in {"TML401", "TML402"} and kept_growth > 0:
         return Verdict(Outcome.CONFIRMED, "tensors kept", "", device, run, None)
-    if held_growth > 0 and node_growth > 0:
+    # a backward frees what a graph saves: then a few scalars of the nodes above it are all that still grows
+    freed = _growth(first, "freed_slots") >= 0.5 * _growth(first, "slots") > 0
+    if held_growth > 0 and node_growth > 0 and not freed:
         kind = "whole graph per step" if one_graph and held_growth >= 0.9 * one_graph else "part of the graph per step"
         return Verdict(Outcome.CONFIRMED, kind, "", device, run, None)
     if node_growth > 0:

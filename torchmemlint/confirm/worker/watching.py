@@ -70,7 +70,8 @@ class Watcher:
         live = torch.cuda.memory_allocated() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
         self.samples.setdefault(number, []).append(
             {
-                "hit": hit, "nodes": graph.nodes, "retained_bytes": graph.retained_bytes, "tensors": graph.tensors, "tensor_bytes": size,
+                "hit": hit, "nodes": graph.nodes, "retained_bytes": graph.retained_bytes, "slots": graph.slots,
+                "freed_slots": graph.freed_slots, "tensors": graph.tensors, "tensor_bytes": size,
                 "attached": attached, "truncated": graph.truncated, "live_bytes": live, "grad": torch.is_grad_enabled(),
                 "kind": "number" if isinstance(place, (int, float, complex)) else type(place).__name__,
             }
@@ -256,7 +257,8 @@ def main() -> None:
     except BaseException as error:
         # the traceback starts in the script, as if it had been run alone
         trace = error.__traceback__
-        sys.excepthook(type(error), error, trace.tb_next if trace else None)
+        error.__traceback__ = trace.tb_next if trace else None
+        sys.excepthook(type(error), error, error.__traceback__)
         watcher.write("failed")
         sys.exit(1)
     finally:
