@@ -138,6 +138,7 @@ class _Body(ast.NodeTransformer):
         self.site, self.code = site, code
         self.loops = site.loops if site else ()
         self.sampled = self.loops[level] if level < len(self.loops) else None
+        self.lenient = False  # an initialiser that checks its arguments would refuse stand-ins
         self.inside = False  # a function; nested ones are left alone unless they hold the line
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
@@ -157,6 +158,7 @@ class _Body(ast.NodeTransformer):
 
     def _function(self, node: FunctionNode) -> ast.AST:
         before, self.inside = self.inside, True
+        self.lenient = node.name == "__init__"
         node.body = self.block(node.body)
         self.inside = before
         return node
@@ -201,7 +203,7 @@ class _Body(ast.NodeTransformer):
             result = [node]
         elif isinstance(node, (ast.Break, ast.Raise, ast.Assert)):
             ends_sampling = self.ends_here if isinstance(node, ast.Break) else self.inside_sampled
-            left_out = isinstance(node, ast.Assert) or ends_sampling
+            left_out = isinstance(node, ast.Assert) or ends_sampling or (self.lenient and isinstance(node, ast.Raise))
             result = [ast.Pass()] if left_out else [node]
         elif isinstance(node, ast.Return):
             result = self._return(node, flagged)

@@ -9,10 +9,12 @@ import asyncio
 import builtins
 import contextlib
 import copy
+import functools
 import gc
 import importlib
 import inspect
 import io
+import itertools
 import sys
 import time
 import types
@@ -45,6 +47,8 @@ REPAIRS = {
 
 SEARCH_SECONDS = 12.0
 """No further way to run the line is tried after this."""
+OTHER_STEPS = 16
+"""Loops that the flagged line is not in run this often at most."""
 RUN_SECONDS = 8.0
 """A run that has not come to its end by then ends at the next sample."""
 
@@ -113,7 +117,7 @@ class Harness:
         """Stands around a loop's iterable: the sampled one runs standins.STEPS times whatever it holds, those around it once."""
         count = 0
         if role == "other":
-            yield from self._items(items)
+            yield from itertools.islice(self._items(items), OTHER_STEPS)
             return
         wanted = {"sample": standins.STEPS, "around": 1, "within": 3}[role]
         empty = 0
@@ -441,6 +445,8 @@ def _prepare_torch() -> None:
     from torch.utils.data import DataLoader
 
     torch.save = _nothing
+    for name, dtype in _LEGACY.items():
+        setattr(torch, name, functools.partial(_legacy, getattr(torch, name), dtype))
     torch.load = lambda *args, **kwargs: StandIn("loaded")  # type: ignore[assignment]
     first = DataLoader.__init__
 
@@ -451,6 +457,20 @@ def _prepare_torch() -> None:
 
     DataLoader.__init__ = plain  # type: ignore[method-assign]
     warnings.simplefilter("ignore")
+
+
+_LEGACY = {
+    "FloatTensor": torch.float32, "LongTensor": torch.int64, "IntTensor": torch.int32, "DoubleTensor": torch.float64, "BoolTensor": torch.bool,
+    "HalfTensor": torch.float16, "ByteTensor": torch.uint8,
+}  # fmt: skip
+
+
+def _legacy(first: Any, dtype: torch.dtype, *args: Any, **kwargs: Any) -> Any:
+    """``torch.FloatTensor(…)``: a class, so no mode sees the call."""
+    try:
+        return first(*args, **kwargs)
+    except (TypeError, ValueError, RuntimeError):
+        return standins.data().to(dtype)
 
 
 # -- one run
@@ -505,7 +525,11 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
         figures = _measure(replace(target, source=job["fixed_source"], row=int(job["fixed_row"])), "", chosen)
         emit({"variant": "fixed", "run": figures})
     if repair:
-        figures = _measure(target, repair, chosen)
+        if code in {"TML201", "TML202"} and not best["backwards"]:
+            # nothing is trained where it ran: the repair is a decorator, or a with-block around all of it
+            figures = _measure(replace(target, grad="off"), "", chosen)
+        else:
+            figures = _measure(target, repair, chosen)
         emit({"variant": "after", "run": figures})
 
 

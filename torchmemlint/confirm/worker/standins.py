@@ -147,6 +147,7 @@ _CUTS = frozenset(
     "argmax argmin eq ne lt le gt ge isnan isinf isfinite bool long int short byte bincount multinomial one_hot nonzero argsort logical_and "
     "logical_or logical_not logical_xor sign_bit bucketize searchsorted __eq__ __ne__ __lt__ __le__ __gt__ __ge__ equal allclose detach".split()
 )  # fmt: skip
+_FACTORIES = frozenset("zeros ones randn rand empty full arange randint eye linspace randperm normal new_zeros new_ones new_full new_empty".split())
 _NUMBERS: dict[str, object] = {
     "item": 0.5, "__float__": 0.5, "__int__": 1, "__index__": 1, "__bool__": True, "__len__": SHAPE[0], "tolist": [0.5], "__contains__": True,
     "numel": 16, "dim": 2, "ndimension": 2, "is_floating_point": True, "data_ptr": 0,
@@ -167,6 +168,8 @@ class Bench(TorchFunctionMode):
             args = args[:1]  # a device or a dtype: this device, this dtype
             if not kwargs:
                 return args[0]
+        if name in _FACTORIES:
+            args = tree_map(lambda leaf: SHAPE[0] if isinstance(leaf, StandIn) else leaf, args)
         kwargs = {key: self._option(key, value) for key, value in (kwargs or {}).items()}
         args, kwargs = self._ready(args), self._ready(kwargs)
         if name == "backward":
@@ -180,7 +183,7 @@ class Bench(TorchFunctionMode):
         with torch._C.DisableTorchFunctionSubclass():
             try:
                 result = func(*args, **kwargs)
-            except (RuntimeError, TypeError, ValueError, IndexError, AttributeError, NotImplementedError, AssertionError) as error:
+            except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError, NotImplementedError, AssertionError) as error:
                 if "out of memory" in str(error) or name in {"__get__", "__set__", "__delete__"}:
                     raise
                 result = self._replace(name, func, args, kwargs, error)
@@ -340,6 +343,10 @@ _TENSOR_MEMBERS = frozenset(
     "backward detach item argmax softmax log_softmax max min mean sum view reshape squeeze unsqueeze float double half cpu numpy size shape dim "
     "requires_grad grad_fn transpose permute flatten sigmoid tanh exp log pow abs clone data topk gather norm tolist ndim dtype device".split()
 )  # fmt: skip
+_SAME_DATA = frozenset(
+    "to cuda cpu float double half bfloat16 long int type contiguous clone detach view reshape squeeze unsqueeze permute transpose flatten repeat "
+    "expand pin_memory requires_grad_ copy astype".split()
+)
 _NETWORK = re.compile(
     r"(^|_)(model|net|network|module|encoder|decoder|generator|discriminator|critic|actor|policy|backbone|head|classifier|embedding|"
     r"embeddings|rnn|lstm|gru|transformer|bert|unet|resnet|teacher|student|agent|q|qnet|criterion|loss_fn|loss_func|fc\d*|conv\d*|linear\d*)\d*$"
@@ -355,13 +362,18 @@ class StandIn:
             sight sets), "part" (an attribute of another stand-in), "unseen" (imported, or bound by code that was left out)
     """
 
-    def __init__(self, name: str, klass: type | None = None, origin: str = "given", called: Any = None) -> None:
+    def __new__(cls, name: str = "", klass: type | None = None, origin: str = "given", called: Any = None) -> StandIn:
+        self = object.__new__(cls)
         object.__setattr__(self, "_name", name)
         object.__setattr__(self, "_klass", klass)
         object.__setattr__(self, "_parts", {})
         object.__setattr__(self, "_origin", origin)
         object.__setattr__(self, "_called", called)
         object.__setattr__(self, "_value", None)
+        return self
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing: code that calls ``Base.__init__(self, …)`` on a base that is a stand-in comes here."""
 
     # -- attributes and items
     def __getattr__(self, name: str) -> Any:
@@ -430,6 +442,8 @@ class StandIn:
             record.unknown_decorators.append((getattr(args[0], "__name__", ""), self._name))
             return args[0]
         inputs = _tensors((args, kwargs))
+        if self._origin == "part" and self._name.rsplit(".", 1)[-1] in _SAME_DATA:
+            return StandIn(self._name.rsplit(".", 1)[0])  # data moved, cast or reshaped is data
         if inputs:
             return forward(self._name, inputs, self._guess())
         unknown = [item for item in tree_iter((args, kwargs)) if isinstance(item, StandIn)]
