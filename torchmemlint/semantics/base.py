@@ -28,6 +28,10 @@ HARD_LIMIT = 40_000
 """Statements after which a run is given up (its function is reported under ``-v``, never in part)."""
 
 
+FIRST_NUMBER = 1_000_000
+"""Objects are numbered from here: places are (frame or object, name), and there are never as many frames."""
+
+
 class RunLimit(Exception):
     """A run has executed ``HARD_LIMIT`` statements."""
 
@@ -73,7 +77,7 @@ class Book:
     def number(self, *key: object) -> int:
         found = self._ids.get(key)
         if found is None:
-            found = self._ids[key] = len(self._ids) + 1
+            found = self._ids[key] = len(self._ids) + FIRST_NUMBER
         return found
 
     def site(self, node: int) -> Site:

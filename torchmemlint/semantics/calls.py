@@ -772,8 +772,8 @@ class Calls(Evaluator):
             for atom in value:
                 if type(atom) is Obj and self.heap[atom.oid].kind == "thing":
                     graphs.add(self.thing_graph(atom.oid))
-        retain = truth(arguments.keywords.get("retain_graph", const(False)))
         create = truth(arguments.keywords.get("create_graph", const(False)))
+        retain = truth(arguments.keywords.get("retain_graph", const(create)))
         self.record.flags.add("backward")
         sole = [g for g in graphs if self.record.graphs[g].kind in ("opaque", "param", "forward", "leaf")]
         if len(sole) == 1:
