@@ -35,7 +35,16 @@ def make_runs(project: Project, settings: Settings, read: Callable[[str], str]) 
     return Runs(World(project, settings, read))
 
 
-def is_candidate(facts: FunctionFacts, codes: frozenset[str], text: str) -> bool:
+def training_names(project: Project, path: str) -> frozenset[str]:
+    """Last names of the file's functions that back-propagate: what calls one of them in a loop has steps."""
+    return frozenset(
+        facts.qualname.rpartition(".")[2]
+        for facts in project.module(path).functions
+        if facts.qualname != "<module>" and facts.names & {"backward", "manual_backward"}
+    )
+
+
+def is_candidate(facts: FunctionFacts, codes: frozenset[str], text: str, trainers: frozenset[str]) -> bool:
     """Whether an outermost function is worth running as a root: its words may make an enabled rule speak."""
     words = facts.names
     if facts.qualname == "<module>":
@@ -44,6 +53,10 @@ def is_candidate(facts: FunctionFacts, codes: frozenset[str], text: str) -> bool
         return True
     if purpose.uses(facts.qualname):
         return True
+    for call in facts.calls:
+        receiver, _, name = call.callee.rpartition(".")
+        if name in trainers and receiver in ("", "self") and call.loops:
+            return True
     if "out of memory" in text and words & {"RuntimeError", "Exception", "BaseException"}:
         return True
     return False
@@ -66,8 +79,9 @@ def analyze_module(project: Project, path: str, settings: Settings, runs: Runs |
     codes = frozenset(settings.codes)
     text = "".join(runs.world.lines(path))
     checks = [m for m in rules.modules() if hasattr(m, "check") and (m.RULE.code in codes or m.RULE.code in ("TML201", "TML203", "TML303"))]
+    trainers = training_names(project, path)
     for facts in project.module(path).functions:
-        if facts.parent or not is_candidate(facts, codes, text):
+        if facts.parent or not is_candidate(facts, codes, text, trainers):
             continue
         ref = FunctionRef(path, facts.qualname)
         try:

@@ -192,12 +192,21 @@ class Flow:
 
     def called_in_training(self) -> bool:
         """Whether some caller of the root is a module's forward or computes a loss: what the root returns may be trained."""
-        callers = self.runs.world.project.callers(self.record.root)
-        for caller in callers.calls:
-            last = caller.ref.qualname.rpartition(".")[2]
-            if last in ("forward", "__call__", "training_step", "compute_loss") or (purpose.trains(last) and "loss" in last):
-                return True
+        project = self.runs.world.project
+        todo, seen = [self.record.root], {self.record.root}
+        for _ in range(3):
+            callers = [c.ref for ref in todo for c in project.callers(ref).calls if c.ref not in seen]
+            for ref in callers:
+                last = ref.qualname.rpartition(".")[2]
+                if last in ("forward", "__call__", "training_step", "compute_loss") or (purpose.trains(last) and "loss" in last):
+                    return True
+            seen |= set(callers)
+            todo = sorted(set(callers))
         return False
+
+    def is_part(self, graph: Graph) -> bool:
+        """Whether the graph is that of one part of an opaque result (``out[0]``), not of the result itself."""
+        return any(self.record.graphs[p].site == graph.site and self.record.graphs[p].kind == "opaque" for p in graph.parents)
 
     def callee(self, site: Site) -> str:
         """The text of what is called at a site."""

@@ -9,7 +9,7 @@ from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft
 
 KEEPERS = frozenset({"TML101", "TML102", "TML103", "TML104", "TML204"})
-IN_HANDLER = frozenset({"TML301", "TML302", "TML304", "TML305"})
+IN_HANDLER = frozenset({"TML301", "TML302", "TML304"})
 
 
 def told_once(drafts: Sequence[Draft]) -> list[Draft]:
@@ -19,6 +19,11 @@ def told_once(drafts: Sequence[Draft]) -> list[Draft]:
     TML204 stands for TML101/102 at its statement; TML303 for what else is said of its handler.
     """
     out = list(drafts)
+    if any(d.finding.code == "TML202" for d in out):
+        # The guard that does nothing is the cause: mended, it covers the forwards.
+        out = [d for d in out if d.finding.code not in ("TML201", *KEEPERS)]
+    misused = {d.finding.statement for d in out if d.finding.code in ("TML305", "TML306")}
+    out = [d for d in out if not (d.finding.code == "TML308" and d.finding.statement in misused)]
     inference = [d for d in out if d.finding.code == "TML201"]
     if inference:
         covered = frozenset().union(*(d.graphs for d in inference))

@@ -10,6 +10,7 @@ from torchmemlint.index.facts import ArgFact, CallableUse
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.base import CONTAINERS, MAX_STATEMENTS, Closure
+from torchmemlint.semantics import purpose
 from torchmemlint.semantics.evaluate import Evaluator, class_kind, looks_like_module, shallow, sorted_atoms, with_flags
 from torchmemlint.semantics.events import Backward, CallEffect, CallFate, GradModeMisuse, Graph, Store
 from torchmemlint.semantics.state import State, join_states
@@ -531,8 +532,12 @@ class Calls(Evaluator):
             return FREE_TENSOR
         if kind == "module" or (kind == "self" and isinstance(info.cls, ClassRef) and self.world.is_module_class(info.cls) and name in ("forward",)):
             effect = TORCH.module_methods.get(name)
-            if effect is None or name in ("forward", "__call__"):
+            if name in ("forward", "__call__") or (
+                effect is None and (purpose.RUNS_MODEL.match(name) or self.world.is_attribute_only(name))
+            ):
                 return self.forward(oid, arguments, expr, state, text_of(expr.func))
+            if effect is None:
+                return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid)
             return PLAIN
         if kind == "params":
             return frozenset((Obj(oid),))
@@ -864,8 +869,9 @@ class Calls(Evaluator):
         state: State,
         keyed: bool = False,
         constant_key: bool = False,
-    ) -> None:
-        """A value is put into a holder; told when the holder outlives a loop or the calls of the root function."""
+    ) -> Value:
+        """A value is put into a holder; told when the holder outlives a loop or the calls of the root function. Returns the value
+        as it lies in the holder, marked."""
         graphs, hints, outputs, flags = self.deep(value, state)
         things = frozenset(self.thing_graph(a.oid) for a in value if type(a) is Obj and self.heap[a.oid].kind == "thing")
         graphs |= things
@@ -876,9 +882,9 @@ class Calls(Evaluator):
             state.vars[oid, "[]"] = join(state.vars.get((oid, "[]"), EMPTY), shallow(value))
         loop = self.outlived_loop(oid)
         if loop is None and not info.external:
-            return
+            return value
         if not graphs and not hints and not outputs:
-            return
+            return value
         if graphs | hints:
             self.sink(graphs | hints, "stored", place, expr.node)
         self.emit(
@@ -888,6 +894,7 @@ class Calls(Evaluator):
             ),
             tag=f"{oid}",
         )  # fmt: skip
+        return value
 
     # --- code outside the project ---------------------------------------------------------------------------------------
 
@@ -1110,11 +1117,13 @@ class Calls(Evaluator):
             if direct:
                 number = self.number("graph", "opaque-off", self.frame, expr.node, self.turn, what)
                 self.record.forwards.setdefault(number, Graph(number, "opaque", self.site(expr.node), what, mode="off", direct=True))
+                return tensor(outputs=frozenset((number,)), flags=BATCH)
             return FREE_TENSOR
         known = frozenset(g for g in gathered if g in self.record.graphs)
         gid = self.graph("opaque", expr.node, what, key=(what, oid), parents=known, mode=state.mode, module=oid, direct=direct,
                          training=truth(state.vars.get((oid, "$training"), UNKNOWN)))
-        return tensor(frozenset((gid,)), known)
+        through = self.through_module(set(known)) if direct else set()
+        return tensor(frozenset((gid, *through)), known)
 
     @property
     def escaped(self) -> set[int]:

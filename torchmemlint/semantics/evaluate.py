@@ -755,7 +755,7 @@ class Evaluator(Book):
             self.comprehension_clause(expr, index + 1, oid, inner)
             return inner
 
-        self.note_loop((self.frame, clause.node), clause.iterable, iterable)
+        self.note_loop((self.frame, clause.node), clause.iterable, iterable, target_names(clause.target))
         # The clause's names are a scope of their own: what they held before, they hold again afterwards.
         places = [(self.frame, name) for name in target_names(clause.target)]
         before = {place: state.vars.pop(place, None) for place in places}
@@ -777,7 +777,7 @@ class Evaluator(Book):
     def keep_in_comprehension(self, oid: int, value: Value, expr: ir.Comprehension, state: State) -> None:
         state.vars[oid, "[]"] = join(state.vars.get((oid, "[]"), EMPTY), value)
 
-    def note_loop(self, loop: tuple[int, int], iterable: ir.Expr, value: Value) -> None:
+    def note_loop(self, loop: tuple[int, int], iterable: ir.Expr, value: Value, targets: set[str] | frozenset[str] = frozenset()) -> None:
         raise NotImplementedError
 
     # --- iteration ----------------------------------------------------------------------------------------------------

@@ -229,6 +229,8 @@ class LoopInfo:
 
     text: str
     kind: str
+    targets: frozenset[str] = frozenset()
+    """Names that each turn binds."""
 
 
 @dataclass(slots=True)

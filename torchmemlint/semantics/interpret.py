@@ -318,6 +318,8 @@ class Interpreter(Calls):
         owners = self.eval(target.value, state)
         if target.name == "requires_grad":
             known = truth(value)
+            if isinstance(target.value, ir.Attr) and target.value.name in ("weight", "bias") and known is False:
+                owners = frozenset(a for a in self.eval(target.value.value, state) if type(a) is Obj)
             for atom in owners:
                 if type(atom) is Obj and self.heap[atom.oid].kind in ("params", "module"):
                     owner = self.owner_of_params.get(atom.oid, atom.oid)
@@ -382,7 +384,7 @@ class Interpreter(Calls):
                                 atom.oid, place[1], text, "+", value, fresh, hints, node, self.term_of(source, text)
                             )
                     if marked is value:
-                        self.store(
+                        marked = self.store(
                             atom.oid, text, "item", value, ir.Const(node, 0), source if source is not None else target, state,
                             keyed=True, constant_key=key is not None,
                         )  # fmt: skip
@@ -557,10 +559,10 @@ class Interpreter(Calls):
 
     # --- loops ----------------------------------------------------------------------------------------------------------
 
-    def note_loop(self, loop: tuple[int, int], iterable: ir.Expr, value: Value) -> None:
+    def note_loop(self, loop: tuple[int, int], iterable: ir.Expr, value: Value, targets: set[str] | frozenset[str] = frozenset()) -> None:
         kinds = {self.heap[a.oid].kind for a in value if type(a) is Obj}
         kind = "loader" if "loader" in kinds else next(iter(sorted(kinds)), "")
-        self.record.loops[loop] = LoopInfo(text_of(iterable), kind)
+        self.record.loops[loop] = LoopInfo(text_of(iterable), kind, frozenset(targets))
 
     def for_loop(self, statement: ir.For, state: State) -> State | None:
         iterable = self.eval(statement.iterable, state)
@@ -568,7 +570,7 @@ class Interpreter(Calls):
         if literals is not None:
             return self.unrolled(statement, literals, state)
         loop = (self.frame, statement.node)
-        self.note_loop(loop, statement.iterable, iterable)
+        self.note_loop(loop, statement.iterable, iterable, names_in(statement.target))
         self.loop_names |= names_in(statement.target)
 
         def body(inner: State) -> State | None:

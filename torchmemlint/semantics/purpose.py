@@ -56,6 +56,38 @@ def uses(qualname: str) -> bool:
     return _first(qualname, both) < len(words(qualname)) and _first(qualname, both) < _first(qualname, _DRIVES)
 
 
+NETWORKS = re.compile(
+    r"(^|_)(model|net|network|module|encoder|decoder|actor|critic|policy|generator|discriminator|classifier|backbone|rnn|lstm|gru"
+    r"|agent|vae|gan|unet|bert|gpt|transformer|teacher|student|extractor|embedder|embedding|regressor|head|layer|cnn|mlp|nn|reference|ref"
+    r"|netg|netd|vocoder|detector|segmentor|ranker|llm|lm|dec|enc|target|act|cri|ranking|scorer)(s|_?\d+)?($|_)",
+    re.IGNORECASE,
+)
+"""Names that people give to networks. A suspicion: it counts only beside what is done with the result."""
+HELPERS = re.compile(
+    r"(fn|func|function|transform|transforms|tokeni[sz]er|collate|preprocess\w*|processor|metric|loss|criterion|sim|fct|process|callback"
+    r"|sampler|parser|matcher|scheduler|env|dataset|loader|reader)$|^(batch|set|is|has|get|load|save|make|to)_",
+    re.IGNORECASE,
+)
+"""Names of helpers that are no networks."""
+
+
+def may_be_network(text: str) -> bool:
+    """Whether the callee's text ("self.actor", "nets[0]") reads like a network's."""
+    last = text.split("[")[0].rpartition(".")[2]
+    return bool(NETWORKS.search(last)) and not HELPERS.search(last)
+
+
+def is_helper(text: str) -> bool:
+    return bool(HELPERS.search(text.split("[")[0].rpartition(".")[2]))
+
+
+RUNS_MODEL = re.compile(
+    r"^_*(forward\w*|encode\w*|decode\w*|encoder|decoder|embed\w*|extract\w*|get_\w*(feature|embed|logit|hidden|prob|represent)\w*"
+    r"|predict\w*|infer\w*|sample\w*|act|classify|logits?|score\w*|\w*(encoder|decoder|extractor|head|backbone|model|net|transformer|layer)s?)$"
+)
+"""Methods of a module out of sight that are taken to run it."""
+
+
 def is_test(path: str, qualname: str) -> bool:
     """Whether a function is a unit test or part of one: what it spends nobody misses."""
     parts = path.replace("\\", "/").split("/")

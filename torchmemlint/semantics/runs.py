@@ -197,6 +197,8 @@ class Runs:
                         off += 1
                         continue
                     inner = self.fate(record, call.mark, depth + 1)
+                    seen_at_all = inner.trains or inner.cuts or inner.kept or inner.passed or inner.escapes
+                    escapes |= not seen_at_all  # the result was lost on its way: nothing is known of it
                     trains |= inner.trains
                     cuts += inner.cuts
                     kept += inner.kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from torchmemlint.errors import SourceError
@@ -33,6 +34,7 @@ class World:
         self._methods: dict[str, list[FunctionRef]] | None = None
         self._attributes: set[str] | None = None
         self._switching: set[str] | None = None
+        self._called: dict[str, list[tuple[FunctionRef, str, bool]]] | None = None
         self._parametric: dict[ClassRef, bool] = {}
         self.notes: list[str] = []
 
@@ -174,9 +176,36 @@ class World:
         found = self.project.grad_mode(ref)
         if found.mode == "mixed" and any(not c.certain for c in found.path):
             return "unknown"
-        if found.mode == "no-callers" and self.facts(ref).owner and self.switches_globally(ref.path):
-            return "unknown"
+        if found.mode == "no-callers" and self.facts(ref).owner:
+            if self.switches_globally(ref.path) or self.called_by_name(ref):
+                return "unknown"
         return found.mode
+
+    def called_by_name(self, ref: FunctionRef) -> bool:
+        """Whether some call in the project, in a place where grad mode may be off, has the method's name and a receiver of which
+        nothing is known: the method's caller may be there."""
+        if self._called is None:
+            self._called = {}
+            for path in self.project.paths:
+                for facts in self.project.module(path).functions:
+                    for call in facts.calls:
+                        receiver, _, name = call.callee.rpartition(".")
+                        if receiver and receiver not in ("self", "cls", "super()"):
+                            guarded = any(GUARDS.search(use.callee) for use in call.managers)
+                            self._called.setdefault(name, []).append((FunctionRef(path, facts.qualname), receiver, guarded))
+        last = ref.qualname.rpartition(".")[2]
+        if last.startswith("__"):
+            return False
+        for caller, receiver, guarded in self._called.get(last, ())[:30]:
+            if self.project.class_of(caller.path, caller.qualname, receiver) is not None or self.is_imported(caller.path, receiver):
+                continue
+            if guarded or self.project.grad_mode(caller).mode in ("off", "mixed", "unseen-base", "escapes"):
+                return True
+        return False
+
+    def is_imported(self, path: str, receiver: str) -> bool:
+        root = receiver.partition(".")[0]
+        return any(local == root for local, _ in self.project.module(path).imports)
 
     def switches_globally(self, path: str) -> bool:
         """Whether the top package of a file has ``torch.set_grad_enabled(False)`` as a statement."""
@@ -236,6 +265,8 @@ class World:
         return self._is_module[cls]
 
 
+GUARDS = re.compile(r"no_grad|inference|grad|eval", re.IGNORECASE)
+"""Managers that may switch grad mode off, by their text; only used to be silent."""
 PLAIN_ROOTS = frozenset({"builtins", "abc", "typing", "enum", "collections", "dataclasses", "object", "Generic"})
 
 

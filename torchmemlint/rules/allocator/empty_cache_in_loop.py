@@ -118,6 +118,8 @@ def step_path(event: CallEffect, flow: Flow) -> str | None:
             g.kind in ("forward", "opaque") and loop in g.site.loops for g in [*record.graphs.values(), *record.forwards.values()]
         )
         steps = loop_of_steps(event, flow, loop)
+        if event.deleted_before and info.kind != "loader":
+            return None  # what was deleted just before is handed back: a stage's end
         if steps:
             return "in every step of the loop"
         del inside

@@ -76,7 +76,7 @@ EVENT = Handler
 def check(event: Handler, flow: Flow) -> Iterator[Draft]:
     if not event.tests or not flow.own(event.site) or any("OutOfMemoryError" in t for t in event.types):
         return
-    if not event.recovery and event.keeps < 0:
+    if event.reraises:
         return
     yield Draft(
         flow.at(

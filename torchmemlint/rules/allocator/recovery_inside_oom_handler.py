@@ -53,7 +53,8 @@ The handler only cleans up before the program ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
@@ -89,11 +90,12 @@ def check(event: Handler, flow: Flow) -> Iterator[Draft]:
     recovery = [(n, w) for n, w in event.recovery]
     if event.reraises or not any(w in ("retry", "empty_cache", "gc.collect", "cleanup") for _, w in recovery):
         return
-    node, what = recovery[0]
-    yield draft(event, flow, node, WORDS[what], "the failed step's tensors are still alive here")
+    yield draft(event, flow, event.site.node, WORDS[recovery[0][1]], "the failed step's tensors stay alive to the end of this handler", recovery)
 
 
-def draft(event: Handler, flow: Flow, node: int, what: str, label: str) -> Draft:
+def draft(
+    event: Handler, flow: Flow, node: int, what: str, label: str, recovery: Sequence[tuple[int, str]] = ()
+) -> Draft:
     return Draft(
         flow.at(
             RULE,
@@ -103,7 +105,7 @@ def draft(event: Handler, flow: Flow, node: int, what: str, label: str) -> Draft
             label=label,
             cost="the exception keeps every frame's tensors: the failed graph and its locals stay allocated until the handler ends",
             help="only set a flag in the handler; retry and clean up after the `try` statement, when the exception is gone",
-            flow=[flow.step(event.site, "the exception lives from here to the end of the handler")],
+            flow=[flow.step(replace(event.site, node=n), WORDS[w]) for n, w in recovery[:3]],
         ),
         handler=event.site.node,
     )

@@ -55,10 +55,12 @@ The outputs are small, or are used on the device right after the loop.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
+from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import Store
 from torchmemlint.semantics.values import INTEGER, SCALAR, VIEW
 
@@ -73,6 +75,9 @@ RULE = Rule(
 )
 EVENT = Store
 
+BATCHES = re.compile(r"loader|batches|dataset|_dl\b|\bdl\b|_iter\b|iterator", re.IGNORECASE)
+"""Iterables of which nothing is known but the name: a data set's batches, and not layers, time steps or slices."""
+
 
 def check(event: Store, flow: Flow) -> Iterator[Draft]:
     record = flow.record
@@ -82,8 +87,15 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
     if event.flags & (SCALAR | INTEGER | VIEW):
         return
     info = record.loops.get(event.loop)
-    if info is None or info.kind not in ("loader",):
+    if info is None or not (info.kind == "loader" or (info.kind in ("thing", "generator") and BATCHES.search(info.text))):
         return
+    if not any(f.kind == "forward" or purpose.may_be_network(f.what) for f in forwards):
+        return
+    root = record.root.qualname
+    if "backward" in record.flags or root.rpartition(".")[2] in ("forward", "__call__") or purpose.trains(root):
+        return  # mini-batches of one step, and not a data set
+    if any(f.what.split(".")[0].split("[")[0] in info.targets for f in forwards):
+        return  # a loop over layers, not over batches
     fix = None
     if event.how == "append" and event.value >= 0:
         fix = flow.append_to(event.site, event.value, ".cpu()", "Move the stored tensor to the CPU", Safety.UNSAFE)

@@ -70,6 +70,7 @@ RULE = Rule(
     summary="A small view of a large output is kept, and with it the whole output",
     severity=Severity.WARNING,
     fix=Safety.UNSAFE,
+    preview=True,
     triggers=frozenset({"append", "extend", "no_grad", "inference_mode"}),
     experiment="tensors",
 )

@@ -180,18 +180,33 @@ TENSOR_ONLY = frozenset(
 
 
 def likely_module(event: Graph, flow: Flow, fate: Fate) -> bool:
-    """Whether an object that is called, and of which nothing else is known, is a module: by what is done to its result here,
-    in the callers, or in another phase of the same function."""
-    if not event.direct:
+    """Whether an object that is called, and of which nothing else is known, is a module.
+
+    Evidence: what else is called on it; its result is trained in another phase of the same function; its own result is
+    detached. A name that reads like a network's counts only together with what is done to the result and with the purpose
+    of the function.
+    """
+    if not event.direct or flow.is_part(event) or purpose.is_helper(event.what):
         return False
-    if flow.trains_in_another_phase(event) or any(s.how in (".detach()", ".data", "no_grad") for s in fate.cuts):
+    if flow.trains_in_another_phase(event):
         return True
+    words = flow.runs.world.evidence(flow.record.root).get(event.what, frozenset())
     seen = set(flow.record.evidence.get(event.gid, ()))
     for other in flow.record.graphs.values():
         if other.kind == "opaque" and event.gid in other.parents and other.what.startswith((event.what + "[", event.what + ".")):
             seen |= flow.record.evidence.get(other.gid, set())
-    seen |= {"torch-op" for s in fate.cuts if s.how.startswith("torch.")}
-    return bool(seen & TENSOR_ONLY) and purpose.uses(flow.record.root.qualname)
+    cuts = {s.how for s in fate.cuts}
+    wanted = purpose.uses(flow.record.root.qualname) or fate.only_cut
+    if wanted and (words & MODULE_WORDS or "detach" in seen or (cuts & {".data", ".detach()"} and purpose.may_be_network(event.what))):
+        return True
+    seen |= {"torch-op" for how in cuts if how.startswith("torch.")}
+    suspicious = purpose.may_be_network(event.what)
+    if suspicious and event.training is False:
+        return True
+    return suspicious and bool(seen & TENSOR_ONLY or "no_grad" in cuts) and (purpose.uses(flow.record.root.qualname) or "no_grad" in cuts)
+
+
+MODULE_WORDS = frozenset({"eval", "train", "parameters", "zero_grad", "state_dict", "load_state_dict", "modules", "cuda", "half"})
 
 
 def through_own_forward(event: Graph, flow: Flow) -> bool:
