@@ -684,7 +684,8 @@ class Interpreter(Calls):
         if self._mode_before is not None:
             current = self._mode_before
             state.mode = current
-        home_made = self.project_manager_mode(item.manager, state)
+        ready = any(type(a) is Obj and self.heap[a.oid].kind == "manager" for a in value)
+        home_made = None if ready else self.project_manager_mode(item.manager, state)
         modes: set[str] = set()
         for atom in value:
             if type(atom) is Obj and self.heap[atom.oid].kind == "manager":
@@ -1038,7 +1039,8 @@ def does_training(body: list[ir.Stmt]) -> bool:
     """Whether a block back-propagates or steps an optimizer in its own statements."""
     for statement in body:
         if isinstance(statement, ir.ExprStmt) and isinstance(statement.value, ir.Call):
-            last = dotted(statement.value.func).rpartition(".")[2]
+            func = statement.value.func
+            last = func.name if isinstance(func, ir.Attr) else dotted(func)
             if last in ("backward", "step", "zero_grad", "manual_backward"):
                 return True
         for inner in nested_blocks(statement):
