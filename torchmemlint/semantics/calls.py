@@ -540,6 +540,9 @@ class Calls(Evaluator):
                 return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid)
             return PLAIN
         if kind == "params":
+            if name == "requires_grad_" and oid in self.owner_of_params:
+                known = truth(arguments.positional[0]) if arguments.positional else True
+                state.vars[self.owner_of_params[oid], "$frozen"] = const(True) if known is False else UNKNOWN
             return frozenset((Obj(oid),))
         if kind == "thing":
             return self.thing_method(oid, name, arguments, expr, state)
