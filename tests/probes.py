@@ -71,12 +71,17 @@ def revealed(text: str, roots: tuple[str, ...] = ()) -> dict[int, set[str]]:
     facts = module_facts(PATH, text)
     project = Project.build([facts])
     runs = ProbedRuns(make_runs(project, Settings(), lambda _: text))
-    for function in facts.functions:
-        if function.qualname in roots or (not roots and not function.parent):
-            runs.records(FunctionRef(PATH, function.qualname))
+    records = [
+        record
+        for function in facts.functions
+        if function.qualname in roots or (not roots and not function.parent)
+        for record in runs.records(FunctionRef(PATH, function.qualname))
+    ]
     out: dict[int, set[str]] = {}
     for looks in runs.looks:
         record = looks.run.record
+        if not any(record is one for one in records):
+            continue  # a first run, which only found the phases
         for (frame, node), states in looks.seen.items():
             ref = record.frames[frame].ref
             outermost = MODULE if ref.qualname == MODULE else runs.world.outermost(ref)
