@@ -8,9 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch import nn
+from torch import nn  # noqa: E402
 
-from torchmemlint.confirm.worker.meter import AllocatorMeter, StorageMeter, meter_for, sample, tensors_in, walk
+from torchmemlint.confirm.worker.meter import AllocatorMeter, StorageMeter, meter_for, sample, tensors_in, walk  # noqa: E402
 
 FLOAT = 4
 

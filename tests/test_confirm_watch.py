@@ -95,10 +95,13 @@ def test_an_interrupt_still_writes_the_report(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     program = (
         "import sys\nfrom torchmemlint.confirm import watch\nfrom torchmemlint.findings import *\n"
-        f"f = Finding('TML102', 'a-rule', Severity.WARNING, Confidence.HIGH, 'm', {str(script)!r}, Span(Position(5, 1), Position(5, 2)))\n"
+        f"f = Finding('TML102', 'a-rule', Severity.WARNING, Confidence.HIGH, 'm', {str(script)!r},"
+        " Span(Position(5, 1), Position(5, 2)))\n"
         f"sys.exit(watch.run([f], [sys.executable, {str(script)!r}], 'json', {str(report)!r}))\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     assert process.stdout is not None
     for _ in range(12):
         assert process.stdout.readline()
@@ -134,7 +137,11 @@ def test_looking_costs_less_than_a_tenth(tmp_path: Path) -> None:
     ("command", "python", "program"),
     [
         (["python", "train.py", "--epochs", "1"], ("python",), ("train.py", "--epochs", "1")),
-        (["/usr/bin/python3.11", "-u", "-X", "utf8", "-m", "pkg.mod", "-v"], ("/usr/bin/python3.11", "-u", "-X", "utf8"), ("-m", "pkg.mod", "-v")),
+        (
+            ["/usr/bin/python3.11", "-u", "-X", "utf8", "-m", "pkg.mod", "-v"],
+            ("/usr/bin/python3.11", "-u", "-X", "utf8"),
+            ("-m", "pkg.mod", "-v"),
+        ),
     ],
 )
 def test_a_command_is_taken_apart(command: list[str], python: tuple[str, ...], program: tuple[str, ...]) -> None:

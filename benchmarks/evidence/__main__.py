@@ -1,4 +1,5 @@
-"""``python -m benchmarks.evidence --device cpu|cuda``: every fixture pair and every claim, into one dated record (JSON) and its table (Markdown)."""
+"""``python -m benchmarks.evidence --device cpu|cuda``: every fixture pair and every claim, into one dated record (JSON)
+and its table (Markdown)."""
 
 from __future__ import annotations
 
@@ -24,9 +25,16 @@ def measure_pair(pair: Pair, device: str, timeout: float) -> dict[str, object]:
     """One pair's row of the record."""
     verdict, ended = settle_pair(pair, device, timeout)
     return {
-        "code": pair.code, "pair": pair.name, "verdict": verdict.outcome.value, "kind": verdict.kind, "reason": verdict.reason,
-        "control_flat": verdict.helped, "before": run_json(verdict.before), "after": run_json(verdict.after), "seconds": round(ended.seconds, 1),
-    }  # fmt: skip
+        "code": pair.code,
+        "pair": pair.name,
+        "verdict": verdict.outcome.value,
+        "kind": verdict.kind,
+        "reason": verdict.reason,
+        "control_flat": verdict.helped,
+        "before": run_json(verdict.before),
+        "after": run_json(verdict.after),
+        "seconds": round(ended.seconds, 1),
+    }
 
 
 def measure_claims(device: str) -> list[dict[str, object]]:
@@ -47,11 +55,13 @@ def table(record: dict[str, object]) -> str:
     lines = [
         f"# Evidence, {record['date']}, {record['device']}",
         "",
-        f"torchmemlint {record['torchmemlint']}, torch {record['torch']}, Python {record['python']}. Written by `python -m benchmarks.evidence`.",
+        f"torchmemlint {record['torchmemlint']}, torch {record['torch']}, Python {record['python']}. Written by `python "
+        f"-m benchmarks.evidence`.",
         "",
         "## Fixture pairs",
         "",
-        "Growth per step of what `run(steps)` keeps, with the mistake and repaired; graphs are those of one step of the same program.",
+        "Growth per step of what `run(steps)` keeps, with the mistake and repaired; graphs are those of one step of "
+        "the same program.",
         "",
         "| pair | verdict | bytes/step | graphs/step | nodes/step | peak | repaired: bytes/step | nodes/step | peak |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -64,8 +74,10 @@ def table(record: dict[str, object]) -> str:
             continue
         kind = row["kind"] or row["reason"]
         lines.append(
-            f"| {name} | {row['verdict']}: {kind} | {before['live_bytes_per_step']} | {before['graphs_per_step']:.2f} | {before['nodes_per_step']} | "
-            f"{size(before['peak_bytes'])} | {after['live_bytes_per_step']} | {after['nodes_per_step']} | {size(after['peak_bytes'])} |"
+            f"| {name} | {row['verdict']}: {kind} | {before['live_bytes_per_step']} | {before['graphs_per_step']:.2f} | "
+            f"{before['nodes_per_step']} | "
+            f"{size(before['peak_bytes'])} | {after['live_bytes_per_step']} | {after['nodes_per_step']} | "
+            f"{size(after['peak_bytes'])} |"
         )
     lines += ["", "## Claims", ""]
     for claim in dict.fromkeys(str(row["claim"]) for row in claims):
@@ -80,7 +92,16 @@ def table(record: dict[str, object]) -> str:
 def _cell(column: str, value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3f}"
-    if isinstance(value, int) and column.split("_")[0] in {"peak", "base", "activations", "kept", "plain", "allocated", "reserved", "held"}:
+    if isinstance(value, int) and column.split("_")[0] in {
+        "peak",
+        "base",
+        "activations",
+        "kept",
+        "plain",
+        "allocated",
+        "reserved",
+        "held",
+    }:
         return size(value)
     return str(value)
 
@@ -96,18 +117,26 @@ def main() -> int:
     arguments = parser.parse_args()
     jobs = 1 if arguments.device != "cpu" else arguments.jobs
     with ThreadPoolExecutor(jobs) as threads:
-        pairs = list(threads.map(lambda pair: measure_pair(pair, arguments.device, arguments.timeout), find_pairs(arguments.fixtures)))
+        pairs = list(
+            threads.map(lambda pair: measure_pair(pair, arguments.device, arguments.timeout), find_pairs(arguments.fixtures))
+        )
     about, *claims = measure_claims(arguments.device) or [{}]
     record: dict[str, object] = {
-        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(), "device": about.get("device", arguments.device),
-        "torch": about.get("torch", ""), "python": platform.python_version(), "torchmemlint": __version__, "pairs": pairs, "claims": claims,
-    }  # fmt: skip
+        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "device": about.get("device", arguments.device),
+        "torch": about.get("torch", ""),
+        "python": platform.python_version(),
+        "torchmemlint": __version__,
+        "pairs": pairs,
+        "claims": claims,
+    }
     arguments.output.mkdir(parents=True, exist_ok=True)
     stem = f"{record['date']}-{arguments.device.replace(':', '')}"
     (arguments.output / f"{stem}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     (arguments.output / f"{stem}.md").write_text(table(record) + "\n", encoding="utf-8")
     failed = [row for row in pairs if row["verdict"] != "confirmed"]
-    print(f"{len(pairs)} pairs, {len(pairs) - len(failed)} confirmed; {len(claims)} figures of claims; {arguments.output / stem}.json")
+    print(f"{len(pairs)} pairs, {len(pairs) - len(failed)} confirmed; {len(claims)} figures of claims")
+    print(arguments.output / f"{stem}.json")
     for row in failed:
         print(f"  {row['code']} {row['pair']}: {row['verdict']}: {row['reason']}")
     return 1 if failed else 0

@@ -1,4 +1,5 @@
-"""The claims that articles make about memory, measured. Prints one JSON object per line; started by the command as a process of its own."""
+"""The claims that articles make about memory, measured. Prints one JSON object per line; started by the command as a
+process of its own."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from statistics import median
 
 import torch
@@ -18,7 +20,8 @@ from torchmemlint.confirm.worker.meter import StorageMeter, meter_for
 
 
 def peak_of(device: str, prepare: Callable[[], Callable[[], object]]) -> tuple[int, int, int, float]:
-    """(bytes before, peak bytes above them, bytes above them after, seconds) of one call of what ``prepare`` returns, after a warm-up call."""
+    """(bytes before, peak bytes above them, bytes above them after, seconds) of one call of what ``prepare`` returns,
+    after a warm-up call."""
     gc.collect()
     with meter_for(device) as meter:
         action = prepare()
@@ -56,18 +59,29 @@ Figures = dict[str, object]
 
 
 def no_grad_saves(device: str) -> Iterator[Figures]:
-    """What an evaluation needs with grad mode on (the result rebound from batch to batch), dropped at once, and under no_grad."""
+    """What an evaluation needs with grad mode on (the result rebound from batch to batch), dropped at once, and under
+    no_grad."""
     for subject in SUBJECTS:
         peaks = {}
-        for name, mode, drop in (("rebound", nullcontext, False), ("dropped", nullcontext, True), ("no_grad", torch.no_grad, True)):
-            peaks[name] = peak_of(device, lambda: _evaluation(subject, mode, drop))
+        for name, mode, drop in (
+            ("rebound", nullcontext, False),
+            ("dropped", nullcontext, True),
+            ("no_grad", torch.no_grad, True),
+        ):
+            peaks[name] = peak_of(device, partial(_evaluation, subject, mode, drop))
         base, with_grad = peaks["rebound"][:2]
         without = peaks["no_grad"][1]
         yield {
-            "claim": "no_grad", "model": subject.name, "base_bytes": base, "peak_rebound": with_grad, "peak_dropped": peaks["dropped"][1],
-            "peak_no_grad": without, "saved_of_activations": 1 - without / with_grad, "saved_of_all": (with_grad - without) / (base + with_grad),
+            "claim": "no_grad",
+            "model": subject.name,
+            "base_bytes": base,
+            "peak_rebound": with_grad,
+            "peak_dropped": peaks["dropped"][1],
+            "peak_no_grad": without,
+            "saved_of_activations": 1 - without / with_grad,
+            "saved_of_all": (with_grad - without) / (base + with_grad),
             "seconds_ratio": peaks["no_grad"][3] / peaks["rebound"][3],
-        }  # fmt: skip
+        }
 
 
 def _evaluation(subject: Subject, mode: Callable[[], AbstractContextManager[object]], drop: bool) -> Callable[[], object]:
@@ -114,14 +128,20 @@ def _forward(subject: Subject, dtype: torch.dtype | None, device: str) -> Callab
 def mixed_precision_halves(device: str) -> Iterator[Figures]:
     """Activations and peak of a training step in fp32 and under bf16 autocast."""
     for subject in SUBJECTS:
-        forward = {dtype: peak_of(device, lambda: _forward(subject, dtype, device))[2] for dtype in (None, torch.bfloat16)}
-        full = peak_of(device, lambda: _training(subject, None, device))
-        half = peak_of(device, lambda: _training(subject, torch.bfloat16, device))
+        forward = {dtype: peak_of(device, partial(_forward, subject, dtype, device))[2] for dtype in (None, torch.bfloat16)}
+        full = peak_of(device, partial(_training, subject, None, device))
+        half = peak_of(device, partial(_training, subject, torch.bfloat16, device))
         yield {
-            "claim": "mixed precision", "model": subject.name, "activations_fp32": forward[None], "activations_bf16": forward[torch.bfloat16],
-            "activations_ratio": forward[torch.bfloat16] / forward[None], "peak_fp32": full[1], "peak_bf16": half[1],
-            "peak_ratio": (half[0] + half[1]) / (full[0] + full[1]), "seconds_ratio": half[3] / full[3],
-        }  # fmt: skip
+            "claim": "mixed precision",
+            "model": subject.name,
+            "activations_fp32": forward[None],
+            "activations_bf16": forward[torch.bfloat16],
+            "activations_ratio": forward[torch.bfloat16] / forward[None],
+            "peak_fp32": full[1],
+            "peak_bf16": half[1],
+            "peak_ratio": (half[0] + half[1]) / (full[0] + full[1]),
+            "seconds_ratio": half[3] / full[3],
+        }
 
 
 def checkpointing(device: str) -> Iterator[Figures]:
@@ -131,9 +151,7 @@ def checkpointing(device: str) -> Iterator[Figures]:
     layers = 16
 
     def prepare(segments: int, forward_only: bool) -> Callable[[], object]:
-        stack = nn.Sequential(
-            *(nn.TransformerEncoderLayer(128, 4, 512, dropout=0.0, batch_first=True) for _ in range(layers))
-        )
+        stack = nn.Sequential(*(nn.TransformerEncoderLayer(128, 4, 512, dropout=0.0, batch_first=True) for _ in range(layers)))
         x = torch.randn(8, 64, 128, requires_grad=True)
 
         def run() -> object:
@@ -146,15 +164,21 @@ def checkpointing(device: str) -> Iterator[Figures]:
 
         return run
 
-    plain_after = peak_of(device, lambda: prepare(0, True))[2]
-    plain = peak_of(device, lambda: prepare(0, False))
+    plain_after = peak_of(device, partial(prepare, 0, True))[2]
+    plain = peak_of(device, partial(prepare, 0, False))
     for segments in (1, 2, 4, 8, 16):
-        after = peak_of(device, lambda: prepare(segments, True))[2]
-        run = peak_of(device, lambda: prepare(segments, False))
+        after = peak_of(device, partial(prepare, segments, True))[2]
+        run = peak_of(device, partial(prepare, segments, False))
         yield {
-            "claim": "checkpointing", "model": f"{layers} encoder layers", "segments": segments, "kept_ratio": after / plain_after,
-            "peak_ratio": run[1] / plain[1], "seconds_ratio": run[3] / plain[3], "kept_bytes": after, "plain_bytes": plain_after,
-        }  # fmt: skip
+            "claim": "checkpointing",
+            "model": f"{layers} encoder layers",
+            "segments": segments,
+            "kept_ratio": after / plain_after,
+            "peak_ratio": run[1] / plain[1],
+            "seconds_ratio": run[3] / plain[3],
+            "kept_bytes": after,
+            "plain_bytes": plain_after,
+        }
 
 
 def micro_batches(device: str) -> Iterator[Figures]:
@@ -182,13 +206,18 @@ def micro_batches(device: str) -> Iterator[Figures]:
 
             return step
 
-        whole = peak_of(device, lambda: prepare(1, False))
-        each = peak_of(device, lambda: prepare(4, False))
-        summed = peak_of(device, lambda: prepare(4, True))
+        whole = peak_of(device, partial(prepare, 1, False))
+        each = peak_of(device, partial(prepare, 4, False))
+        summed = peak_of(device, partial(prepare, 4, True))
         yield {
-            "claim": "gradient accumulation", "model": subject.name, "peak_whole": whole[1], "peak_four": each[1], "peak_four_summed": summed[1],
-            "four_to_whole": each[1] / whole[1], "summed_to_whole": summed[1] / whole[1],
-        }  # fmt: skip
+            "claim": "gradient accumulation",
+            "model": subject.name,
+            "peak_whole": whole[1],
+            "peak_four": each[1],
+            "peak_four_summed": summed[1],
+            "four_to_whole": each[1] / whole[1],
+            "summed_to_whole": summed[1] / whole[1],
+        }
 
 
 def attention(device: str) -> Iterator[Figures]:
@@ -208,8 +237,8 @@ def attention(device: str) -> Iterator[Figures]:
         return run
 
     for tokens in (256, 512, 1024, 2048):
-        hand = peak_of(device, lambda: prepare(tokens, True))
-        fused = peak_of(device, lambda: prepare(tokens, False))
+        hand = peak_of(device, partial(prepare, tokens, True))
+        fused = peak_of(device, partial(prepare, tokens, False))
         yield {
             "claim": "attention", "model": "4 heads of 32", "tokens": tokens, "peak_by_hand": hand[1], "peak_sdpa": fused[1],
             "ratio": hand[1] / fused[1],
@@ -232,9 +261,14 @@ def empty_cache(device: str) -> Iterator[Figures]:
     after = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
     del kept
     yield {
-        "claim": "empty_cache", "model": "256 MiB kept, 256 MiB freed", "allocated_before": before[0], "allocated_after": after[0],
-        "reserved_before": before[1], "reserved_after": after[1], "seconds": spent,
-    }  # fmt: skip
+        "claim": "empty_cache",
+        "model": "256 MiB kept, 256 MiB freed",
+        "allocated_before": before[0],
+        "allocated_after": after[0],
+        "reserved_before": before[1],
+        "reserved_after": after[1],
+        "seconds": spent,
+    }
 
 
 def memory_fraction(device: str) -> Iterator[Figures]:
@@ -255,7 +289,14 @@ def memory_fraction(device: str) -> Iterator[Figures]:
             reached = str(error)[:80]
         held = sum(tensor.nbytes for tensor in kept)
         kept.clear()
-        yield {"claim": "memory fraction", "model": "", "fraction": fraction, "held_at_error": held, "of_device": held / total, "error": reached}
+        yield {
+            "claim": "memory fraction",
+            "model": "",
+            "fraction": fraction,
+            "held_at_error": held,
+            "of_device": held / total,
+            "error": reached,
+        }
     torch.cuda.set_per_process_memory_fraction(1.0, torch.device(device))
 
 
@@ -280,7 +321,10 @@ def main() -> None:
             for figures in claim(device):
                 print(json.dumps(figures), flush=True)
         except RuntimeError as error:
-            print(json.dumps({"claim": claim.__name__, "model": "", "not_measured": f"{type(error).__name__}: {error}"[:300]}), flush=True)
+            print(
+                json.dumps({"claim": claim.__name__, "model": "", "not_measured": f"{type(error).__name__}: {error}"[:300]}),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

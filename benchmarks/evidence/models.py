@@ -1,9 +1,11 @@
-"""Three small models on which claims are measured: an encoder, a convnet, an LSTM. Sizes are those of the first record, so that records compare."""
+"""Three small models on which claims are measured: an encoder, a convnet, an LSTM. Sizes are those of the first record,
+so that records compare."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -16,10 +18,7 @@ class Convnet(nn.Module):
         super().__init__()
         widths = (3, 32, 64, 128)
         self.blocks = nn.Sequential(
-            *(
-                nn.Sequential(nn.Conv2d(a, b, 3, padding=1), nn.BatchNorm2d(b), nn.ReLU())
-                for a, b in zip(widths, widths[1:], strict=False)
-            )
+            *(nn.Sequential(nn.Conv2d(a, b, 3, padding=1), nn.BatchNorm2d(b), nn.ReLU()) for a, b in pairwise(widths))
         )
         self.head = nn.Linear(widths[-1], 10)
 

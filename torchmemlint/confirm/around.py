@@ -18,7 +18,8 @@ _SKIPPED = frozenset({"node_modules", "__pycache__", "build", "dist", "venv", ".
 
 
 def project_of(path: str) -> Project | None:
-    """The project of all modules in the file's outermost package (or, outside a package, in its folder); None for an unreadable file."""
+    """The project of all modules in the file's outermost package (or, outside a package, in its folder); None for an
+    unreadable file."""
     return _project(_top(path))
 
 

@@ -1,8 +1,8 @@
 """``torchmemlint confirm``: arguments → findings → experiments → a report and an exit status.
 
-    0  every settled finding was confirmed, or there was none
-    1  a finding was refuted, or a fix did not help
-    2  nothing could be run
+0  every settled finding was confirmed, or there was none
+1  a finding was refuted, or a fix did not help
+2  nothing could be run
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import sys
 from collections.abc import Sequence
 
 from torchmemlint.confirm.around import project_of
-from torchmemlint.confirm.output import render, text_of, write
 from torchmemlint.confirm.launch import launch, torch_directory
+from torchmemlint.confirm.output import render, text_of, write
 from torchmemlint.confirm.plan import plan
 from torchmemlint.confirm.settle import Options, Settled, settle_all
 from torchmemlint.confirm.verdict import Outcome
@@ -34,17 +34,25 @@ def parser() -> argparse.ArgumentParser:
         epilog="With --watch: torchmemlint confirm --watch [PATH ...] -- python train.py ARGS (or -- python -m pkg.mod).",
         allow_abbrev=False,
     )
-    result.add_argument("targets", nargs="*", metavar="PATH|FILE:LINE", help="files and folders, or one line (default: the current folder)")
-    result.add_argument("--rule", metavar="CODE", help="settle findings of this rule only; for FILE:LINE, try it even where nothing was found")
+    result.add_argument(
+        "targets", nargs="*", metavar="PATH|FILE:LINE", help="files and folders, or one line (default: the current folder)"
+    )
+    result.add_argument(
+        "--rule", metavar="CODE", help="settle findings of this rule only; for FILE:LINE, try it even where nothing was found"
+    )
     result.add_argument("--select", action="append", metavar="RULES", help="only these rules: codes, prefixes, names or ALL")
     result.add_argument("--device", default="auto", metavar="auto|cpu|cuda|cuda:1|mps", help="where to run (default: auto)")
     result.add_argument("--steps", type=int, default=8, help="steps of a loop, 6 or more (default: 8)")
     result.add_argument("--timeout", type=float, default=60, metavar="SECONDS", help="for each experiment (default: 60)")
-    result.add_argument("--jobs", type=int, default=0, metavar="N", help="experiments at a time (default: one per GPU; 2 on the CPU)")
+    result.add_argument(
+        "--jobs", type=int, default=0, metavar="N", help="experiments at a time (default: one per GPU; 2 on the CPU)"
+    )
     result.add_argument("--output-format", choices=("full", "json", "html"), default="full")
     result.add_argument("--output-file", metavar="FILE", help="write the report there")
     result.add_argument("--watch", action="store_true", help="run a script of yours and look only at the flagged lines")
-    result.add_argument("--no-sandbox", action="store_true", help="run without a sandbox: only for code that you would run anyway")
+    result.add_argument(
+        "--no-sandbox", action="store_true", help="run without a sandbox: only for code that you would run anyway"
+    )
     return result
 
 
@@ -101,7 +109,9 @@ def find(targets: Sequence[str], arguments: argparse.Namespace) -> list[Finding]
 
     options: dict[str, object] = {}
     if arguments.rule or arguments.select:
-        options["select"] = [arguments.rule] if arguments.rule else [word for text in arguments.select for word in text.split(",")]
+        options["select"] = (
+            [arguments.rule] if arguments.rule else [word for text in arguments.select for word in text.split(",")]
+        )
         options["preview"] = True
     found: list[Finding] = []
     whole = [target for target in targets if not (_AT_LINE.match(target) and not os.path.exists(target))]
@@ -112,7 +122,9 @@ def find(targets: Sequence[str], arguments: argparse.Namespace) -> list[Finding]
         if match is None or target in whole:
             continue
         path, row = match["path"], int(match["row"])
-        here = [finding for finding in check_paths([path], options=options) if finding.span.start.row <= row <= finding.span.end.row]
+        here = [
+            finding for finding in check_paths([path], options=options) if finding.span.start.row <= row <= finding.span.end.row
+        ]
         found += here or [_asked_for(path, row, arguments.rule)]
     return [finding for finding in found if not finding.code.startswith("TML0")]
 
@@ -183,4 +195,8 @@ def devices_for(device: str, jobs: int) -> list[str]:
 
 def _may_have_accelerator() -> bool:
     """A cheap look before a child is started only to count devices."""
-    return sys.platform == "darwin" or os.name == "nt" or any(os.path.exists(path) for path in ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg"))
+    return (
+        sys.platform == "darwin"
+        or os.name == "nt"
+        or any(os.path.exists(path) for path in ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg"))
+    )

@@ -15,7 +15,8 @@ from torchmemlint.confirm.verdict import Run
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2330; --soft: #5b6575; --paper: #fff; --card: #f6f7f9; --line: #d8dde5;
   --bad: #c0392b; --good: #1f8a4c; --unsure: #8a6d1f; --mark: #fbe3df; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ef; --soft: #9aa4b5; --paper: #14181f; --card: #1d232d; --line: #343d4b;
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ef; --soft: #9aa4b5; --paper: #14181f; --card: #1d232d;
+  --line: #343d4b;
   --bad: #ff7b6b; --good: #5fd08c; --unsure: #e0c060; --mark: #4a2723; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 2rem 1rem 4rem; max-width: 72rem; background: var(--paper); color: var(--ink);
@@ -23,13 +24,18 @@ body { margin: 0 auto; padding: 2rem 1rem 4rem; max-width: 72rem; background: va
 h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.05rem; margin: 0; overflow-wrap: anywhere; }
 p { margin: .3rem 0; } .soft { color: var(--soft); }
 article { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 1rem; margin: 1.2rem 0; }
-.verdict { font-weight: 600; } .confirmed { color: var(--bad); } .refuted { color: var(--good); } .inconclusive { color: var(--unsure); }
+.verdict { font-weight: 600; } .confirmed { color: var(--bad); } .refuted { color: var(--good); } .inconclusive {
+  color: var(--unsure); }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: .8rem; margin: .8rem 0 0; }
-.pair > div { min-width: 0; } pre { margin: .2rem 0; padding: .6rem; overflow-x: auto; background: var(--paper); border: 1px solid var(--line);
-  border-radius: 6px; font: 13px/1.45 ui-monospace, monospace; } mark { background: var(--mark); color: inherit; display: block; }
+.pair > div { min-width: 0; } pre { margin: .2rem 0; padding: .6rem; overflow-x: auto; background: var(--paper);
+  border: 1px solid var(--line);
+  border-radius: 6px; font: 13px/1.45 ui-monospace, monospace; } mark { background: var(--mark); color: inherit;
+    display: block; }
 svg { width: 100%; height: auto; max-width: 46rem; } svg text { fill: var(--soft); font: 11px system-ui, sans-serif; }
-.axis { stroke: var(--line); } .before { stroke: var(--bad); fill: none; stroke-width: 2; } .after { stroke: var(--good); fill: none;
-  stroke-width: 2; stroke-dasharray: 5 3; } table { border-collapse: collapse; } td, th { padding: .1rem .9rem .1rem 0; text-align: left; }
+.axis { stroke: var(--line); } .before { stroke: var(--bad); fill: none; stroke-width: 2; } .after { stroke:
+  var(--good); fill: none;
+  stroke-width: 2; stroke-dasharray: 5 3; } table { border-collapse: collapse; } td, th { padding: .1rem .9rem .1rem 0;
+    text-align: left; }
 """
 
 

@@ -1,6 +1,7 @@
 """Starts one experiment in a fresh process, behind the sandbox, and brings its records home.
 
-The child gets a new directory that is also its HOME, an environment without anything inherited but the accelerator's own variables, its job
+The child gets a new directory that is also its HOME, an environment without anything inherited but the accelerator's own
+variables, its job
 on standard input, and a time limit; its output is read to the end of a bound. At the limit the whole process group is killed.
 """
 
@@ -28,6 +29,9 @@ KEPT_OUTPUT_BYTES = 64 << 10
 ENDLESS_OUTPUT_BYTES = 16 << 20
 """A child that has written this much is stopped: nobody reads it."""
 
+IMPORT_SECONDS = 60.0
+"""What starting Python and importing torch may take on a busy machine; the time limit of an experiment starts after it."""
+
 PASSED_VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES",
     "LD_LIBRARY_PATH", "SYSTEMROOT", "LANG", "LC_ALL",
@@ -44,7 +48,8 @@ class Ended:
     """How a child ended.
 
     records   what it reported, in order, as far as it came
-    ending    "" when it finished, else why not: "time limit", "killed by signal 11 (SIGSEGV)", "exit status 3", "endless output"
+    ending    "" when it finished, else why not: "time limit", "killed by signal 11 (SIGSEGV)", "exit status 3", "endless
+              output"
     sandbox   "namespaces", "audit hook", "none"; "" when it never got so far
     output    the first bytes that it wrote to its standard output and error
     """
@@ -84,14 +89,19 @@ def launch(job: Mapping[str, object], timeout: float, sandbox: bool = True, devi
     }  # fmt: skip
     payload = {
         **job, "work": work, "device": device, "sandbox": sandbox, "readable": _readable(),
-        "limits": {"cpu_seconds": int(timeout) + 5, "address_space_bytes": 8 << 30 if device == "cpu" else 0},
+        "limits": {"cpu_seconds": int(timeout) + 20, "address_space_bytes": 8 << 30 if device == "cpu" else 0},
     }  # fmt: skip
     started = time.monotonic()
     try:
         process = subprocess.Popen(
             [sys.executable, "-I", "-c", _BOOT.format(extra=extra)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=work, env=environment, start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=work,
+            env=environment,
+            start_new_session=True,
+        )
         return _attend(process, json.dumps(payload).encode(), timeout, started)
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -117,11 +127,13 @@ class _Reader(threading.Thread):
 
 
 def _attend(process: subprocess.Popen[bytes], payload: bytes, timeout: float, started: float) -> Ended:
-    assert process.stdin and process.stdout and process.stderr
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
     endless = threading.Event()
     results = _Reader(process.stdout, ENDLESS_OUTPUT_BYTES, endless)
     output = _Reader(process.stderr, KEPT_OUTPUT_BYTES, endless)
-    ending = ""
+    ending, begun = "", 0.0
     try:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(payload)
@@ -130,8 +142,10 @@ def _attend(process: subprocess.Popen[bytes], payload: bytes, timeout: float, st
             results.join(0.02)
             if endless.is_set():
                 ending = "endless output"
-            elif time.monotonic() - started > timeout:
+            elif time.monotonic() - started > IMPORT_SECONDS + timeout or (begun and time.monotonic() - begun > timeout):
                 ending = "time limit"
+            elif not begun and b'"torch"' in results.kept:
+                begun = time.monotonic()
             if ending:
                 break
     finally:

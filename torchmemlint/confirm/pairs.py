@@ -26,7 +26,8 @@ class Pair:
 
 
 def find_pairs(root: Path) -> Iterator[Pair]:
-    """Every pair below ``root``/TMLxxx that can be run: single files, and packages (a directory and its twin ``NAME.fixed``)."""
+    """Every pair below ``root``/TMLxxx that can be run: single files, and packages (a directory and its twin
+    ``NAME.fixed``)."""
     for directory in sorted(root.glob("TML[0-9][0-9][0-9]")):
         for path in sorted(directory.glob("*.py")):
             twin = path.with_name(f"{path.stem}.fixed.py")

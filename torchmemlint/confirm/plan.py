@@ -27,7 +27,8 @@ _FORWARD = frozenset({"TML201", "TML202", "TML203"})
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One finding and its experiment. ``job`` is None where there is none: then ``reason`` says why. Picklable, for any executor."""
+    """One finding and its experiment. ``job`` is None where there is none: then ``reason`` says why. Picklable, for any
+    executor."""
 
     finding: Finding
     job: Mapping[str, object] | None
@@ -48,9 +49,10 @@ def plan(finding: Finding, text: str | None, project: Project | None = None) -> 
     except (SyntaxError, ValueError, RecursionError) as error:
         return Plan(finding, None, Doubts(), f"the file cannot be parsed: {error}")
     grad = caller_mode(finding, project)
+    claimed = bool(finding.message)  # one that only the command line asked for says nothing
     job: dict[str, object] = {
         "runner": "isolated", "source": text, "row": finding.span.start.row, "column": finding.span.start.column,
-        "code": finding.code, "grad": grad,
+        "code": finding.code, "grad": grad, "claimed": claimed,
     }  # fmt: skip
     if project is not None:
         job |= _project_modules(finding.path, tree, project)
@@ -59,12 +61,18 @@ def plan(finding: Finding, text: str | None, project: Project | None = None) -> 
         job["fixed_source"], job["fixed_row"] = fixed
     statement = _statement_at(tree, finding.span.start.row)
     name = _kept_in(statement) if statement is not None and finding.code not in _FORWARD else ""
-    doubts = Doubts(grad, bool(name) and consumed_later(tree, name, finding.function), _freezes(tree, finding.function))
+    doubts = Doubts(
+        grad,
+        bool(name) and consumed_later(tree, name, finding.function),
+        _freezes(tree, finding.function, job.get("modules", {})),
+        claimed,
+    )
     return Plan(finding, job, doubts)
 
 
 def caller_mode(finding: Finding, project: Project | None) -> str:
-    """ "on", "off", "default" (nothing in sight changes it) or "unknown": the grad mode in which the finding's function starts."""
+    """ "on", "off", "default" (nothing in sight changes it) or "unknown": the grad mode in which the finding's function
+    starts."""
     if not finding.function or finding.function == "<module>":
         return "on"
     if project is not None:
@@ -99,10 +107,14 @@ def fixed_twin(finding: Finding, text: str) -> tuple[str, int] | None:
         return None
     start = finding.span.start
     above = sum(
-        edit.content.count("\n") - (edit.span.end.row - edit.span.start.row) for edit in finding.fix.edits if edit.span.end <= start
+        edit.content.count("\n") - (edit.span.end.row - edit.span.start.row)
+        for edit in finding.fix.edits
+        if edit.span.end <= start
     )
-    imports = result.text.count("\n") - text.count("\n") - sum(
-        edit.content.count("\n") - (edit.span.end.row - edit.span.start.row) for edit in finding.fix.edits
+    imports = (
+        result.text.count("\n")
+        - text.count("\n")
+        - sum(edit.content.count("\n") - (edit.span.end.row - edit.span.start.row) for edit in finding.fix.edits)
     )
     return result.text, start.row + above + imports
 
@@ -173,7 +185,11 @@ def _kept_in(statement: ast.stmt) -> str:
         target = statement.target
     elif isinstance(statement, ast.Assign):
         target = statement.targets[0]
-    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and isinstance(statement.value.func, ast.Attribute):
+    elif (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Call)
+        and isinstance(statement.value.func, ast.Attribute)
+    ):
         target = statement.value.func.value
     while isinstance(target, (ast.Subscript, ast.Starred)):
         target = target.value
@@ -181,14 +197,19 @@ def _kept_in(statement: ast.stmt) -> str:
 
 
 def consumed_later(tree: ast.Module, name: str, function: str) -> bool:
-    """Whether code of this file reads the place ``name`` (or calls the function that returns it) where it also runs a backward."""
+    """Whether code of this file reads the place ``name`` (or calls the function that returns it) where it also runs a
+    backward."""
     own = function.rsplit(".", 1)[-1]
     returned = any(
         isinstance(node, ast.Return) and node.value is not None and name in _names(node.value)
         for scope in _functions(tree) if scope.name == own for node in ast.walk(scope)
     )  # fmt: skip
     for scope in [*_functions(tree), tree]:
-        nodes = list(ast.walk(scope)) if scope is not tree else [node for top in tree.body if not _is_definition(top) for node in ast.walk(top)]
+        nodes = (
+            list(ast.walk(scope))
+            if scope is not tree
+            else [node for top in tree.body if not _is_definition(top) for node in ast.walk(top)]
+        )
         if not any(isinstance(node, ast.Attribute) and node.attr in {"backward", "grad", "manual_backward"} for node in nodes):
             continue
         for node in nodes:
@@ -213,10 +234,24 @@ def _is_definition(node: ast.stmt) -> bool:
     return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
 
 
-def _freezes(tree: ast.Module, function: str) -> bool:
-    """Whether the function, its class, or the module's own statements switch ``requires_grad`` of something off."""
+def _freezes(tree: ast.Module, function: str, modules: object) -> bool:
+    """Whether the function, its class or a base of it, or the module's own statements switch ``requires_grad`` of
+    something off."""
     outermost = function.split(".", 1)[0]
     near = [node for node in tree.body if not _is_definition(node) or getattr(node, "name", "") == outermost]
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    if isinstance(modules, dict) and outermost in classes:
+        for text in modules.values():
+            classes |= {
+                node.name: node for node in ast.parse(text).body if isinstance(node, ast.ClassDef) and node.name not in classes
+            }
+    waiting, seen = [outermost], set()
+    while waiting:
+        name = waiting.pop()
+        if name in classes and name not in seen:
+            seen.add(name)
+            near.append(classes[name])
+            waiting += [ast.unparse(base).rsplit(".", 1)[-1] for base in classes[name].bases]
     for node in (item for top in near for item in ast.walk(top)):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value is False:
             if any(isinstance(target, ast.Attribute) and target.attr == "requires_grad" for target in node.targets):

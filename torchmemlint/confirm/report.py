@@ -62,7 +62,9 @@ def full(settled: Sequence[Settled], ascii_only: bool = False) -> str:
         lines.append("")
     lines.append(totals(settled))
     if any(item.verdict.device == "cpu" and item.verdict.before for item in settled):
-        lines.append("Bytes were measured on the CPU; on CUDA each block is rounded up to 512 B, and dropout and attention save less.")
+        lines.append(
+            "Bytes were measured on the CPU; on CUDA each block is rounded up to 512 B, and dropout and attention save less."
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -80,5 +82,8 @@ def totals(settled: Sequence[Settled]) -> str:
 def as_json(settled: Sequence[Settled]) -> str:
     """The array of ``check --output-format json``, each finding with its ``confirm``."""
     context = Context()
-    rows = [{**entry(item.plan.finding, context), "confirm": {**verdict_json(item.verdict), "sandbox": item.sandbox or None}} for item in settled]
+    rows = [
+        {**entry(item.plan.finding, context), "confirm": {**verdict_json(item.verdict), "sandbox": item.sandbox or None}}
+        for item in settled
+    ]
     return json.dumps(rows, indent=2) + "\n"

@@ -1,4 +1,5 @@
-"""Reads a child's records back into plain data: they come from a process that ran foreign code, so nothing in them is trusted."""
+"""Reads a child's records back into plain data: they come from a process that ran foreign code, so nothing in them is
+trusted."""
 
 from __future__ import annotations
 
@@ -6,11 +7,6 @@ from collections.abc import Mapping
 
 from torchmemlint.confirm.launch import Ended
 from torchmemlint.confirm.verdict import Run
-
-_NUMBERS = ("peak_bytes", "graph_bytes", "fallbacks", "backwards", "graphs_built")
-_SERIES = ("live_bytes", "uncollected_bytes", "nodes", "retained_bytes")
-_TEXTS = ("guesses", "decorators", "contexts")
-_WORDS = ("seen", "place", "device", "mode")
 
 
 def run_of(ended: Ended, variant: str) -> Run | None:
@@ -25,20 +21,42 @@ def run_of(ended: Ended, variant: str) -> Run | None:
 
 
 def _run(figures: Mapping[str, object]) -> Run:
-    numbers = {name: _whole(figures.get(name)) for name in _NUMBERS}
-    series = {name: _list(figures.get(name)) for name in _SERIES}
-    words = {name: str(figures.get(name, ""))[:200] for name in _WORDS}
-    texts = {name: _texts(figures.get(name)) for name in _TEXTS}
-    modes = figures.get("grad_modes")
-    seconds = figures.get("seconds")
+    def whole(name: str) -> int:
+        return _whole(figures.get(name))
+
+    def series(name: str) -> tuple[int, ...]:
+        return _list(figures.get(name))
+
+    def word(name: str) -> str:
+        return str(figures.get(name, ""))[:200]
+
+    def texts(name: str) -> tuple[str, ...]:
+        return _texts(figures.get(name))
+
+    modes, seconds = figures.get("grad_modes"), figures.get("seconds")
     return Run(
-        **numbers, **series, **words, **texts,
-        errors=_texts(figures.get("errors")),
-        forced=_list(figures.get("forced")),
-        attached=figures.get("attached") is True,
-        grad_modes=tuple(mode is True for mode in modes) if isinstance(modes, list) else (),
+        live_bytes=series("live_bytes"),
+        uncollected_bytes=series("uncollected_bytes"),
+        nodes=series("nodes"),
+        retained_bytes=series("retained_bytes"),
+        peak_bytes=whole("peak_bytes"),
+        graph_bytes=whole("graph_bytes"),
+        fallbacks=whole("fallbacks"),
+        seen=word("seen"),
+        place=word("place"),
+        errors=texts("errors"),
+        device=word("device"),
         seconds=float(seconds) if isinstance(seconds, (int, float)) else 0.0,
-    )  # fmt: skip
+        mode=word("mode"),
+        attached=figures.get("attached") is True,
+        backwards=whole("backwards"),
+        graphs_built=whole("graphs_built"),
+        grad_modes=tuple(mode is True for mode in modes) if isinstance(modes, list) else (),
+        guesses=texts("guesses"),
+        decorators=texts("decorators"),
+        contexts=texts("contexts"),
+        forced=series("forced"),
+    )
 
 
 def _whole(value: object) -> int:

@@ -1,7 +1,9 @@
 """Shuts the running process in before it touches code of others. Imported by the child only; stdlib only.
 
-On Linux, where the kernel allows it: new mount, PID, network, IPC and UTS namespaces (and a user namespace when not root), a root
-file system that holds nothing but the interpreter, torch, the system's libraries (all read-only) and one writable directory in memory, a fresh
+On Linux, where the kernel allows it: new mount, PID, network, IPC and UTS namespaces (and a user namespace when not
+root), a root
+file system that holds nothing but the interpreter, torch, the system's libraries (all read-only) and one writable
+directory in memory, a fresh
 ``/proc``, no capability, no way to regain one. A process limit binds because root becomes a user id that nobody else has.
 Elsewhere an audit hook refuses writes, sockets and processes: a seat belt against accidents, not a wall against malice.
 """
@@ -9,17 +11,13 @@ Elsewhere an audit hook refuses writes, sockets and processes: a seat belt again
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import signal
 import stat
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-try:
-    import resource
-except ImportError:  # Windows
-    resource = None  # type: ignore[assignment]
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -87,7 +85,8 @@ def _world_readable(paths: Sequence[str]) -> bool:
 def enter(readable: Sequence[str], work: str, limits: Limits, device: bool) -> str:
     """Shut this process in and return how: ``"namespaces"``. Forks: the caller goes on in the child, as PID 1 of its own world.
 
-    ``readable`` are directories that the code needs (prefixes, ``sys.path``); ``work`` is the one writable directory; ``device`` lets
+    ``readable`` are directories that the code needs (prefixes, ``sys.path``); ``work`` is the one writable directory;
+    ``device`` lets
     accelerators in. Raises Unavailable, with nothing changed that matters, when namespaces cannot be had.
     """
     if not sys.platform.startswith("linux") or os.uname().machine not in SYS_PIVOT_ROOT:
@@ -119,7 +118,8 @@ def enter(readable: Sequence[str], work: str, limits: Limits, device: bool) -> s
 
 
 def _become_first_process(libc: ctypes.CDLL) -> None:
-    """Fork into the new PID namespace; the outer process waits, hands on the exit status, and kills the inner one when it is told to end."""
+    """Fork into the new PID namespace; the outer process waits, hands on the exit status, and kills the inner one when
+    it is told to end."""
     inner = os.fork()
     if inner == 0:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -222,7 +222,9 @@ def _drop_capabilities(libc: ctypes.CDLL) -> None:
 
 def set_limits(limits: Limits) -> None:
     """Bind this process and its children; a limit that the platform lacks is left out."""
-    if resource is None:
+    try:
+        resource = importlib.import_module("resource")
+    except ImportError:  # Windows
         return
     wanted = [
         ("RLIMIT_CPU", limits.cpu_seconds),
@@ -242,15 +244,43 @@ def set_limits(limits: Limits) -> None:
 
 
 REFUSED = (
-    "socket.", "subprocess.Popen", "os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn", "os.startfile", "os.kill", "os.killpg",
-    "os.remove", "os.rename", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown", "os.putenv", "os.mkdir", "shutil.",
-    "ctypes.", "winreg.", "urllib.", "ftplib.", "smtplib.", "webbrowser.", "pty.spawn", "sqlite3.connect", "signal.pthread_kill",
-)  # fmt: skip
+    "socket.",
+    "subprocess.Popen",
+    "os.system",
+    "os.exec",
+    "os.fork",
+    "os.posix_spawn",
+    "os.spawn",
+    "os.startfile",
+    "os.kill",
+    "os.killpg",
+    "os.remove",
+    "os.rename",
+    "os.rmdir",
+    "os.link",
+    "os.symlink",
+    "os.truncate",
+    "os.chmod",
+    "os.chown",
+    "os.putenv",
+    "os.mkdir",
+    "shutil.",
+    "ctypes.",
+    "winreg.",
+    "urllib.",
+    "ftplib.",
+    "smtplib.",
+    "webbrowser.",
+    "pty.spawn",
+    "sqlite3.connect",
+    "signal.pthread_kill",
+)
 PATH_EVENTS = ("os.remove", "os.rename", "os.rmdir", "os.truncate", "os.chmod", "os.mkdir", "os.link", "os.symlink", "shutil.")
 
 
 def fasten_seat_belt(work: str, closed: Sequence[str] = REFUSED) -> None:
-    """Install the audit hook of platforms without namespaces; it cannot be taken off, and code that means harm can go round it."""
+    """Install the audit hook of platforms without namespaces; it cannot be taken off, and code that means harm can go
+    round it."""
     inside = os.path.realpath(work) + os.sep
 
     def within(path: object) -> bool:

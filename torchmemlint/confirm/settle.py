@@ -1,4 +1,5 @@
-"""Runs planned experiments, one child each, on whatever executes calls: threads here, or any ``concurrent.futures.Executor``."""
+"""Runs planned experiments, one child each, on whatever executes calls: threads here, or any
+``concurrent.futures.Executor``."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from torchmemlint.confirm.verdict import Verdict, decide_isolated, inconclusive
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run. ``device`` is ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"mps"``; ``timeout`` in seconds for each experiment."""
+    """How to run. ``device`` is ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"mps"``; ``timeout`` in seconds for each
+    experiment."""
 
     device: str = "cpu"
     timeout: float = 60.0
@@ -44,7 +46,9 @@ def settle(plan: Plan, options: Options) -> Settled:
     before, control, fixed = run_of(ended, "before"), run_of(ended, "after"), run_of(ended, "fixed")
     if before is None:
         said = next((str(record["failed"]) for record in ended.records if "failed" in record), "")
-        verdict = inconclusive(said or ended.ending or _last_line(ended.output) or "the child said nothing", device=options.device)
+        verdict = inconclusive(
+            said or ended.ending or _last_line(ended.output) or "the child said nothing", device=options.device
+        )
     else:
         verdict = decide_isolated(plan.finding.code, before, control, fixed, plan.doubts)
         if ended.ending and verdict.after is None:
@@ -52,11 +56,15 @@ def settle(plan: Plan, options: Options) -> Settled:
     return Settled(plan, verdict, ended.sandbox, version, ended.seconds)
 
 
-def settle_all(plans: Sequence[Plan], options: Options, devices: Sequence[str], executor: Executor | None = None) -> Iterator[Settled]:
+def settle_all(
+    plans: Sequence[Plan], options: Options, devices: Sequence[str], executor: Executor | None = None
+) -> Iterator[Settled]:
     """Settle every plan, in order, as results come.
 
-    ``devices`` names a device for each experiment that may run at the same time: ``["cpu"] * 2``, or each GPU once. With an ``executor`` of
-    the caller's (a process pool, ``dask.distributed``'s ``Client.get_executor()``) all run there, each on ``options.device`` of its machine.
+    ``devices`` names a device for each experiment that may run at the same time: ``["cpu"] * 2``, or each GPU once. With
+    an ``executor`` of
+    the caller's (a process pool, ``dask.distributed``'s ``Client.get_executor()``) all run there, each on
+    ``options.device`` of its machine.
     """
     if executor is not None:
         futures = [executor.submit(settle, plan, options) for plan in plans]

@@ -39,7 +39,7 @@ class Run:
     graph_bytes        what one step's graph saves, 0 when no graph was built
     fallbacks          operations that could not be done on stand-ins and were replaced
     seen               what the probe saw: "tensor", "number", "other", "stand-in" or "" (the line never ran)
-    place              what holds the value: "real", "stand-in" or "" (not known)
+    place              what holds the value: "real", "stand-in", "local" (of a call without a loop) or "" (not known)
     errors             the first exceptions of the code that ran, as "row: Type: text"
     attached           a probed tensor hung on a graph
     backwards          how many backward calls ran
@@ -116,18 +116,22 @@ class Verdict:
 class Doubts:
     """What the file and the project say about the function that ran, and the run itself cannot.
 
-    grad      the grad mode that its callers start it in: "on", "off", "unknown", or "default" where no caller in sight changes it
+    grad      the grad mode that its callers start it in: "on", "off", "unknown", or "default" where no caller in sight
+              changes it
     consumed  something may run a backward later on what the flagged place keeps
+    claimed   the linter itself reports the line (it is not only asked about)
     frozen    the file switches ``requires_grad`` of parameters off somewhere
     """
 
     grad: str = "unknown"
     consumed: bool = False
     frozen: bool = False
+    claimed: bool = True
 
 
 def slope(samples: Sequence[int]) -> int:
-    """Growth per step, as the middle of the differences from the third sample on (gradients, optimizer state and caches exist by then)."""
+    """Growth per step, as the middle of the differences from the third sample on (gradients, optimizer state and caches
+    exist by then)."""
     steady = samples[2:] if len(samples) > 3 else samples
     differences = [later - earlier for earlier, later in pairwise(steady)]
     return int(median(differences)) if differences else 0
@@ -141,7 +145,8 @@ def inconclusive(reason: str, before: Run | None = None, after: Run | None = Non
 def decide(code: str, before: Run, after: Run | None) -> Verdict:
     """What the two runs prove.
 
-    A positive verdict needs growth in the broken code that the repaired twin does not have (the control). A negative one needs that the
+    A positive verdict needs growth in the broken code that the repaired twin does not have (the control). A negative one
+    needs that the
     value was seen, that no operation was replaced, that nothing grows and that the peak is the twin's.
     """
     if any("backward through the graph a second time" in error for error in before.errors) and code in {"TML104", "TML105"}:
@@ -170,19 +175,27 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
         return inconclusive(
             "the flagged line never ran" if not before.seen else "the flagged value is a stand-in here", before, after
         )
+    if before.place == "local":
+        return inconclusive("it is kept in a local name, once a call: how long that lives is not seen", before, after)
     if before.place == "stand-in":
         return inconclusive("what keeps the value is not in this file", before, after)
     if before.fallbacks or before.errors:
         why = before.errors[0] if before.errors else f"{before.fallbacks} operations had to be replaced"
         return inconclusive(f"nothing grew, but not everything ran: {why}", before, after)
     return Verdict(
-        Outcome.REFUTED, "", f"ran {len(before.live_bytes)} steps on a {before.seen}: nothing grows and the peak is that of the repaired code",
-        before.device, before, after, None,
-    )  # fmt: skip
+        Outcome.REFUTED,
+        "",
+        f"ran {len(before.live_bytes)} steps on a {before.seen}: nothing grows and the peak is that of the repaired code",
+        before.device,
+        before,
+        after,
+        None,
+    )
 
 
 def decide_isolated(code: str, before: Run, control: Run | None, fixed: Run | None, doubts: Doubts) -> Verdict:
-    """The verdict on code that was cut out and ran on stand-ins: what ``decide`` says, unless something that was not seen could turn it.
+    """The verdict on code that was cut out and ran on stand-ins: what ``decide`` says, unless something that was not
+    seen could turn it.
 
     ``control`` is the run whose flagged value was mended by the harness, ``fixed`` that of the code with the finding's own fix.
     """
@@ -222,6 +235,8 @@ def _doubt_of_growth(kind: str, before: Run, doubts: Doubts) -> str:
         return f"`with {before.contexts[0]}` is not in this file and may switch grad mode off"
     if doubts.frozen:
         return "the file freezes parameters; whether these are frozen is decided outside the function that ran"
+    if doubts.grad == "default" and not doubts.claimed:
+        return "nothing in sight calls the function that ran, so its grad mode is not known"
     if doubts.grad not in {"on", "default"}:
         return "grad mode is decided by the callers of the function that ran, and not all of them are in sight"
     return ""
@@ -262,10 +277,10 @@ def growth_kind(code: str, before: Run, after: Run) -> str:
         return "tensors kept"
     if uncollected > 0:
         return "until the cyclic collector runs"
-    threshold = max(1, before.peak_bytes // 20)
-    if before.peak_bytes - after.peak_bytes >= threshold:
-        return "extra graph at peak" if graph else "higher peak"
-    return ""
+    higher = before.peak_bytes - after.peak_bytes >= max(1, before.peak_bytes // 20)
+    if code in GRAPH_RULES:
+        return "extra graph at peak" if higher and graph and before.attached else ""
+    return "higher peak" if higher else ""
 
 
 def _flat(kind: str, before: Run, after: Run) -> bool:

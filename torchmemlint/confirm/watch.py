@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -111,7 +112,9 @@ def _settled(number: int, finding: Finding, seen: Mapping[str, object]) -> Settl
     assert isinstance(backwards, dict)
     key = str(number)
     verdict = judge(finding, int(hits.get(key, 0)), samples.get(key, []), int(backwards.get(key, 0)), str(seen["device"]))
-    return Settled(Plan(finding, None, Doubts()), verdict, "none (your own script)", str(seen["torch"]), float(str(seen["seconds"])))
+    return Settled(
+        Plan(finding, None, Doubts()), verdict, "none (your own script)", str(seen["torch"]), float(str(seen["seconds"]))
+    )
 
 
 def judge(finding: Finding, hits: int, samples: Sequence[Mapping[str, object]], backwards: int, device: str) -> Verdict:
@@ -129,10 +132,17 @@ def judge(finding: Finding, hits: int, samples: Sequence[Mapping[str, object]], 
     one_graph = min((_number(sample, "retained_bytes") for sample in first if _number(sample, "retained_bytes")), default=0)
     attached = [bool(sample["attached"]) for sample in samples]
     run = Run(
-        live_bytes=held, nodes=nodes, retained_bytes=tuple(_number(sample, "retained_bytes") for sample in samples), graph_bytes=one_graph,
-        peak_bytes=max(held), seen="tensor" if any(_number(sample, "tensors") for sample in samples) else "number", place="real",
-        attached=any(attached), device=device, mode=f"watched, {hits} hits",
-    )  # fmt: skip
+        live_bytes=held,
+        nodes=nodes,
+        retained_bytes=tuple(_number(sample, "retained_bytes") for sample in samples),
+        graph_bytes=one_graph,
+        peak_bytes=max(held),
+        seen="tensor" if any(_number(sample, "tensors") for sample in samples) else "number",
+        place="real",
+        attached=any(attached),
+        device=device,
+        mode=f"watched, {hits} hits",
+    )
     node_growth, held_growth = _growth(first, "nodes"), _growth(first, "retained_bytes")
     kept_growth = _growth(first, "tensor_bytes")
     if code in FORWARD:
@@ -148,7 +158,9 @@ def judge(finding: Finding, hits: int, samples: Sequence[Mapping[str, object]], 
         return Verdict(Outcome.CONFIRMED, "nodes per step", "", device, run, None)
     if any(attached):
         return inconclusive("the value hangs on a graph, but nothing grew while it was watched", run, device=device)
-    return Verdict(Outcome.REFUTED, "", f"looked {len(samples)} times: nothing that the line keeps hangs on a graph", device, run, None)
+    return Verdict(
+        Outcome.REFUTED, "", f"looked {len(samples)} times: nothing that the line keeps hangs on a graph", device, run, None
+    )
 
 
 def _judge_forward(run: Run, backwards: int, attached: bool) -> Verdict:
@@ -161,13 +173,15 @@ def _judge_forward(run: Run, backwards: int, attached: bool) -> Verdict:
         return inconclusive("some calls build a graph and some do not", run)
     if run.seen != "tensor":
         return inconclusive("the line's result is no tensor; whether the forward built a graph is not seen", run)
-    return Verdict(Outcome.REFUTED, "", "the forward builds no graph: grad mode is off or nothing requires grad", run.device, run, None)
+    return Verdict(
+        Outcome.REFUTED, "", "the forward builds no graph: grad mode is off or nothing requires grad", run.device, run, None
+    )
 
 
 def _growth(samples: Sequence[Mapping[str, object]], name: str) -> float:
     """The middle growth from one of the first hits to the next: what an epoch's reset does not hide."""
     values = [_number(sample, name) for sample in samples]
-    differences = [later - earlier for earlier, later in zip(values, values[1:], strict=False)]
+    differences = [later - earlier for earlier, later in pairwise(values)]
     return median(differences) if differences else 0.0
 
 

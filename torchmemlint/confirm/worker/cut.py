@@ -3,7 +3,8 @@
 The standard library's ``ast`` is used, not libcst: the result is only executed, and a compiled ``ast`` keeps the file's own row
 numbers, so that an exception names the user's line. Needs no torch.
 
-What is done to the flagged function: each simple statement is guarded (an exception is noted, its targets become stand-ins), loops
+What is done to the flagged function: each simple statement is guarded (an exception is noted, its targets become
+stand-ins), loops
 around the flagged line run a fixed number of steps and are sampled at their head, exits from the sampled loop are left out,
 and the flagged value passes through a probe, which in the repaired variant also mends it.
 """
@@ -20,7 +21,6 @@ FORWARD_RULES = frozenset({"TML201", "TML202", "TML203"})
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 LoopNode = ast.For | ast.AsyncFor | ast.While
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
-_OWN_SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +88,10 @@ def locate(tree: ast.Module, row: int, column: int = 1) -> Site | None:
 
 
 def place_of(statement: ast.stmt) -> ast.expr | None:
-    """The expression that keeps the flagged value: ``total`` of ``total += x``, ``xs`` of ``xs.append(x)``, ``d`` of ``d[k] = x``."""
+    """The expression that keeps the flagged value: ``total`` of ``total += x``, ``xs`` of ``xs.append(x)``, ``d`` of
+    ``d[k] = x``."""
     target: ast.expr | None = None
-    if isinstance(statement, ast.AugAssign):
-        target = statement.target
-    elif isinstance(statement, ast.AnnAssign):
+    if isinstance(statement, (ast.AugAssign, ast.AnnAssign)):
         target = statement.target
     elif isinstance(statement, ast.Assign):
         target = statement.targets[0]
@@ -105,7 +104,8 @@ def place_of(statement: ast.stmt) -> ast.expr | None:
 
 
 def root_name(place: ast.expr | None) -> str:
-    """``"losses"`` of ``losses``, ``self.losses`` and ``self.losses.train``'s second part: the name that tells a place from others."""
+    """``"losses"`` of ``losses``, ``self.losses`` and ``self.losses.train``'s second part: the name that tells a place
+    from others."""
     while isinstance(place, ast.Subscript):
         place = place.value
     while isinstance(place, ast.Attribute) and isinstance(place.value, ast.Attribute):
@@ -179,8 +179,10 @@ class _Body(ast.NodeTransformer):
         elif isinstance(node, ast.If):
             result = [self._if(node, flagged)]
         elif isinstance(node, (ast.With, ast.AsyncWith)):
-            for item in node.items:
-                item.context_expr = _call("context", _later(item.context_expr), ast.Constant(ast.unparse(item.context_expr)[:80]))
+            for part in node.items:
+                part.context_expr = _call(
+                    "context", _later(part.context_expr), ast.Constant(ast.unparse(part.context_expr)[:80])
+                )
             node.body = self.block(node.body)
             result = [node]
         elif isinstance(node, ast.Try) or type(node).__name__ == "TryStar":
@@ -284,7 +286,9 @@ class _Body(ast.NodeTransformer):
             _set_keyword(node, "create_graph", flagged)
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Tuple, ast.List)):
             parts = node.targets[0].elts
-            if not any(isinstance(part, ast.Starred) for part in parts) and not isinstance(node.value, (ast.Tuple, ast.Yield, ast.Await)):
+            if not any(isinstance(part, ast.Starred) for part in parts) and not isinstance(
+                node.value, (ast.Tuple, ast.Yield, ast.Await)
+            ):
                 node.value = _call("fit", node.value, ast.Constant(len(parts)))
         return [self._guard(node, names)]
 
@@ -337,7 +341,9 @@ class _Body(ast.NodeTransformer):
             if self._wrap_call(holder):
                 return holder.value
             return _call("forward", _later(value))
-        inner = next((item for item in ast.walk(value) if isinstance(item, (ast.ListComp, ast.SetComp, ast.GeneratorExp))), None)
+        inner = next(
+            (item for item in ast.walk(value) if isinstance(item, (ast.ListComp, ast.SetComp, ast.GeneratorExp))), None
+        )
         if inner is not None and not self.loops:
             # a comprehension over the loader is the loop
             inner.generators[0].iter = _call("loop", ast.Constant("sample"), _later(inner.generators[0].iter))
@@ -356,7 +362,8 @@ class _Body(ast.NodeTransformer):
 
 
 class _WrapCall(ast.NodeTransformer):
-    """Wraps the longest call that starts at a place (columns in code points, 1-based; compared in bytes where a line is ASCII)."""
+    """Wraps the longest call that starts at a place (columns in code points, 1-based; compared in bytes where a line is
+    ASCII)."""
 
     def __init__(self, row: int, column: int) -> None:
         self._place = (row, column - 1)
@@ -464,7 +471,8 @@ def _is_future(node: ast.stmt) -> bool:
 
 
 def sliced(tree: ast.Module, site: Site, code: str, level: int) -> ast.Module | None:
-    """As ``whole``, with the flagged function's body cut down to the sampled loop, simple initialisers and the with-blocks around it."""
+    """As ``whole``, with the flagged function's body cut down to the sampled loop, simple initialisers and the
+    with-blocks around it."""
     if level >= len(site.loops):
         return None
     loop = site.loops[level]
@@ -503,8 +511,8 @@ def sliced(tree: ast.Module, site: Site, code: str, level: int) -> ast.Module | 
 
 
 def _own_stores(statement: ast.stmt) -> list[str]:
-    if isinstance(statement, _OWN_SCOPE):
-        return [statement.name] if not isinstance(statement, ast.Lambda) else []
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return [statement.name]
     return _store_names(statement)
 
 
@@ -534,7 +542,17 @@ def _is_plain(value: ast.expr) -> bool:
     for node in ast.walk(value):
         if isinstance(node, (ast.Lambda, ast.Await, ast.Yield, ast.Subscript, ast.comprehension)):
             return False
-        if isinstance(node, ast.Name) and node.id not in {"torch", "list", "dict", "set", "defaultdict", "deque", "collections", "float", "int"}:
+        if isinstance(node, ast.Name) and node.id not in {
+            "torch",
+            "list",
+            "dict",
+            "set",
+            "defaultdict",
+            "deque",
+            "collections",
+            "float",
+            "int",
+        }:
             parent_call = isinstance(value, ast.Call) and value.func is node
             if not parent_call:
                 return False

@@ -27,7 +27,7 @@ def run_snippet(job: Job, emit: Emit) -> None:
     namespace: dict[str, object] = {"__name__": "__main__", "emit": emit}
     try:
         exec(compile(job["source"], "<snippet>", "exec"), namespace)
-    except BaseException as error:  # noqa: BLE001 - whatever the code raises is its result
+    except BaseException as error:
         emit({"raised": f"{type(error).__name__}: {error}"[:500]})
         return
     emit({"finished": True})
@@ -35,7 +35,17 @@ def run_snippet(job: Job, emit: Emit) -> None:
 
 def count_devices(job: Job, emit: Emit) -> None:
     """Say which accelerators torch sees."""
-    emit({"cuda_devices": torch.cuda.device_count() if torch.cuda.is_available() else 0, "mps": torch.backends.mps.is_available()})
+    emit(
+        {
+            "cuda_devices": torch.cuda.device_count() if torch.cuda.is_available() else 0,
+            "mps": torch.backends.mps.is_available(),
+        }
+    )
 
 
-RUNNERS: dict[str, Callable[[Job, Emit], None]] = {"snippet": run_snippet, "pair": run_pair, "isolated": run_isolated, "devices": count_devices}
+RUNNERS: dict[str, Callable[[Job, Emit], None]] = {
+    "snippet": run_snippet,
+    "pair": run_pair,
+    "isolated": run_isolated,
+    "devices": count_devices,
+}

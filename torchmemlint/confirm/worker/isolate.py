@@ -1,7 +1,6 @@
 """Runs a flagged function or loop, cut out of its file, on stand-ins, and samples the memory at the head of the loop."""
 
 from __future__ import annotations
-
 import __future__
 
 import ast
@@ -29,12 +28,17 @@ from torch.utils._pytree import tree_map
 
 from torchmemlint.confirm.worker import cut, standins
 from torchmemlint.confirm.worker.meter import StorageMeter, meter_for, tensors_in, walk
-from torchmemlint.confirm.worker.standins import StandIn, StandInTensor
+from torchmemlint.confirm.worker.standins import StandIn, StandInTensor, words
 
 REAL_MODULES = frozenset(
-    "torch torchvision numpy math cmath collections itertools functools operator copy random typing typing_extensions dataclasses enum abc "
-    "contextlib time datetime warnings string re statistics numbers fractions decimal types heapq bisect json csv io queue weakref gc "
-    "inspect sys traceback textwrap __future__ array struct uuid hashlib tempfile errno builtins asyncio".split()
+    words(
+        """
+    torch torchvision numpy math cmath collections itertools functools operator copy random typing
+    typing_extensions dataclasses enum abc contextlib time datetime warnings string re statistics numbers
+    fractions decimal types heapq bisect json csv io queue weakref gc inspect sys traceback textwrap __future__
+    array struct uuid hashlib tempfile errno builtins asyncio
+    """
+    )
 )  # fmt: skip
 """Modules that the code gets as they are, where they are installed; every other import gives a stand-in."""
 
@@ -65,6 +69,7 @@ class Harness:
         self._deadline = time.monotonic() + RUN_SECONDS
         self._probed: list[weakref.ref[torch.Tensor]] = []
         self.attached = self.inexact = False
+        self.claimed = False
         self.guesses: set[str] = set()
         self.live: list[int] = []
         self.uncollected: list[int] = []
@@ -114,7 +119,8 @@ class Harness:
         self._look = place
 
     def loop(self, role: str, items: Any) -> Iterator[Any]:
-        """Stands around a loop's iterable: the sampled one runs standins.STEPS times whatever it holds, those around it once."""
+        """Stands around a loop's iterable: the sampled one runs standins.STEPS times whatever it holds, those around it
+        once."""
         count = 0
         if role == "other":
             yield from itertools.islice(self._items(items), OTHER_STEPS)
@@ -213,7 +219,7 @@ class Harness:
         if not callable(call) or isinstance(call, StandIn):
             self._saw(call)
             return call
-        standins.record.trusted = True  # the finding says that this very call is a forward
+        standins.record.trusted = self.claimed  # the linter says that this very call is a forward
         try:
             with torch.no_grad() if self.repair == "no_grad" else contextlib.nullcontext():
                 value = call()
@@ -249,7 +255,11 @@ class Harness:
 
     def fit(self, value: Any, count: int) -> Any:
         """A value that is unpacked into ``count`` names: a list of stand-ins takes that length."""
-        if isinstance(value, (list, tuple)) and len(value) != count and any(isinstance(item, (StandIn, torch.Tensor)) for item in value):
+        if (
+            isinstance(value, (list, tuple))
+            and len(value) != count
+            and any(isinstance(item, (StandIn, torch.Tensor)) for item in value)
+        ):
             return [*value[:count], *(standins.data() for _ in range(count - len(value)))]
         return value
 
@@ -262,7 +272,7 @@ class Harness:
 
     def standin(self, name: str) -> StandIn:
         """For a name that the failed statement should have bound."""
-        return StandIn(name)
+        return StandIn(name, origin="given" if self.claimed else "unseen")
 
 
 def _kind(value: object) -> str:
@@ -298,7 +308,8 @@ def mend(value: Any, repair: str) -> Any:
 
 
 class Modules:
-    """The imports of the code: real where a module is on the list, the project's own files where the job has them, else stand-ins."""
+    """The imports of the code: real where a module is on the list, the project's own files where the job has them, else
+    stand-ins."""
 
     def __init__(self, sources: Mapping[str, str], packages: frozenset[str], name: str) -> None:
         self._sources, self._packages, self._name = sources, packages, name
@@ -318,7 +329,13 @@ class Modules:
         if absolute in self._sources and wanted:
             return self._project_module(absolute, wanted)
         if wanted and any(f"{absolute}.{item}" in self._sources for item in wanted):
-            return _Package({item: self._project_module(f"{absolute}.{item}", ()) for item in wanted if f"{absolute}.{item}" in self._sources})
+            return _Package(
+                {
+                    item: self._project_module(f"{absolute}.{item}", ())
+                    for item in wanted
+                    if f"{absolute}.{item}" in self._sources
+                }
+            )
         return _import(name, names, scope, wanted, level)
 
     def _project_module(self, absolute: str, wanted: Any) -> Any:
@@ -370,7 +387,9 @@ class _Base:
 def _super(*given: Any) -> Any:
     frame = sys._getframe(1)
     klass = given[0] if given else frame.f_locals.get("__class__")
-    receiver = given[1] if len(given) > 1 else frame.f_locals.get(frame.f_code.co_varnames[0] if frame.f_code.co_varnames else "")
+    receiver = (
+        given[1] if len(given) > 1 else frame.f_locals.get(frame.f_code.co_varnames[0] if frame.f_code.co_varnames else "")
+    )
     if isinstance(klass, type) and isinstance(receiver, klass):
         return builtins.super(klass, receiver)
     return _Base(klass, receiver)
@@ -410,9 +429,15 @@ class _Partly:
 def _namespace(tree: ast.Module, harness: Harness, modules: Modules, name: str) -> dict[str, Any]:
     own = dict(vars(builtins))
     own.update(
-        __import__=modules.load, super=_super, open=lambda *args, **kwargs: io.StringIO(""), input=lambda *args: "", print=_print, exit=_nothing, quit=_nothing,
+        __import__=modules.load,
+        super=_super,
+        open=lambda *args, **kwargs: io.StringIO(""),
+        input=lambda *args: "",
+        print=_print,
+        exit=_nothing,
+        quit=_nothing,
         breakpoint=_nothing,
-    )  # fmt: skip
+    )
     module = types.ModuleType(name)  # dataclasses and pickle look a class's module up
     if name != "__main__":
         sys.modules[name] = module
@@ -422,7 +447,12 @@ def _namespace(tree: ast.Module, harness: Harness, modules: Modules, name: str) 
     space["__package__"] = name.rpartition(".")[0]
     defined = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     defined |= {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
-    defined |= {(item.asname or item.name).split(".")[0] for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom)) for item in node.names}
+    defined |= {
+        (item.asname or item.name).split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for item in node.names
+    }
     defined |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     defined |= {node.name for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.name}
     for node in ast.walk(tree):
@@ -447,11 +477,18 @@ def _prepare_torch() -> None:
     torch.save = _nothing
     for name, dtype in _LEGACY.items():
         setattr(torch, name, functools.partial(_legacy, getattr(torch, name), dtype))
-    torch.load = lambda *args, **kwargs: StandIn("loaded")  # type: ignore[assignment]
+    torch.load = lambda *args, **kwargs: StandIn("loaded")
     first = DataLoader.__init__
 
     def plain(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
-        for name in ("num_workers", "pin_memory", "persistent_workers", "prefetch_factor", "multiprocessing_context", "timeout"):
+        for name in (
+            "num_workers",
+            "pin_memory",
+            "persistent_workers",
+            "prefetch_factor",
+            "multiprocessing_context",
+            "timeout",
+        ):
             kwargs.pop(name, None)
         first(self, dataset, *args, **kwargs)
 
@@ -460,9 +497,14 @@ def _prepare_torch() -> None:
 
 
 _LEGACY = {
-    "FloatTensor": torch.float32, "LongTensor": torch.int64, "IntTensor": torch.int32, "DoubleTensor": torch.float64, "BoolTensor": torch.bool,
-    "HalfTensor": torch.float16, "ByteTensor": torch.uint8,
-}  # fmt: skip
+    "FloatTensor": torch.float32,
+    "LongTensor": torch.int64,
+    "IntTensor": torch.int32,
+    "DoubleTensor": torch.float64,
+    "BoolTensor": torch.bool,
+    "HalfTensor": torch.float16,
+    "ByteTensor": torch.uint8,
+}
 
 
 def _legacy(first: Any, dtype: torch.dtype, *args: Any, **kwargs: Any) -> Any:
@@ -489,10 +531,12 @@ class Target:
     module: str
     modules: Mapping[str, str]
     packages: frozenset[str]
+    claimed: bool
 
 
 def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], None]) -> None:
-    """Both variants of one finding: whole function first; where it does not reach the line often enough, the slice; outward through the loops."""
+    """Both variants of one finding: whole function first; where it does not reach the line often enough, the slice;
+    outward through the loops."""
     _prepare_torch()
     standins.STEPS = int(job.get("steps", standins.STEPS))
     chosen: tuple[str, int, bool] | None = None
@@ -501,6 +545,7 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
     target = Target(
         job["source"], int(job["row"]), int(job.get("column", 1)), code, job["device"], str(job.get("grad", "on")),
         str(job.get("module", "confirmed_module")), job.get("modules", {}), frozenset(job.get("packages", ())),
+        job.get("claimed") is True,
     )  # fmt: skip
     site = cut.locate(ast.parse(target.source), target.row, target.column)
     if site is None:
@@ -559,13 +604,20 @@ def _grows(figures: Mapping[str, object]) -> bool:
 
 
 def _complete(figures: Mapping[str, object]) -> bool:
-    return len(_series(figures, "live_bytes")) >= standins.STEPS and figures["seen"] in {"tensor", "number"} and not figures["fallbacks"]
+    return (
+        len(_series(figures, "live_bytes")) >= standins.STEPS
+        and figures["seen"] in {"tensor", "number"}
+        and not figures["fallbacks"]
+    )
 
 
 def _worth(figures: Mapping[str, object]) -> tuple[bool, bool, int, bool]:
     return (
-        _grows(figures), figures["seen"] in {"tensor", "number"}, min(len(_series(figures, "live_bytes")), standins.STEPS), not figures["fallbacks"],
-    )  # fmt: skip
+        _grows(figures),
+        figures["seen"] in {"tensor", "number"},
+        min(len(_series(figures, "live_bytes")), standins.STEPS),
+        not figures["fallbacks"],
+    )
 
 
 def _measure(target: Target, repair: str, attempt: tuple[str, int, bool]) -> Mapping[str, object]:
@@ -587,6 +639,7 @@ def _measure(target: Target, repair: str, attempt: tuple[str, int, bool]) -> Map
             record.on_host = meter.forget
         standins.weight()
         harness = Harness(meter.live_bytes, meter.reset_peak, repair, force)
+        harness.claimed = target.claimed
         meter.reset_peak()
         if program is not None:
             with torch.set_grad_enabled(target.grad != "off"):  # the callers' mode, where it is known to be off
@@ -595,16 +648,34 @@ def _measure(target: Target, repair: str, attempt: tuple[str, int, bool]) -> Map
         standins.begin(standins.Record())
     seen = next((kind for kind in ("stand-in", "tensor", "number", "other") if kind in harness.seen), "")
     errors = [*harness.errors, *errors]
+    kept = cut.place_of(site.statement)
     place = "stand-in" if "stand-in" in harness.places else "real" if harness.places else ""
+    if site.function is not None and not site.loops and not site.comprehends and not isinstance(kept, ast.Attribute):
+        place = "local"
     per_step = _per_step(harness.graph_forwards)
     return {
-        "live_bytes": harness.live, "uncollected_bytes": harness.uncollected, "nodes": harness.nodes, "retained_bytes": harness.retained,
-        "peak_bytes": peak, "graph_bytes": per_step * standins.FORWARD_BYTES or harness.graph_bytes, "fallbacks": len(record.fallbacks),
-        "seen": seen, "place": place, "errors": list(dict.fromkeys([*errors, *record.fallbacks]))[:5], "device": device,
-        "seconds": time.monotonic() - started, "mode": f"{mode}, loop {level}" + (", forced branch" if harness.forced else ""),
-        "grad_modes": sorted(harness.grad_modes), "decorators": _decorators(record, site), "contexts": sorted(harness.contexts),
-        "attached": harness.attached or (harness.inexact and record.graph_forwards > 0), "guesses": sorted(harness.guesses), "backwards": record.backwards, "forced": harness.forced, "graphs_built": record.graph_forwards,
-    }  # fmt: skip
+        "live_bytes": harness.live,
+        "uncollected_bytes": harness.uncollected,
+        "nodes": harness.nodes,
+        "retained_bytes": harness.retained,
+        "peak_bytes": peak,
+        "graph_bytes": per_step * standins.FORWARD_BYTES or harness.graph_bytes,
+        "fallbacks": len(record.fallbacks),
+        "seen": seen,
+        "place": place,
+        "errors": list(dict.fromkeys([*errors, *record.fallbacks]))[:5],
+        "device": device,
+        "seconds": time.monotonic() - started,
+        "mode": f"{mode}, loop {level}" + (", forced branch" if harness.forced else ""),
+        "grad_modes": sorted(harness.grad_modes),
+        "decorators": _decorators(record, site),
+        "contexts": sorted(harness.contexts),
+        "attached": harness.attached or (harness.inexact and record.graph_forwards > 0),
+        "guesses": sorted(harness.guesses),
+        "backwards": record.backwards,
+        "forced": harness.forced,
+        "graphs_built": record.graph_forwards,
+    }
 
 
 def _decorators(record: standins.Record, site: cut.Site) -> list[str]:
@@ -613,7 +684,7 @@ def _decorators(record: standins.Record, site: cut.Site) -> list[str]:
 
 
 def _per_step(counts: list[int]) -> int:
-    differences = [later - earlier for earlier, later in zip(counts, counts[1:], strict=False)]
+    differences = [later - earlier for earlier, later in itertools.pairwise(counts)]
     return sorted(differences)[len(differences) // 2] if differences else 0
 
 
@@ -657,7 +728,7 @@ def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness) -> No
         receiver = StandIn(site.klass.name, klass)
         with contextlib.suppress(Exception):
             if "__init__" in vars(klass):
-                klass.__init__(receiver, *_arguments(klass.__init__, skip=1))
+                vars(klass)["__init__"](receiver, *_arguments(vars(klass)["__init__"], skip=1))
         function = _method(receiver, klass, outermost.name)
     else:
         holder = next((node for node in site.around if isinstance(node, ast.ClassDef)), None)
@@ -707,7 +778,7 @@ def _arguments(function: Any, skip: int = 0) -> list[Any]:
     given: list[Any] = []
     for parameter in list(inspect.signature(function).parameters.values())[skip:]:
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-            if parameter.default is not parameter.empty and not (parameter.default is None):
+            if parameter.default is not parameter.empty and parameter.default is not None:
                 given.append(copy.copy(parameter.default))
             else:
                 given.append(StandIn(parameter.name))

@@ -1,6 +1,7 @@
 """Counts the bytes of live tensors exactly, and the nodes and bytes that an autograd graph holds.
 
-On the CPU a dispatch mode sees every storage that an operator returns and a weak reference tells when it is freed: the live figure is
+On the CPU a dispatch mode sees every storage that an operator returns and a weak reference tells when it is freed: the
+live figure is
 exact, the peak leaves out the scratch memory inside a kernel. On CUDA the caching allocator's own counters are read. Never
 RSS (freed pages are reused, it does not move) and never the reserved figure (it is the allocator's cache).
 """
@@ -39,7 +40,8 @@ class Meter(Protocol):
 
 
 def _callbacks_fire() -> bool:
-    """Whether a weak reference to a storage calls back when the storage is freed (torch 2.2 and later; 2.0 and 2.1 never do)."""
+    """Whether a weak reference to a storage calls back when the storage is freed (torch 2.2 and later; 2.0 and 2.1 never
+    do)."""
     fired: list[object] = []
     tensor = torch.empty(1)
     reference = weakref.ref(tensor.untyped_storage(), fired.append)
@@ -65,7 +67,8 @@ class StorageMeter(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """False: else torch 2.6 and later import ``torch._dynamo`` (more than a second) to guard a mode that is never compiled."""
+        """False: else torch 2.6 and later import ``torch._dynamo`` (more than a second) to guard a mode that is never
+        compiled."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -207,7 +210,8 @@ def meter_for(device: str) -> StorageMeter | AllocatorMeter | MpsMeter:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """What hangs on a value: autograd nodes, bytes of saved tensors (leaves excluded), saved slots and how many a backward freed."""
+    """What hangs on a value: autograd nodes, bytes of saved tensors (leaves excluded), saved slots and how many a
+    backward freed."""
 
     nodes: int = 0
     retained_bytes: int = 0
@@ -257,7 +261,8 @@ def _saved_names(kind: type, memory: dict[type, tuple[str, ...]]) -> tuple[str, 
 def walk(value: object, limit: int = 200_000) -> Graph:
     """Follow ``grad_fn`` from every tensor in ``value``.
 
-    A slot that raises has been freed by a backward. Bytes count each storage once and leave out leaves (parameters and inputs that
+    A slot that raises has been freed by a backward. Bytes count each storage once and leave out leaves (parameters and
+    inputs that
     require grad); inputs without grad that a loader owns too are counted, so the figure is an upper bound.
     """
     roots = []

@@ -19,11 +19,17 @@ STEPS = 8
 
 
 def run_pair(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], None]) -> None:
-    """Measure both variants of the job, ``before`` first; each is a mapping of file name to source, with the name of its main module."""
+    """Measure both variants of the job, ``before`` first; each is a mapping of file name to source, with the name of its
+    main module."""
     if torch.device(job["device"]).type != "cpu":
         torch.set_default_device(job["device"])
     for variant in ("before", "after"):
-        emit({"variant": variant, "run": measure(job[variant], job["module"], job["device"], int(job.get("steps", STEPS)), variant)})
+        emit(
+            {
+                "variant": variant,
+                "run": measure(job[variant], job["module"], job["device"], int(job.get("steps", STEPS)), variant),
+            }
+        )
 
 
 def _load(files: Mapping[str, str], module: str, name: str) -> Callable[[int], object]:
@@ -33,7 +39,9 @@ def _load(files: Mapping[str, str], module: str, name: str) -> Callable[[int], o
         os.makedirs(os.path.dirname(target), exist_ok=True)
         with open(target, "w", encoding="utf-8") as file:
             file.write(text)
-    for loaded in [key for key in sys.modules if key.split(".")[0] in {path.split("/")[0].removesuffix(".py") for path in files}]:
+    for loaded in [
+        key for key in sys.modules if key.split(".")[0] in {path.split("/")[0].removesuffix(".py") for path in files}
+    ]:
         del sys.modules[loaded]
     sys.path.insert(0, os.path.join(os.getcwd(), name))
     try:
@@ -87,7 +95,8 @@ def measure(files: Mapping[str, str], module: str, device: str, steps: int, name
 def _graph_bytes(run: Callable[[int], object], steps: int) -> int:
     """Bytes that one step saves for a backward, leaves left out: the difference of two runs, in a pass of its own.
 
-    The hook gives back a detached tensor: one that gave back the tensor itself would tie a node to its own output and make the growth
+    The hook gives back a detached tensor: one that gave back the tensor itself would tie a node to its own output and
+    make the growth
     that is to be measured.
     """
 

@@ -1,7 +1,9 @@
 """Objects that stand in for what a cut-out piece of code needs and does not have: decided by use, not by name.
 
-``StandIn`` is container, context manager, loader, module, criterion or number, as it is used. ``StandInTensor`` is a real tensor
-that never fails: an operation that raises is replaced by a result on the same graph, and counted as a *fallback*. Each forward of a stand-in
+``StandIn`` is container, context manager, loader, module, criterion or number, as it is used. ``StandInTensor`` is a
+real tensor
+that never fails: an operation that raises is replaced by a result on the same graph, and counted as a *fallback*. Each
+forward of a stand-in
 saves exactly ``FORWARD_BYTES`` for the backward, so growth divides into graphs.
 """
 
@@ -18,6 +20,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_iter, tree_map
 
 FORWARD_BYTES = 1 << 20
+
+
+def words(text: str) -> list[str]:
+    """The words of a long list of names."""
+    return text.split()
+
+
 LAYERS = 8
 STEPS = 8
 SHAPE = (4, 4)
@@ -80,13 +89,17 @@ def data() -> torch.Tensor:
 
 def guess_of(values: object) -> str:
     """Of what unseen callee a value was made, "" when nothing in it rests on a guess."""
-    return next((found for item in tree_iter(values) if (found := getattr(item, "_tml_guess", "")) and isinstance(found, str)), "")
+    return next(
+        (found for item in tree_iter(values) if (found := getattr(item, "_tml_guess", "")) and isinstance(found, str)), ""
+    )
 
 
 def forward(name: str, inputs: list[torch.Tensor], guess: str = "") -> torch.Tensor:
-    """What a stand-in model (or criterion) returns for ``inputs``; saves ``FORWARD_BYTES`` when grad mode is on and it has something to train.
+    """What a stand-in model (or criterion) returns for ``inputs``; saves ``FORWARD_BYTES`` when grad mode is on and it
+    has something to train.
 
-    A callee that first saw a tensor with a graph is taken for one without parameters of its own; with several tensors it is a criterion, and gives
+    A callee that first saw a tensor with a graph is taken for one without parameters of its own; with several tensors it
+    is a criterion, and gives
     a scalar.
     """
     with torch._C.DisableTorchFunctionSubclass():
@@ -110,7 +123,8 @@ def _link(inputs: list[torch.Tensor]) -> torch.Tensor:
 
 
 def _activations(parameters: torch.Tensor | None, link: torch.Tensor) -> torch.Tensor:
-    """A zero whose graph saves ``FORWARD_BYTES``, made layer by layer: without grad mode each layer is freed before the next, as in a model."""
+    """A zero whose graph saves ``FORWARD_BYTES``, made layer by layer: without grad mode each layer is freed before the
+    next, as in a model."""
     result = link
     for layer in range(LAYERS):
         size = FORWARD_BYTES // 4 // LAYERS
@@ -144,19 +158,43 @@ def _unpack_count(frame: Any) -> int | None:
 
 
 _CUTS = frozenset(
-    "argmax argmin eq ne lt le gt ge isnan isinf isfinite bool long int short byte bincount multinomial one_hot nonzero argsort logical_and "
-    "logical_or logical_not logical_xor sign_bit bucketize searchsorted __eq__ __ne__ __lt__ __le__ __gt__ __ge__ equal allclose detach".split()
+    words(
+        """
+    argmax argmin eq ne lt le gt ge isnan isinf isfinite bool long int short byte bincount multinomial one_hot
+    nonzero argsort logical_and logical_or logical_not logical_xor sign_bit bucketize searchsorted __eq__ __ne__
+    __lt__ __le__ __gt__ __ge__ equal allclose detach
+    """
+    )
 )  # fmt: skip
-_FACTORIES = frozenset("zeros ones randn rand empty full arange randint eye linspace randperm normal new_zeros new_ones new_full new_empty".split())
+_FACTORIES = frozenset(
+    words(
+        """
+    zeros ones randn rand empty full arange randint eye linspace randperm normal new_zeros new_ones new_full
+    new_empty
+    """
+    )
+)
 _NUMBERS: dict[str, object] = {
-    "item": 0.5, "__float__": 0.5, "__int__": 1, "__index__": 1, "__bool__": True, "__len__": SHAPE[0], "tolist": [0.5], "__contains__": True,
-    "numel": 16, "dim": 2, "ndimension": 2, "is_floating_point": True, "data_ptr": 0,
-}  # fmt: skip
+    "item": 0.5,
+    "__float__": 0.5,
+    "__int__": 1,
+    "__index__": 1,
+    "__bool__": True,
+    "__len__": SHAPE[0],
+    "tolist": [0.5],
+    "__contains__": True,
+    "numel": 16,
+    "dim": 2,
+    "ndimension": 2,
+    "is_floating_point": True,
+    "data_ptr": 0,
+}
 _ON_HOST = frozenset({"cpu", "numpy", "tolist", "item"})
 
 
 class Bench(TorchFunctionMode):
-    """Sits under every torch function that the code calls: lets stand-ins in, keeps everything on this device, replaces what fails."""
+    """Sits under every torch function that the code calls: lets stand-ins in, keeps everything on this device, replaces
+    what fails."""
 
     def __init__(self, device: str) -> None:
         super().__init__()
@@ -183,7 +221,16 @@ class Bench(TorchFunctionMode):
         with torch._C.DisableTorchFunctionSubclass():
             try:
                 result = func(*args, **kwargs)
-            except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError, NotImplementedError, AssertionError) as error:
+            except (
+                RuntimeError,
+                TypeError,
+                ValueError,
+                IndexError,
+                KeyError,
+                AttributeError,
+                NotImplementedError,
+                AssertionError,
+            ) as error:
                 if "out of memory" in str(error) or name in {"__get__", "__set__", "__delete__"}:
                     raise
                 result = self._replace(name, func, args, kwargs, error)
@@ -215,12 +262,17 @@ class Bench(TorchFunctionMode):
             return leaf.tml_tensor()
         if isinstance(leaf, torch.device) and leaf.type != self._device.type:
             return self._device
-        if isinstance(leaf, str) and leaf.split(":")[0] in {"cuda", "mps", "xpu", "npu", "hpu", "mlu", "musa"} and leaf.split(":")[0] != self._device.type:
+        if (
+            isinstance(leaf, str)
+            and leaf.split(":")[0] in {"cuda", "mps", "xpu", "npu", "hpu", "mlu", "musa"}
+            and leaf.split(":")[0] != self._device.type
+        ):
             return str(self._device)
         return leaf
 
     def _move(self, name: str, args: Any) -> Any:
-        """Moves between devices on a machine that has one: to the device they are nothing, to the host a copy that no longer counts."""
+        """Moves between devices on a machine that has one: to the device they are nothing, to the host a copy that no
+        longer counts."""
         if name in {"cuda", "xpu", "npu", "mps"} and args and isinstance(args[0], torch.Tensor) and self._device.type == "cpu":
             return args[0]
         if name == "pin_memory" and self._device.type == "cpu":
@@ -241,9 +293,16 @@ class Bench(TorchFunctionMode):
             return _NUMBERS[name]
         if name in {"numpy", "__array__"}:
             return inputs[0].detach().numpy() if inputs else 0.5
-        if name.endswith("_") and len(args) > 1 and isinstance(args[1], torch.Tensor) and (name == "__iadd__" or not name.startswith("_")):
+        if (
+            name.endswith("_")
+            and len(args) > 1
+            and isinstance(args[1], torch.Tensor)
+            and (name == "__iadd__" or not name.startswith("_"))
+        ):
             try:
-                return func(args[0], args[1].mean(), *args[2:], **kwargs)  # a scalar total: the stand-in's shape is not the true one
+                return func(
+                    args[0], args[1].mean(), *args[2:], **kwargs
+                )  # a scalar total: the stand-in's shape is not the true one
             except (RuntimeError, TypeError):
                 pass
         if name in {"__setitem__", "__format__", "__repr__"}:
@@ -317,12 +376,12 @@ class StandInTensor(torch.Tensor):
     def __format__(self, spec: str) -> str:
         return "0.5"
 
-    def __repr__(self, **kwargs: Any) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]  # torch gives it another name
         return "StandInTensor"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         with torch._C.DisableTorchFunctionSubclass():
-            return self.detach().__reduce_ex__(protocol)
+            return self.detach().__reduce_ex__(protocol)  # type: ignore[no-untyped-call]
 
     def __deepcopy__(self, memory: Any) -> Any:
         if self.grad_fn is not None:
@@ -340,25 +399,51 @@ def _part(tensor: torch.Tensor) -> torch.Tensor:
 
 
 _TENSOR_MEMBERS = frozenset(
-    "backward detach item argmax softmax log_softmax max min mean sum view reshape squeeze unsqueeze float double half cpu numpy size shape dim "
-    "requires_grad grad_fn transpose permute flatten sigmoid tanh exp log pow abs clone data topk gather norm tolist ndim dtype device".split()
+    words(
+        """
+    backward detach item argmax softmax log_softmax max min mean sum view reshape squeeze unsqueeze float double
+    half cpu numpy size shape dim requires_grad grad_fn transpose permute flatten sigmoid tanh exp log pow abs
+    clone data topk gather norm tolist ndim dtype device
+    """
+    )
 )  # fmt: skip
 _SAME_DATA = frozenset(
-    "to cuda cpu float double half bfloat16 long int type contiguous clone detach view reshape squeeze unsqueeze permute transpose flatten repeat "
-    "expand pin_memory requires_grad_ copy astype".split()
+    words(
+        """
+    to cuda cpu float double half bfloat16 long int type contiguous clone detach view reshape squeeze unsqueeze
+    permute transpose flatten repeat expand pin_memory requires_grad_ copy astype
+    """
+    )
 )
 _NETWORK = re.compile(
     r"(^|_)(model|net|network|module|encoder|decoder|generator|discriminator|critic|actor|policy|backbone|head|classifier|embedding|"
     r"embeddings|rnn|lstm|gru|transformer|bert|unet|resnet|teacher|student|agent|q|qnet|criterion|loss_fn|loss_func|fc\d*|conv\d*|linear\d*)\d*$"
 )
-"""Attributes that no line in sight sets, and that a verb would not be called by: taken for modules (a name alone decides nothing else)."""
-_FALSE_NAMES = ("dry_run", "debug", "fp16", "ddp", "distributed", "resume", "verbose", "half", "amp", "dist", "none", "empty", "error", "exit")
+"""Attributes that no line in sight sets, and that a verb would not be called by: taken for modules (a name alone decides
+nothing else)."""
+_FALSE_NAMES = (
+    "dry_run",
+    "debug",
+    "fp16",
+    "ddp",
+    "distributed",
+    "resume",
+    "verbose",
+    "half",
+    "amp",
+    "dist",
+    "none",
+    "empty",
+    "error",
+    "exit",
+)
 
 
 class StandIn:
     """One object for everything that is not there.
 
-    origin  "given" (an argument, an instance that the code made, a name that it bound), "own" (an attribute of ``self`` that no line in
+    origin  "given" (an argument, an instance that the code made, a name that it bound), "own" (an attribute of ``self``
+    that no line in
             sight sets), "part" (an attribute of another stand-in), "unseen" (imported, or bound by code that was left out)
     """
 
@@ -438,7 +523,11 @@ class StandIn:
         klass = self._klass
         if klass is not None and hasattr(klass, "forward"):
             return klass.forward(self, *args, **kwargs)
-        if len(args) == 1 and not kwargs and (isinstance(args[0], type) or type(args[0]).__name__ in {"function", "staticmethod", "classmethod"}):
+        if (
+            len(args) == 1
+            and not kwargs
+            and (isinstance(args[0], type) or type(args[0]).__name__ in {"function", "staticmethod", "classmethod"})
+        ):
             record.unknown_decorators.append((getattr(args[0], "__name__", ""), self._name))
             return args[0]
         inputs = _tensors((args, kwargs))
@@ -453,22 +542,21 @@ class StandIn:
         """Whether this callee, called with tensors, may be no model at all: then its name."""
         noun = self._origin in {"own", "part"} and _NETWORK.search(self._name.rsplit(".", 1)[-1]) is not None
         trusted = (record.trusted or noun) and not self._name.endswith((".generate", ".sample"))
-        return "" if self._origin == "given" or trusted else self._name
+        return "" if self._origin == "given" or trusted else str(self._name)
 
     # -- contexts
     def __enter__(self) -> Any:
         record.open_contexts.append(self._name)
         return self
 
-    def __exit__(self, *exc: Any) -> bool:
+    def __exit__(self, *exc: Any) -> None:
         record.open_contexts.pop()
-        return False
 
     async def __aenter__(self) -> Any:
         return self.__enter__()
 
-    async def __aexit__(self, *exc: Any) -> bool:
-        return self.__exit__()
+    async def __aexit__(self, *exc: Any) -> None:
+        self.__exit__()
 
     def __await__(self) -> Iterator[Any]:
         return iter(())
@@ -481,7 +569,8 @@ class StandIn:
     def tml_tensor(self) -> torch.Tensor:
         """What a torch function gets in its place.
 
-        The result of a call with stand-ins turns out to be a model's output when it is used as a tensor: the forward is done now, under the grad
+        The result of a call with stand-ins turns out to be a model's output when it is used as a tensor: the forward is
+        done now, under the grad
         mode of then. For anything else it is unknown whether the true value hangs on a graph, so it counts as a fallback.
         """
         if self._value is None:
@@ -520,13 +609,13 @@ class StandIn:
         return 1.0
 
     def __str__(self) -> str:
-        return self._name
+        return str(self._name)
 
     def __repr__(self) -> str:
         return f"StandIn({self._name})"
 
     def __format__(self, spec: str) -> str:
-        return self._name
+        return str(self._name)
 
     def __fspath__(self) -> str:
         return "stand-in"
@@ -566,9 +655,9 @@ def _binary(name: str) -> Callable[[StandIn, object], object]:
     return operate
 
 
-for _name in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split():
+for _name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift"]:
     setattr(StandIn, f"__{_name}__", _binary(f"__{_name}__"))
     setattr(StandIn, f"__r{_name}__", _binary(f"__r{_name}__"))
-for _name in "neg pos invert abs".split():
+for _name in ["neg", "pos", "invert", "abs"]:
     setattr(StandIn, f"__{_name}__", lambda self: StandIn(self._name))
 StandIn.__round__ = lambda self, digits=0: 1  # type: ignore[attr-defined]

@@ -2,8 +2,10 @@
 
     watching.py SPEC.json script.py ARGS…      or      watching.py SPEC.json -m package.module ARGS…
 
-After each flagged statement a call is put in, with the statement's own row, that looks at what the statement changed: the first eight
-times, then at 16, 32 …, and never for more than a twentieth of the time that the script has run. Nothing else of the script is touched.
+After each flagged statement a call is put in, with the statement's own row, that looks at what the statement changed:
+the first eight
+times, then at 16, 32 …, and never for more than a twentieth of the time that the script has run. Nothing else of the
+script is touched.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ class Watcher:
                 if tensor.grad_fn is not None and isinstance(place, torch.Tensor):
                     tensor.register_hook(lambda _, number=number: self._went_back(number))  # type: ignore[no-untyped-call]
         graph = walk(place, NODE_LIMIT)
-        live = torch.cuda.memory_allocated() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+        live = torch.cuda.memory_allocated() if torch.cuda.is_available() and _uses_cuda(torch) else None
         self.samples.setdefault(number, []).append(
             {
                 "hit": hit, "nodes": graph.nodes, "retained_bytes": graph.retained_bytes, "slots": graph.slots,
@@ -94,9 +96,13 @@ class Watcher:
         os.replace(part, self._report)
 
 
+def _uses_cuda(torch: Any) -> bool:
+    return bool(torch.cuda.is_initialized())
+
+
 def _device(torch: Any) -> str:
     with contextlib.suppress(Exception):
-        if torch.cuda.is_initialized():
+        if _uses_cuda(torch):
             return str(torch.cuda.get_device_name())
     return "cpu"
 
@@ -159,7 +165,11 @@ def _changed(statement: ast.stmt) -> ast.expr | None:
         target = statement.target
     elif isinstance(statement, ast.Assign):
         target = statement.targets[0]
-    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and isinstance(statement.value.func, ast.Attribute):
+    elif (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Call)
+        and isinstance(statement.value.func, ast.Attribute)
+    ):
         target = statement.value.func.value
     while isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant):
         target = target.value
@@ -181,7 +191,9 @@ class _Loader(importlib.machinery.SourceFileLoader):
         return self.source_to_code(data, self.path)
 
     def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> types.CodeType:  # type: ignore[override]
-        code: types.CodeType = compile(instrument(ast.parse(data), self.rows), path, "exec", dont_inherit=True, optimize=_optimize)
+        code: types.CodeType = compile(
+            instrument(ast.parse(data), self.rows), path, "exec", dont_inherit=True, optimize=_optimize
+        )
         return code
 
 
@@ -201,7 +213,9 @@ class _Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
-def _main_module(arguments: Sequence[str], files: Mapping[str, Sequence[tuple[int, int]]]) -> tuple[types.CodeType, types.ModuleType]:
+def _main_module(
+    arguments: Sequence[str], files: Mapping[str, Sequence[tuple[int, int]]]
+) -> tuple[types.CodeType, types.ModuleType]:
     """The program as ``__main__``, its own file instrumented when it is flagged."""
     module = types.ModuleType("__main__")
     if arguments[0] == "-m":
