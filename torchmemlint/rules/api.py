@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Safety, Severity, Span
+from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.events import CallEffect, Frame, Graph, Record, Site
+from torchmemlint.semantics.events import Backward, CallEffect, Frame, Graph, Record, Site
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.world import MODULE
 
@@ -173,6 +173,20 @@ class Flow:
             return Fix(message, safety, (Edit(Span(span.end, span.end), text),))
         return Fix(message, safety, (Edit(Span(span.start, span.start), "("), Edit(Span(span.end, span.end), ")" + text)))
 
+    def remove(self, site: Site, message: str) -> Fix:
+        """A fix that takes a statement away: its whole line, or, where a block would be left empty, the statement for ``pass``."""
+        path = self.frame(site).ref.path
+        lines = self.runs.world.lines(path)
+        span = self.lowered(site).statement(site.node)[0]
+        row = span.start.row
+        line = lines[row - 1]
+        text = line[span.start.column - 1 : span.end.column - 1] if span.end.row == row else ""
+        alone = bool(text) and line.strip().split("#")[0].strip() == text
+        if not alone or not has_neighbour(lines, row):
+            return Fix(message, Safety.UNSAFE, (Edit(span, "pass"),))
+        end = Position(row + 1, 1) if row < len(lines) else Position(row, len(line) + 1)
+        return Fix(message, Safety.UNSAFE, (Edit(Span(Position(row, 1), end), ""),))
+
     # --- the root -----------------------------------------------------------------------------------------------------
 
     def assumed_evaluation(self) -> bool:
@@ -189,6 +203,24 @@ class Flow:
                 if same and twin.what == graph.what and twin.gid in other.backwarded:
                     return True
         return False
+
+    def beside_backward(self, graph: Graph) -> bool:
+        """Whether a backward runs in each of the turns that the forward runs in: they share a step, and not merely an epoch."""
+        loops = graph.site.loops
+        return any(
+            event.site.loops == loops[: len(event.site.loops)] for event in self.record.events.values() if isinstance(event, Backward)
+        )
+
+    def device_words(self) -> bool:
+        """Whether the function or its class speaks of devices at all: on the CPU nothing piles up on one."""
+        world = self.runs.world
+        facts = world.facts(self.record.root)
+        prefix = (facts.owner or facts.qualname) + "."
+        return any(
+            other.names & {"to", "cuda", "device", "to_device", "move_to_device", "get_device"}
+            for other in world.project.module(self.record.root.path).functions
+            if other.qualname == facts.qualname or other.qualname.startswith(prefix)
+        )
 
     def called_in_training(self) -> bool:
         """Whether some caller of the root is a module's forward or computes a loss: what the root returns may be trained."""
@@ -240,6 +272,21 @@ class Flow:
             if graph.site.node >= 0:
                 return self.step_of(graph, f"`{short(graph.what)}(…)` runs here with grad mode on: its result carries an autograd graph")
         return None
+
+
+def has_neighbour(lines: list[str], row: int) -> bool:
+    """Whether another statement of the same block stands right before or after a row."""
+    indent = len(lines[row - 1]) - len(lines[row - 1].lstrip())
+    for step in (-1, 1):
+        index = row - 1 + step
+        while 0 <= index < len(lines) and (not lines[index].strip() or lines[index].lstrip().startswith("#")):
+            index += step
+        if 0 <= index < len(lines):
+            other = lines[index]
+            same = len(other) - len(other.lstrip()) == indent
+            if same and not other.lstrip().startswith((")", "]", "}", "else", "elif", "except", "finally", "case ")):
+                return True
+    return False
 
 
 def is_primary(source: str) -> bool:

@@ -22,9 +22,9 @@ from torchmemlint.semantics.values import EMPTY, NOTHING, Obj, Tensor, Tuple, Un
 from torchmemlint.semantics.world import World
 
 CONTAINERS = frozenset({"list", "dict", "set"})
-MAX_STATEMENTS = 6_000
+MAX_STATEMENTS = 2_500
 """Statements that one run may execute, inlined callees included, before it stops looking into callees."""
-HARD_LIMIT = 40_000
+HARD_LIMIT = 20_000
 """Statements after which a run is given up (its function is reported under ``-v``, never in part)."""
 
 
@@ -32,8 +32,12 @@ FIRST_NUMBER = 1_000_000
 """Objects are numbered from here: places are (frame or object, name), and there are never as many frames."""
 
 
+MAX_GRAPHS = 4_000
+"""Graphs and marks that one run may tell apart."""
+
+
 class RunLimit(Exception):
-    """A run has executed ``HARD_LIMIT`` statements."""
+    """A run has executed ``HARD_LIMIT`` statements, or made ``MAX_GRAPHS`` graphs."""
 
 
 class Closure:
@@ -175,6 +179,8 @@ class Book:
             gid = self.number("graph", kind, site.frame, site.node, self.turn, key)
         old = self.record.graphs.get(gid)
         if old is None:
+            if len(self.record.graphs) > MAX_GRAPHS:
+                raise RunLimit
             self.record.graphs[gid] = Graph(
                 gid, kind, site or self.site(node), what, parents - {gid}, mode, training, module, frozen, place, callee, direct
             )

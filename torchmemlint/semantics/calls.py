@@ -87,6 +87,8 @@ class Arguments:
 class Calls(Evaluator):
     """What calls do."""
 
+    following: ir.Stmt | None
+
     # --- to be had from statements ----------------------------------------------------------------------------------
 
     def run_function(self, closure: Closure, bound: dict[str, Value], call: int, state: State) -> Value:
@@ -208,6 +210,8 @@ class Calls(Evaluator):
                     out = join(out, self.call_method(receiver, atom.name, arguments, expr, state))
                 return out
             case Tensor() | Unknown():
+                if type(atom) is Tensor:
+                    self.notice(atom.graphs, "called")
                 text = dotted(expr.func)
                 ref = self.frame_closure[self.frame].ref
                 if text and looks_like_module(self.world.evidence(ref).get(text, frozenset())):
@@ -336,6 +340,11 @@ class Calls(Evaluator):
 
     def call_object(self, oid: int, arguments: Arguments, expr: ir.Call, state: State) -> Value:
         info = self.heap[oid]
+        if isinstance(info.cls, ClassRef) and info.kind == "module":
+            own = self.world.project.method(info.cls, "__call__")
+            if own is not None:
+                (function,) = self.function_value(own, oid)
+                return self.call_atom(function, arguments, expr, state)
         match info.kind:
             case "module":
                 return self.forward(oid, arguments, expr, state, text_of(expr.func))
@@ -461,6 +470,11 @@ class Calls(Evaluator):
     # --- methods ----------------------------------------------------------------------------------------------------
 
     def call_method(self, atom: Atom, name: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+        if name == "enter_context" and arguments.positional:
+            for entered in arguments.positional[0]:
+                if type(entered) is Obj and self.heap[entered.oid].kind == "manager" and self.heap[entered.oid].cls != "none":
+                    state.mode = str(self.heap[entered.oid].cls)
+            return arguments.positional[0]
         match atom:
             case Ext():
                 value = self.absolute(f"{atom.name}.{name}", self.path, name)
@@ -533,8 +547,10 @@ class Calls(Evaluator):
         if kind == "module" or (kind == "self" and isinstance(info.cls, ClassRef) and self.world.is_module_class(info.cls) and name in ("forward",)):
             effect = TORCH.module_methods.get(name)
             if name in ("forward", "__call__") or (
-                effect is None and (purpose.RUNS_MODEL.match(name) or self.world.is_attribute_only(name))
+                effect is None and name not in DICT_METHODS and (purpose.RUNS_MODEL.match(name) or self.world.is_attribute_only(name))
             ):
+                if self.world.guards_itself(name):
+                    return FREE_TENSOR
                 return self.forward(oid, arguments, expr, state, text_of(expr.func))
             if effect is None:
                 return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid)
@@ -584,6 +600,8 @@ class Calls(Evaluator):
             return frozenset((Obj(params),))
         effect = TORCH.module_methods.get(name)
         if effect == "self":
+            if name in ("cuda", "to") and info.kind == "module":
+                self.record.flags.add("moved")
             return me
         if effect == "plain" and info.kind == "module":
             return PLAIN
@@ -836,6 +854,7 @@ class Calls(Evaluator):
                 return held
             case "clear":
                 self.forget(oid, state)
+                self.record.cleared.add(oid)
                 return NONE
             case "items":
                 held = join_all(self.contents(oid, state)) or (self.thing_element(oid, None) if info.external else UNKNOWN)
@@ -902,6 +921,8 @@ class Calls(Evaluator):
     # --- code outside the project ---------------------------------------------------------------------------------------
 
     def external(self, name: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+        if truth(arguments.keywords.get("volatile", const(False))) is True and name.startswith("torch."):
+            self.emit(GradModeMisuse(self.site(expr.node), "volatile", name))
         builtin = _BUILTINS.get(name)
         if builtin is not None:
             return builtin(self, arguments, expr, state)
@@ -1017,7 +1038,10 @@ class Calls(Evaluator):
     def effect(self, effect: str, name: str, arguments: Arguments, expr: ir.Call) -> None:
         pairs = [(str(i), v) for i, v in enumerate(arguments.positional)] + sorted(arguments.keywords.items(), key=lambda p: p[0])
         self.emit(
-            CallEffect(self.site(expr.node), effect, name, tuple(pairs), True, "forward" in self.record.flags, tuple(self.deleted)),
+            CallEffect(
+                self.site(expr.node), effect, name, tuple(pairs), True, bool({"forward", "moved"} & self.record.flags),
+                tuple(self.deleted), next_words(self.following),
+            ),
             tag=effect,
         )
 
@@ -1086,6 +1110,9 @@ class Calls(Evaluator):
         """An unresolved call: its result may hang on whatever went in, and may be attached by itself."""
         last = what.rpartition(".")[2].partition("(")[0]
         values = arguments.all()
+        if oid >= 0 and last not in ("forward", "__call__") and self.world.guards_itself(last):
+            self.cut_all(arguments, expr, state, "no_grad")
+            return FREE_TENSOR
         if "detach" in last or any(type(a) is Ext and a.name.endswith(".detach") for v in values for a in v):
             # A helper that is named for what it does, or that is handed ``torch.Tensor.detach`` to map.
             self.cut_all(arguments, expr, state, ".detach()")
@@ -1162,6 +1189,8 @@ class Calls(Evaluator):
 
 # --- helpers ----------------------------------------------------------------------------------------------------------
 
+DICT_METHODS = frozenset({"keys", "values", "items", "get", "pop", "update", "append", "extend", "insert", "clear", "copy"})
+"""Methods of containers of modules: none of them runs a module."""
 COMMON_METHODS = frozenset(
     {
         "append", "extend", "update", "get", "items", "keys", "values", "step", "train", "eval", "forward", "reset", "close",
@@ -1176,6 +1205,17 @@ INTEGER_DTYPES = frozenset(
         "torch.bool",
     }
 )  # fmt: skip
+
+
+def next_words(statement: ir.Stmt | None) -> str:
+    """What the next statement of the block is, as far as rules ask: "break", "return", or the text of its call or value."""
+    match statement:
+        case ir.Break() | ir.Return() | ir.Raise():
+            return type(statement).__name__.lower()
+        case ir.ExprStmt() | ir.Assign():
+            return text_of(statement.value)
+        case _:
+            return ""
 
 
 def is_abstract(function: ir.Function) -> bool:
@@ -1247,7 +1287,8 @@ Builtin = Callable[[Calls, Arguments, ir.Call, State], Value]
 
 
 def _make_container(run: Calls, kind: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
-    oid = run.allocate(kind, expr.node)
+    bounded = kind == "list" and "maxlen" in arguments.keywords
+    oid = run.allocate("window" if bounded else kind, expr.node)
     run.forget(oid, state)
     for position, value in enumerate(arguments.positional):
         if kind == "dict":
@@ -1449,6 +1490,7 @@ _BUILTINS: dict[str, Builtin] = {
     "functools.partial": _partial,
     "copy.deepcopy": _deepcopy,
     "copy.copy": _deepcopy,
+    "typing.cast": lambda run, arguments, expr, state: arguments.positional[-1] if arguments.positional else UNKNOWN,
     "contextlib.nullcontext": _null,
     "contextlib.suppress": _null,
     "operator.iadd": _iadd,

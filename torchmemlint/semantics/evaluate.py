@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 CERTAIN = ("forward", "leaf")
 ABSTRACT_WORDS = frozenset({"NotImplementedError", "NotImplemented", "abstractmethod", "property", "abc", "self"})
 """The words of a body that only says that subclasses have one."""
+MANY_GRAPHS = 800
+"""Graphs of one run after which parts are no longer told apart."""
 MAX_PART_TEXT = 60
 """Parts of parts of unknown things stop having an identity of their own beyond this length of their text: ``x = x.next`` in a
 loop would make new ones for ever."""
@@ -96,6 +98,9 @@ class Evaluator(Book):
         raise NotImplementedError
 
     def assign(self, target: ir.Expr, value: Value, state: State, node: int, source: ir.Expr | None = None) -> None:
+        raise NotImplementedError
+
+    def narrow(self, test: ir.Expr, holds: bool, state: State) -> bool:
         raise NotImplementedError
 
     def loop_passes(self, loop: tuple[int, int], state: State, body):  # type: ignore[no-untyped-def]
@@ -243,7 +248,7 @@ class Evaluator(Book):
         hints = atom.hints
         for gid in atom.graphs:
             graph = self.record.graphs[gid]
-            if graph.kind in ("opaque", "param") and len(graph.what) < MAX_PART_TEXT:
+            if graph.kind in ("opaque", "param") and len(graph.what) < MAX_PART_TEXT and len(self.record.graphs) < MANY_GRAPHS:
                 graphs |= {
                     self.graph(
                         "opaque", graph.site.node, graph.what + key, key=(gid, key), parents=frozenset((gid,)), mode=graph.mode,
@@ -626,8 +631,14 @@ class Evaluator(Book):
         if answer is False:
             return self.eval(expr.orelse, state)
         branch = state.copy()
-        then = self.eval(expr.then, state)
-        orelse = self.eval(expr.orelse, branch)
+        kept = dict(state.vars)
+        then = self.eval(expr.then, state) if self.narrow(expr.test, True, state) else EMPTY
+        orelse = self.eval(expr.orelse, branch) if self.narrow(expr.test, False, branch) else EMPTY
+        for name in names_tested(expr.test):
+            # What the test told of a name held inside the expression only.
+            place = (self.frame, name)
+            if place in kept:
+                state.vars[place] = branch.vars[place] = kept[place]
         merged = join_states(state, branch)
         assert merged is not None
         state.vars, state.mode = merged.vars, merged.mode
@@ -861,6 +872,21 @@ class Evaluator(Book):
 
     def yielded(self, expr: ir.Yield, state: State) -> Value:
         raise NotImplementedError
+
+
+def names_tested(test: ir.Expr) -> list[str]:
+    """Names that ``narrow`` may change for this test."""
+    match test:
+        case ir.Unary():
+            return names_tested(test.value)
+        case ir.BoolOp():
+            return names_tested(test.left) + names_tested(test.right)
+        case ir.Compare(left=ir.Name() as name):
+            return [name.id]
+        case ir.Call(args=[ir.Arg(value=ir.Name() as name), *_]):
+            return [name.id]
+        case _:
+            return []
 
 
 def target_names(target: ir.Expr) -> frozenset[str]:

@@ -171,6 +171,8 @@ class CallEffect:
     statement: bool
     after_forward: bool = False
     deleted_before: tuple[str, ...] = ()
+    followed_by: str = ""
+    """What the next statement of the block is: "break", "return", "raise", or the text of its call or value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +259,8 @@ class Record:
     flags: set[str] = field(default_factory=set)
     """Facts about the whole run: "backward", "optimizer-step", "input-grad", "autograd-grad", "train()", "eval()", "limit"."""
     loops: dict[tuple[int, int], LoopInfo] = field(default_factory=dict)
+    cleared: set[int] = field(default_factory=set)
+    """Containers that are emptied by ``clear()`` somewhere in the run."""
     returned: set[int] = field(default_factory=set)
     """Graphs and marks that the root returns or yields."""
     final: State | None = None

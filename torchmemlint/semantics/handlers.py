@@ -21,6 +21,9 @@ OOM_WORDS = re.compile(
     r"out of (?:gpu |device )?memory|out_of_memory|memory exhausted|CUDNN_STATUS_|CUBLAS_STATUS|can't allocate memory", re.IGNORECASE
 )
 HELPER = re.compile(r"(^|_)(is|should|check)\w*(oom|out_?of_?memory|memory)|(oom|out_?of_?memory)_?(error|exception)", re.IGNORECASE)
+CLEANS = re.compile(
+    r"(clear|free|empty|release|clean)\w*(mem|cache|gpu|cuda)|(mem|cache|gpu|cuda)\w*(clear|free|clean)|cleanup|clean_up", re.IGNORECASE
+)
 CATCHES_OOM = frozenset({"builtins.RuntimeError", "builtins.Exception", "builtins.BaseException", ""})
 """Types wide enough to catch an out-of-memory error; by themselves they say nothing of memory."""
 QUIET = frozenset(
@@ -159,10 +162,10 @@ def recoveries(body: list[ir.Stmt], tried: list[ir.Stmt], run: Interpreter) -> l
                 out.append((node.node, "gc.collect"))
             elif last == "zero_grad":
                 out.append((node.node, "zero_grad"))
+            elif CLEANS.search(last):
+                out.append((node.node, "cleanup"))
             elif name in attempted or last == own:
                 out.append((node.node, "retry"))
-            elif re.search(r"(clear|free|empty|release|clean)\w*(mem|cache|gpu|cuda)|(mem|cache|gpu|cuda)\w*(clear|free|clean)|cleanup|clean_up", last, re.IGNORECASE):
-                out.append((node.node, "cleanup"))
             elif last == "cpu" or (last == "to" and node.args and text_of(node.args[0].value) == "'cpu'"):
                 out.append((node.node, "move"))
     return out

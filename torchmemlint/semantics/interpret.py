@@ -9,7 +9,7 @@ from torchmemlint.findings import Span
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.base import CONTAINERS, HARD_LIMIT, Closure, RunLimit
-from torchmemlint.semantics.calls import Calls, first_parameter, half_fix
+from torchmemlint.semantics.calls import Arguments, Calls, first_parameter, half_fix
 from torchmemlint.semantics.evaluate import looks_like_module, shallow, sorted_atoms
 from torchmemlint.semantics.events import Accumulate, Backward, GradModeMisuse, Handler, LoopInfo, Record, Store
 from torchmemlint.semantics.state import State, join_states
@@ -45,6 +45,7 @@ from torchmemlint.torch_facts import TORCH
 
 MAX_PASSES = 3
 """Passes over a loop's body; the lattice of a place is low, and what has not settled by then is joined as it stands."""
+OPERATORS = {"+": "__iadd__", "-": "__isub__", "*": "__imul__", "|": "__ior__", "@": "__imatmul__"}
 MAX_PHASES = 2
 """Tests of a phase on which a root is run once per value."""
 PHASE_WORD = re.compile(
@@ -86,15 +87,18 @@ class Interpreter(Calls):
         """Tests that the run could not decide → 2 when a branch of theirs trains (backward, step), else 1."""
         self.loop_names: set[str] = set()
         self.frozen_attributes: frozenset[str] = frozenset()
+        self.following: ir.Stmt | None = None
+        """The statement after the one being run, in its block."""
         self.watch: Callable[[Interpreter, ir.Stmt, State], None] | None = None
         """Called before each statement with the state there (``trace`` looks through it)."""
 
     # --- blocks -------------------------------------------------------------------------------------------------------
 
     def block(self, body: list[ir.Stmt], state: State | None) -> State | None:
-        for statement in body:
+        for position, statement in enumerate(body):
             if state is None:
                 return None
+            self.following = body[position + 1] if position + 1 < len(body) else None
             self.statements += 1
             if self.statements > HARD_LIMIT:
                 raise RunLimit
@@ -222,7 +226,8 @@ class Interpreter(Calls):
             pass
         loops = [self.record.graphs[g].site.loops for g in carried]
         loop = max((ls[-1] for ls in loops if ls), key=lambda l: self.loops.index(l) if l in self.loops else -1, default=None)
-        through = all(self.record.graphs[g].mode == "module" for g in carried)
+        certain = [g for g in carried if g in graphs] or carried
+        through = all(self.record.graphs[g].mode == "module" for g in certain)
         mark = self.graph("added", node, text, key=place)
         self.emit(
             Accumulate(
@@ -247,6 +252,17 @@ class Interpreter(Calls):
         target = statement.target
         old = self.eval(target, state)
         added = self.eval(statement.value, state)
+        own = [a for a in old if type(a) is Obj and isinstance(self.heap[a.oid].cls, ClassRef)]
+        if own:
+            # An object of the project: its own operator, if it has one, says what becomes of the operand.
+            for atom in own:
+                name = OPERATORS.get(statement.op, "")
+                method = self.world.project.method(self.heap[atom.oid].cls, name) if name else None  # type: ignore[arg-type]
+                if method is not None:
+                    call = ir.Call(statement.node, ir.Attr(statement.node, target, name), [ir.Arg(statement.value)])
+                    (function,) = self.function_value(method, atom.oid)
+                    self.call_atom(function, Arguments([added], {}, [statement.value], {}, []), call, state)
+            return state
         lists = [a for a in old if type(a) is Obj and self.heap[a.oid].kind == "list"]
         if lists and statement.op == "+":
             item = self.iterate(added, statement.node, state)
@@ -369,6 +385,7 @@ class Interpreter(Calls):
         index = [self.eval(i, state) for i in target.index]
         key = only_const(index[0]) if len(index) == 1 else None
         text = text_of(target)
+        slots = len(target.index) == 1 and isinstance(target.index[0], ir.Binary) and target.index[0].op == "%"
         for atom in sorted_atoms(owners):
             if type(atom) is Obj:
                 info = self.heap[atom.oid]
@@ -376,7 +393,7 @@ class Interpreter(Calls):
                     place = (atom.oid, f"[{key.value!r}]" if key is not None else "[]")
                     marked = value
                     if isinstance(source, ir.Binary):
-                        carried = text_of(source.left) == text or text_of(source.right) == text
+                        carried = reads_item(source.left, target) or reads_item(source.right, target)
                         if carried and (info.external or self.outlived_loop(atom.oid) is not None):
                             graphs, hints, _, _ = self.deep(value, state)
                             fresh = frozenset(g for g in graphs if self.record.graphs[g].kind not in ("carried", "result"))
@@ -386,7 +403,7 @@ class Interpreter(Calls):
                     if marked is value:
                         marked = self.store(
                             atom.oid, text, "item", value, ir.Const(node, 0), source if source is not None else target, state,
-                            keyed=True, constant_key=key is not None,
+                            keyed=True, constant_key=key is not None or slots,
                         )  # fmt: skip
                     self.put(atom.oid, index[0] if len(index) == 1 else PLAIN, shallow(marked), state)
             elif type(atom) is Tensor:
@@ -766,7 +783,10 @@ class Interpreter(Calls):
         ends.returns = join(ends.returns, shallow(value))
         ends.state = join_states(ends.state, state)
         if len(self.ends) == 1:
-            graphs, hints, outputs, _ = self.deep(value, state)
+            graphs, hints, _, _ = self.deep(value, state)
+            if self.world.trains_result(self.record.root):
+                call = ir.Call(statement.node, ir.Name(statement.node, "framework.backward"), [])
+                self.backward([value], Arguments([], {}, [], {}, []), call, state)
             self.sink(graphs | hints, "returned", "", statement.node)
             self.record.returned |= graphs | hints
         return None
@@ -989,6 +1009,21 @@ def carries(place: tuple[int, str], value: Value, before: State, run: Interprete
     if not any(type(a) in (Tensor, Unknown, Tuple) for a in value):
         return False
     return place[0] < len(run.record.frames) or not place[1].startswith("[")
+
+
+def reads_item(expr: ir.Expr, target: ir.Subscript) -> bool:
+    """Whether an expression reads the very item that is assigned: ``d[k]``, or ``d.get(k, 0)``."""
+    if text_of(expr) == text_of(target):
+        return True
+    return (
+        isinstance(expr, ir.Call)
+        and isinstance(expr.func, ir.Attr)
+        and expr.func.name in ("get", "setdefault", "pop")
+        and text_of(expr.func.value) == text_of(target.value)
+        and bool(expr.args)
+        and len(target.index) == 1
+        and text_of(expr.args[0].value) == text_of(target.index[0])
+    )
 
 
 def literal_turns(expr: ir.Expr, value: Value) -> list[Value] | None:

@@ -34,6 +34,7 @@ class World:
         self._methods: dict[str, list[FunctionRef]] | None = None
         self._attributes: set[str] | None = None
         self._switching: set[str] | None = None
+        self._guarding: dict[str, bool] = {}
         self._called: dict[str, list[tuple[FunctionRef, str, bool]]] | None = None
         self._parametric: dict[ClassRef, bool] = {}
         self.notes: list[str] = []
@@ -169,6 +170,18 @@ class World:
         effect = TORCH.function_effect(absolute)
         return effect in ("leaf", "module") or (effect is None and absolute.split(".")[0] not in PLAIN_ROOTS | {"math", "numpy"})
 
+    def trains_result(self, ref: FunctionRef) -> bool:
+        """Whether a framework back-propagates what the function returns (Lightning's ``training_step``)."""
+        facts = self.facts(ref)
+        if not facts.owner:
+            return False
+        name = facts.qualname.rpartition(".")[2]
+        return any(
+            TORCH.hooks.get((base, name)) == "backward-return"
+            for base in self.project.mro(ClassRef(ref.path, facts.owner))
+            if isinstance(base, str)
+        )
+
     def start_mode(self, ref: FunctionRef) -> str:
         """The grad mode in which a root starts, as ``CallerMode.mode``; "unknown" where only a guess would say "on": a path
         through a call that merely has the same method name, or a method without callers in a package whose driver switches grad
@@ -221,6 +234,19 @@ class World:
                 and [a.const for a in call.args] == ["False"]
             }
         return package in self._switching
+
+    def guards_itself(self, name: str) -> bool:
+        """Whether every method of that name in the project switches grad mode off by itself: by decorator, or inside."""
+        if name not in self._guarding:
+            found = self.methods_named(name)
+            self._guarding[name] = bool(found) and all(self._guards(ref) for ref in found)
+        return self._guarding[name]
+
+    def _guards(self, ref: FunctionRef) -> bool:
+        facts = self.facts(ref)
+        if facts.names & {"no_grad", "inference_mode", "set_grad_enabled"}:
+            return True
+        return any(self.project.decorator_effect(ref.path, facts.parent, use) == "off" for use in facts.decorators)
 
     # --- what facts tell of names ---------------------------------------------------------------------------------
 

@@ -75,9 +75,10 @@ RULE = Rule(
 )
 EVENT = CallEffect
 
+MEASURES = re.compile(r"memory_(allocated|reserved|stats|summary)|mem_get_info|reset_peak")
 EPOCH = re.compile(r"epoch|stage|fold|trial|seed|repeat|model|checkpoint|experiment|task|dataset|config|size|phase", re.IGNORECASE)
 STAGE = re.compile(r"^_*(main|run|load|init|setup|set_up|close|reset|clear|clean|free|release|train|fit|start|stop|end|on_|exit|enter|del|test|teardown|build|unload|save|offload|export|profile)", re.IGNORECASE)
-RATE = re.compile(r"%|==|freq|interval|every|> |< |>=|<=|memory|mem_|threshold|flag|debug", re.IGNORECASE)
+RATE = re.compile(r"oom|fail|error|retry|short|%|==|freq|interval|every|> |< |>=|<=|memory|mem_|threshold|flag|debug", re.IGNORECASE)
 
 
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
@@ -89,7 +90,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
     span = flow.lowered(event.site).statement(event.site.node)[0]
     fix = None
     if flow.source(event.site, event.site.node) == flow.lowered(event.site).statement(event.site.node)[1]:
-        fix = Fix("Remove the call", Safety.UNSAFE, (Edit(span, "pass"),))
+        fix = flow.remove(event.site, "Remove the call")
     yield Draft(
         flow.at(
             RULE,
@@ -107,6 +108,8 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
 def step_path(event: CallEffect, flow: Flow) -> str | None:
     """Where in the steps the call stands, in words; None where it runs seldom or at a stage's end."""
     if any(RATE.search(g) for g in event.site.guards if not g.startswith("not ")):
+        return None
+    if event.followed_by in ("break", "return", "raise") or MEASURES.search(event.followed_by):
         return None
     record = flow.record
     if event.site.loops:

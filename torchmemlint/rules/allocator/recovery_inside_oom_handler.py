@@ -71,6 +71,7 @@ RULE = Rule(
 EVENT = Handler
 
 WORDS = {
+    "keep": "kept here",
     "retry": "the retry runs inside the handler",
     "empty_cache": "the cache is emptied inside the handler",
     "gc.collect": "garbage is collected inside the handler",
@@ -85,7 +86,7 @@ def check(event: Handler, flow: Flow) -> Iterator[Draft]:
     if not flow.own(event.site):
         return
     if event.keeps >= 0 and not event.reraises:
-        yield draft(event, flow, event.keeps, "the exception is kept", "kept here, with its traceback")
+        yield draft(event, flow, event.site.node, "the exception is kept", "kept beyond this handler, with its traceback", [(event.keeps, "keep")])
         return
     recovery = [(n, w) for n, w in event.recovery]
     if event.reraises or not any(w in ("retry", "empty_cache", "gc.collect", "cleanup") for _, w in recovery):
@@ -102,6 +103,7 @@ def draft(
             event.site,
             f"{what}, while the exception's traceback keeps every tensor of the failed step alive",
             node=node,
+            severity=Severity.ERROR if any(w in ("retry", "keep") for _, w in recovery) else Severity.WARNING,
             label=label,
             cost="the exception keeps every frame's tensors: the failed graph and its locals stay allocated until the handler ends",
             help="only set a flag in the handler; retry and clean up after the `try` statement, when the exception is gone",

@@ -91,6 +91,8 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
         return
     if not any(f.kind == "forward" or purpose.may_be_network(f.what) for f in forwards):
         return
+    if not flow.device_words() or event.holder in record.cleared:
+        return
     root = record.root.qualname
     if "backward" in record.flags or root.rpartition(".")[2] in ("forward", "__call__") or purpose.trains(root):
         return  # mini-batches of one step, and not a data set

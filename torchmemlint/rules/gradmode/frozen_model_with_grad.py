@@ -87,7 +87,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
     trains = "backward" in record.flags
     if event.mode != "on" and not (event.mode == "unknown" and trains):
         return
-    if not trains:
+    if not trains or not flow.beside_backward(event):
         return
     fate = flow.runs.fate(record, event.gid)
     if not fate.only_cut or not any(s.how in CUTS for s in fate.cuts):

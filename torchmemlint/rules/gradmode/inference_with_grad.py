@@ -141,8 +141,10 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     fate = flow.runs.fate(record, event.gid)
     if fate.trains or (event.kind == "opaque" and not likely_module(event, flow, fate)):
         return None
+    if proves_no_graph(fate) or decided_elsewhere(event, flow):
+        return None
     evaluated = event.training is False or flow.assumed_evaluation()
-    trains_here = "backward" in record.flags
+    trains_here = "backward" in record.flags and flow.beside_backward(event)
     wanted = purpose.uses(name) and not purpose.trains(name)
     sure = event.kind == "forward" and not fate.escapes and (record.mode != "no-callers" or is_entry(name))
     confidence = Confidence.HIGH if sure else Confidence.MEDIUM
@@ -154,7 +156,7 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return ("but every result is detached", Confidence.MEDIUM) if detaches and purpose.uses(name) else None
     if fate.only_cut:
         text = "but every result is detached, turned into numbers or compared"
-        if evaluated:
+        if evaluated and not trains_here:
             return text, confidence
         if trains_here or (purpose.trains(name) and not all_detached(fate)):
             return None
@@ -213,6 +215,21 @@ def through_own_forward(event: Graph, flow: Flow) -> bool:
     """Whether the module runs inside a ``forward`` of this very object, inlined into the function that wants its result."""
     _, callee = flow.own_call(event.site)
     return callee.qualname.rpartition(".")[2] in ("forward", "__call__") and flow.frame(event.site).depth == 1
+
+
+def proves_no_graph(fate: Fate) -> bool:
+    """Whether a result is turned into an array without a detach: that raises where the result has a graph, so it has none."""
+    return any(s.how == ".numpy()" or s.how.startswith("numpy.") for s in fate.cuts)
+
+
+def decided_elsewhere(event: Graph, flow: Flow) -> bool:
+    """Whether the author chose: the same callee runs under ``no_grad`` on another path of the function, or the result is a
+    distribution whose ``log_prob`` or ``entropy`` leaves the function, as a loss needs them."""
+    record = flow.record
+    if any(g.what == event.what and flow.own(g.site) for g in record.forwards.values()):
+        return True
+    seen = record.evidence.get(event.gid, set())
+    return bool(seen & {"log_prob", "rsample", "called"}) or (event.gid in record.returned and "entropy" in seen)
 
 
 def all_detached(fate: Fate) -> bool:

@@ -84,7 +84,7 @@ EVENT = Store
 
 
 def check(event: Store, flow: Flow) -> Iterator[Draft]:
-    if event.constant_key or not flow.own(event.site):
+    if event.constant_key or event.holder in flow.record.cleared or not flow.own(event.site):
         return
     told = claim(flow, event.graphs, event.mark, event.external, event.loop)
     if told is None:
