@@ -27,6 +27,8 @@ class Analysis:
 
 
 SHARED = frozenset({"backward", "manual_backward", "eval", "detach", "empty_cache"})
+
+
 def make_runs(project: Project, settings: Settings, read: Callable[[str], str]) -> Runs:
     """The engine over a project; make it once per process and pass it to every ``analyze_module``."""
     from torchmemlint.semantics.runs import Runs
@@ -57,9 +59,7 @@ def is_candidate(facts: FunctionFacts, codes: frozenset[str], text: str, trainer
         receiver, _, name = call.callee.rpartition(".")
         if name in trainers and receiver in ("", "self") and call.loops:
             return True
-    if "out of memory" in text and words & {"RuntimeError", "Exception", "BaseException"}:
-        return True
-    return False
+    return "out of memory" in text and bool(words & {"RuntimeError", "Exception", "BaseException"})
 
 
 WITHOUT_GRAPH = frozenset(
@@ -68,6 +68,8 @@ WITHOUT_GRAPH = frozenset(
         "set_grad_enabled",
     }
 )  # fmt: skip
+
+
 def analyze_module(project: Project, path: str, settings: Settings, runs: Runs | None = None) -> Analysis:
     """The findings of one file, unsorted. ``runs`` shares what earlier files made the engine learn."""
     from torchmemlint import rules
@@ -78,7 +80,11 @@ def analyze_module(project: Project, path: str, settings: Settings, runs: Runs |
     analysis = Analysis()
     codes = frozenset(settings.codes)
     text = "".join(runs.world.lines(path))
-    checks = [m for m in rules.modules() if hasattr(m, "check") and (m.RULE.code in codes or m.RULE.code in ("TML201", "TML203", "TML303"))]
+    checks = [
+        m
+        for m in rules.modules()
+        if hasattr(m, "check") and (m.RULE.code in codes or m.RULE.code in ("TML201", "TML203", "TML303"))
+    ]
     trainers = training_names(project, path)
     for facts in project.module(path).functions:
         if facts.parent or not is_candidate(facts, codes, text, trainers):

@@ -208,7 +208,9 @@ class Flow:
         """Whether a backward runs in each of the turns that the forward runs in: they share a step, and not merely an epoch."""
         loops = graph.site.loops
         return any(
-            event.site.loops == loops[: len(event.site.loops)] for event in self.record.events.values() if isinstance(event, Backward)
+            event.site.loops == loops[: len(event.site.loops)]
+            for event in self.record.events.values()
+            if isinstance(event, Backward)
         )
 
     def device_words(self) -> bool:
@@ -230,7 +232,9 @@ class Flow:
             callers = [c.ref for ref in todo for c in project.callers(ref).calls if c.ref not in seen]
             for ref in callers:
                 last = ref.qualname.rpartition(".")[2]
-                if last in ("forward", "__call__", "training_step", "compute_loss") or (purpose.trains(last) and "loss" in last):
+                if last in ("forward", "__call__", "training_step", "compute_loss") or (
+                    purpose.trains(last) and "loss" in last
+                ):
                     return True
             seen |= set(callers)
             todo = sorted(set(callers))
@@ -270,7 +274,9 @@ class Flow:
         """Where the first of these graphs was made."""
         for graph in self.real(gids):
             if graph.site.node >= 0:
-                return self.step_of(graph, f"`{short(graph.what)}(…)` runs here with grad mode on: its result carries an autograd graph")
+                return self.step_of(
+                    graph, f"`{short(graph.what)}(…)` runs here with grad mode on: its result carries an autograd graph"
+                )
         return None
 
 

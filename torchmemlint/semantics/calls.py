@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torchmemlint.index.facts import ArgFact, CallableUse
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.semantics.base import CONTAINERS, MAX_STATEMENTS, Closure
 from torchmemlint.semantics import purpose
+from torchmemlint.semantics.base import CONTAINERS, MAX_STATEMENTS, Closure
 from torchmemlint.semantics.evaluate import Evaluator, class_kind, looks_like_module, shallow, sorted_atoms, with_flags
 from torchmemlint.semantics.events import Backward, CallEffect, CallFate, GradModeMisuse, Graph, Store
 from torchmemlint.semantics.state import State, join_states
@@ -55,10 +55,14 @@ from torchmemlint.torch_facts import TORCH
 MAX_DEPTH = 5
 STORING = {"append": "append", "extend": "extend", "insert": "insert", "appendleft": "append", "add": "add", "put": "append"}
 """Container methods that keep their last argument."""
-STDLIB_WITH_VALUES = frozenset({"functools", "itertools", "copy", "collections", "contextlib", "operator", "builtins", "concurrent"})
+STDLIB_WITH_VALUES = frozenset(
+    {"functools", "itertools", "copy", "collections", "contextlib", "operator", "builtins", "concurrent"}
+)
 REDUCTIONS = frozenset({"sum", "mean", "max", "min", "norm", "prod", "std", "var", "median", "logsumexp", "amax", "amin"})
 GUARD_EFFECTS = frozenset({"empty-cache", "memory-fraction"})
-PASS_THROUGH = frozenset({"scale", "scale_loss", "reduce_loss", "gather", "all_reduce", "reduce_mean", "all_gather", "gather_for_metrics"})
+PASS_THROUGH = frozenset(
+    {"scale", "scale_loss", "reduce_loss", "gather", "all_reduce", "reduce_mean", "all_gather", "gather_for_metrics"}
+)
 """Methods that hand their tensor argument on with its graph, or with none: GradScaler.scale, distributed reductions."""
 
 
@@ -94,7 +98,9 @@ class Calls(Evaluator):
     def run_function(self, closure: Closure, bound: dict[str, Value], call: int, state: State) -> Value:
         raise NotImplementedError
 
-    def accumulate_into(self, target: ir.Expr, how: str, value: Value, added: Value, state: State, node: int, term: int) -> None:
+    def accumulate_into(
+        self, target: ir.Expr, how: str, value: Value, added: Value, state: State, node: int, term: int
+    ) -> None:
         raise NotImplementedError
 
     # --- the call itself --------------------------------------------------------------------------------------------
@@ -161,7 +167,9 @@ class Calls(Evaluator):
         if func.id == "getattr" and len(expr.args) >= 2 and type(expr.args[1].value) is ir.Const:
             name = expr.args[1].value.value
             if isinstance(name, str):
-                return self.attribute_of(self.eval(expr.args[0].value, state), name, ir.Attr(expr.node, expr.args[0].value, name), state)
+                return self.attribute_of(
+                    self.eval(expr.args[0].value, state), name, ir.Attr(expr.node, expr.args[0].value, name), state
+                )
         if func.id == "setattr" and len(expr.args) == 3:
             target = expr.args[1].value
             if type(target) is ir.Const and isinstance(target.value, str):
@@ -404,7 +412,12 @@ class Calls(Evaluator):
             gid = self.number("graph", "forward-off", self.frame, expr.node, self.turn, text)
             if gid not in self.record.forwards:
                 self.record.forwards[gid] = Graph(gid, "forward", self.site(expr.node), text, mode="off", module=oid)
-            return reshape(inner, lambda t: Tensor(NOTHING, NOTHING, frozenset((gid,)) if not t.flags & (SCALAR | INTEGER) else NOTHING, t.flags | BATCH))
+            return reshape(
+                inner,
+                lambda t: Tensor(
+                    NOTHING, NOTHING, frozenset((gid,)) if not t.flags & (SCALAR | INTEGER) else NOTHING, t.flags | BATCH
+                ),
+            )
         if inner is not None and not self.has_graph(inner):
             return inner
         gid = self.graph(
@@ -531,7 +544,9 @@ class Calls(Evaluator):
         kind = info.kind
         if isinstance(info.cls, ClassRef) and kind in ("self", "module", "instance"):
             value = self.object_attribute(oid, name, None, state)
-            callable_atoms = [a for a in value if type(a) in (Func, Cls, Ext) or (type(a) is Obj and self.heap[a.oid].kind != "thing")]
+            callable_atoms = [
+                a for a in value if type(a) in (Func, Cls, Ext) or (type(a) is Obj and self.heap[a.oid].kind != "thing")
+            ]
             if callable_atoms:
                 out = EMPTY
                 for atom in sorted_atoms(value):
@@ -544,10 +559,14 @@ class Calls(Evaluator):
             # HF's generate, and what wraps it, runs under no_grad.
             self.sink(NOTHING.union(*(self.whole(v, state)[0] for v in arguments.all())), "cut", "generate", expr.node)
             return FREE_TENSOR
-        if kind == "module" or (kind == "self" and isinstance(info.cls, ClassRef) and self.world.is_module_class(info.cls) and name in ("forward",)):
+        if kind == "module" or (
+            kind == "self" and isinstance(info.cls, ClassRef) and self.world.is_module_class(info.cls) and name in ("forward",)
+        ):
             effect = TORCH.module_methods.get(name)
             if name in ("forward", "__call__") or (
-                effect is None and name not in DICT_METHODS and (purpose.RUNS_MODEL.match(name) or self.world.is_attribute_only(name))
+                effect is None
+                and name not in DICT_METHODS
+                and (purpose.RUNS_MODEL.match(name) or self.world.is_attribute_only(name))
             ):
                 if self.world.guards_itself(name):
                     return FREE_TENSOR
@@ -649,7 +668,15 @@ class Calls(Evaluator):
             self.effect("optimizer-step", text_of(expr.func), arguments, expr)
         method = self.only_method(name)
         if method is not None:
-            (atom,) = self.function_value(method, self.outside("instance", self.heap[oid].name, ClassRef(method.path, self.world.facts(method).owner), key=(oid, "as", method)))
+            (atom,) = self.function_value(
+                method,
+                self.outside(
+                    "instance",
+                    self.heap[oid].name,
+                    ClassRef(method.path, self.world.facts(method).owner),
+                    key=(oid, "as", method),
+                ),
+            )
             return self.call_atom(atom, arguments, expr, state)
         return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid, direct=self.world.is_attribute_only(name))
 
@@ -704,7 +731,9 @@ class Calls(Evaluator):
             case "mixed-max":
                 if not arguments.all() and name not in ("sort", "topk", "kthvalue"):
                     return with_flags_set(me, SCALAR)
-                values = self.made(frozenset((Tensor(atom.graphs, atom.hints, atom.outputs, atom.flags & ~VIEW),)), expr.node, state)
+                values = self.made(
+                    frozenset((Tensor(atom.graphs, atom.hints, atom.outputs, atom.flags & ~VIEW),)), expr.node, state
+                )
                 self.sink(gids, "kept-part", f".{name}()", expr.node)
                 return frozenset((Tuple((values, tensor(flags=INTEGER))),)) if sure else me
             case "inplace":
@@ -728,7 +757,11 @@ class Calls(Evaluator):
                 return UNKNOWN
             case "keep" | "clone":
                 result = self.arithmetic([me, *arguments.all()], expr.node, state)
-                if name in REDUCTIONS and not any(k in ("dim", "axis") for k in arguments.keywords) and not arguments.positional:
+                if (
+                    name in REDUCTIONS
+                    and not any(k in ("dim", "axis") for k in arguments.keywords)
+                    and not arguments.positional
+                ):
                     return with_flags_set(result, SCALAR)
                 return result
             case "source":
@@ -740,14 +773,21 @@ class Calls(Evaluator):
             return NONE
         if name in PASS_THROUGH and arguments.positional:
             return self.arithmetic([arguments.positional[0]], expr.node, state)
-        if name in ("append", "extend", "insert") and arguments.positional and not any(
-            self.record.graphs[g].kind in ("forward", "leaf") for g in atom.graphs
+        if (
+            name in ("append", "extend", "insert")
+            and arguments.positional
+            and not any(self.record.graphs[g].kind in ("forward", "leaf") for g in atom.graphs)
         ):
-            key = tuple(sorted(atom.graphs)) or text_of(expr.func)
-            oid = self.outside("thing", text_of(expr.func.value) if isinstance(expr.func, ir.Attr) else "?", None, key=("list", key))
+            same = tuple(sorted(atom.graphs)) or text_of(expr.func)
+            oid = self.outside(
+                "thing", text_of(expr.func.value) if isinstance(expr.func, ir.Attr) else "?", None, key=("list", same)
+            )
             self.store(oid, self.heap[oid].name, STORING[name], arguments.positional[-1], expr, arguments.exprs[-1], state)
             return NONE
-        if name in ("items", "keys", "values", "get", "pop", "copy", "split", "next", "popleft", "popitem", "setdefault") or not sure:
+        if (
+            name in ("items", "keys", "values", "get", "pop", "copy", "split", "next", "popleft", "popitem", "setdefault")
+            or not sure
+        ):
             if name == "items":
                 return frozenset((Tuple((PLAIN, self.part(atom, "[…]", expr.node))),)) if atom.graphs else unknown(atom.hints)
             if name == "keys":
@@ -755,7 +795,9 @@ class Calls(Evaluator):
             if atom.graphs and name in ("values", "get", "pop"):
                 key = only_const(arguments.positional[0]) if arguments.positional else None
                 return self.part(atom, f"[{key.value!r}]" if key is not None else "[…]", expr.node)
-        method = self.only_method(name) if not any(self.record.graphs[g].kind in ("forward", "leaf") for g in atom.graphs) else None
+        method = (
+            self.only_method(name) if not any(self.record.graphs[g].kind in ("forward", "leaf") for g in atom.graphs) else None
+        )
         if method is not None:
             cls = ClassRef(method.path, self.world.facts(method).owner)
             receiver = self.outside("instance", text_of(expr.func), cls, key=("as", method, tuple(sorted(atom.graphs))))
@@ -775,7 +817,9 @@ class Calls(Evaluator):
             if target is not None and any(type(a) is Ext and a.name in INTEGER_DTYPES for v in arguments.all() for a in v):
                 return tensor(flags=INTEGER)
         if to_cpu:
-            return frozenset((Tensor(atom.graphs, atom.hints, NOTHING, atom.flags & ~VIEW),)) if me != unknown(atom.hints) else me
+            return (
+                frozenset((Tensor(atom.graphs, atom.hints, NOTHING, atom.flags & ~VIEW),)) if me != unknown(atom.hints) else me
+            )
         return me
 
     def rebind(self, expr: ir.Call, value: Value, state: State) -> None:
@@ -811,7 +855,9 @@ class Calls(Evaluator):
         )  # fmt: skip
         old = self.record.events.get(("Backward", self.frame, expr.node, f"/{self.turn}"))
         if isinstance(old, Backward):
-            event = Backward(event.site, event.graphs | old.graphs, event.hints | old.hints, event.retain, event.create_graph, event.partial)
+            event = Backward(
+                event.site, event.graphs | old.graphs, event.hints | old.hints, event.retain, event.create_graph, event.partial
+            )
         self.emit(event)
 
     # --- containers ---------------------------------------------------------------------------------------------------
@@ -833,25 +879,23 @@ class Calls(Evaluator):
                             self.copy_contents(atom.oid, oid, state)
                             value = join_all(self.contents(atom.oid, state))
                     self.store(oid, info.name or text_of(receiver_of(expr)), "item", value, expr, expr, state, keyed=True)
-                for key, value in arguments.keywords.items():
-                    self.put(oid, const(key), value, state)
+                for word, value in arguments.keywords.items():
+                    self.put(oid, const(word), value, state)
                     self.store(oid, info.name or text_of(receiver_of(expr)), "item", value, expr, expr, state, keyed=True)
                 return NONE
             case "setdefault" if len(arguments.positional) == 2:
-                key, value = arguments.positional
-                single = only_const(key)
+                index, value = arguments.positional
+                single = only_const(index)
                 held = state.vars.get((oid, f"[{single.value!r}]")) if single is not None else None
-                if held is None:
-                    self.put(oid, key, value, state)
-                    for atom in value:
-                        if type(atom) is Obj and info.external:
-                            inner = self.heap[atom.oid]
-                            self.heap[atom.oid] = type(inner)(inner.oid, inner.kind, inner.cls, info.name, info.loops, True, inner.frame)
-                        elif type(atom) is Obj:
-                            inner = self.heap[atom.oid]
-                            self.heap[atom.oid] = type(inner)(inner.oid, inner.kind, inner.cls, info.name, info.loops, info.external, inner.frame)
-                    return value
-                return held
+                if held is not None:
+                    return held
+                self.put(oid, index, value, state)
+                for atom in value:
+                    if type(atom) is Obj:
+                        # What is put in lives as long as what it is put in.
+                        inner = self.heap[atom.oid]
+                        self.heap[atom.oid] = replace(inner, name=info.name, loops=info.loops, external=info.external)
+                return value
             case "clear":
                 self.forget(oid, state)
                 self.record.cleared.add(oid)
@@ -900,7 +944,7 @@ class Calls(Evaluator):
         mark = self.graph("stored", expr.node, place, key=(oid, how))
         value = add_marks(value, frozenset((mark,)))
         info = self.heap[oid]
-        if not keyed and info.kind in CONTAINERS or info.kind == "thing" and not keyed:
+        if (not keyed and info.kind in CONTAINERS) or (info.kind == "thing" and not keyed):
             state.vars[oid, "[]"] = join(state.vars.get((oid, "[]"), EMPTY), shallow(value))
         loop = self.outlived_loop(oid)
         if loop is None and not info.external:
@@ -967,7 +1011,13 @@ class Calls(Evaluator):
             case "keep" | "loss" | "view" | "checkpoint":
                 if effect == "checkpoint" and arguments.positional:
                     out = EMPTY
-                    rest = Arguments(arguments.positional[1:], arguments.keywords, arguments.exprs[1:], arguments.keyword_exprs, arguments.more)
+                    rest = Arguments(
+                        arguments.positional[1:],
+                        arguments.keywords,
+                        arguments.exprs[1:],
+                        arguments.keyword_exprs,
+                        arguments.more,
+                    )
                     for atom in sorted_atoms(arguments.positional[0]):
                         if type(atom) in (Func, Obj, Cls):
                             out = join(out, self.call_atom(atom, rest, expr, state))
@@ -983,7 +1033,11 @@ class Calls(Evaluator):
                     reduction = arguments.keywords.get("reduction")
                     if reduction is None or only_const(reduction) not in (Const("none", "str"),):
                         return with_flags_set(result, SCALAR)
-                if last in REDUCTIONS and len(arguments.positional) == 1 and not any(k in ("dim", "axis") for k in arguments.keywords):
+                if (
+                    last in REDUCTIONS
+                    and len(arguments.positional) == 1
+                    and not any(k in ("dim", "axis") for k in arguments.keywords)
+                ):
                     return with_flags_set(result, SCALAR)
                 return with_flags(result, VIEW) if name in ("torch.select", "torch.diagonal") else result
             case "inplace":
@@ -1036,11 +1090,19 @@ class Calls(Evaluator):
         return PLAIN if effect == "no-effect" else UNKNOWN
 
     def effect(self, effect: str, name: str, arguments: Arguments, expr: ir.Call) -> None:
-        pairs = [(str(i), v) for i, v in enumerate(arguments.positional)] + sorted(arguments.keywords.items(), key=lambda p: p[0])
+        pairs = [(str(i), v) for i, v in enumerate(arguments.positional)] + sorted(
+            arguments.keywords.items(), key=lambda p: p[0]
+        )
         self.emit(
             CallEffect(
-                self.site(expr.node), effect, name, tuple(pairs), True, bool({"forward", "moved"} & self.record.flags),
-                tuple(self.deleted), next_words(self.following),
+                self.site(expr.node),
+                effect,
+                name,
+                tuple(pairs),
+                True,
+                bool({"forward", "moved"} & self.record.flags),
+                tuple(self.deleted),
+                next_words(self.following),
             ),
             tag=effect,
         )
@@ -1065,7 +1127,13 @@ class Calls(Evaluator):
                 if known is None and arguments.exprs:
                     known = self.assumed(arguments.exprs[0])
             if effect == "grad-off":
-                known = None if known is None and value is not None else not (known is False and value is None) if value is None else not known
+                known = (
+                    None
+                    if known is None and value is not None
+                    else not (known is False and value is None)
+                    if value is None
+                    else not known
+                )
                 if value is None:
                     known = False
             mode = "unknown" if known is None else "on" if known else "off"
@@ -1146,12 +1214,23 @@ class Calls(Evaluator):
             self.sink(gathered, "cut", "no_grad", expr.node)
             if direct:
                 number = self.number("graph", "opaque-off", self.frame, expr.node, self.turn, what)
-                self.record.forwards.setdefault(number, Graph(number, "opaque", self.site(expr.node), what, mode="off", direct=True))
+                self.record.forwards.setdefault(
+                    number, Graph(number, "opaque", self.site(expr.node), what, mode="off", direct=True)
+                )
                 return tensor(outputs=frozenset((number,)), flags=BATCH)
             return FREE_TENSOR
         known = frozenset(g for g in gathered if g in self.record.graphs)
-        gid = self.graph("opaque", expr.node, what, key=(what, oid), parents=known, mode=state.mode, module=oid, direct=direct,
-                         training=truth(state.vars.get((oid, "$training"), UNKNOWN)))
+        gid = self.graph(
+            "opaque",
+            expr.node,
+            what,
+            key=(what, oid),
+            parents=known,
+            mode=state.mode,
+            module=oid,
+            direct=direct,
+            training=truth(state.vars.get((oid, "$training"), UNKNOWN)),
+        )
         through = self.through_module(set(known)) if direct else set()
         return tensor(frozenset((gid, *through)), known)
 
@@ -1174,10 +1253,14 @@ class Calls(Evaluator):
         if call is not None:
             for position, arg in enumerate(call.args):
                 single = only_const(self.eval(arg.value, state)) if type(arg.value) in (ir.Const, ir.Name, ir.Attr) else None
-                facts.append(ArgFact(arg.keyword or arg.star, dotted(arg.value), repr(single.value) if single is not None else ""))
+                facts.append(
+                    ArgFact(arg.keyword or arg.star, dotted(arg.value), repr(single.value) if single is not None else "")
+                )
                 exprs[arg.keyword or str(position)] = arg.value
         closure = self.frame_closure[self.frame]
-        effect = self.world.project.manager_effect(closure.ref.path, closure.ref.qualname, CallableUse(text, tuple(facts), call is not None))
+        effect = self.world.project.manager_effect(
+            closure.ref.path, closure.ref.qualname, CallableUse(text, tuple(facts), call is not None)
+        )
         if effect is None:
             return None
         if effect.startswith("param:"):
@@ -1245,7 +1328,12 @@ def outputs_in(value: Value) -> bool:
 def with_flags_set(value: Value, flags: int) -> Value:
     """The value with flags set; a scalar keeps no output alive and is no view."""
     return frozenset(
-        Tensor(a.graphs, a.hints, NOTHING if flags & SCALAR else a.outputs, (a.flags | flags) & ~(VIEW | BATCH if flags & SCALAR else 0))
+        Tensor(
+            a.graphs,
+            a.hints,
+            NOTHING if flags & SCALAR else a.outputs,
+            (a.flags | flags) & ~(VIEW | BATCH if flags & SCALAR else 0),
+        )
         if type(a) is Tensor
         else a
         for a in value

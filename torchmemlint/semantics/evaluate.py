@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 from torchmemlint.index.facts import ClassFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
@@ -11,7 +12,7 @@ from torchmemlint.semantics.base import CONTAINERS, Book
 from torchmemlint.semantics.state import State, join_states
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
-    DETACHED,
+    BATCH,
     EMPTY,
     FREE_TENSOR,
     INTEGER,
@@ -22,12 +23,10 @@ from torchmemlint.semantics.values import (
     UNKNOWN,
     VIEW,
     Atom,
-    BATCH,
     Cls,
     Const,
     Ext,
     Func,
-    Method,
     Obj,
     Plain,
     Tensor,
@@ -37,7 +36,6 @@ from torchmemlint.semantics.values import (
     add_marks,
     const,
     detached,
-    graphs_of,
     hints_of,
     join,
     join_all,
@@ -49,9 +47,6 @@ from torchmemlint.semantics.values import (
 )
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
-
-if TYPE_CHECKING:
-    pass
 
 CERTAIN = ("forward", "leaf")
 ABSTRACT_WORDS = frozenset({"NotImplementedError", "NotImplemented", "abstractmethod", "property", "abc", "self"})
@@ -81,7 +76,9 @@ def looks_like_module(words: frozenset[str]) -> bool:
         return True
     if words & TRAINER_WORDS:
         return False
-    return len(words & MODULE_EVIDENCE) >= 2 or ("()" in words and bool(words & {"eval", "train", "state_dict", "load_state_dict"}))
+    return len(words & MODULE_EVIDENCE) >= 2 or (
+        "()" in words and bool(words & {"eval", "train", "state_dict", "load_state_dict"})
+    )
 
 
 class Evaluator(Book):
@@ -90,7 +87,7 @@ class Evaluator(Book):
     def eval(self, expr: ir.Expr | None, state: State) -> Value:
         if expr is None:
             return NONE
-        return _DISPATCH[type(expr)](self, expr, state)  # type: ignore[no-any-return]
+        return _DISPATCH[type(expr)](self, expr, state)
 
     # --- to be had from calls and statements ------------------------------------------------------------------------
 
@@ -168,7 +165,7 @@ class Evaluator(Book):
     def module_variable(self, path: str, ident: str) -> Value:
         """A module-level variable read inside a function: an object by what the module assigns to it."""
         facts = self.world.project.module(path)
-        for name, value in facts.assigned:
+        for name, _ in facts.assigned:
             if name == ident:
                 found = self.world.project.class_of(path, MODULE, ident)
                 oid = self.outside("thing", ident, found, key=(path, ident))
@@ -251,8 +248,15 @@ class Evaluator(Book):
             if graph.kind in ("opaque", "param") and len(graph.what) < MAX_PART_TEXT and len(self.record.graphs) < MANY_GRAPHS:
                 graphs |= {
                     self.graph(
-                        "opaque", graph.site.node, graph.what + key, key=(gid, key), parents=frozenset((gid,)), mode=graph.mode,
-                        site=graph.site, direct=graph.direct, training=graph.training,
+                        "opaque",
+                        graph.site.node,
+                        graph.what + key,
+                        key=(gid, key),
+                        parents=frozenset((gid,)),
+                        mode=graph.mode,
+                        site=graph.site,
+                        direct=graph.direct,
+                        training=graph.training,
                     )
                 }
             else:
@@ -292,7 +296,9 @@ class Evaluator(Book):
             method = project.method(info.cls, name)
             if method is not None:
                 facts = self.world.facts(method)
-                if any(d.callee.rpartition(".")[2] in ("property", "cached_property", "abstractproperty") for d in facts.decorators):
+                if any(
+                    d.callee.rpartition(".")[2] in ("property", "cached_property", "abstractproperty") for d in facts.decorators
+                ):
                     if expr is None:
                         return UNKNOWN
                     if not facts.names - ABSTRACT_WORDS:
@@ -325,9 +331,15 @@ class Evaluator(Book):
                 return parameter
         inner = self.outside("thing", text, None, key=(oid, name))
         self.classify(inner, None, text)
-        if self.heap[inner].kind == "thing" and isinstance(info.cls, str) and info.cls.startswith("torch.nn.") and name in (
-            "weight",
-            "bias",
+        if (
+            self.heap[inner].kind == "thing"
+            and isinstance(info.cls, str)
+            and info.cls.startswith("torch.nn.")
+            and name
+            in (
+                "weight",
+                "bias",
+            )
         ):
             if self.frozen(oid, state):
                 return FREE_TENSOR
@@ -442,7 +454,11 @@ class Evaluator(Book):
             case Tensor():
                 view = VIEW if atom.outputs and takes_small_part(expr.index, index) else 0
                 if key is not None or all(type(e) is ir.Slice for e in expr.index):
-                    part = self.part(atom, f"[{key.value!r}]" if key is not None else "", expr.node) if key is not None else frozenset((atom,))
+                    part = (
+                        self.part(atom, f"[{key.value!r}]" if key is not None else "", expr.node)
+                        if key is not None
+                        else frozenset((atom,))
+                    )
                 else:
                     part = frozenset((atom,))
                 if len(expr.index) > 1:  # no tuple of outputs is indexed so, only a tensor
@@ -573,7 +589,9 @@ class Evaluator(Book):
         if lists:
             oid = self.allocate("list", node)
             items = [item for a in lists for item in self.contents(a.oid, state)]
-            state.vars[oid, "[]"] = join(join_all(items), join_all([join_all(t.items) for v in (left, right) for t in v if type(t) is Tuple]))
+            state.vars[oid, "[]"] = join(
+                join_all(items), join_all([join_all(t.items) for v in (left, right) for t in v if type(t) is Tuple])
+            )
             return frozenset((Obj(oid),))
         pairs = [[a for a in v if type(a) is Tuple] for v in (left, right)]
         if pairs[0] and pairs[1]:
@@ -773,10 +791,10 @@ class Evaluator(Book):
         after = self.loop_passes((self.frame, clause.node), state, body)
         if after is not None:
             state.vars, state.mode = after.vars, after.mode
-        for place, value in before.items():
+        for place, held in before.items():
             state.vars.pop(place, None)
-            if value is not None:
-                state.vars[place] = value
+            if held is not None:
+                state.vars[place] = held
 
     @property
     def comprehension_names(self) -> list[frozenset[str]]:
@@ -788,7 +806,9 @@ class Evaluator(Book):
     def keep_in_comprehension(self, oid: int, value: Value, expr: ir.Comprehension, state: State) -> None:
         state.vars[oid, "[]"] = join(state.vars.get((oid, "[]"), EMPTY), value)
 
-    def note_loop(self, loop: tuple[int, int], iterable: ir.Expr, value: Value, targets: set[str] | frozenset[str] = frozenset()) -> None:
+    def note_loop(
+        self, loop: tuple[int, int], iterable: ir.Expr, value: Value, targets: set[str] | frozenset[str] = frozenset()
+    ) -> None:
         raise NotImplementedError
 
     # --- iteration ----------------------------------------------------------------------------------------------------
@@ -824,9 +844,12 @@ class Evaluator(Book):
                 case Tuple():
                     out = join(out, join_all(atom.items))
                 case Tensor():
-                    out = join(out, self.part(atom, "[…]", node) if any(
-                        self.record.graphs[g].kind in ("opaque", "param") for g in atom.graphs
-                    ) else frozenset((atom,)))
+                    out = join(
+                        out,
+                        self.part(atom, "[…]", node)
+                        if any(self.record.graphs[g].kind in ("opaque", "param") for g in atom.graphs)
+                        else frozenset((atom,)),
+                    )
                 case Unknown():
                     out = join(out, unknown(atom.hints))
                 case Ext():
@@ -1015,7 +1038,7 @@ def takes_small_part(exprs: list[ir.Expr], values: list[Value]) -> bool:
     return picked
 
 
-_DISPATCH = {
+_DISPATCH: dict[type, Callable[[Any, Any, State], Value]] = {
     ir.Const: Evaluator.constant,
     ir.Name: Evaluator.name,
     ir.Attr: Evaluator.attribute,

@@ -18,11 +18,15 @@ if TYPE_CHECKING:
     from torchmemlint.semantics.state import State
 
 OOM_WORDS = re.compile(
-    r"out of (?:gpu |device )?memory|out_of_memory|memory exhausted|CUDNN_STATUS_|CUBLAS_STATUS|can't allocate memory", re.IGNORECASE
+    r"out of (?:gpu |device )?memory|out_of_memory|memory exhausted|CUDNN_STATUS_|CUBLAS_STATUS|can't allocate memory",
+    re.IGNORECASE,
 )
-HELPER = re.compile(r"(^|_)(is|should|check)\w*(oom|out_?of_?memory|memory)|(oom|out_?of_?memory)_?(error|exception)", re.IGNORECASE)
+HELPER = re.compile(
+    r"(^|_)(is|should|check)\w*(oom|out_?of_?memory|memory)|(oom|out_?of_?memory)_?(error|exception)", re.IGNORECASE
+)
 CLEANS = re.compile(
-    r"(clear|free|empty|release|clean)\w*(mem|cache|gpu|cuda)|(mem|cache|gpu|cuda)\w*(clear|free|clean)|cleanup|clean_up", re.IGNORECASE
+    r"(clear|free|empty|release|clean)\w*(mem|cache|gpu|cuda)|(mem|cache|gpu|cuda)\w*(clear|free|clean)|cleanup|clean_up",
+    re.IGNORECASE,
 )
 CATCHES_OOM = frozenset({"builtins.RuntimeError", "builtins.Exception", "builtins.BaseException", ""})
 """Types wide enough to catch an out-of-memory error; by themselves they say nothing of memory."""
@@ -135,9 +139,14 @@ def tests_message(node: object) -> bool:
     if isinstance(node, ir.Compare) and node.ops[0] in ("in", "not in"):
         left = node.left
         return isinstance(left, ir.Const) and isinstance(left.value, str) and bool(OOM_WORDS.search(left.value))
-    if isinstance(node, ir.Call) and isinstance(node.func, ir.Attr) and node.func.name in ("startswith", "find", "search", "match"):
+    if (
+        isinstance(node, ir.Call)
+        and isinstance(node.func, ir.Attr)
+        and node.func.name in ("startswith", "find", "search", "match")
+    ):
         return any(
-            isinstance(a.value, ir.Const) and isinstance(a.value.value, str) and bool(OOM_WORDS.search(a.value.value)) for a in node.args
+            isinstance(a.value, ir.Const) and isinstance(a.value.value, str) and bool(OOM_WORDS.search(a.value.value))
+            for a in node.args
         )
     return False
 
@@ -205,7 +214,11 @@ def always_raises(body: list[ir.Stmt]) -> bool:
         return True
     if isinstance(last, ir.If):
         return always_raises(last.then) and always_raises(last.orelse)
-    return isinstance(last, ir.ExprStmt) and isinstance(last.value, ir.Call) and dotted(last.value.func) in ("sys.exit", "exit", "quit")
+    return (
+        isinstance(last, ir.ExprStmt)
+        and isinstance(last.value, ir.Call)
+        and dotted(last.value.func) in ("sys.exit", "exit", "quit")
+    )
 
 
 def nodes_of(body: list[ir.Stmt]) -> Iterator[object]:

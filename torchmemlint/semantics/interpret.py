@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from torchmemlint.findings import Span
 from torchmemlint.index.project import ClassRef, FunctionRef
@@ -11,7 +12,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.base import CONTAINERS, HARD_LIMIT, Closure, RunLimit
 from torchmemlint.semantics.calls import Arguments, Calls, first_parameter, half_fix
 from torchmemlint.semantics.evaluate import looks_like_module, shallow, sorted_atoms
-from torchmemlint.semantics.events import Accumulate, Backward, GradModeMisuse, Handler, LoopInfo, Record, Store
+from torchmemlint.semantics.events import Accumulate, Backward, GradModeMisuse, LoopInfo, Record, Store
 from torchmemlint.semantics.state import State, join_states
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
@@ -52,7 +53,9 @@ PHASE_WORD = re.compile(
     r"(^|[._\W])(is_)?(train(ing)?|eval(uate|uation)?|val(id|idation)?|test(ing)?|phase|mode|split|stage|infer(ence)?|predict(ing)?"
     r"|optim(izer)?|opt|backward|no_grad|with_grad|requires_grad|track_grad\w*|update|learn)($|[._\W])"
 )
-OOM_WORDS = re.compile(r"out of memory|out_of_memory|CUDNN_STATUS|CUBLAS_STATUS|alloc(ate|ation)? .*memory|\boom\b", re.IGNORECASE)
+OOM_WORDS = re.compile(
+    r"out of memory|out_of_memory|CUDNN_STATUS|CUBLAS_STATUS|alloc(ate|ation)? .*memory|\boom\b", re.IGNORECASE
+)
 
 
 class LoopEnds:
@@ -110,13 +113,11 @@ class Interpreter(Calls):
     def expression(self, statement: ir.ExprStmt, state: State) -> State | None:
         value = statement.value
         self.check_bare_manager(value, statement, state)
-        before = state.mode
         self._mode_before = None
         result = self.eval(value, state)
-        graphs, hints, _, _ = self.deep(result, state)
+        graphs, _, _, _ = self.deep(result, state)
         if graphs:
             self.sink(graphs, "dropped", "", statement.node)
-        del hints, before
         if isinstance(value, ir.Call) and dotted(value.func) in ("sys.exit", "exit", "quit", "os._exit"):
             return None
         return state
@@ -179,7 +180,9 @@ class Interpreter(Calls):
             return (self.frame, ident)
         return (-2, f"{self.path}:{ident}")
 
-    def keep_global(self, place: tuple[int, str], name: str, value: Value, state: State, node: int, source: ir.Expr | None) -> None:
+    def keep_global(
+        self, place: tuple[int, str], name: str, value: Value, state: State, node: int, source: ir.Expr | None
+    ) -> None:
         oid = self.outside("thing", name, None, key=("global", self.path))
         self.keep_attribute(oid, name, name, value, node, source, state)
 
@@ -209,23 +212,25 @@ class Interpreter(Calls):
         """Tell an accumulation: the value assigned to a place holds what the place held when the loop's pass began."""
         graphs, hints, _, _ = self.deep(value, state)
         both = graphs | hints
-        carried = [
-            g for g in both if self.record.graphs[g].kind == "carried" and self.record.graphs[g].place == place
-        ]
+        carried = [g for g in both if self.record.graphs[g].kind == "carried" and self.record.graphs[g].place == place]
         if not carried:
             return value
         fresh = frozenset(g for g in graphs if self.record.graphs[g].kind not in ("carried", "result"))
         maybe = frozenset(g for g in hints if self.record.graphs[g].kind not in ("carried", "result"))
         if not fresh and not maybe:
             return value
-        if source is not None and isinstance(source, (ir.IfExp, ir.BoolOp)) or (
+        if (source is not None and isinstance(source, (ir.IfExp, ir.BoolOp))) or (
             isinstance(source, ir.Call) and dotted(source.func) in ("min", "max")
         ):
             return value
         if isinstance(source, ir.Name):
             pass
         loops = [self.record.graphs[g].site.loops for g in carried]
-        loop = max((ls[-1] for ls in loops if ls), key=lambda l: self.loops.index(l) if l in self.loops else -1, default=None)
+        loop = max(
+            (ls[-1] for ls in loops if ls),
+            key=lambda known: self.loops.index(known) if known in self.loops else -1,
+            default=None,
+        )
         certain = [g for g in carried if g in graphs] or carried
         through = all(self.record.graphs[g].mode == "module" for g in certain)
         mark = self.graph("added", node, text, key=place)
@@ -273,7 +278,9 @@ class Interpreter(Calls):
         self.accumulate_into(target, statement.op + "=", value, added, state, statement.node, statement.value.node)
         return state
 
-    def accumulate_into(self, target: ir.Expr, how: str, value: Value, added: Value, state: State, node: int, term: int) -> None:
+    def accumulate_into(
+        self, target: ir.Expr, how: str, value: Value, added: Value, state: State, node: int, term: int
+    ) -> None:
         """``target op= added``: for attributes and elements the holder tells whether the place outlives a loop."""
         graphs, hints, _, _ = self.deep(added, state)
         things = frozenset(self.thing_graph(a.oid) for a in added if type(a) is Obj and self.heap[a.oid].kind == "thing")
@@ -284,7 +291,9 @@ class Interpreter(Calls):
         if isinstance(target, ir.Name):
             place = self.place_of(target.id)
             sure = all(type(a) is Tensor for a in added)
-            carried = self.accumulated(place, target.id, value, state, node, ir.Binary(node, "+", target, ir.Const(term, 0)), how, sure)
+            carried = self.accumulated(
+                place, target.id, value, state, node, ir.Binary(node, "+", target, ir.Const(term, 0)), how, sure
+            )
             if place[0] == -2 and carried == value:
                 oid = self.outside("thing", target.id, None, key=("global", self.path))
                 carried = self.outside_total(oid, target.id, target.id, how, value, graphs, hints, node, term)
@@ -317,7 +326,16 @@ class Interpreter(Calls):
                 state.vars[oid, name] = shallow(value)
 
     def outside_total(
-        self, oid: int, name: str, text: str, how: str, value: Value, fresh: frozenset[int], maybe: frozenset[int], node: int, term: int
+        self,
+        oid: int,
+        name: str,
+        text: str,
+        how: str,
+        value: Value,
+        fresh: frozenset[int],
+        maybe: frozenset[int],
+        node: int,
+        term: int,
     ) -> Value:
         mark = self.graph("added", node, text, key=(oid, name))
         loop = self.outlived_loop(oid)
@@ -343,9 +361,7 @@ class Interpreter(Calls):
                         state.vars[owner, "$frozen"] = const(True)
                     else:
                         state.vars[owner, "$frozen"] = UNKNOWN
-                elif known is True:
-                    self.record.flags.add("input-grad")
-                elif known is not False and not (type(atom) is Obj and self.heap[atom.oid].kind == "params"):
+                elif known is True or (known is not False and not (type(atom) is Obj and self.heap[atom.oid].kind == "params")):
                     self.record.flags.add("input-grad")
             return
         if target.name in ("data", "grad"):
@@ -454,7 +470,13 @@ class Interpreter(Calls):
         if isinstance(source, ir.Sequence) and len(source.items) == count:
             sources = list(source.items)
         for item, part, origin in zip(target.items, parts, sources, strict=True):
-            self.assign(item.value if type(item) is ir.Star else item, part or UNKNOWN, state, node, origin if origin is not None else source)
+            self.assign(
+                item.value if type(item) is ir.Star else item,
+                part or UNKNOWN,
+                state,
+                node,
+                origin if origin is not None else source,
+            )
 
     # --- branches -------------------------------------------------------------------------------------------------------
 
@@ -489,7 +511,12 @@ class Interpreter(Calls):
                 return self.narrow(test.left, True, state) and self.narrow(test.right, True, state)
             case ir.BoolOp(op="or") if not holds:
                 return self.narrow(test.left, False, state) and self.narrow(test.right, False, state)
-            case ir.Compare(left=ir.Name() as name, ops=[op], comparators=[ir.Const(value=None)]) if op in ("is", "is not", "==", "!="):
+            case ir.Compare(left=ir.Name() as name, ops=[op], comparators=[ir.Const(value=None)]) if op in (
+                "is",
+                "is not",
+                "==",
+                "!=",
+            ):
                 place = (self.frame, name.id)
                 old = state.vars.get(place)
                 if old is not None:
@@ -555,7 +582,9 @@ class Interpreter(Calls):
             key = self.phase_key(one)
             text = text_of(one)
             if trains or PHASE_WORD.search(text.lower()):
-                self.phase_tests[key] = max(self.phase_tests.get(key, 0), 2 if trains and PHASE_WORD.search(text.lower()) else 1)
+                self.phase_tests[key] = max(
+                    self.phase_tests.get(key, 0), 2 if trains and PHASE_WORD.search(text.lower()) else 1
+                )
 
     def matching(self, statement: ir.Match, state: State) -> State | None:
         subject = self.eval(statement.subject, state)
@@ -566,17 +595,23 @@ class Interpreter(Calls):
                 break
             branch = rest.copy()
             for name in case.binds:
-                branch.vars[self.place_of(name)] = subject if len(case.binds) == 1 else self.iterate(subject, case.body[0].node if case.body else statement.node, branch)
+                branch.vars[self.place_of(name)] = (
+                    subject
+                    if len(case.binds) == 1
+                    else self.iterate(subject, case.body[0].node if case.body else statement.node, branch)
+                )
             if case.guard is not None:
                 self.eval(case.guard, branch)
             out = join_states(out, self.block(case.body, branch))
-            if case.literal is None and not case.guard and case.binds and len(case.binds) == 1 and False:
+            if case.matches_all and case.guard is None:
                 rest = None
         return join_states(out, rest)
 
     # --- loops ----------------------------------------------------------------------------------------------------------
 
-    def note_loop(self, loop: tuple[int, int], iterable: ir.Expr, value: Value, targets: set[str] | frozenset[str] = frozenset()) -> None:
+    def note_loop(
+        self, loop: tuple[int, int], iterable: ir.Expr, value: Value, targets: set[str] | frozenset[str] = frozenset()
+    ) -> None:
         kinds = {self.heap[a.oid].kind for a in value if type(a) is Obj}
         kind = "loader" if "loader" in kinds else next(iter(sorted(kinds)), "")
         self.record.loops[loop] = LoopInfo(text_of(iterable), kind, frozenset(targets))
@@ -694,12 +729,18 @@ class Interpreter(Calls):
             after.mode = before
         return after
 
+    def mode_before_call(self) -> str | None:
+        """The grad mode before the ``set_grad_enabled`` that the last evaluation called, None when it called none."""
+        return self._mode_before
+
     def enter(self, item: ir.WithItem, state: State, statement: ir.With) -> None:
         current = state.mode
         self._mode_before = None
         value = self.eval(item.manager, state)
-        if self._mode_before is not None:
-            current = self._mode_before
+        acted = self.mode_before_call()
+        if acted is not None:
+            # ``set_grad_enabled`` acts when it is called; as a manager it restores at the end what was before.
+            current = acted
             state.mode = current
         ready = any(type(a) is Obj and self.heap[a.oid].kind == "manager" for a in value)
         home_made = None if ready else self.project_manager_mode(item.manager, state)
@@ -721,7 +762,11 @@ class Interpreter(Calls):
             state.mode = "unknown" if known == {None} else state.mode
         if item.target is not None:
             bound = UNKNOWN
-            if isinstance(item.manager, ir.Call) and dotted(item.manager.func).rpartition(".")[2] in ("scale_loss", "tqdm", "trange"):
+            if isinstance(item.manager, ir.Call) and dotted(item.manager.func).rpartition(".")[2] in (
+                "scale_loss",
+                "tqdm",
+                "trange",
+            ):
                 bound = value
                 if dotted(item.manager.func).endswith("scale_loss") and item.manager.args:
                     bound = self.eval(item.manager.args[0].value, state)
@@ -901,7 +946,9 @@ class Interpreter(Calls):
         self.frame = outer_frame
         final = join_states(end, ends.state)
         if final is not None:
-            state.vars = {k: v for k, v in final.vars.items() if k[0] != number} if not closure.function.is_generator else final.vars
+            state.vars = (
+                {k: v for k, v in final.vars.items() if k[0] != number} if not closure.function.is_generator else final.vars
+            )
             state.mode = final.mode if not closure.function.is_generator else mode
         if closure.function.is_generator:
             oid = self.allocate("generator", call, text_of(ir.Name(call, closure.function.name)), tag=number)
@@ -919,7 +966,9 @@ class Interpreter(Calls):
         record = self.record
         closure = Closure(function, lowered, record.root, -1, owner)
         self.frame = self.open_frame(closure, -1)
-        state = State({}, "on" if record.mode in ("on", "mixed", "no-callers") else "off" if record.mode == "off" else "unknown")
+        state = State(
+            {}, "on" if record.mode in ("on", "mixed", "no-callers") else "off" if record.mode == "off" else "unknown"
+        )
         self.bind_root(function, owner, state)
         for decorator in function.decorators:
             self.check_decorator(decorator, function, decorator.node, state)
@@ -1101,7 +1150,7 @@ def nested_blocks(statement: ir.Stmt) -> list[list[ir.Stmt]]:
             return []
 
 
-_STATEMENTS = {
+_STATEMENTS: dict[type, Callable[[Any, Any, State], State | None]] = {
     ir.ExprStmt: Interpreter.expression,
     ir.Assign: Interpreter.assignment,
     ir.Declare: Interpreter.declaration,

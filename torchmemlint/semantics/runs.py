@@ -148,7 +148,13 @@ class Runs:
             return Fate(False, cuts, kept, passed)
         after = self.fate_of_result(record.root, depth)
         return Fate(
-            after.trains, cuts + after.cuts, kept + after.kept, passed + after.passed, after.escapes, after.callers, after.off_callers
+            after.trains,
+            cuts + after.cuts,
+            kept + after.kept,
+            passed + after.passed,
+            after.escapes,
+            after.callers,
+            after.off_callers,
         )
 
     def _outlives(self, record: Record, sink: Sink) -> bool:

@@ -41,14 +41,14 @@ def text_of(expr: ir.Expr | None, depth: int = 6) -> str:
         case ir.Await():
             return f"await {text_of(expr.value, depth - 1)}"
         case ir.Sequence():
-            left, right = {"list": "[]", "tuple": "()", "set": "{}"}[expr.kind]
-            return left + ", ".join(text_of(i, depth - 2 if depth > 2 else 0) for i in expr.items[:4]) + right
+            opened, closed = {"list": ("[", "]"), "tuple": ("(", ")"), "set": ("{", "}")}[expr.kind]
+            return opened + ", ".join(text_of(i, depth - 2 if depth > 2 else 0) for i in expr.items[:4]) + closed
         case _:
             return "…"
 
 
 def dotted(expr: ir.Expr) -> str:
-    """"a.b.c" for names and attributes, with "()" after called parts, "" for anything else (as in ``index.facts``)."""
+    """ "a.b.c" for names and attributes, with "()" after called parts, "" for anything else (as in ``index.facts``)."""
     match expr:
         case ir.Name():
             return expr.id

@@ -97,7 +97,9 @@ class World:
             for path in self.project.paths:
                 for facts in self.project.module(path).functions:
                     if facts.owner:
-                        self._methods.setdefault(facts.qualname.rpartition(".")[2], []).append(FunctionRef(path, facts.qualname))
+                        self._methods.setdefault(facts.qualname.rpartition(".")[2], []).append(
+                            FunctionRef(path, facts.qualname)
+                        )
         return tuple(sorted(self._methods.get(name, ())))
 
     def is_attribute_only(self, name: str) -> bool:
@@ -149,14 +151,24 @@ class World:
                 if attr.kind in ("call", "name", "list", "dict", "tuple", "other") and self._may_hold_parameter(base, attr):
                     return True
             init = project.method(base, "__init__")
-            if init is not None and self.facts(init).names & {"register_parameter", "add_module", "register_module", "append", "setattr"}:
+            if init is not None and self.facts(init).names & {
+                "register_parameter",
+                "add_module",
+                "register_module",
+                "append",
+                "setattr",
+            }:
                 return True
         return False
 
     def _may_hold_parameter(self, cls: ClassRef, attr: AttrFact) -> bool:
         if attr.kind != "call":
             # A bare name or an expression: a number from the arguments, unless it is called somewhere as a module would be.
-            words = self.evidence(FunctionRef(cls.path, attr.method)).get(f"self.{attr.name}", frozenset()) if attr.method else frozenset()
+            words = (
+                self.evidence(FunctionRef(cls.path, attr.method)).get(f"self.{attr.name}", frozenset())
+                if attr.method
+                else frozenset()
+            )
             return bool(words & (frozenset({"()"}) | {"parameters", "forward"}))
         absolute = self.project.resolve(cls.path, attr.value.removesuffix("()"), attr.method)
         if absolute is None:
@@ -168,7 +180,9 @@ class World:
         if kind is not None:
             return kind not in ("module-noparam", "loss", "optimizer", "loader", "distribution")
         effect = TORCH.function_effect(absolute)
-        return effect in ("leaf", "module") or (effect is None and absolute.split(".")[0] not in PLAIN_ROOTS | {"math", "numpy"})
+        return effect in ("leaf", "module") or (
+            effect is None and absolute.split(".")[0] not in PLAIN_ROOTS | {"math", "numpy"}
+        )
 
     def trains_result(self, ref: FunctionRef) -> bool:
         """Whether a framework back-propagates what the function returns (Lightning's ``training_step``)."""
@@ -210,7 +224,9 @@ class World:
         if last.startswith("__"):
             return False
         for caller, receiver, guarded in self._called.get(last, ())[:30]:
-            if self.project.class_of(caller.path, caller.qualname, receiver) is not None or self.is_imported(caller.path, receiver):
+            if self.project.class_of(caller.path, caller.qualname, receiver) is not None or self.is_imported(
+                caller.path, receiver
+            ):
                 continue
             if guarded or self.project.grad_mode(caller).mode in ("off", "mixed", "unseen-base", "escapes"):
                 return True

@@ -58,7 +58,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from torchmemlint.findings import Edit, Fix, Safety, Severity
+from torchmemlint.findings import Safety, Severity
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics.events import CallEffect, Graph
@@ -76,9 +76,16 @@ RULE = Rule(
 EVENT = CallEffect
 
 MEASURES = re.compile(r"memory_(allocated|reserved|stats|summary)|mem_get_info|reset_peak")
-EPOCH = re.compile(r"epoch|stage|fold|trial|seed|repeat|model|checkpoint|experiment|task|dataset|config|size|phase", re.IGNORECASE)
-STAGE = re.compile(r"^_*(main|run|load|init|setup|set_up|close|reset|clear|clean|free|release|train|fit|start|stop|end|on_|exit|enter|del|test|teardown|build|unload|save|offload|export|profile)", re.IGNORECASE)
-RATE = re.compile(r"oom|fail|error|retry|short|%|==|freq|interval|every|> |< |>=|<=|memory|mem_|threshold|flag|debug", re.IGNORECASE)
+EPOCH = re.compile(
+    r"epoch|stage|fold|trial|seed|repeat|model|checkpoint|experiment|task|dataset|config|size|phase", re.IGNORECASE
+)
+STAGE = re.compile(
+    r"^_*(main|run|load|init|setup|set_up|close|reset|clear|clean|free|release|train|fit|start|stop|end|on_|exit|enter|del|test|teardown|build|unload|save|offload|export|profile)",
+    re.IGNORECASE,
+)
+RATE = re.compile(
+    r"oom|fail|error|retry|short|%|==|freq|interval|every|> |< |>=|<=|memory|mem_|threshold|flag|debug", re.IGNORECASE
+)
 
 
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
@@ -87,7 +94,6 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
     where = step_path(event, flow)
     if where is None:
         return
-    span = flow.lowered(event.site).statement(event.site.node)[0]
     fix = None
     if flow.source(event.site, event.site.node) == flow.lowered(event.site).statement(event.site.node)[1]:
         fix = flow.remove(event.site, "Remove the call")
@@ -118,7 +124,8 @@ def step_path(event: CallEffect, flow: Flow) -> str | None:
         if info is None:
             return None
         inside = any(
-            g.kind in ("forward", "opaque") and loop in g.site.loops for g in [*record.graphs.values(), *record.forwards.values()]
+            g.kind in ("forward", "opaque") and loop in g.site.loops
+            for g in [*record.graphs.values(), *record.forwards.values()]
         )
         steps = loop_of_steps(event, flow, loop)
         if event.deleted_before and info.kind != "loader":
@@ -152,10 +159,14 @@ def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
     direct: list[Graph] = [
         g
         for g in [*record.graphs.values(), *record.forwards.values()]
-        if (g.kind == "forward" or (g.kind == "opaque" and (g.direct or tensor_like(flow, g.gid)))) and g.site.loops and g.site.loops[: len(event.site.loops)] == event.site.loops
+        if (g.kind == "forward" or (g.kind == "opaque" and (g.direct or tensor_like(flow, g.gid))))
+        and g.site.loops
+        and g.site.loops[: len(event.site.loops)] == event.site.loops
     ]
     backwards = [
-        e for e in record.events.values() if type(e).__name__ == "Backward" and e.site.loops[: len(event.site.loops)] == event.site.loops
+        e
+        for e in record.events.values()
+        if type(e).__name__ == "Backward" and e.site.loops[: len(event.site.loops)] == event.site.loops
     ]
     inner = [g for g in direct if len(g.site.loops) > len(event.site.loops)]
     if inner and not [g for g in direct if len(g.site.loops) == len(event.site.loops)]:
@@ -165,12 +176,16 @@ def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
 
 def tensor_like(flow: Flow, gid: int) -> bool:
     """Whether an unresolved call's result is treated as only a tensor can be."""
-    return bool(flow.record.evidence.get(gid, set()) & {"detach", "argmax", "cpu", "cuda", "backward", "softmax", "sigmoid", "torch-op"})
+    return bool(
+        flow.record.evidence.get(gid, set()) & {"detach", "argmax", "cpu", "cuda", "backward", "softmax", "sigmoid", "torch-op"}
+    )
 
 
 def forwards_before(event: CallEffect, flow: Flow) -> bool:
     return any(
-        g.kind == "forward" or g.direct for g in [*flow.record.graphs.values(), *flow.record.forwards.values()] if flow.own(g.site)
+        g.kind == "forward" or g.direct
+        for g in [*flow.record.graphs.values(), *flow.record.forwards.values()]
+        if flow.own(g.site)
     )
 
 

@@ -86,17 +86,29 @@ def check(event: Handler, flow: Flow) -> Iterator[Draft]:
     if not flow.own(event.site):
         return
     if event.keeps >= 0 and not event.reraises:
-        yield draft(event, flow, event.site.node, "the exception is kept", "kept beyond this handler, with its traceback", [(event.keeps, "keep")])
+        yield draft(
+            event,
+            flow,
+            event.site.node,
+            "the exception is kept",
+            "kept beyond this handler, with its traceback",
+            [(event.keeps, "keep")],
+        )
         return
     recovery = [(n, w) for n, w in event.recovery]
     if event.reraises or not any(w in ("retry", "empty_cache", "gc.collect", "cleanup") for _, w in recovery):
         return
-    yield draft(event, flow, event.site.node, WORDS[recovery[0][1]], "the failed step's tensors stay alive to the end of this handler", recovery)
+    yield draft(
+        event,
+        flow,
+        event.site.node,
+        WORDS[recovery[0][1]],
+        "the failed step's tensors stay alive to the end of this handler",
+        recovery,
+    )
 
 
-def draft(
-    event: Handler, flow: Flow, node: int, what: str, label: str, recovery: Sequence[tuple[int, str]] = ()
-) -> Draft:
+def draft(event: Handler, flow: Flow, node: int, what: str, label: str, recovery: Sequence[tuple[int, str]] = ()) -> Draft:
     return Draft(
         flow.at(
             RULE,

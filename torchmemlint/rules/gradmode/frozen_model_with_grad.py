@@ -80,7 +80,14 @@ CUTS = frozenset({".detach()", ".data", ".detach_()"})
 
 def check(event: Graph, flow: Flow) -> Iterator[Draft]:
     record = flow.record
-    if not (event.kind == "forward" or (event.kind == "opaque" and event.direct and purpose.may_be_network(event.what) and not flow.is_part(event))) or event.frozen or not flow.own(event.site):
+    if (
+        not (
+            event.kind == "forward"
+            or (event.kind == "opaque" and event.direct and purpose.may_be_network(event.what) and not flow.is_part(event))
+        )
+        or event.frozen
+        or not flow.own(event.site)
+    ):
         return
     if event.gid in record.backwarded or record.flags & {"input-grad", "autograd-grad"}:
         return

@@ -84,7 +84,9 @@ RULE = Rule(
     summary="A model is run for its result alone, but with grad mode on",
     severity=Severity.ERROR,
     fix=Safety.UNSAFE,
-    triggers=frozenset({"eval", "detach", "item", "numpy", "argmax", "cpu", "max", "tolist", "topk", "append", "softmax", "sigmoid"}),
+    triggers=frozenset(
+        {"eval", "detach", "item", "numpy", "argmax", "cpu", "max", "tolist", "topk", "append", "softmax", "sigmoid"}
+    ),
     experiment="peak",
 )
 EVENT = Graph
@@ -195,20 +197,32 @@ def likely_module(event: Graph, flow: Flow, fate: Fate) -> bool:
     words = flow.runs.world.evidence(flow.record.root).get(event.what, frozenset())
     seen = set(flow.record.evidence.get(event.gid, ()))
     for other in flow.record.graphs.values():
-        if other.kind == "opaque" and event.gid in other.parents and other.what.startswith((event.what + "[", event.what + ".")):
+        if (
+            other.kind == "opaque"
+            and event.gid in other.parents
+            and other.what.startswith((event.what + "[", event.what + "."))
+        ):
             seen |= flow.record.evidence.get(other.gid, set())
     cuts = {s.how for s in fate.cuts}
     wanted = purpose.uses(flow.record.root.qualname) or fate.only_cut
-    if wanted and (words & MODULE_WORDS or "detach" in seen or (cuts & {".data", ".detach()"} and purpose.may_be_network(event.what))):
+    if wanted and (
+        words & MODULE_WORDS or "detach" in seen or (cuts & {".data", ".detach()"} and purpose.may_be_network(event.what))
+    ):
         return True
     seen |= {"torch-op" for how in cuts if how.startswith("torch.")}
     suspicious = purpose.may_be_network(event.what)
     if suspicious and event.training is False:
         return True
-    return suspicious and bool(seen & TENSOR_ONLY or "no_grad" in cuts) and (purpose.uses(flow.record.root.qualname) or "no_grad" in cuts)
+    return (
+        suspicious
+        and bool(seen & TENSOR_ONLY or "no_grad" in cuts)
+        and (purpose.uses(flow.record.root.qualname) or "no_grad" in cuts)
+    )
 
 
-MODULE_WORDS = frozenset({"eval", "train", "parameters", "zero_grad", "state_dict", "load_state_dict", "modules", "cuda", "half"})
+MODULE_WORDS = frozenset(
+    {"eval", "train", "parameters", "zero_grad", "state_dict", "load_state_dict", "modules", "cuda", "half"}
+)
 
 
 def through_own_forward(event: Graph, flow: Flow) -> bool:
@@ -239,7 +253,9 @@ def all_detached(fate: Fate) -> bool:
 
 def explicit(fate: Fate) -> bool:
     """Whether the code itself says that the graph is not wanted: a detach, or a conversion that needs one."""
-    return any(s.kind == "cut" and s.how in (".detach()", ".data", ".item()", ".tolist()", ".numpy()", "no_grad") for s in fate.cuts)
+    return any(
+        s.kind == "cut" and s.how in (".detach()", ".data", ".item()", ".tolist()", ".numpy()", "no_grad") for s in fate.cuts
+    )
 
 
 def is_entry(name: str) -> bool:
@@ -273,5 +289,8 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
     start = Position(facts.row, len(indent) + 1)
     text = f"@{torch_name or 'torch'}.no_grad(){newline}{indent}"
     return Fix(
-        "Switch grad mode off for the function", Safety.UNSAFE, (Edit(Span(start, start), text),), None if torch_name else "torch"
+        "Switch grad mode off for the function",
+        Safety.UNSAFE,
+        (Edit(Span(start, start), text),),
+        None if torch_name else "torch",
     )

@@ -123,4 +123,6 @@ def detach(event: Accumulate, flow: Flow) -> Fix | None:
     seen = {s.kind for s in flow.record.sinks.get(event.mark, ())}
     local = event.key[0] == 0
     safe = local and event.sure_tensor and seen <= {"cut", "shown", "dropped", "stored"}
-    return flow.append_to(event.site, event.term, ".detach()", "Detach the added tensor", Safety.SAFE if safe else Safety.UNSAFE)
+    return flow.append_to(
+        event.site, event.term, ".detach()", "Detach the added tensor", Safety.SAFE if safe else Safety.UNSAFE
+    )
