@@ -51,7 +51,7 @@ def plan(finding: Finding, text: str | None, project: Project | None = None) -> 
     grad = caller_mode(finding, project)
     claimed = bool(finding.message)  # one that only the command line asked for says nothing
     job: dict[str, object] = {
-        "runner": "isolated", "source": text, "row": finding.span.start.row, "column": finding.span.start.column,
+        "runner": "isolated", "source": text, "place": _place(finding),
         "code": finding.code, "grad": grad, "claimed": claimed,
     }  # fmt: skip
     if project is not None:
@@ -68,6 +68,11 @@ def plan(finding: Finding, text: str | None, project: Project | None = None) -> 
         claimed,
     )
     return Plan(finding, job, doubts)
+
+
+def _place(finding: Finding) -> list[int]:
+    start, end = finding.span.start, finding.span.end
+    return [start.row, start.column, end.row, end.column]
 
 
 def caller_mode(finding: Finding, project: Project | None) -> str:

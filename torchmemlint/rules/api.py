@@ -6,6 +6,7 @@ It keeps no state, sees no tree, and imports no other rule.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -161,10 +162,13 @@ class Flow:
             fix=fix,
         )
 
-    def append_to(self, site: Site, node: int, text: str, message: str, safety: Safety) -> Fix:
-        """A fix that appends a method call to an expression, in parentheses where its form needs them."""
+    def append_to(self, site: Site, node: int, text: str, message: str, safety: Safety) -> Fix | None:
+        """A fix that appends a method call to an expression, in parentheses where its form needs them; None for a display or
+        literal, which has no such method."""
         lowered = self.lowered(site)
         source = lowered.source(node)
+        if is_display(source):
+            return None
         if is_primary(source):
             end = lowered.span(node).end
             return Fix(message, safety, (Edit(Span(end, end), text),))
@@ -172,6 +176,38 @@ class Flow:
         if lowered.span(node) != span:
             return Fix(message, safety, (Edit(Span(span.end, span.end), text),))
         return Fix(message, safety, (Edit(Span(span.start, span.start), "("), Edit(Span(span.end, span.end), ")" + text)))
+
+    def under_no_grad(self, site: Site, message: str) -> Fix | None:
+        """A fix that puts the statement under ``with torch.no_grad():``; only for a simple statement alone on one row."""
+        world = self.runs.world
+        ref = self.frame(site).ref
+        span, _ = self.lowered(site).statement(site.node)
+        if span.start.row != span.end.row:
+            return None
+        line = world.lines(ref.path)[span.start.row - 1]
+        text = line[span.start.column - 1 : span.end.column - 1]
+        code = line.split("#")[0].strip()
+        if code != text or text.endswith(":") or self.has_quotes(text):
+            return None
+        name, needed = self.torch_name(ref.path)
+        if name is None:
+            return None
+        indent = line[: span.start.column - 1]
+        newline = line[len(line.rstrip("\r\n")) :] or "\n"
+        unit = "\t" if indent.startswith("\t") else "    "
+        head = f"with {name}.no_grad():{newline}{indent}{unit}"
+        return Fix(message, Safety.UNSAFE, (Edit(Span(span.start, span.start), head),), needed)
+
+    def has_quotes(self, text: str) -> bool:
+        return '"""' in text or "'''" in text
+
+    def torch_name(self, path: str) -> tuple[str | None, str | None]:
+        """The name that a file has for torch, and the module to import when it has none; (None, None) where "torch" is taken."""
+        imports = self.runs.world.project.module(path).imports
+        name = next((local for local, target in imports if target == "torch"), None)
+        if name is not None:
+            return name, None
+        return (None, None) if any(local == "torch" for local, _ in imports) else ("torch", "torch")
 
     def remove(self, site: Site, message: str) -> Fix:
         """A fix that takes a statement away: its whole line, or, where a block would be left empty, the statement for ``pass``."""
@@ -295,10 +331,31 @@ def has_neighbour(lines: list[str], row: int) -> bool:
     return False
 
 
+def is_display(source: str) -> bool:
+    """Whether the source is a list, tuple, set or dict display, a comprehension, or a literal."""
+    try:
+        tree = ast.parse(source.strip(), mode="eval").body
+    except SyntaxError:
+        return True
+    return isinstance(
+        tree,
+        (
+            ast.List,
+            ast.Tuple,
+            ast.Set,
+            ast.Dict,
+            ast.ListComp,
+            ast.SetComp,
+            ast.DictComp,
+            ast.GeneratorExp,
+            ast.Constant,
+            ast.JoinedStr,
+        ),
+    )
+
+
 def is_primary(source: str) -> bool:
     """Whether ``.name`` can follow the source directly: a name, an attribute, a call, a subscript."""
-    import ast
-
     try:
         tree = ast.parse(source.strip(), mode="eval").body
     except SyntaxError:

@@ -957,6 +957,7 @@ class Calls(Evaluator):
             Store(
                 self.site(expr.node), place, oid, how, mark, graphs, hints, outputs, flags, loop, stored.node, info.external,
                 *half_fix(stored), constant_key, info.frame,
+                all(type(a) is Tensor for a in value),
             ),
             tag=f"{oid}",
         )  # fmt: skip

@@ -141,6 +141,8 @@ class Store:
     constant_key: bool = False
     holder_frame: int = -1
     """Frame that made the holder; -1 for one that was there before the root ran."""
+    sure_tensor: bool = False
+    """The stored value is a tensor on every path, and no container of tensors."""
 
 
 @dataclass(frozen=True, slots=True)

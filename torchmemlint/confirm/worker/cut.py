@@ -12,7 +12,7 @@ and the flagged value passes through a probe, which in the repaired variant also
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 HARNESS = "__tml__"
@@ -24,13 +24,22 @@ _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """A finding's span: 1-based rows and columns, the end exclusive; an end of 0 is not known."""
+
+    row: int
+    column: int = 1
+    end_row: int = 0
+    end_column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Site:
     """Where the flagged line is: its statement, and what is around it from the outermost to the innermost."""
 
     statement: ast.stmt
     around: tuple[ast.AST, ...]
-    row: int
-    column: int
+    place: Place
 
     @property
     def function(self) -> FunctionNode | None:
@@ -63,8 +72,9 @@ class Site:
         return tuple(reversed(found))
 
 
-def locate(tree: ast.Module, row: int, column: int = 1) -> Site | None:
-    """The innermost statement that covers ``row`` (1-based), None when there is none."""
+def locate(tree: ast.Module, place: Place) -> Site | None:
+    """The innermost statement that covers the place's first row, None when there is none."""
+    row = place.row
     around: list[ast.AST] = []
     best: Site | None = None
 
@@ -76,7 +86,7 @@ def locate(tree: ast.Module, row: int, column: int = 1) -> Site | None:
                 decorators = [item.lineno for item in getattr(child, "decorator_list", [])]
                 if not min([first, *decorators]) <= row <= last:
                     continue
-                best = Site(child, tuple(around), row, column)
+                best = Site(child, tuple(around), place)
             elif isinstance(child, ast.stmt):
                 continue
             around.append(child)
@@ -252,7 +262,12 @@ class _Body(ast.NodeTransformer):
         if self._holds(node):
             inside = any(self.site is not None and item is self.site.statement for part in node.body for item in ast.walk(part))
             wanted = ast.Constant(inside)
-        elif self.site is not None and node.lineno < self.site.row and not node.orelse and isinstance(node.body[-1], _EXITS):
+        elif (
+            self.site is not None
+            and node.lineno < self.site.place.row
+            and not node.orelse
+            and isinstance(node.body[-1], _EXITS)
+        ):
             wanted = ast.Constant(False)  # a way out before the flagged line
         if flagged:
             node.test = self._probe_expression(node.test)
@@ -329,11 +344,11 @@ class _Body(ast.NodeTransformer):
 
     def _wrap_call(self, node: ast.AST) -> bool:
         """Send exactly the call that the finding points at through the probe; False where none starts in its column."""
-        site = self.site
-        assert site is not None
-        wrap = _WrapCall(site.row, site.column)
+        assert self.site is not None
+        calls = [item for item in ast.walk(node) if isinstance(item, ast.Call)]
+        wrap = _WrapCall(self.site.place, calls)
         wrap.visit(node)
-        return wrap.done
+        return wrap.call is not None
 
     def _probe_expression(self, value: ast.expr) -> ast.expr:
         if self.code in FORWARD_RULES:
@@ -362,19 +377,26 @@ class _Body(ast.NodeTransformer):
 
 
 class _WrapCall(ast.NodeTransformer):
-    """Wraps the longest call that starts at a place (columns in code points, 1-based; compared in bytes where a line is
-    ASCII)."""
+    """Wraps the call that a finding's span covers; where none ends with the span, the longest that starts there.
 
-    def __init__(self, row: int, column: int) -> None:
-        self._place = (row, column - 1)
-        self.done = False
+    Columns are in code points and 1-based in a finding, in UTF-8 bytes and 0-based in the tree: they agree where a line
+    is ASCII, which is
+    enough, because a call that is not found is only a probe less exact.
+    """
+
+    def __init__(self, place: Place, calls: Iterable[ast.Call]) -> None:
+        starting = [call for call in calls if (call.lineno, call.col_offset + 1) == (place.row, place.column)]
+        ending = [
+            call for call in starting if (call.end_lineno, (call.end_col_offset or 0) + 1) == (place.end_row, place.end_column)
+        ]
+        self.exact = bool(ending)
+        self.call = next(iter([*ending, *starting]), None)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        if not self.done and (node.lineno, node.col_offset) == self._place:
-            self.done = True
-            return ast.copy_location(_call("forward", _later(node), ast.Constant(True)), node)
         self.generic_visit(node)
-        return node
+        if node is not self.call:
+            return node
+        return ast.copy_location(_call("forward", _later(node), ast.Constant(self.exact)), node)
 
 
 class _Carried(ast.NodeTransformer):

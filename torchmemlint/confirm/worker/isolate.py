@@ -523,8 +523,7 @@ class Target:
     """The flagged line, and the grad mode that its function is called in."""
 
     source: str
-    row: int
-    column: int
+    place: cut.Place
     code: str
     device: str
     grad: str
@@ -543,13 +542,13 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
     best: Mapping[str, object] | None = None
     code = str(job["code"])
     target = Target(
-        job["source"], int(job["row"]), int(job.get("column", 1)), code, job["device"], str(job.get("grad", "on")),
+        job["source"], cut.Place(*job["place"]), code, job["device"], str(job.get("grad", "on")),
         str(job.get("module", "confirmed_module")), job.get("modules", {}), frozenset(job.get("packages", ())),
         job.get("claimed") is True,
     )  # fmt: skip
-    site = cut.locate(ast.parse(target.source), target.row, target.column)
+    site = cut.locate(ast.parse(target.source), target.place)
     if site is None:
-        emit({"failed": f"row {target.row} holds no statement"})
+        emit({"failed": f"row {target.place.row} holds no statement"})
         return
     deadline = time.monotonic() + SEARCH_SECONDS
     for attempt in _attempts(len(site.loops)):
@@ -567,7 +566,9 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
     repair = str(job.get("repair") or REPAIRS.get(code, ""))
     assert chosen is not None
     if job.get("fixed_source"):
-        figures = _measure(replace(target, source=job["fixed_source"], row=int(job["fixed_row"])), "", chosen)
+        figures = _measure(
+            replace(target, source=job["fixed_source"], place=cut.Place(int(job["fixed_row"]), target.place.column)), "", chosen
+        )
         emit({"variant": "fixed", "run": figures})
     if repair:
         if code in {"TML201", "TML202"} and not best["backwards"]:
@@ -621,16 +622,16 @@ def _worth(figures: Mapping[str, object]) -> tuple[bool, bool, int, bool]:
 
 
 def _measure(target: Target, repair: str, attempt: tuple[str, int, bool]) -> Mapping[str, object]:
-    source, row, column, code, device = target.source, target.row, target.column, target.code, target.device
+    source, code = target.source, target.code
     mode, level, force = attempt
     started = time.monotonic()
     gc.collect()
     torch.manual_seed(0)
     record = standins.Record()
     standins.begin(record)
-    meter = meter_for(device)
+    meter = meter_for(target.device)
     tree = ast.parse(source)
-    site = cut.locate(tree, row, column)
+    site = cut.locate(tree, target.place)
     assert site is not None
     program = cut.whole(tree, site, code, level) if mode == "whole function" else cut.sliced(tree, site, code, level)
     errors: list[str] = []
@@ -664,7 +665,7 @@ def _measure(target: Target, repair: str, attempt: tuple[str, int, bool]) -> Map
         "seen": seen,
         "place": place,
         "errors": list(dict.fromkeys([*errors, *record.fallbacks]))[:5],
-        "device": device,
+        "device": target.device,
         "seconds": time.monotonic() - started,
         "mode": f"{mode}, loop {level}" + (", forced branch" if harness.forced else ""),
         "grad_modes": sorted(harness.grad_modes),

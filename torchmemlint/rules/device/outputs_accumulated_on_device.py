@@ -99,7 +99,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
     if any(f.what.split(".")[0].split("[")[0] in info.targets for f in forwards):
         return  # a loop over layers, not over batches
     fix = None
-    if event.how == "append" and event.value >= 0:
+    if event.how in ("append", "item") and event.value >= 0 and event.sure_tensor:
         fix = flow.append_to(event.site, event.value, ".cpu()", "Move the stored tensor to the CPU", Safety.UNSAFE)
     yield Draft(
         flow.at(

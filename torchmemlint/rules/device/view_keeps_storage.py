@@ -83,7 +83,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
     if not forwards or not event.flags & VIEW or event.constant_key or event.loop is None or not flow.own(event.site):
         return
     fix = None
-    if event.how == "append" and event.value >= 0:
+    if event.how == "append" and event.value >= 0 and event.sure_tensor:
         fix = flow.append_to(event.site, event.value, ".clone()", "Copy the slice", Safety.UNSAFE)
     yield Draft(
         flow.at(

@@ -69,7 +69,7 @@ RULE = Rule(
     name="frozen-model-with-grad",
     summary="A network whose output is only a constant runs with grad mode on in a training step",
     severity=Severity.WARNING,
-    fix=Safety.NONE,
+    fix=Safety.UNSAFE,
     triggers=frozenset({"backward", "manual_backward", "detach", "data"}),
     experiment="peak",
 )
@@ -108,6 +108,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
             cost="one extra graph at peak, next to the graph that is trained",
             help="run it under `with torch.no_grad():`; a detach afterwards comes too late for the peak",
             flow=[flow.step(s.site, "detached here") for s in fate.cuts if s.how in CUTS][:1],
+            fix=flow.under_no_grad(event.site, "Switch grad mode off for the statement"),
         ),
         frozenset((event.gid,)),
         event.site.handler,

@@ -274,23 +274,18 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
     """``@torch.no_grad()`` above the function, where nothing in it trains and a decorator reaches its body."""
     record = flow.record
     root = record.root
-    if root.qualname == MODULE or record.flags & {"backward", "train()"} or record.assumptions:
-        return None
+    if root.qualname == MODULE or "backward" in record.flags or record.assumptions:
+        return flow.under_no_grad(event.site, "Switch grad mode off for the statement") if flow.own(event.site) else None
     world = flow.runs.world
     facts = world.facts(root)
-    if facts.is_async or flow.frame(event.site).ref != root:
+    if facts.is_async or flow.frame(event.site).ref != root or facts.names & {"enable_grad", "set_grad_enabled"}:
         return None
-    torch_name = next((local for local, target in world.project.module(root.path).imports if target == "torch"), None)
-    if torch_name is None and any(local == "torch" for local, _ in world.project.module(root.path).imports):
+    torch_name, needed = flow.torch_name(root.path)
+    if torch_name is None:
         return None
     line = world.lines(root.path)[facts.row - 1]
     indent = line[: len(line) - len(line.lstrip())]
     newline = line[len(line.rstrip("\r\n")) :] or "\n"
     start = Position(facts.row, len(indent) + 1)
-    text = f"@{torch_name or 'torch'}.no_grad(){newline}{indent}"
-    return Fix(
-        "Switch grad mode off for the function",
-        Safety.UNSAFE,
-        (Edit(Span(start, start), text),),
-        None if torch_name else "torch",
-    )
+    text = f"@{torch_name}.no_grad(){newline}{indent}"
+    return Fix("Switch grad mode off for the function", Safety.UNSAFE, (Edit(Span(start, start), text),), needed)

@@ -91,7 +91,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
         return
     outlives = "the loop" if event.loop is not None else "this call"
     fix = None
-    if event.how not in ("extend", "comprehension") and event.value >= 0:
+    if event.how not in ("extend", "comprehension") and event.value >= 0 and event.sure_tensor:
         fix = flow.append_to(event.site, event.value, ".detach()", "Detach the stored tensor", Safety.UNSAFE)
     yield Draft(
         flow.at(
