@@ -53,6 +53,8 @@ from torchmemlint.semantics.values import (
 from torchmemlint.torch_facts import TORCH
 
 MAX_DEPTH = 5
+INSIDE = ir.Const(-1, None)
+"""Stands for a stored value that no expression of its own names (it is inside an argument): nothing a fix could change."""
 STORING = {"append": "append", "extend": "extend", "insert": "insert", "appendleft": "append", "add": "add", "put": "append"}
 """Container methods that keep their last argument."""
 STDLIB_WITH_VALUES = frozenset(
@@ -878,10 +880,11 @@ class Calls(Evaluator):
                         if type(atom) is Obj and self.heap[atom.oid].kind == "dict":
                             self.copy_contents(atom.oid, oid, state)
                             value = join_all(self.contents(atom.oid, state))
-                    self.store(oid, info.name or text_of(receiver_of(expr)), "item", value, expr, expr, state, keyed=True)
+                    self.store(oid, info.name or text_of(receiver_of(expr)), "item", value, expr, INSIDE, state, keyed=True)
                 for word, value in arguments.keywords.items():
                     self.put(oid, const(word), value, state)
-                    self.store(oid, info.name or text_of(receiver_of(expr)), "item", value, expr, expr, state, keyed=True)
+                    stored = arguments.keyword_exprs.get(word, INSIDE)
+                    self.store(oid, info.name or text_of(receiver_of(expr)), "item", value, expr, stored, state, keyed=True)
                 return NONE
             case "setdefault" if len(arguments.positional) == 2:
                 index, value = arguments.positional
