@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from gaps import KNOWN, Case, Gap, alarm_gaps, cases, examples, fix_gaps, known, marks, noqa_gaps, table, twin_gaps
+from gaps import KNOWN, Case, Gap, again_gaps, alarm_gaps, cases, examples, fix_gaps, known, marks, noqa_gaps, table, twin_gaps
 
 from torchmemlint.rules import ALL_RULES
 
@@ -40,6 +40,11 @@ def test_a_twin_is_silent(case: Case) -> None:
 @each_case
 def test_fixing_writes_the_twin(case: Case) -> None:
     judge(case, fix_gaps(case, alarm_gaps(case.texts)), {"fix"}, case.texts)
+
+
+@each_case
+def test_fixing_again_changes_nothing(case: Case) -> None:
+    judge(case, again_gaps(case), {"again"}, case.texts)
 
 
 @each_case

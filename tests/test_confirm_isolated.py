@@ -1,0 +1,101 @@
+"""Verdicts on code that is cut out of its file and run on stand-ins; what is expected stands on the flagged lines."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from torchmemlint.confirm.around import project_of
+from torchmemlint.confirm.command import _qualname
+from torchmemlint.confirm.plan import plan
+from torchmemlint.confirm.settle import Options, Settled, settle_all
+from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
+
+SNIPPETS = Path(__file__).parent / "confirm_snippets" / "isolated"
+MARK = re.compile(r"# verdict: (TML\d{3}) (confirmed|refuted|inconclusive) ?(.*)$")
+
+
+def flagged(file: Path) -> list[tuple[Finding, str, str]]:
+    """A finding for each marked line, the outcome that is right for it, and words of its kind."""
+    text = file.read_text()
+    tree = ast.parse(text)
+    found = []
+    for row, line in enumerate(text.splitlines(), 1):
+        mark = MARK.search(line)
+        if mark:
+            column, end = len(line) - len(line.lstrip()) + 1, len(line)
+            if mark[1] in {"TML201", "TML203"}:
+                call = re.search(r"self\.model\(image\[None\]\)|teacher\(x\)", line)
+                assert call is not None
+                column, end = call.start() + 1, call.end() + 1
+            span = Span(Position(row, column), Position(row, end))
+            finding = Finding(
+                mark[1],
+                "a-rule",
+                Severity.WARNING,
+                Confidence.MEDIUM,
+                "a message",
+                str(file),
+                span,
+                function=_qualname(tree, row),
+            )
+            found.append((finding, mark[2], mark[3]))
+    return found
+
+
+def settle(findings: list[Finding]) -> list[Settled]:
+    plans = [plan(finding, Path(finding.path).read_text(), project_of(finding.path)) for finding in findings]
+    return list(settle_all(plans, Options(), ["cpu"] * 2))
+
+
+@pytest.mark.parametrize("name", ["trainer", "abstain", "shapes"])
+def test_verdicts_on_our_own_snippets(name: str) -> None:
+    expected = flagged(SNIPPETS / f"{name}.py")
+    assert expected
+    wrong = []
+    for item, (finding, outcome, kind) in zip(settle([finding for finding, _, _ in expected]), expected, strict=True):
+        verdict = item.verdict
+        if verdict.outcome.value != outcome or kind not in verdict.kind:
+            wrong.append((finding.span.start.row, finding.code, outcome, verdict.outcome.value, verdict.kind, verdict.reason))
+    assert not wrong
+
+
+def test_a_line_that_is_only_asked_about_needs_a_caller_in_sight(tmp_path: Path) -> None:
+    file = tmp_path / "lonely.py"
+    file.write_text("def run(model, loader):\n    kept = []\n    for x in loader:\n        kept.append(model(x))\n")
+    span = Span(Position(4, 9), Position(4, 30))
+    for message, outcome in (("a message", "confirmed"), ("", "inconclusive")):
+        finding = Finding("TML102", "a-rule", Severity.NOTE, Confidence.MEDIUM, message, str(file), span, function="run")
+        (item,) = settle([finding])
+        assert item.verdict.outcome.value == outcome
+
+
+def test_a_fix_that_does_not_help_is_told(tmp_path: Path) -> None:
+    from torchmemlint.findings import Edit, Fix, Safety
+
+    file = tmp_path / "eval.py"
+    file.write_text(
+        "def run(model, loader):\n    kept = []\n    for x in loader:\n        kept.append(model(x))\n\n\nrun(None, None)\n"
+    )
+    end = Position(4, 29)
+    span = Span(Position(4, 9), Position(4, 30))
+    for content, helped in ((".cpu()", False), (".detach()", True)):
+        fix = Fix("a fix", Safety.UNSAFE, (Edit(Span(end, end), content),))
+        finding = Finding("TML102", "a-rule", Severity.WARNING, Confidence.HIGH, "m", str(file), span, function="run", fix=fix)
+        (item,) = settle([finding])
+        assert item.verdict.outcome.value == "confirmed"
+        assert item.verdict.helped is helped, item.verdict
+
+
+@pytest.mark.parametrize("code", ["TML301", "TML305", "TML307"])
+def test_rules_about_the_allocator_are_cuda_only(code: str, tmp_path: Path) -> None:
+    span = Span(Position(1, 1), Position(1, 2))
+    finding = Finding(code, "a-rule", Severity.WARNING, Confidence.HIGH, "m", str(tmp_path / "x.py"), span)
+    item = plan(finding, "x = 1\n")
+    assert item.job is None
+    assert item.reason.startswith("cuda only")
