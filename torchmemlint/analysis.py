@@ -116,7 +116,3 @@ def drafts_of(runs: Runs, ref, checks):  # type: ignore[no-untyped-def]
                     if key not in seen:
                         seen[key] = draft
     return list(seen.values())
-
-
-def trace(project: Project, path: str, row: int, settings: Settings) -> str:
-    return ""

@@ -15,8 +15,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"`{arguments.place}` is not FILE:LINE, as in `torchmemlint trace train.py:42`")
     if not os.path.isfile(path):
         raise UsageError(f"{path}: no such file")
-    from torchmemlint.analysis import trace
     from torchmemlint.run import project_around
+    from torchmemlint.trace import trace
 
     settings = Configuration(CommandLine(config=tuple(arguments.config), isolated=arguments.isolated)).for_file(path)
     path = os.path.normpath(path).replace(os.sep, "/")

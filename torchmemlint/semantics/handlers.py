@@ -46,7 +46,11 @@ def describe(run: Interpreter, handler: ir.Handler, statement: ir.Try, state: St
     by_type = any(t in TORCH.oom_exceptions or t.rpartition(".")[2] == "OutOfMemoryError" for t in types)
     tests = [node for node in nodes_of(handler.body) if tests_message(node)]
     asked = tests or [node for node in nodes_of(handler.body) if asks_helper(node, handler.name)]
-    if not by_type and not (asked and any(t in CATCHES_OOM for t in types)):
+    # A handler of RuntimeError that empties the cache is about memory, whether it asks or not.
+    empties = "builtins.RuntimeError" in types and any(
+        isinstance(n, ir.Call) and dotted(n.func).rpartition(".")[2] == "empty_cache" for n in nodes_of(handler.body)
+    )
+    if not by_type and not empties and not (asked and any(t in CATCHES_OOM for t in types)):
         return None
     body = handler.body
     if not by_type:

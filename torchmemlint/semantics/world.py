@@ -137,6 +137,9 @@ class World:
 
     def _finds_parameters(self, cls: ClassRef) -> bool:
         project = self.project
+        forward = project.method(cls, "forward")
+        if forward is None or not self.facts(forward).names - {"NotImplementedError", "self"} or project.subclasses(cls):
+            return True  # an abstract class, or one that stands for its subclasses
         for base in project.mro(cls):
             if isinstance(base, str):
                 if base not in ("torch.nn.Module", "torch.nn.modules.module.Module") and base.split(".")[0] not in PLAIN_ROOTS:
@@ -221,8 +224,8 @@ class World:
                             guarded = any(GUARDS.search(use.callee) for use in call.managers)
                             self._called.setdefault(name, []).append((FunctionRef(path, facts.qualname), receiver, guarded))
         last = ref.qualname.rpartition(".")[2]
-        if last.startswith("__"):
-            return False
+        if last.startswith("__") or last in TORCH.methods or any(last == name for _, name in TORCH.kind_methods):
+            return False  # tensors, distributions and optimizers have a method of that name: a call of it tells nothing
         for caller, receiver, guarded in self._called.get(last, ())[:30]:
             if self.project.class_of(caller.path, caller.qualname, receiver) is not None or self.is_imported(
                 caller.path, receiver

@@ -80,9 +80,11 @@ EPOCH = re.compile(
     r"epoch|stage|fold|trial|seed|repeat|model|checkpoint|experiment|task|dataset|config|size|phase", re.IGNORECASE
 )
 STAGE = re.compile(
-    r"^_*(main|run|load|init|setup|set_up|close|reset|clear|clean|free|release|train|fit|start|stop|end|on_|exit|enter|del|test|teardown|build|unload|save|offload|export|profile)",
+    r"^_*(main|valid\w*|evaluat\w*|\w*epoch\w*|run|load|init|setup|set_up|close|reset|clear|clean|free|release|train|fit|start|stop|end|on_|exit|enter|del|test|teardown|build|unload|save|offload|export|profile)",
     re.IGNORECASE,
 )
+DEVICE = re.compile(r"cuda|device|is_available|mps|xpu|npu", re.IGNORECASE)
+"""Tests of where the code runs: they limit no rate."""
 RATE = re.compile(
     r"oom|fail|error|retry|short|%|==|freq|interval|every|> |< |>=|<=|memory|mem_|threshold|flag|debug", re.IGNORECASE
 )
@@ -113,7 +115,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
 
 def step_path(event: CallEffect, flow: Flow) -> str | None:
     """Where in the steps the call stands, in words; None where it runs seldom or at a stage's end."""
-    if any(RATE.search(g) for g in event.site.guards if not g.startswith("not ")):
+    if any(RATE.search(g) and not DEVICE.search(g) for g in event.site.guards if not g.startswith("not ")):
         return None
     if event.followed_by in ("break", "return", "raise") or MEASURES.search(event.followed_by):
         return None
@@ -152,10 +154,10 @@ def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
     """Whether the loop runs over batches: a loader, or a body that runs a model or back-propagates in the loop itself."""
     record = flow.record
     info = record.loops[loop]
-    if EPOCH.search(info.text) and info.kind != "loader":
-        return False
-    if info.kind == "loader":
+    if info.kind == "loader" or (info.text.startswith("range") and "batch" in info.text.lower()):
         return True
+    if EPOCH.search(info.text):
+        return False
     direct: list[Graph] = [
         g
         for g in [*record.graphs.values(), *record.forwards.values()]
