@@ -126,7 +126,7 @@ def test_uncommitted_work_is_what_is_measured(packages: Path, linter: Path, caps
 @pytest.mark.parametrize(
     ("linter_text", "words", "said"),
     [
-        ("raise SystemExit('no such rule')", (), "leaky==1.0: ended with 1: no such rule"),
+        ("raise SystemExit(3)", (), "leaky==1.0: the linter ended with 3"),
         (rows(3), ("--diff", "nowhere"), "nowhere"),
     ],
 )

@@ -48,7 +48,6 @@ class Place:
 
     rule: str
     file: str
-    cell: int
     row: int
     column: int
     message: str = field(compare=False)
@@ -59,28 +58,24 @@ def labelled(packages: Path, labels: Path) -> list[str]:
     sites = [json.loads(line) for line in (labels / "labels.jsonl").read_text(encoding="utf-8").splitlines() if line]
     # A label names its package, or the repository that its file is from.
     names = {str(label.get("package") or label["repo"]).replace("/", "+") for label in sites}
-    found = sorted(name for name in names if (packages / name).is_dir())
-    if not found:
-        raise Failed(f"{packages}: none of the labelled packages is here")
-    return found
+    if found := sorted(name for name in names if (packages / name).is_dir()):
+        return found
+    raise Failed(f"{packages}: none of the labelled packages is here")
 
 
 def lint(package: Path, tree: Path) -> Run:
     """What the linter of the checkout ``tree`` finds in a package, with its default rules."""
-    # One process each: the pool is what runs them side by side.
     command = [sys.executable, "-m", "torchmemlint", "check", str(package)]
     command += ["--isolated", "--exit-zero", "--output-format", "json", "--jobs", "1"]
-    # ``-m`` looks in the current folder first, so that both must be the tree's.
+    # One process each: the pool runs them side by side. ``-m`` looks in the current folder first: it is the tree's, too.
     environment = {**os.environ, "PYTHONPATH": str(tree)}
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = subprocess.Popen(command, stdout=out, stderr=err, cwd=tree, env=environment)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, encoding="utf-8", cwd=tree, env=environment) as process:
+        assert process.stdout is not None
+        said = process.stdout.read()
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
-        err.seek(0)
-        said, complaint = out.read().decode(), err.read().decode(errors="replace").strip()
     if process.returncode:
-        raise Failed(f"{package.name}: ended with {process.returncode}: {(complaint or said)[-400:]}")
+        raise Failed(f"{package.name}: the linter ended with {process.returncode}: {said[-400:]}")
     findings = json.loads(said)
     print(f"{package.name}: {len(findings)} findings", file=sys.stderr)
     return Run(package.name, usage.ru_utime + usage.ru_stime, findings)
@@ -92,16 +87,21 @@ def lint_all(packages: Path, names: Iterable[str], tree: Path, jobs: int) -> lis
         return list(pool.map(lambda name: lint(packages / name, tree), names))
 
 
+def output(*command: str) -> str:
+    """What a command that must succeed says, run in this repository."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Failed(f"{' '.join(command)} ended with {done.returncode}: {done.stderr[-400:].strip()}")
+    return done.stdout.strip()
+
+
 def score(packages: Path, labels: Path, runs: Iterable[Run]) -> tuple[str, dict[str, Any]]:
     """The scorer's table and its figures."""
     with tempfile.TemporaryDirectory() as folder:
         findings = Path(folder) / "findings.json"
         findings.write_text(json.dumps([finding for run in runs for finding in run.findings]), encoding="utf-8")
-        command = [sys.executable, str(labels / "score.py"), str(packages), "--findings", str(findings)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Failed(f"score.py ended with {done.returncode}: {done.stderr[-400:].strip()}")
-    *table, figures = done.stdout.rstrip().splitlines()
+        said = output(sys.executable, str(labels / "score.py"), str(packages), "--findings", str(findings))
+    *table, figures = said.splitlines()
     return "\n".join(table), json.loads(figures)
 
 
@@ -109,9 +109,11 @@ def places(packages: Path, runs: Iterable[Run]) -> Counter[Place]:
     """The findings, with file names that start at the package."""
     found: Counter[Place] = Counter()
     for finding in (finding for run in runs for finding in run.findings):
-        file = Path(finding["filename"]).relative_to(packages).as_posix()
+        file = Path(finding["filename"]).relative_to(packages).as_posix() + (
+            f":cell {finding['cell']}" if finding["cell"] else ""
+        )
         rule, at = f"{finding['code']} {finding['name']}", finding["location"]
-        found[Place(rule, file, finding["cell"] or 0, at["row"], at["column"], finding["message"])] += 1
+        found[Place(rule, file, at["row"], at["column"], finding["message"])] += 1
     return found
 
 
@@ -123,18 +125,8 @@ def difference(base: Counter[Place], now: Counter[Place]) -> str:
         own = [(place, sign) for place, sign in changes if place.rule == rule]
         signs = Counter(sign for _, sign in own)
         lines.append(f"{rule}: {signs['+']} added, {signs['-']} removed")
-        for place, sign in own:
-            cell = f"cell {place.cell}:" if place.cell else ""
-            lines.append(f"  {sign} {place.file}:{cell}{place.row} {place.message}")
+        lines += [f"  {sign} {place.file}:{place.row} {place.message}" for place, sign in own]
     return "\n".join(lines)
-
-
-def git(*words: str) -> str:
-    """What git says of this repository, as one word or line."""
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Failed(f"git {' '.join(words)}: {done.stderr.strip()}")
-    return done.stdout.strip()
 
 
 @contextmanager
@@ -142,48 +134,38 @@ def checkout(revision: str) -> Iterator[Path]:
     """A revision of this repository in a folder of its own, for as long as the block runs."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "base"
-        git("worktree", "add", "--detach", str(tree), revision)
+        output("git", "worktree", "add", "--detach", str(tree), revision)
         try:
             yield tree
         finally:
-            git("worktree", "remove", "--force", str(tree))
+            output("git", "worktree", "remove", "--force", str(tree))
 
 
 def record(revision: str, runs: list[Run], table: str, figures: dict[str, Any], jobs: int) -> str:
     """The score for reading, without a name of a folder on this machine."""
     rules = Counter(f"{finding['code']} {finding['name']}" for run in runs for finding in run.findings)
     lines = [
-        f"# Score on labelled packages, {datetime.date.today()}",
-        "",
+        f"# Score on labelled packages, {datetime.date.today()}\n",
         f"torchmemlint {__version__} ({revision}), Python {platform.python_version()}. Written by `python -m benchmarks.field`.",
-        "",
-        "```",
-        table,
-        "```",
-        "",
+        f"\n```\n{table}\n```\n",
         f"Findings that no label explains, in the files labelled whole: {figures['extra_in_exhaustive_files']}. "
         f"Labelled packages that were absent: {', '.join(figures['absent']) or 'none'}.",
-        "",
-        "| rule | findings |",
-        "|---|---|",
+        "\n| rule | findings |\n|---|---|",
         *(f"| {rule} | {count} |" for rule, count in sorted(rules.items())),
         f"| all | {rules.total()} |",
-        "",
-        f"CPU seconds, each package in a process of its own, {jobs} at once:",
-        "",
-        "| package | CPU s | findings |",
-        "|---|---|---|",
+        f"\nCPU seconds, each package in a process of its own, {jobs} at once:",
+        "\n| package | CPU s | findings |\n|---|---|---|",
         *(f"| {run.package} | {run.cpu:.1f} | {len(run.findings)} |" for run in sorted(runs, key=lambda run: -run.cpu)),
-        f"| all | {sum(run.cpu for run in runs):.1f} | {rules.total()} |",
+        f"| all | {sum(run.cpu for run in runs):.1f} | {rules.total()} |\n",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def measure(packages: Path, labels: Path, jobs: int, base: str | None, to: Path) -> None:
     """Lints, scores, writes the record and prints what the run is for."""
     names = labelled(packages, labels)
-    revision = git("describe", "--always", "--dirty")
-    base = base and git("rev-parse", "--verify", f"{base}^{{commit}}")  # a name that means nothing is told at once
+    revision = output("git", "describe", "--always", "--dirty")
+    base = base and output("git", "rev-parse", "--verify", f"{base}^{{commit}}")  # a name that means nothing is told at once
     runs = lint_all(packages, names, ROOT, jobs)
     table, figures = score(packages, labels, runs)
     to.write_text(record(revision, runs, table, figures, jobs), encoding="utf-8")
