@@ -1,0 +1,92 @@
+"""``torchmemlint trace``: what is believed at a line of the fixtures, and why rules spoke or were silent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torchmemlint import cli
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+
+
+def traced(capsys: pytest.CaptureFixture[str], path: Path, function: str, words: str) -> list[str]:
+    """The trace of the first line of a function that has these words in it, stripped line by line."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(f"def {function}("))
+    row = next(i for i in range(start, len(lines)) if words in lines[i]) + 1
+    assert cli.main(["trace", f"{path}:{row}"]) == 0
+    return [line.strip() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_running_total(capsys: pytest.CaptureFixture[str]) -> None:
+    out = traced(capsys, FIXTURES / "TML101" / "running_total.py", "train_epoch", "total += loss")
+    assert "grad mode here: on" in out
+    assert "loss: tensor, hangs on `criterion` (line 11, back-propagated at line 12)" in out
+    assert "adds to `total`, which outlives the loop at line 9" in out
+    assert any(line.startswith("TML101 warning: `total` adds up tensors") for line in out)
+
+
+def test_an_evaluation_with_grad_mode_on(capsys: pytest.CaptureFixture[str]) -> None:
+    out = traced(capsys, FIXTURES / "TML201" / "evaluate_function.py", "evaluate", "out = model(x)")
+    assert "model: module, in evaluation mode" in out
+    assert "`model` runs as a module: it makes a graph" in out
+    assert any(line.startswith("TML201 error: `model(…)` runs with grad mode on, after `eval()`") for line in out)
+    assert any(line.startswith("called by `run` (") for line in out)
+
+
+@pytest.mark.parametrize(
+    ("file", "function", "words", "reason"),
+    [
+        ("TML101/running_total.py", "quiet_terms_of_one_loss", "objective +=", "TML101 is silent: what `objective` holds is itself "),
+        ("TML201/evaluate_function.py", "quiet_with_block", "hits += (model", "TML201 is silent: grad mode is off here"),
+        ("TML201/evaluate_function.py", "quiet_training_in_eval_mode", "loss = crit", "TML201 is silent: the graph of `model` is used"),
+        ("TML201/evaluate_function.py", "quiet_frozen_model", "hits += (model", "TML201 is silent: all parameters of the module are"),
+    ],
+)  # fmt: skip
+def test_why_a_rule_is_silent(capsys: pytest.CaptureFixture[str], file: str, function: str, words: str, reason: str) -> None:
+    out = traced(capsys, FIXTURES / file, function, words)
+    assert any(line.startswith(reason) for line in out), out
+    assert not any(line.startswith("TML") and " is silent: " not in line for line in out)
+
+
+def test_where_a_graph_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    out = traced(capsys, FIXTURES / "TML201" / "evaluate_function.py", "evaluate", "hits += ")
+    assert "the graph of `model` (line 12) is cut by `.argmax()`" in out
+    assert "none: nothing here that a rule looks at" in out
+
+
+def test_a_suppressed_finding_is_still_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    text = (FIXTURES / "TML101" / "running_total.py").read_text(encoding="utf-8")
+    file = tmp_path / "train.py"
+    file.write_text(text.replace("# expect: TML101", "# noqa: TML101"), encoding="utf-8")
+    out = traced(capsys, file, "train_epoch", "total += loss")
+    assert any(line.startswith("TML101 is suppressed here by a comment or the configuration: ") for line in out)
+
+
+def test_a_line_without_a_statement(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "empty.py"
+    file.write_text("import torch\n\n# nothing\n", encoding="utf-8")
+    assert cli.main(["trace", f"{file}:3"]) == 0
+    assert "no statement of this line is run: nothing is written here, or it is never reached" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("phase", ["True", "False"])
+def test_each_phase_has_its_section(capsys: pytest.CaptureFixture[str], tmp_path: Path, phase: str) -> None:
+    file = tmp_path / "phases.py"
+    file.write_text(
+        "def epoch(model, loader, criterion, optimizer, train):\n"
+        "    kept = []\n"
+        "    for x, y in loader:\n"
+        "        loss = criterion(model(x), y)\n"
+        "        if train:\n"
+        "            loss.backward()\n"
+        "            optimizer.step()\n"
+        "        kept.append(loss)\n",
+        encoding="utf-8",
+    )
+    out = traced(capsys, file, "epoch", "kept.append")
+    section = out[out.index(f"assuming `train` is {phase}") :]
+    loss = next(line for line in section if line.startswith("loss: "))
+    assert ("back-propagated at line 6" in loss) == (phase == "True")

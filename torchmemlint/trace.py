@@ -1,0 +1,470 @@
+"""What the engine believes at one line, and why the rules spoke or were silent there.
+
+The file is analysed as a check does it, with an eye on each statement of the line; one section for each combination of phases
+that the function was run under, sections that say the same told once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+
+from torchmemlint import rules
+from torchmemlint.analysis import analyze_module, make_runs
+from torchmemlint.findings import Finding
+from torchmemlint.index.project import ClassRef, FunctionRef, Project
+from torchmemlint.lower import ir
+from torchmemlint.rules.api import Draft, Flow, short
+from torchmemlint.semantics.base import CONTAINERS
+from torchmemlint.semantics.events import (
+    Accumulate,
+    Backward,
+    CallEffect,
+    Event,
+    GradModeMisuse,
+    Graph,
+    Handler,
+    Record,
+    Site,
+    Store,
+)
+from torchmemlint.semantics.interpret import Interpreter
+from torchmemlint.semantics.runs import Runs
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.text import dotted
+from torchmemlint.semantics.values import UNKNOWN, Const, Obj, Plain, Tensor, Tuple, Unknown, Value, join, truth
+from torchmemlint.semantics.world import MODULE
+from torchmemlint.settings import Settings
+from torchmemlint.suppress import apply
+from torchmemlint.workers import read
+
+START = {
+    "on": "on in every caller in sight",
+    "off": "off in every caller",
+    "mixed": "on in some callers, off in others",
+    "no-callers": "taken to be on: nothing in sight calls it",
+    "unseen-base": "not known: it overrides a method of a class out of sight",
+    "escapes": "not known: it is handed on as a value",
+}
+KEEPERS = frozenset({"TML101", "TML102", "TML103", "TML204"})
+FRACTION = frozenset({"TML305", "TML306", "TML308"})
+GRAPHS = ("forward", "leaf", "opaque", "param")
+
+
+@dataclass(slots=True)
+class Watcher:
+    """Looks at the statements of one line in one run."""
+
+    run: Interpreter
+    path: str
+    row: int
+    modes: set[str] = field(default_factory=set)
+    before: dict[str, Value] = field(default_factory=dict)
+    after: dict[str, Value] = field(default_factory=dict)
+    last: State | None = None
+    left: tuple[int, ir.Stmt] | None = None
+    """The frame and the statement of the line that was run last; what it assigned shows at the frame's next statement."""
+
+    def look(self, run: Interpreter, statement: ir.Stmt, state: State) -> None:
+        if self.left is not None and self.left[0] == run.frame:
+            self._see(self.after, targets(self.left[1]), state)
+            self.left = None
+        closure = run.frame_closure[run.frame]
+        if closure.ref.path != self.path or not Flow(Runs(run.world), run.record, self.path).own(Site(run.frame, -1)):
+            return
+        root = run.record.root.qualname
+        span = run.world.lowered(self.path, root).header_span(statement.node)
+        if span.start.row <= self.row <= span.end.row:
+            self.modes.add(state.mode)
+            self._see(self.before, places(statement), state)
+            self.left = (run.frame, statement)
+
+    def end(self, state: State | None) -> None:
+        if self.left is not None and state is not None and not isinstance(self.left[1], ir.Return | ir.Raise):
+            self._see(self.after, targets(self.left[1]), state)
+
+    def _see(self, into: dict[str, Value], exprs: Iterable[ir.Expr], state: State) -> None:
+        self.last = state.copy()
+        for expr in exprs:
+            value = self._value(expr, state)
+            if value is not None:
+                into[dotted(expr)] = join(into.get(dotted(expr), frozenset()), value)
+
+    def _value(self, expr: ir.Expr, state: State) -> Value | None:
+        """What a name or attribute holds, as far as the state has it: looking must not make the engine learn anything."""
+        if isinstance(expr, ir.Name):
+            return state.vars.get(self.run.place_of(expr.id))
+        if isinstance(expr, ir.Attr):
+            held = self._value(expr.value, state) or frozenset()
+            found = [state.vars[a.oid, expr.name] for a in held if isinstance(a, Obj) and (a.oid, expr.name) in state.vars]
+            return frozenset().union(*found) if found else None
+        return None
+
+
+class WatchedRuns(Runs):
+    """Runs that are looked at while they go on."""
+
+    def __init__(self, runs: Runs, path: str, row: int) -> None:
+        super().__init__(runs.world)
+        self.place = (path, row)
+        self.watchers: list[Watcher] = []
+
+    def _interpreter(
+        self, ref: FunctionRef, mode: str, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
+    ) -> Interpreter:
+        run = super()._interpreter(ref, mode, assumptions, owner)
+        if ref.path == self.place[0]:
+            self.watchers.append(Watcher(run, *self.place))
+            run.watch = self.watchers[-1].look
+        return run
+
+
+def trace(project: Project, path: str, row: int, settings: Settings) -> str:
+    """What is believed at a line, as text. Raises SourceError for a file that cannot be read."""
+    text = read(path).text
+    runs = WatchedRuns(make_runs(project, settings, lambda other: read(other).text), path, row)
+    lines = runs.world.lines(path)
+    analysis = analyze_module(project, path, settings, runs)
+    ref = function_at(project, path, row)
+    root = FunctionRef(path, ref.qualname if ref.qualname == MODULE else runs.world.outermost(ref))
+    out = [f"{path}:{row}: {lines[row - 1].strip() if row <= len(lines) else ''}".rstrip(), *grad_mode(runs, ref)]
+    found = Found(analysis.findings, apply(analysis.findings, text, settings, path), settings.codes)
+    records = runs.records(root)
+    sections: dict[tuple[str, ...], list[str]] = {}
+    for record in records:
+        watcher = next(w for w in runs.watchers if w.run.record is record)
+        watcher.end(record.final)
+        phase = " and ".join(f"`{test.partition(':')[2] or test}` is {value}" for test, value in record.assumptions)
+        sections.setdefault(tuple(section(runs, record, watcher, found)), []).append(phase)
+    for told, phases in sections.items():
+        if any(phases) and len(sections) > 1:
+            out += ["", f"assuming {', or '.join(phases)}"]
+        out += told
+    if not records:
+        out += ["", *(f"note: {note}" for note in analysis.notes or ["the analysis could not run this function"])]
+    return "\n".join([*out, *analysis.crashes]) + "\n"
+
+
+def function_at(project: Project, path: str, row: int) -> FunctionRef:
+    """The innermost function around a row."""
+    around = [f for f in project.module(path).functions if f.qualname != MODULE and f.first_row <= row <= f.end_row]
+    return FunctionRef(path, max(around, key=lambda f: f.first_row).qualname if around else MODULE)
+
+
+def grad_mode(runs: Runs, ref: FunctionRef) -> list[str]:
+    """In which function the line is, in which grad mode that starts, and through which calls."""
+    if ref.qualname == MODULE:
+        return ["in the module's own statements; grad mode starts on"]
+    found = runs.world.project.grad_mode(ref)
+    start = "taken to be on: nothing in sight calls the last of these callers" if found.path and found.assumed else ""
+    out = [
+        f"in `{ref.qualname}`; grad mode at its start is {start if found.mode == 'no-callers' and start else START[found.mode]}"
+    ]
+    for caller in found.path:
+        likely = "" if caller.certain else ", if the method is this one"
+        out.append(f"  called by `{caller.ref.qualname}` ({caller.ref.path}:{caller.call.row}){likely}")
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The file's findings: all that were told, those left after suppression, and the codes that are on."""
+
+    told: list[Finding]
+    kept: list[Finding]
+    codes: frozenset[str] | tuple[str, ...]
+
+    def verdict(self, draft: Draft) -> str:
+        """What became of what a rule said."""
+        one = draft.finding
+
+        def among(findings: Iterable[Finding]) -> bool:
+            return any((f.code, f.path, f.span) == (one.code, one.path, one.span) for f in findings)
+
+        if among(self.kept):
+            return f"{one.code} {one.severity.value}: {one.message}"
+        if one.code not in self.codes:
+            return f"{one.code} would speak, but is not selected: {one.message}"
+        if among(self.told):
+            return f"{one.code} is suppressed here by a comment or the configuration: {one.message}"
+        return f"{one.code} leaves it to another finding of this function, which tells the cause: {one.message}"
+
+
+def section(runs: Runs, record: Record, watcher: Watcher, found: Found) -> Iterator[str]:
+    """One record's beliefs at the line."""
+    flow = Flow(runs, record, watcher.path)
+    words = Words(flow, watcher)
+    if not watcher.modes:
+        yield from ("", "no statement of this line is run: nothing is written here, or it is never reached")
+    else:
+        yield from ("", f"grad mode here: {' or '.join(sorted(watcher.modes))}")
+    for title, values in (("before", watcher.before), ("after", watcher.after)):
+        told = [f"  {name}: {words.value(value)}" for name, value in sorted(values.items())]
+        if told:
+            yield from (title, *told)
+    events = [e for e in [*record.events.values(), *record.graphs.values(), *record.forwards.values()] if words.here(e.site)]
+    happens = sorted({line for e in events if (line := words.event(e))} | set(words.sinks()))
+    if happens:
+        yield from ("here", *(f"  {line}" for line in happens))
+    verdicts: dict[str, None] = {}
+    for event in events:
+        for module in rules.modules():
+            code = module.RULE.code
+            if not hasattr(module, "check") or not isinstance(event, module.EVENT):
+                continue
+            drafts = list(module.check(event, flow)) if event not in record.forwards.values() else []
+            for draft in drafts:
+                verdicts[found.verdict(draft)] = None
+            why = None if drafts else silence(code, event, flow, words)
+            if why:
+                verdicts[f"{code} is silent: {why}"] = None
+    yield from ("rules", *(f"  {line}" for line in sorted(verdicts) or ["none: nothing here that a rule looks at"]))
+
+
+@dataclass(slots=True)
+class Words:
+    """Beliefs about one record in words."""
+
+    flow: Flow
+    watcher: Watcher
+
+    def at(self, site: Site) -> str:
+        path = self.flow.frame(site).ref.path
+        row = self.flow.span(site).start.row
+        return f"line {row}" if path == self.flow.path else f"{path}:{row}"
+
+    def here(self, site: Site) -> bool:
+        """Whether something happens in a statement of the line, or in a function that the statement calls."""
+        if site.node < 0:
+            return False
+        call = site if self.flow.own(site) else self.flow.own_call(site)[0]
+        if call.node < 0 or self.flow.frame(call).ref.path != self.flow.path:
+            return False
+        span = self.flow.lowered(call).statement(call.node)[0]
+        return bool(span.start.row <= self.watcher.row <= span.end.row)
+
+    def value(self, value: Value, depth: int = 2) -> str:
+        return " or ".join(sorted({self._atom(atom, depth) for atom in value})) or "nothing"
+
+    def _atom(self, atom: object, depth: int) -> str:
+        run, state = self.watcher.run, self.watcher.last
+        match atom:
+            case Tensor():
+                return "tensor, " + self._graphs(atom.graphs, atom.hints)
+            case Unknown():
+                return "unknown, " + self._graphs(frozenset(), atom.hints) if atom.hints else "unknown"
+            case Const():
+                return repr(atom.value)
+            case Plain():
+                return "data without a graph"
+            case Tuple():
+                return f"({', '.join(self.value(item, depth - 1) if depth else '…' for item in atom.items)})"
+            case Obj():
+                info = run.heap[atom.oid]
+                kind = "object of which nothing is known" if info.kind == "thing" else info.kind
+                told = [f"of class {info.cls.qualname if isinstance(info.cls, ClassRef) else info.cls}"] if info.cls else []
+                if state is not None and info.kind in CONTAINERS and depth:
+                    inner = frozenset(a for item in run.contents(atom.oid, state) for a in item)
+                    told.append(f"holds {self.value(inner, depth - 1)}" if inner else "is empty")
+                if state is not None and (training := truth(state.vars.get((atom.oid, "$training"), UNKNOWN))) is not None:
+                    told.append("in training mode" if training else "in evaluation mode")
+                if state is not None and run.frozen(atom.oid, state):
+                    told.append("all parameters frozen")
+                return ", ".join([kind, *told])
+            case _:
+                return "something to call"
+
+    def _graphs(self, gids: frozenset[int], hints: frozenset[int]) -> str:
+        record = self.flow.record
+        graphs = [record.graphs[g] for g in sorted(gids | hints) if record.graphs[g].kind in GRAPHS]
+        real = [g for g in graphs if g.gid in gids and record.real(g.gid)]
+        if real:
+            return "hangs on " + self.graphs(real)
+        maybe = [g for g in graphs if not g.frozen]
+        return "may hang on " + self.graphs(maybe) if maybe else "no graph"
+
+    def graphs(self, graphs: Iterable[Graph]) -> str:
+        return "; ".join(dict.fromkeys(f"`{short(g.what)}` ({self.place(g)}{self.passed_back(g.gid)})" for g in graphs))
+
+    def place(self, graph: Graph) -> str:
+        return self.at(graph.site) if graph.site.node >= 0 else "from outside"
+
+    def passed_back(self, *gids: int) -> str:
+        """By which lines a backward goes through the graph, and whether its saved tensors are freed."""
+        record = self.flow.record
+        backwards = [e for e in record.events.values() if isinstance(e, Backward)]
+        through = [e for e in backwards if record.ancestors(e.graphs | e.hints) & {*gids}]
+        if not through:
+            return ""
+        lines = ", ".join(sorted({self.at(e.site) for e in through}, key=lambda text: (len(text), text)))
+        return f", back-propagated at {lines}" + ("" if {*gids} & record.freed else ", not certainly freed")
+
+    def event(self, event: Event | Graph) -> str:
+        match event:
+            case Accumulate():
+                return f"adds to `{short(event.place)}`, which outlives {self.loop(event.loop)}"
+            case Store():
+                return f"stores in `{short(event.place)}` ({event.how}), which outlives {self.loop(event.loop)}"
+            case Backward():
+                more = [w for w, on in (("graph retained", event.retain), ("partial", event.partial)) if on]
+                return f"back-propagates{': ' if more else ''}{', '.join(more)}"
+            case CallEffect():
+                return f"`{short(event.name)}`: {event.effect}"
+            case GradModeMisuse():
+                return f"`{short(event.name)}` does not do what it seems to ({event.kind})"
+            case Handler():
+                return "an `except` that may catch an out-of-memory error"
+            case Graph(mode="off"):
+                return f"`{short(event.what)}` runs with grad mode off: it makes no graph"
+            case Graph(kind="forward"):
+                return f"`{short(event.what)}` runs as a module: {'frozen, no graph' if event.frozen else 'it makes a graph'}"
+            case Graph(kind="opaque") if self.flow.own(event.site):
+                known = "its result has a graph" if self.flow.record.real(event.gid) else "its result may have a graph"
+                return f"`{short(event.what)}` is not seen into: {known}"
+        return ""
+
+    def loop(self, loop: tuple[int, int] | None) -> str:
+        return "this call" if loop is None else f"the loop at {self.at(Site(*loop))}"
+
+    def sinks(self) -> Iterator[str]:
+        """What becomes, at the line, of graphs made anywhere."""
+        for gid, sinks in self.flow.record.sinks.items():
+            graph = self.flow.record.graphs[gid]
+            if graph.kind not in GRAPHS or (graph.kind != "forward" and not self.flow.record.real(gid)):
+                continue
+            for sink in sinks:
+                if sink.kind in ("cut", "returned", "yielded", "passed") and self.here(sink.site):
+                    how = f" by `{short(sink.how)}`" if sink.kind == "cut" and sink.how else ""
+                    how = f" to `{short(sink.how)}`, out of sight" if sink.kind == "passed" else how
+                    yield f"the graph of `{short(graph.what)}` ({self.place(graph)}) is {sink.kind}{how}"
+
+
+def silence(code: str, event: Event | Graph, flow: Flow, words: Words) -> str | None:
+    """Why a rule says nothing of an event; None where the event is not of its kind."""
+    other = f"not everything that its page asks for is there (`torchmemlint rule {code}`)"
+    match event:
+        case Graph():
+            shown = event.kind == "forward" or (event.kind == "opaque" and flow.own(event.site))
+            if not shown or (code == "TML203" and "backward" not in flow.record.flags):
+                return None
+            return _no_waste(event, flow, words)
+        case Accumulate() | Store():
+            own = flow.own(event.site)
+            if code == "TML104":
+                return other if isinstance(event, Accumulate) and event.through_module else None
+            if code in ("TML401", "TML402"):
+                return other if isinstance(event, Store) and event.outputs else None
+            if code not in KEEPERS or own == (code == "TML103") or (code == "TML204" and not getattr(event, "half_fix", "")):
+                return None
+            return _not_kept(event, flow, words) or other
+        case CallEffect():
+            asked = (event.effect == "empty-cache" and code == "TML301") or (
+                event.effect == "memory-fraction" and code in FRACTION
+            )
+            if asked and code == "TML301" and not event.site.loops:
+                return "it runs in no loop of this function"
+            return other if asked else None
+        case _:
+            return other
+
+
+def _not_kept(event: Accumulate | Store, flow: Flow, words: Words) -> str | None:
+    """What ``retention.claims`` or the rules themselves want, told by the first that fails."""
+    record = flow.record
+    place = f"`{short(event.place)}`"
+    graphs = flow.real(event.graphs)
+    if isinstance(event, Store) and event.constant_key:
+        return f"{place} is written at a constant key: the former value goes"
+    if isinstance(event, Store) and event.holder in record.cleared:
+        return f"{place} is emptied by `clear()`"
+    if isinstance(event, Accumulate) and event.through_module:
+        return f"{place} is a state that goes through the module, and no total"
+    if event.mark in record.backwarded:
+        return f"what {place} holds is itself{words.passed_back(event.mark).split(', not')[0].replace(',', '')}: it is wanted"
+    if not graphs:
+        return "the value hangs on no graph that surely exists"
+    reached = [g for g in graphs if g.gid in record.backwarded]
+    if reached and len(reached) < len(graphs):
+        return f"only {words.graphs(reached)} of its graphs; what becomes of the others is not known"
+    if getattr(event, "external", False) or event.holder_frame < 0:
+        return f"{place} was there before this function ran: code out of sight may back-propagate what it holds"
+    if not any(isinstance(e, Backward) and event.loop in e.site.loops for e in record.events.values()):
+        return f"no backward runs in {words.loop(event.loop)}: its turns are not known to be steps"
+    return _unsure(event.mark, flow)
+
+
+def _no_waste(event: Graph, flow: Flow, words: Words) -> str:
+    """Why a forward with its graph may be just what is wanted."""
+    record = flow.record
+    if event.mode == "off":
+        return "grad mode is off here"
+    if event.frozen:
+        return "all parameters of the module are frozen and no argument has a graph"
+    if event.gid in record.backwarded:
+        return f"the graph of `{short(event.what)}` is used{words.passed_back(event.gid).split(', not')[0]}"
+    if record.flags & {"input-grad", "autograd-grad"}:
+        return "the function asks for gradients of an input"
+    if event.training is True:
+        return "the module is in training mode"
+    if event.mode != "on":
+        return "whether grad mode is on here is not known"
+    if event.kind == "opaque" and not event.direct:
+        return f"nothing shows that `{short(event.what)}` is a module"
+    unsure = _unsure(event.gid, flow)
+    return f"nothing shows that the result is wanted without its graph{': ' if unsure else ''}{unsure or ''}"
+
+
+def _unsure(gid: int, flow: Flow) -> str | None:
+    """What leaves the fate of a graph open."""
+    fate = flow.runs.fate(flow.record, gid)
+    if fate.trains:
+        return "a caller back-propagates the result"
+    if fate.passed:
+        return f"the value is passed to `{short(fate.passed[0].how)}`, which is out of sight"
+    if fate.kept:
+        return "the value is kept where other code can use it with its graph"
+    if fate.escapes:
+        return "the value leaves the function, and not all that becomes of it is in sight"
+    return None
+
+
+# --- the places that a statement speaks of -----------------------------------------------------------------------------
+
+
+def targets(statement: ir.Stmt) -> list[ir.Expr]:
+    """The names and attributes that a statement assigns."""
+    match statement:
+        case ir.Assign():
+            found: list[ir.Expr] = statement.targets
+        case ir.AugAssign() | ir.For():
+            found = [statement.target]
+        case _:
+            return []
+    return [part for target in found for part in _walk(target)]
+
+
+def places(statement: ir.Stmt) -> list[ir.Expr]:
+    """The names and attributes that a statement's own line speaks of, blocks inside left out."""
+    return list(_walk(statement))
+
+
+def _walk(node: object) -> Iterator[ir.Expr]:
+    if isinstance(node, ir.Function | ir.Lambda | ir.FunctionDef | ir.ClassDef):
+        return
+    if isinstance(node, ir.Name):
+        yield node
+        return
+    if isinstance(node, ir.Attr):
+        if dotted(node) and "(" not in dotted(node):
+            yield node
+        yield from _walk(node.value)
+    elif isinstance(node, list | tuple):
+        for item in node:
+            yield from _walk(item)
+    elif is_dataclass(node):
+        for one in fields(node):
+            if not isinstance(node, ir.If | ir.For | ir.While | ir.With | ir.Try | ir.Match) or one.name in HEADS:
+                yield from _walk(getattr(node, one.name))
+
+
+HEADS = frozenset({"test", "target", "iterable", "items", "subject"})
