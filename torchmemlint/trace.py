@@ -202,7 +202,8 @@ def section(runs: Runs, record: Record, watcher: Watcher, found: Found) -> Itera
         told = [f"  {name}: {words.value(value)}" for name, value in sorted(values.items())]
         if told:
             yield from (title, *told)
-    events = [e for e in [*record.events.values(), *record.graphs.values(), *record.forwards.values()] if words.here(e.site)]
+    made = [g for g in [*record.graphs.values(), *record.forwards.values()] if g.kind in GRAPHS and not flow.is_part(g)]
+    events = [e for e in [*record.events.values(), *made] if words.here(e.site)]
     happens = sorted({line for e in events if (line := words.event(e))} | set(words.sinks()))
     if happens:
         yield from ("here", *(f"  {line}" for line in happens))
