@@ -908,7 +908,8 @@ class Interpreter(Calls):
 
     def delete(self, statement: ir.Delete, state: State) -> State | None:
         for target in statement.targets:
-            self.deleted.append(text_of(target))
+            if self.record.frames[self.frame].depth == 0:
+                self.deleted.append(text_of(target))
             if isinstance(target, ir.Name):
                 state.vars.pop(self.place_of(target.id), None)
         return state
