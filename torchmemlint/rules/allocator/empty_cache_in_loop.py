@@ -41,7 +41,7 @@ def train(model, loader, criterion, optimizer):
 ```
 
 ## Fix
-Replaces the statement by `pass`. Unsafe: a program that shares its device with others may want to give blocks back.
+Takes the statement away (`pass` stays where the block would be empty). Unsafe: a program that shares its device with others may want to give blocks back.
 
 ## When to ignore
 Another process needs the memory between two steps, or the sizes of the steps differ so much that the call keeps

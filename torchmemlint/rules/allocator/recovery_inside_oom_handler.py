@@ -2,10 +2,11 @@
 
 ## What it does
 Reports what recovers from an out-of-memory error inside the `except` block: a retry, `empty_cache()`, `gc.collect()`,
-a cleanup. Also an exception that is stored beyond its handler. The finding stands at the first such statement.
+a cleanup. Also an exception that is stored beyond its handler. The finding stands at the `except`, and names each such
+statement: an error for a retry or a kept exception, a warning for a cleanup alone.
 
-The handler is known by its type (`torch.OutOfMemoryError`, `torch.cuda.OutOfMemoryError`) or by a test of the
-message's words. Setting a flag, logging and raising again are silent.
+The handler is known by its type (`torch.OutOfMemoryError`, `torch.cuda.OutOfMemoryError`), by a test of the message's
+words, by a helper that is asked (`is_oom_error(e)`), or because it empties the cache. Setting a flag, logging and raising again are silent.
 
 ## What it costs
 As long as the exception lives, its traceback keeps every frame of the failed step, and those keep their tensors: the

@@ -45,7 +45,8 @@ def distill(student, teacher, loader, criterion, optimizer):
 ```
 
 ## Fix
-None is written.
+Puts `with torch.no_grad():` around the statement, where it stands alone on one row. Unsafe: the network's output may reach
+a backward that the analysis cannot see.
 
 ## When to ignore
 The output is detached right where it is made and the network is small.

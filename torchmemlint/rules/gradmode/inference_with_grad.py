@@ -51,7 +51,8 @@ def predict(model, loader):
 ```
 
 ## Fix
-Puts `@torch.no_grad()` above the function where nothing in it trains; elsewhere there is none. Unsafe: a caller out
+Puts `@torch.no_grad()` above the function where nothing in it trains; elsewhere `with torch.no_grad():` around the
+statement, where that stands alone on one row. Unsafe: a caller out
 of sight may back-propagate what the function returns. `torch.inference_mode()` needs the same memory (measured); its
 tensors may not be used in training later.
 
