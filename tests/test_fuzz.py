@@ -1,0 +1,188 @@
+"""No program crashes the linter, and no fix breaks a program: fixtures bent at random, torch's own files."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import random
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from gaps import ROOT, Texts, alarms, fixed, marks, without_marks
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+SEEDS = [without_marks(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))]
+WORDS = re.compile(r"\b[A-Za-z_]\w*\b")
+HEADS = (
+    "if flag:",
+    "for _ in range(2):",
+    "while flag:",
+    "with torch.no_grad():",
+    "try:",
+    "def inner():",
+    "class Inner:",
+    "else:",
+    "async def late():",
+)
+TAILS = {"try:": "except RuntimeError as error:"}
+ODD_LINES = (
+    "pass",
+    "yield loss",
+    "return",
+    "raise",
+    "del loss",
+    "global loss",
+    "nonlocal loss",
+    "loss = loss",
+    "loss += loss",
+    "self.loss = self",
+    "loss.backward(retain_graph=True)",
+    "x = (x, x)",
+    "x = [x, *x, {**x}]",
+    "lambda x=(y := 1): x",
+    "total: float = total + loss",
+    "model = model(model)",
+    "import torch as torch, os",
+    "from . import *",
+    "\ttab = 1",
+    "loss = 'é\\N{BULLET}' f'{loss!r:>{width}}'",
+    "async for x in loader: pass",
+    "match loss: \n",
+    "torch.no_grad()",
+    "print(model(x)); model(x)",
+    "losses.append(losses)",
+    "exec = eval",
+    "@torch.no_grad",
+)
+
+checks = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+
+
+def parses(text: str) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(text, "<fuzz>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def judge(texts: Texts) -> None:
+    """No crash of ours; TML000 only for what does not parse; what fixing writes parses, and there is nothing more to fix."""
+    found = alarms(texts)
+    assert [one for one in found if one.code == "TML001"] == []
+    assert all(not readable(texts[one.path]) for one in found if one.code == "TML000")
+    after = fixed(texts)
+    for name, text in texts.items():
+        if readable(text):
+            assert readable(after[name])
+            assert parses(after[name]) or not parses(text)
+        else:
+            assert after[name] == text
+    # Where the code itself switches grad on, a decorator that is added does not help, and another would be added.
+    if after != texts and not any(re.search("set_grad_enabled|enable_grad", text) for text in texts.values()):
+        assert fixed(after) == after
+
+
+def readable(text: str) -> bool:
+    """Whether ``ast`` reads it; the compiler refuses more (a ``return`` outside functions)."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+@st.composite
+def bent(draw: Callable[[st.SearchStrategy], object]) -> str:
+    """A fixture with some lines dropped, doubled, moved, put under a new head or given another's names."""
+    lines = str(draw(st.sampled_from(SEEDS))).splitlines()
+    words = sorted({word for line in lines for word in WORDS.findall(line)})
+    for _ in range(int(draw(st.integers(1, 5)))):  # type: ignore[call-overload]
+        at = int(draw(st.integers(0, len(lines) - 1)))  # type: ignore[call-overload]
+        line = lines[at]
+        space = line[: len(line) - len(line.lstrip())]
+        match draw(st.integers(0, 6)):
+            case 0 if len(lines) > 1:
+                del lines[at]
+            case 1:
+                lines.insert(at, line)
+            case 2:
+                other = int(draw(st.integers(0, len(lines) - 1)))  # type: ignore[call-overload]
+                lines[at], lines[other] = lines[other], line
+            case 3:
+                head = str(draw(st.sampled_from(HEADS)))
+                end = at + 1
+                while end < len(lines) and (not lines[end].strip() or lines[end].startswith(space + " ")):
+                    end += 1
+                block = [space + head, *("    " + one for one in lines[at:end])]
+                if head in TAILS:
+                    block += [space + TAILS[head], space + "    torch.cuda.empty_cache()"]
+                lines[at:end] = block
+            case 4:
+                lines.insert(at, space + str(draw(st.sampled_from(ODD_LINES))))
+            case _ if found := list(WORDS.finditer(line)):
+                word = found[int(draw(st.integers(0, len(found) - 1)))]  # type: ignore[call-overload]
+                lines[at] = line[: word.start()] + str(draw(st.sampled_from(words))) + line[word.end() :]
+    return "\n".join(lines) + "\n"
+
+
+@settings(checks, max_examples=60)
+@given(bent())
+def test_a_bent_program_is_no_crash(text: str) -> None:
+    note(text)
+    judge({"fuzz.py": text})
+
+
+@pytest.mark.slow
+@settings(checks, max_examples=2000, derandomize=False)
+@given(bent())
+def test_bent_programs_never_seen_are_no_crash(text: str) -> None:
+    note(text)
+    judge({"fuzz.py": text})
+
+
+def test_the_judge_sees_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("of ours")
+
+    monkeypatch.setattr("torchmemlint.semantics.runs.Runs.records", fails)
+    with pytest.raises(AssertionError, match="TML001"):
+        judge({"fuzz.py": (ROOT / "TML101" / "running_total.py").read_text(encoding="utf-8")})
+
+
+@settings(checks, max_examples=20)
+@given(st.lists(bent(), min_size=2, max_size=3))
+def test_bent_programs_that_import_each_other_are_no_crash(texts: list[str]) -> None:
+    for text in texts:
+        note(text)
+    judge({f"part{number}.py": f"from part{number - 1} import *\n{text}" for number, text in enumerate(texts)})
+
+
+@pytest.mark.parametrize("ending", ["\r\n", "\r"])
+def test_other_line_ends_and_no_last_one_give_the_same_alarms(ending: str) -> None:
+    text = (ROOT / "TML101" / "running_total.py").read_text(encoding="utf-8")
+    wanted = [(one.span, one.code) for one in alarms({"fuzz.py": text})]
+    assert wanted
+    for other in (text.replace("\n", ending), "\ufeff" + text, text.rstrip("\n")):
+        assert [(one.span, one.code) for one in alarms({"fuzz.py": other})] == wanted
+
+
+@pytest.mark.slow
+def test_files_of_torch_are_no_crash() -> None:
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        pytest.skip("torch is not installed")
+    root = Path(spec.origin).parent
+    files = sorted(path for path in root.rglob("*.py") if path.stat().st_size < 200_000)
+    for path in random.Random(0).sample(files, 150):
+        text = path.read_text(encoding="utf-8")
+        judge({"fuzz.py": text})
+        assert not marks(text)
