@@ -544,6 +544,9 @@ class Calls(Evaluator):
         if generic is not None:
             return generic
         kind = info.kind
+        if kind == "self" and name in TORCH.module_methods and name not in ("forward", "__call__"):
+            # A method that every module has: it runs nothing.
+            return me_or_plain(oid, TORCH.module_methods[name])
         if isinstance(info.cls, ClassRef) and kind in ("self", "module", "instance"):
             value = self.object_attribute(oid, name, None, state)
             callable_atoms = [
@@ -1303,6 +1306,11 @@ def next_words(statement: ir.Stmt | None) -> str:
             return text_of(statement.value)
         case _:
             return ""
+
+
+def me_or_plain(oid: int, effect: str) -> Value:
+    """What a method of every ``nn.Module`` returns: the module itself, or plain data."""
+    return frozenset((Obj(oid),)) if effect in ("self", "eval", "train", "freeze") else PLAIN
 
 
 def is_abstract(function: ir.Function) -> bool:

@@ -129,7 +129,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
 def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     """Why this forward needs no graph, and how sure that is; None where it may need one."""
     record = flow.record
-    if event.kind not in ("forward", "opaque") or event.frozen or event.training is True:
+    if event.kind not in ("forward", "opaque") or event.frozen:
         return None
     if event.mode != "on" and not (event.mode == "unknown" and record.mode == "escapes"):
         return None
@@ -144,7 +144,8 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     fate = flow.runs.fate(record, event.gid)
     if fate.trains or (event.kind == "opaque" and not likely_module(event, flow, fate)):
         return None
-    if proves_no_graph(fate) or decided_elsewhere(event, flow):
+    thrown_away = fate.only_cut and all_detached(fate)
+    if proves_no_graph(fate) or (not thrown_away and (event.training is True or decided_elsewhere(event, flow))):
         return None
     evaluated = event.training is False or flow.assumed_evaluation()
     trains_here = "backward" in record.flags and flow.beside_backward(event)
