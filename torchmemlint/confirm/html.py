@@ -8,7 +8,7 @@ from html import escape
 
 from torchmemlint import __version__
 from torchmemlint.confirm.plan import Plan
-from torchmemlint.confirm.report import figures, size, totals
+from torchmemlint.confirm.report import caveats, figures, size, totals
 from torchmemlint.confirm.settle import Settled
 from torchmemlint.confirm.verdict import Run
 
@@ -47,7 +47,9 @@ def render(settled: Sequence[Settled], text_of: Callable[[str], str | None], whe
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>torchmemlint confirm</title><style>{_STYLE}</style></head><body>",
         "<h1>torchmemlint confirm</h1>",
-        f'<p>{escape(totals(settled))}</p><p class="soft">torchmemlint {__version__}, {when:%Y-%m-%d %H:%M} UTC</p>',
+        f'<p>{escape(totals(settled))}</p>',
+        *(f'<p class="soft">{escape(words)}</p>' for words in caveats(settled)),
+        f'<p class="soft">torchmemlint {__version__}, {when:%Y-%m-%d %H:%M} UTC</p>',
     ]  # fmt: skip
     parts.extend(_article(item, text_of(item.plan.finding.path)) for item in settled)
     parts.append("</body></html>")
@@ -68,7 +70,7 @@ def _article(item: Settled, text: str | None) -> str:
         rows.append(f'<p class="soft">{escape(verdict.reason)}</p>')
     runs = [(name, run) for name, run in (("before", verdict.before), ("after", verdict.after)) if run and run.live_bytes]
     if runs:
-        rows.append(chart(runs))
+        rows.append(chart(runs, nodes=verdict.kind == "nodes per step"))
         cells = "".join(f"<tr><th>{name}</th><td>{escape(figures(run))}</td></tr>" for name, run in runs)
         rows.append(f"<table>{cells}</table>")
     if text is not None:
@@ -79,34 +81,39 @@ def _article(item: Settled, text: str | None) -> str:
     return "\n".join(rows)
 
 
-def chart(runs: Sequence[tuple[str, Run]]) -> str:
-    """Live bytes over steps as an SVG, a line for each run; the ends are labelled."""
-    width, height, left, bottom = 640, 170, 64, 22
-    top = max(1, *(max(run.live_bytes) for _, run in runs))
-    longest = max(2, *(len(run.live_bytes) for _, run in runs))
+def chart(runs: Sequence[tuple[str, Run]], nodes: bool = False) -> str:
+    """Live bytes (or autograd nodes that are kept) over steps as an SVG, a line for each run; the ends are labelled."""
+    width, height, left, right, bottom = 640, 170, 64, 90, 22
+    series = [(name, run.nodes if nodes else run.live_bytes) for name, run in runs]
+    top = max(1, *(max(samples, default=0) for _, samples in series))
+    longest = max(2, *(len(samples) for _, samples in series))
+    said = str if nodes else size
 
     def point(index: int, value: int) -> tuple[float, float]:
-        x = left + index * (width - left - 90) / (longest - 1)
+        x = left + index * (width - left - right) / (longest - 1)
         return round(x, 1), round(8 + (height - bottom - 8) * (1 - value / top), 1)
 
-    title = "; ".join(f"{name}: {size(run.live_bytes[0])} to {size(run.live_bytes[-1])}" for name, run in runs)
+    what = "Autograd nodes kept" if nodes else "Live tensor bytes"
+    ends = "; ".join(f"{name}: {said(samples[0])} to {said(samples[-1])}" for name, samples in series if samples)
     lines = [
-        f'<svg viewBox="0 0 {width} {height}" role="img"><title>Live tensor bytes at each step. {escape(title)}</title>',
-        f'<line class="axis" x1="{left}" y1="{height - bottom}" x2="{width - 90}" y2="{height - bottom}"/>',
+        f'<svg viewBox="0 0 {width} {height}" role="img"><title>{what} at each step. {escape(ends)}</title>',
+        f'<line class="axis" x1="{left}" y1="{height - bottom}" x2="{width - right}" y2="{height - bottom}"/>',
         f'<line class="axis" x1="{left}" y1="8" x2="{left}" y2="{height - bottom}"/>',
-        f'<text x="{left - 6}" y="14" text-anchor="end">{size(top)}</text>',
-        f'<text x="{left - 6}" y="{height - bottom}" text-anchor="end">0</text>',
+        f'<text x="{left - 6}" y="14" text-anchor="end">{said(top)}</text>',
+        f'<text x="{left - 6}" y="{height - bottom}" text-anchor="end">0{" nodes" if nodes else ""}</text>',
         f'<text x="{left}" y="{height - 6}">step 1</text>',
-        f'<text x="{width - 90}" y="{height - 6}" text-anchor="end">step {longest}</text>',
-    ]  # fmt: skip
+        f'<text x="{width - right}" y="{height - 6}" text-anchor="end">step {longest}</text>',
+    ]
     taken: list[float] = []
-    for name, run in runs:
-        points = [point(index, value) for index, value in enumerate(run.live_bytes)]
+    for name, samples in series:
+        if not samples:
+            continue
+        points = [point(index, value) for index, value in enumerate(samples)]
         path = " ".join(f"{x},{y}" for x, y in points)
         lines.append(f'<polyline class="{name}" points="{path}"/>')
         x, y = points[-1]
         while any(abs(y - other) < 13 for other in taken):
-            y -= 13
+            y += 13 if y < height / 2 else -13  # away from the nearer edge
         taken.append(y)
         lines.append(f'<text x="{x + 6}" y="{y + 4}">{name}</text>')
     return "\n".join([*lines, "</svg>"])

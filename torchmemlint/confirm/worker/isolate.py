@@ -50,11 +50,11 @@ REPAIRS = {
 
 
 SEARCH_SECONDS = 12.0
-"""No further way to run the line is tried after this."""
+"""No further way to run the line is tried after this much CPU time (wall time depends on what else the machine does)."""
 OTHER_STEPS = 16
 """Loops that the flagged line is not in run this often at most."""
 RUN_SECONDS = 8.0
-"""A run that has not come to its end by then ends at the next sample."""
+"""A run that has taken this much CPU time ends at the next sample."""
 
 
 class EndOfRun(BaseException):
@@ -66,7 +66,7 @@ class Harness:
 
     def __init__(self, live: Callable[[], int], reset_peak: Callable[[], None], repair: str, force: bool) -> None:
         self._live, self._reset_peak, self.repair, self._force = live, reset_peak, repair, force
-        self._deadline = time.monotonic() + RUN_SECONDS
+        self._deadline = time.process_time() + RUN_SECONDS
         self._probed: list[weakref.ref[torch.Tensor]] = []
         self.attached = self.inexact = False
         self.claimed = False
@@ -111,7 +111,7 @@ class Harness:
         gc.collect()
         self.live.append(self._live())
         self.graph_forwards.append(standins.record.graph_forwards)
-        if time.monotonic() > self._deadline:
+        if time.process_time() > self._deadline:
             raise EndOfRun
 
     def look(self, place: Callable[[], object]) -> None:
@@ -550,9 +550,9 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
     if site is None:
         emit({"failed": f"row {target.place.row} holds no statement"})
         return
-    deadline = time.monotonic() + SEARCH_SECONDS
+    deadline = time.process_time() + SEARCH_SECONDS
     for attempt in _attempts(len(site.loops)):
-        if best is not None and time.monotonic() > deadline:
+        if best is not None and time.process_time() > deadline:
             break
         figures = _measure(target, "", attempt)
         if best is None or _worth(figures) > _worth(best):
