@@ -241,12 +241,13 @@ class Flow:
         return False
 
     def beside_backward(self, graph: Graph) -> bool:
-        """Whether a backward runs in each of the turns that the forward runs in: they share a step, and not merely an epoch."""
+        """Whether a backward, or an optimizer's step, runs in each of the turns that the forward runs in: they share a step, and
+        not merely an epoch."""
         loops = graph.site.loops
         return any(
             event.site.loops == loops[: len(event.site.loops)]
             for event in self.record.events.values()
-            if isinstance(event, Backward)
+            if isinstance(event, Backward) or (isinstance(event, CallEffect) and event.effect == "optimizer-step")
         )
 
     def device_words(self) -> bool:

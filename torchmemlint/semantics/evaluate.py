@@ -238,14 +238,16 @@ class Evaluator(Book):
             case _:
                 return UNKNOWN
 
-    def part(self, atom: Tensor, key: str, node: int) -> Value:
+    def part(self, atom: Tensor, key: str, node: int, unpacked: bool = False) -> Value:
         """A named part of a result: of a module's output it hangs on the same graph; of an opaque result each part has an
         identity of its own, because only evidence about that very part tells whether it is attached."""
         graphs = NOTHING
         hints = atom.hints
         for gid in atom.graphs:
             graph = self.record.graphs[gid]
-            if graph.kind in ("opaque", "param") and len(graph.what) < MAX_PART_TEXT and len(self.record.graphs) < MANY_GRAPHS:
+            # What a module out of sight returns beside a loss may be a number: each piece that is unpacked stands for itself.
+            apart = graph.kind in ("opaque", "param") or (unpacked and graph.kind == "forward")
+            if apart and len(graph.what) < MAX_PART_TEXT and len(self.record.graphs) < MANY_GRAPHS:
                 graphs |= {
                     self.graph(
                         "opaque",
@@ -255,7 +257,7 @@ class Evaluator(Book):
                         parents=frozenset((gid,)),
                         mode=graph.mode,
                         site=graph.site,
-                        direct=graph.direct,
+                        direct=graph.direct or graph.kind == "forward",
                         training=graph.training,
                     )
                 }

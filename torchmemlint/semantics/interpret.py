@@ -460,7 +460,7 @@ class Interpreter(Calls):
             single = frozenset((atom,))
             for i in range(count):
                 if type(atom) is Tensor:
-                    piece = self.part(atom, f"[{i}]", node)
+                    piece = self.part(atom, f"[{i}]", node, unpacked=True)
                 elif type(atom) is Obj and self.heap[atom.oid].kind == "thing":
                     piece = self.thing_element(atom.oid, Const(i, "int"))
                 else:

@@ -85,6 +85,7 @@ STAGE = re.compile(
 )
 DEVICE = re.compile(r"cuda|device|is_available|mps|xpu|npu", re.IGNORECASE)
 """Tests of where the code runs: they limit no rate."""
+SHORT = re.compile(r"memory|mem_|[<>%]", re.IGNORECASE)
 RATE = re.compile(
     r"oom|fail|error|retry|short|%|==|freq|interval|every|> |< |>=|<=|memory|mem_|threshold|flag|debug", re.IGNORECASE
 )
@@ -115,7 +116,9 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
 
 def step_path(event: CallEffect, flow: Flow) -> str | None:
     """Where in the steps the call stands, in words; None where it runs seldom or at a stage's end."""
-    if any(RATE.search(g) and not DEVICE.search(g) for g in event.site.guards if not g.startswith("not ")):
+    if any(
+        RATE.search(g) and not (DEVICE.search(g) and not SHORT.search(g)) for g in event.site.guards if not g.startswith("not ")
+    ):
         return None
     if event.followed_by in ("break", "return", "raise") or MEASURES.search(event.followed_by):
         return None

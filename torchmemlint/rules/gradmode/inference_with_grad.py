@@ -148,7 +148,7 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     if proves_no_graph(fate) or (not thrown_away and (event.training is True or decided_elsewhere(event, flow))):
         return None
     evaluated = event.training is False or flow.assumed_evaluation()
-    trains_here = "backward" in record.flags and flow.beside_backward(event)
+    trains_here = flow.beside_backward(event)
     wanted = purpose.uses(name) and not purpose.trains(name)
     sure = event.kind == "forward" and not fate.escapes and (record.mode != "no-callers" or is_entry(name))
     confidence = Confidence.HIGH if sure else Confidence.MEDIUM

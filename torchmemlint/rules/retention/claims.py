@@ -49,9 +49,8 @@ def claim(flow: Flow, gids: frozenset[int], mark: int, outside: bool, loop: tupl
         if retained:
             return Claim(tuple(graphs), Severity.ERROR, RETAINED_COST, False)
         return Claim(tuple(graphs), Severity.WARNING, NODES_COST, True)
-    if reached:
-        # One forward of several is back-propagated: the rest is a side branch whose fate is not known.
-        return None
+    # Where one forward of several is back-propagated, the others are a side branch: theirs are the graphs that stay whole.
+    graphs = [g for g in graphs if g.gid not in record.backwarded]
     if outside or not in_training_loop(flow, loop):
         return None
     fate = flow.runs.fate(record, mark)

@@ -93,6 +93,7 @@ RULE = Rule(
     name="graph-attached-tensor-recorded",
     summary="A tensor is passed, with its autograd graph, to a function that keeps it",
     severity=Severity.ERROR,
+    preview=True,
     fix=Safety.NONE,
     triggers=frozenset({"backward", "eval", "manual_backward", "no_grad"}),
     experiment="growth",

@@ -73,6 +73,7 @@ RULE = Rule(
     name="undetached-recurrent-state",
     summary="A recurrent state is carried to the next step without being detached",
     severity=Severity.ERROR,
+    preview=True,
     fix=Safety.NONE,
     triggers=frozenset({"backward", "manual_backward"}),
     experiment="growth",
