@@ -275,6 +275,11 @@ class Interpreter(Calls):
                 self.store(atom.oid, text_of(target), "extend", item, ir.Const(statement.node, 0), statement.value, state)
             return state
         value = self.operate(statement.op, old, added, statement.node, state)
+        tensors = frozenset(a for a in old if type(a) is Tensor)
+        if state.mode == "off" and tensors and isinstance(target, ir.Name):
+            # In place on a tensor, with grad mode off: it keeps the history that it has, and gets none from the operand.
+            state.vars[self.place_of(target.id)] = tensors if len(tensors) == len(old) else join(tensors, value)
+            return state
         self.accumulate_into(target, statement.op + "=", value, added, state, statement.node, statement.value.node)
         return state
 
