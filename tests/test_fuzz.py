@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import ast
 import importlib.util
+import os
 import random
 import re
 import warnings
