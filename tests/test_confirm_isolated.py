@@ -99,3 +99,19 @@ def test_rules_about_the_allocator_are_cuda_only(code: str, tmp_path: Path) -> N
     item = plan(finding, "x = 1\n")
     assert item.job is None
     assert item.reason.startswith("cuda only")
+
+
+def test_any_executor_can_settle_plans(tmp_path: Path) -> None:
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    file = tmp_path / "train.py"
+    file.write_text(
+        "def run(model, loader):\n    kept = []\n    for x in loader:\n        kept.append(model(x))\n\n\nrun(None, None)\n"
+    )
+    span = Span(Position(4, 9), Position(4, 30))
+    finding = Finding("TML102", "a-rule", Severity.WARNING, Confidence.HIGH, "m", str(file), span, function="run")
+    plans = [plan(finding, file.read_text())] * 2
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+        items = list(settle_all(plans, Options(), [], executor))
+    assert [item.verdict.outcome.value for item in items] == ["confirmed"] * 2

@@ -169,7 +169,7 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
                 before.device, before, after, False,
             )  # fmt: skip
         return Verdict(Outcome.CONFIRMED, kind, "", before.device, before, after, True)
-    if before.attached and (before.nodes_per_step > 0 or before.live_bytes_per_step > 0):
+    if before.attached and before.nodes_per_step > 0:
         return inconclusive("it grows, and mending this line alone does not stop it", before, after)
     if before.seen == "" or before.seen == "stand-in":
         return inconclusive(

@@ -87,7 +87,7 @@ def measure(files: Mapping[str, str], module: str, device: str, steps: int, name
         errors.append(f"{frames[-1].lineno}: {type(error).__name__}: {error}"[:300])
     return {
         "live_bytes": live, "uncollected_bytes": uncollected, "nodes": nodes, "retained_bytes": retained, "peak_bytes": peak,
-        "graph_bytes": graph, "seen": "tensor", "place": "real", "errors": errors, "device": device,
+        "graph_bytes": graph, "attached": graph > 0, "seen": "tensor", "place": "real", "errors": errors, "device": device,
         "seconds": time.monotonic() - started, "mode": "run(steps)",
     }  # fmt: skip
 
