@@ -73,6 +73,7 @@ class Book:
         """Number of the unrolled turn of a loop over literals: part of every site's identity."""
         self.statements = 0
         self._ids: dict[tuple[object, ...], int] = {}
+        self._sunk: set[tuple[int, str, str, int, int]] = set()
         self._closure_keys: dict[tuple[object, ...], int] = {}
         self.frame = -1
 
@@ -192,11 +193,15 @@ class Book:
         return gid
 
     def sink(self, gids: Iterable[int], kind: str, how: str, node: int) -> None:
-        site = None
+        sink = None
         for gid in gids:
-            if site is None:
-                site = self.site(node)
-            self.record.sinks.setdefault(gid, set()).add(Sink(kind, how, site))
+            key = (gid, kind, how, self.frame, node)
+            if key in self._sunk:  # another pass of a loop: the same node of the same frame has the same site
+                continue
+            self._sunk.add(key)
+            if sink is None:
+                sink = Sink(kind, how, self.site(node))
+            self.record.sinks.setdefault(gid, set()).add(sink)
 
     def notice(self, gids: Iterable[int], what: str) -> None:
         for gid in gids:

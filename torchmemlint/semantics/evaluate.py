@@ -49,6 +49,8 @@ from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 
 CERTAIN = ("forward", "leaf")
+EXTERNAL = {"builtins.True": const(True), "builtins.False": const(False), "builtins.None": NONE}
+"""Names outside the project that stand for literals."""
 ABSTRACT_WORDS = frozenset({"NotImplementedError", "NotImplemented", "abstractmethod", "property", "abc", "self"})
 """The words of a body that only says that subclasses have one."""
 MANY_GRAPHS = 800
@@ -127,25 +129,16 @@ class Evaluator(Book):
         held = state.vars.get((-2, f"{path}:{ident}"))
         if held is not None:
             return held
-        project = self.world.project
-        absolute = project.resolve(path, ident)
+        absolute = self.world.resolved(path, ident)
         if absolute is None:
             return self.module_variable(path, ident)
         return self.absolute(absolute, path, ident)
 
     def absolute(self, absolute: str, path: str, text: str) -> Value:
-        project = self.world.project
-        ref = project.function(absolute)
-        if ref is not None:
-            return self.function_value(ref)
-        cls = project.klass(absolute)
-        if cls is not None:
-            return frozenset((Cls(cls.path, cls.qualname),))
-        if absolute.startswith("builtins."):
-            word = absolute[9:]
-            if word in ("True", "False", "None"):
-                return const({"True": True, "False": False, "None": None}[word])
-        return frozenset((Ext(absolute),))
+        known = self.world.symbol(absolute)
+        if known is None:
+            return EXTERNAL.get(absolute) or frozenset((Ext(absolute),))
+        return self.function_value(known) if isinstance(known, FunctionRef) else frozenset((Cls(known.path, known.qualname),))
 
     def function_value(self, ref: FunctionRef, receiver: int = -1, owner: ClassRef | None = None) -> Value:
         """A function of the project; it is lowered only when it is called."""

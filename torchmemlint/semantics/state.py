@@ -36,11 +36,14 @@ def join_states(left: State | None, right: State | None) -> State | None:
     if right is None or left is right:
         return left
     mine = dict(left.vars)
+    held = mine.get
     for key, value in right.vars.items():
-        old = mine.get(key)
+        old = held(key)
+        if old is value:
+            continue
         if old is None:
             mine[key] = value
-        elif old is not value and old != value:
+        elif old != value:
             mine[key] = join(old, value)
     mode = left.mode if left.mode == right.mode else "unknown"
     return State(mine, mode)

@@ -115,7 +115,18 @@ MAX_ATOMS = 6
 
 
 def const(value: object) -> Value:
-    return frozenset((Const(value, type(value).__name__),))
+    kind = type(value).__name__
+    known = _CONSTS.get((value, kind))
+    if known is None:
+        known = frozenset((Const(value, kind),))
+        if len(_CONSTS) < MAX_CONSTS:
+            _CONSTS[value, kind] = known
+    return known
+
+
+_CONSTS: dict[tuple[object, str], Value] = {}
+MAX_CONSTS = 2_000
+"""Literals that are kept: few are frequent."""
 
 
 def tensor(

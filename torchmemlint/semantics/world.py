@@ -37,6 +37,8 @@ class World:
         self._guarding: dict[str, bool] = {}
         self._called: dict[str, list[tuple[FunctionRef, str, bool]]] | None = None
         self._parametric: dict[ClassRef, bool] = {}
+        self._resolved: dict[tuple[str, str], str | None] = {}
+        self._symbols: dict[str, FunctionRef | ClassRef | None] = {}
         self.notes: list[str] = []
 
     # --- source ---------------------------------------------------------------------------------------------------
@@ -266,6 +268,21 @@ class World:
         if facts.names & {"no_grad", "inference_mode", "set_grad_enabled"}:
             return True
         return any(self.project.decorator_effect(ref.path, facts.parent, use) == "off" for use in facts.decorators)
+
+    # --- names ----------------------------------------------------------------------------------------------------
+
+    def resolved(self, path: str, ident: str) -> str | None:
+        """The absolute name of a module-level name of a file (see ``Project.resolve``)."""
+        key = (path, ident)
+        if key not in self._resolved:
+            self._resolved[key] = self.project.resolve(path, ident)
+        return self._resolved[key]
+
+    def symbol(self, absolute: str) -> FunctionRef | ClassRef | None:
+        """The project's function or class of an absolute name."""
+        if absolute not in self._symbols:
+            self._symbols[absolute] = self.project.function(absolute) or self.project.klass(absolute)
+        return self._symbols[absolute]
 
     # --- what facts tell of names ---------------------------------------------------------------------------------
 
