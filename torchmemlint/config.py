@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from torchmemlint.errors import ConfigError
 from torchmemlint.findings import Severity
+from torchmemlint.requirement import required_torch
 from torchmemlint.selection import Layer, closest, enabled_codes, prefixes
 from torchmemlint.settings import DEFAULT_EXCLUDE as DEFAULT_EXCLUDE
 from torchmemlint.settings import Settings as Settings
@@ -137,6 +138,8 @@ class Configuration:
         self._layers: list[Source] = []
         self._sources: dict[str, Source | ConfigError | None] = {}
         self._settings: dict[str | None, Settings] = {}
+        self._required: dict[str, tuple[int, int] | None] = {}
+        self._targeted: dict[tuple[str, tuple[int, int]], Settings] = {}
         for word in asked.config:
             if os.path.isfile(word) or "=" not in word:
                 self._fixed = _read_named_file(word)
@@ -146,7 +149,20 @@ class Configuration:
         self.default = self._settings_of(None)  # a wrong code on the command line shows here, before any file is read
 
     def for_folder(self, folder: str) -> Settings:
-        """The settings of files in an absolute folder. Raises ConfigError when its configuration file is not valid."""
+        """The settings of files in an absolute folder; where they do not say which torch the code must run with, what its
+        project requires does. Raises ConfigError when its configuration file is not valid."""
+        settings = self._configured(folder)
+        if settings.target_torch is not None or not self._search:
+            return settings
+        target = required_torch(folder, self._required)
+        if target is None:
+            return settings
+        key = (settings.source, target)
+        if key not in self._targeted:
+            self._targeted[key] = replace(settings, target_torch=target)
+        return self._targeted[key]
+
+    def _configured(self, folder: str) -> Settings:
         if not self._search or self._fixed is not None:
             return self.default
         source = self._nearest(folder)

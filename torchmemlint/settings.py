@@ -50,7 +50,8 @@ class Settings:
     no_grad_wrappers    dotted names of decorators and context managers outside the tree that switch grad mode off
     detaching_calls     dotted names of functions outside the tree whose result has no graph
     recorders           dotted names of functions or methods outside the tree that keep their arguments
-    target_torch        (major, minor) that the code is written for, None when unknown
+    target_torch        (major, minor) of the oldest torch that the code must run with: configured, or what the project requires;
+                        None when unknown
     root                absolute folder that globs are relative to: the configuration file's, or the current one
     source              the configuration file, "" when there is none
     """

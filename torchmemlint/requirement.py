@@ -1,0 +1,149 @@
+"""The torch that a project asks for: what its own metadata says, read as text. Nothing is installed, imported or run."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+
+Version = tuple[int, int]
+
+_TORCH = re.compile(r"\s*torch\s*(?:\[[^\]]*\])?\s*(?P<specifiers>[^;#@]*)(?:[;#@]|\Z)", re.IGNORECASE)
+_BOUND = re.compile(r"(?:>=|===?|~=|>|\^)\s*v?(\d+)(?:\.(\d+))?")
+_MARKS = ("pyproject.toml", "setup.cfg", "setup.py", ".git")
+
+
+def required_torch(folder: str, known: dict[str, Version | None]) -> Version | None:
+    """The oldest torch that the project of an absolute folder admits, as (major, minor); None where it names none, or no
+    lower bound. ``known`` remembers the answers by folder.
+
+    Looks into the folder and those above it, up to the first that is a project's (has metadata or ``.git``). The first of
+    these that names torch decides: the dependencies of pyproject.toml (standard, then Poetry's), its extras and groups,
+    setup.cfg, setup.py (a literal ``install_requires``), requirements.txt.
+    """
+    if folder not in known:
+        known[folder] = None
+        known[folder] = _required(folder, known)
+    return known[folder]
+
+
+def _required(folder: str, known: dict[str, Version | None]) -> Version | None:
+    for read in (_pyproject, _setup_cfg, _setup_py, _requirements):
+        for requirements in read(folder):
+            bounds = [bound for bound in map(lower_bound, requirements) if bound is not NOT_TORCH]
+            if bounds:
+                said = [bound for bound in bounds if bound is not None]
+                return min(said) if len(said) == len(bounds) else None
+    parent = os.path.dirname(folder)
+    if parent == folder or any(os.path.exists(os.path.join(folder, mark)) for mark in _MARKS):
+        return None
+    return required_torch(parent, known)
+
+
+NOT_TORCH: Version = (-1, -1)
+"""What ``lower_bound`` answers for a requirement of something else."""
+
+
+def lower_bound(requirement: str) -> Version | None:
+    """The oldest version that one requirement (``torch>=2.1,<3; python_version > "3.9"``) admits; None when it has no lower
+    bound, ``NOT_TORCH`` when it is about another package."""
+    match = _TORCH.match(requirement)
+    if match is None or re.match(r"[\w.-]", match["specifiers"]):  # torchvision, torch-geometric
+        return NOT_TORCH
+    bounds = [(int(major), int(minor or 0)) for major, minor in _BOUND.findall(match["specifiers"])]
+    return max(bounds) if bounds else None
+
+
+def _text(folder: str, name: str) -> str:
+    """The text of a file that speaks of torch, "" for any other, or none."""
+    try:
+        with open(os.path.join(folder, name), encoding="utf-8-sig") as file:
+            text = file.read()
+    except (OSError, ValueError):  # not there, not readable, not UTF-8: it says nothing
+        return ""
+    return text if "torch" in text.lower() else ""
+
+
+def _pyproject(folder: str) -> Iterator[list[str]]:
+    text = _text(folder, "pyproject.toml")
+    if not text:
+        return
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        table: object = tomllib.loads(text)
+    except ValueError:  # whoever reads it for its settings says so
+        return
+    yield _strings(_at(table, "project", "dependencies"))
+    yield _poetry(_at(table, "tool", "poetry", "dependencies"))
+    extras = [_at(table, "project", "optional-dependencies"), _at(table, "dependency-groups")]
+    yield [one for extra in extras if isinstance(extra, Mapping) for held in extra.values() for one in _strings(held)]
+    groups = _at(table, "tool", "poetry", "group")
+    if isinstance(groups, Mapping):
+        yield [one for group in groups.values() for one in _poetry(_at(group, "dependencies"))]
+
+
+def _poetry(entries: object) -> list[str]:
+    """Poetry's ``torch = "^2.1"`` and ``torch = {version = "^2.1"}``, written as requirements; several for several markers."""
+    if not isinstance(entries, Mapping):
+        return []
+    out = []
+    for name, held in entries.items():
+        for entry in held if isinstance(held, list) else [held]:
+            version = entry.get("version", "") if isinstance(entry, Mapping) else entry
+            text = str(version)
+            out.append(f"{name} {'==' if text[:1].isdigit() else ''}{text}")
+    return out
+
+
+def _at(table: object, *keys: str) -> object:
+    for key in keys:
+        table = table.get(key) if isinstance(table, Mapping) else None
+    return table
+
+
+def _strings(value: object) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def _setup_cfg(folder: str) -> Iterable[list[str]]:
+    text = _text(folder, "setup.cfg")
+    if not text:
+        return []
+    import configparser
+
+    parser = configparser.RawConfigParser(strict=False)
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        return []
+    return [parser.get("options", "install_requires", fallback="").splitlines()]
+
+
+def _setup_py(folder: str) -> Iterable[list[str]]:
+    text = _text(folder, "setup.py")
+    if not text:
+        return []
+    import ast
+
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    lists = [
+        word.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        for word in node.keywords
+        if word.arg == "install_requires" and isinstance(word.value, (ast.List, ast.Tuple))
+    ]
+    return [
+        [item.value for item in found.elts if isinstance(item, ast.Constant) and isinstance(item.value, str)] for found in lists
+    ]
+
+
+def _requirements(folder: str) -> Iterable[list[str]]:
+    return [_text(folder, "requirements.txt").splitlines()]
