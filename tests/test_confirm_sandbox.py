@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -126,6 +128,86 @@ class TestWall:
     def test_the_wall_cannot_be_taken_down_from_inside(self) -> None:
         results = said(run("remounts"), "results")
         assert results == {"remount": -1, "unmount": -1, "setuid": -1, "mknod": -1}
+
+
+as_root = pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root has to become a stranger")
+
+WHO = """
+import json, os, sys
+from torchmemlint.confirm import sandbox
+from torchmemlint.confirm.launch import _readable
+how = sandbox.enter([*_readable(), *{readable!r}], {work!r}, sandbox.Limits(), False)
+def read(path):
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError as error:
+        return type(error).__name__
+print(json.dumps([how, os.getuid() != 0, *map(read, {files!r})]))
+"""
+
+
+def shut_in(readable: list[Path], files: list[Path], work: Path) -> list[object]:
+    """How a process of root's was shut in with ``readable``, whether it became somebody else, and what it read."""
+    names = {"readable": [str(path) for path in readable], "files": [str(path) for path in files], "work": str(work)}
+    work.mkdir()
+    done = subprocess.run([sys.executable, "-c", WHO.format(**names)], capture_output=True, text=True, check=True)
+    result = json.loads(done.stdout)
+    assert isinstance(result, list)
+    return result
+
+
+@linux
+@as_root
+@pytest.mark.usefixtures("walled")
+class TestPrivateDirectories:
+    """Root's own environments are often closed to others; the child is somebody else, so that the process limit binds."""
+
+    def test_a_closed_directory_is_opened_entry_by_entry(self, tmp_path: Path) -> None:
+        private = tmp_path / "environment"
+        (private / "lib" / "packages" / "some").mkdir(parents=True)
+        for name in ("note", "lib/note", "lib/packages/note", "lib/packages/some/note"):
+            (private / name).write_text(name)
+        (private / "secret").write_text("secret")
+        (private / "secret").chmod(0o600)
+        (private / "lib64").symlink_to("lib")
+        for directory in (tmp_path, private, private / "lib", private / "lib" / "packages"):
+            directory.chmod(0o700)
+        names = ["note", "lib/note", "lib64/note", "lib/packages/note", "lib64/packages/some/note", "secret"]
+        readable = [private / "lib" / "packages" / "some", private]
+        told = shut_in(readable, [private / name for name in names], tmp_path / "work")
+        assert told == ["namespaces", True, "note", "lib/note", "lib/note", "lib/packages/note",
+                        "lib/packages/some/note", "PermissionError"]  # fmt: skip
+
+    def test_the_whole_of_confirm_runs_from_a_closed_environment(self, tmp_path: Path) -> None:
+        """An environment in a ``mktemp -d`` directory, as a script makes one: torch is imported, and the limit binds."""
+        private = tmp_path / "environment"
+        private.mkdir(mode=0o700)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(private)], check=True)
+        (private / "lib").chmod(0o755)  # whatever the umask of who runs the tests
+        private.chmod(0o700)
+        site = next(private.glob("lib/python*/site-packages"))
+        (site / "here.pth").write_text("\n".join(path for path in sys.path if path and os.path.isdir(path)))
+        source = (HOSTILE / "fork_storm.py").read_text().replace("range(50)", "range(200)")
+        script = tmp_path / "storm.py"
+        script.write_text(
+            "from torchmemlint.confirm.launch import launch\n"
+            f"ended = launch({{'runner': 'snippet', 'source': {source!r}}}, 20)\n"
+            "import json; print(json.dumps([ended.sandbox, ended.records[-2:]]))\n"
+        )
+        done = subprocess.run([str(private / "bin" / "python"), str(script)], capture_output=True, text=True, check=True)
+        how, records = json.loads(done.stdout)
+        assert how == "namespaces"
+        children = next(record["children"] for record in records if "children" in record)
+        assert 0 < children < 64
+
+    def test_what_stays_closed_is_said(self, tmp_path: Path) -> None:
+        package = tmp_path / "package"
+        package.mkdir()
+        (package / "__init__.py").write_text("")
+        (package / "__init__.py").chmod(0o600)
+        told = shut_in([package], [package / "__init__.py"], tmp_path / "work")
+        assert told == [sandbox.UNLIMITED, False, ""]
 
 
 SEAT_BELT = """

@@ -37,10 +37,12 @@ PASSED_VARIABLES = (
     "LD_LIBRARY_PATH", "SYSTEMROOT", "LANG", "LC_ALL",
 )  # fmt: skip
 
+# the child's torchmemlint is the parent's, whatever other one the interpreter would find; torch comes last, so that what
+# lies beside it hides nothing
 _BOOT = (
-    "import sys; sys.path += {extra!r}; "
+    "import sys; sys.path.insert(0, {ours!r}); import torchmemlint; del sys.path[0]; sys.path.append({torch!r}); "
     "from torchmemlint.confirm.worker.main import main; main()"
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Ended:
     records   what it reported, in order, as far as it came
     ending    "" when it finished, else why not: "time limit", "killed by signal 11 (SIGSEGV)", "exit status 3", "endless
               output"
-    sandbox   "namespaces", "audit hook", "none"; "" when it never got so far
+    sandbox   "namespaces" (with what it lacks, if anything), "audit hook", "none"; "" when it never got so far
     output    the first bytes that it wrote to its standard output and error
     """
 
@@ -74,13 +76,16 @@ def _readable() -> list[str]:
     packages = [path for path in sys.path if path.endswith((".zip", "site-packages", "dist-packages"))]
     libraries = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     package = Path(__file__).resolve().parent.parent
-    named = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *packages, str(torch_directory()), *libraries]
+    torch = torch_directory()
+    named = [
+        sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *packages, str(torch), str(torch / "torch"), *libraries,
+    ]  # fmt: skip
     return [str(package), *(path for path in dict.fromkeys(named) if path and os.path.exists(path))]
 
 
 def launch(job: Mapping[str, object], timeout: float, sandbox: bool = True, device: str = "cpu") -> Ended:
     """Run ``job`` (JSON-able) in a child and wait for it, ``timeout`` seconds at most."""
-    extra = [str(Path(__file__).resolve().parent.parent.parent), str(torch_directory())]
+    boot = _BOOT.format(ours=str(Path(__file__).resolve().parent.parent.parent), torch=str(torch_directory()))
     work = os.path.realpath(tempfile.mkdtemp(prefix="torchmemlint-"))
     environment = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
     environment |= {
@@ -94,7 +99,7 @@ def launch(job: Mapping[str, object], timeout: float, sandbox: bool = True, devi
     started = time.monotonic()
     try:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _BOOT.format(extra=extra)],
+            [sys.executable, "-I", "-c", boot],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -32,6 +32,14 @@ SYSTEM_DIRECTORIES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/lib
 SYSTEM_FILES = (
     "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime", "/etc/OpenCL",
 )  # fmt: skip
+PRIVATE_LEVELS = 4
+"""How deep a directory that only root may enter is opened entry by entry: as far as an environment's ``site-packages``."""
+MOST_ENTRIES = 4_000
+"""Of a directory to be opened so: each entry is a mount, and a namespace holds 100,000."""
+
+UNLIMITED = "namespaces, without a process limit"
+"""What is said when the files that the code needs are root's alone: the child stays root then, whom no process limit binds."""
+
 DEVICES = ("null", "zero", "full", "random", "urandom")
 ACCELERATORS = ("nvidia", "kfd", "dri", "dxg")
 
@@ -69,21 +77,31 @@ def _mount(source: str, target: str, kind: str | None, flags: int, data: str = "
     )
 
 
-def _world_readable(paths: Sequence[str]) -> bool:
-    """Whether a stranger may read every path: only then can root become one."""
-    for path in paths:
-        try:
-            mode = os.stat(path).st_mode
-        except OSError:
-            continue
-        wanted = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)
-        if mode & wanted != wanted:
+def _public(path: str) -> bool:
+    """Whether a stranger may read this file or directory (what is not there stands in nobody's way)."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return True
+    wanted = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)
+    return mode & wanted == wanted
+
+
+def _stranger_can_read(paths: Sequence[str]) -> bool:
+    """Whether a stranger may come to every path, and read it where it is a package: only then can root become one."""
+    for path in (os.path.realpath(path) for path in paths):
+        if not _public(path) or not _public(os.path.join(path, "__init__.py")):
             return False
+        while path != os.path.dirname(path):
+            path = os.path.dirname(path)
+            if not os.stat(path).st_mode & stat.S_IXOTH:
+                return False
     return True
 
 
 def enter(readable: Sequence[str], work: str, limits: Limits, device: bool) -> str:
-    """Shut this process in and return how: ``"namespaces"``. Forks: the caller goes on in the child, as PID 1 of its own world.
+    """Shut this process in and return how: ``"namespaces"``, or ``UNLIMITED`` where root had to stay root. Forks: the caller
+    goes on in the child, as PID 1 of its own world.
 
     ``readable`` are directories that the code needs (prefixes, ``sys.path``); ``work`` is the one writable directory;
     ``device`` lets
@@ -94,7 +112,6 @@ def enter(readable: Sequence[str], work: str, limits: Limits, device: bool) -> s
     libc = _libc()
     uid, gid = os.getuid(), os.getgid()
     flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS
-    stranger = uid == 0 and _world_readable(readable)
     if uid == 0:
         _check(libc.unshare(flags), "unshare")
     else:
@@ -103,8 +120,9 @@ def enter(readable: Sequence[str], work: str, limits: Limits, device: bool) -> s
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
     _become_first_process(libc)
-    _new_root(readable, work, device)
+    _new_root(readable, work, device, open_private=uid == 0)
     _forbid_privileges(libc)
+    stranger = uid == 0 and _stranger_can_read(readable)
     if stranger:
         # an id of its own: as root a process limit does not bind
         alone = 0x40000000 + os.getpid() + int.from_bytes(os.urandom(3), "big")
@@ -114,7 +132,7 @@ def enter(readable: Sequence[str], work: str, limits: Limits, device: bool) -> s
         os.setuid(alone)
     _drop_capabilities(libc)
     set_limits(limits)
-    return "namespaces"
+    return UNLIMITED if uid == 0 and not stranger else "namespaces"
 
 
 def _become_first_process(libc: ctypes.CDLL) -> None:
@@ -140,7 +158,8 @@ def _become_first_process(libc: ctypes.CDLL) -> None:
     os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
 
 
-def _new_root(readable: Sequence[str], work: str, device: bool) -> None:
+def _new_root(readable: Sequence[str], work: str, device: bool, open_private: bool) -> None:
+    os.umask(0o022)  # the directories made here have to let a stranger through
     _mount("none", "/", None, MS_REC | MS_PRIVATE)
     root = work  # an empty directory of ours: covered by the new root until it is the root itself
     _mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=256m,mode=0755")
@@ -149,7 +168,10 @@ def _new_root(readable: Sequence[str], work: str, device: bool) -> None:
         real = os.path.realpath(path)
         if not os.path.exists(real) or real == "/":
             continue
-        _bind(real, root + real)
+        if open_private:
+            _expose(real, root + real, PRIVATE_LEVELS)
+        else:
+            _bind(real, root + real)
         if os.path.normpath(path) != real and not os.path.lexists(root + path):
             os.makedirs(os.path.dirname(root + path), exist_ok=True)
             os.symlink(real, root + path)
@@ -171,6 +193,22 @@ def _new_root(readable: Sequence[str], work: str, device: bool) -> None:
     _check(_libc().syscall(ctypes.c_long(number), b".", b"."), "pivot_root")
     _check(_libc().umount2(b".", MNT_DETACH), "umount the old root")
     os.chdir(work)
+
+
+def _expose(source: str, target: str, levels: int) -> None:
+    """Bind ``source``; of a directory that is closed to others (an environment made in a ``mktemp -d``) the entries, in a
+    directory that is open. What is closed further down than ``levels`` stays so."""
+    entries = [] if levels == 0 or _public(source) or not os.path.isdir(source) else list(os.scandir(source))
+    if not 0 < len(entries) <= MOST_ENTRIES:
+        _bind(source, target)
+        return
+    os.makedirs(target, exist_ok=True)
+    for entry in entries:
+        there = os.path.join(target, entry.name)
+        if not entry.is_symlink():
+            _expose(entry.path, there, levels - 1)
+        elif not os.path.lexists(there):
+            os.symlink(os.readlink(entry.path), there)
 
 
 def _bind(source: str, target: str) -> None:
