@@ -1,6 +1,9 @@
-"""Writes what the documentation repeats: the rules' pages, the tables of rules, and what commands print.
+"""Writes what is said twice: the rules' cards, their pages, the tables of rules, and what commands print.
 
     python docs/generate.py
+
+The ``RULE`` of a rule's module is its card; ``rules/cards.py`` repeats all of them, so that they can be read without the
+engine behind them. It is written first, because everything else is made with it.
 
 The docstring of a rule's module is its page; here it only gets a heading and links. In the README and the guide, what stands
 below ``$ torchmemlint …`` in a ``console`` block is what that command prints in this repository. A test holds them to this.
@@ -8,20 +11,71 @@ below ``$ torchmemlint …`` in a ``console`` block is what that command prints 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from enum import Enum
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
+from types import ModuleType
 
-from torchmemlint.rules import ALL_RULES, page
-from torchmemlint.rules.api import Rule
+from torchmemlint import rules
+from torchmemlint.rules.card import Rule
 
 DOCS = Path(__file__).parent
+CARDS = DOCS.parent / "torchmemlint" / "rules" / "cards.py"
 README = DOCS.parent / "README.md"
 WITH_OUTPUT = (README, DOCS / "getting-started.md")
 CONSOLE = re.compile(r"(?<=^```console\n)\$ torchmemlint ([^\n]+)\n.*?(?=^```$)", re.MULTILINE | re.DOTALL)
 BEGIN, END = "<!-- rules: written by docs/generate.py -->", "<!-- end of rules -->"
+
+
+def rule_modules() -> list[ModuleType]:
+    """Every module below ``rules`` that has a ``RULE``, in code order; found on disk, so that a new one only has to be there."""
+    found = [import_module(module.name) for module in walk_packages(rules.__path__, f"{rules.__name__}.") if not module.ispkg]
+    return sorted((module for module in found if hasattr(module, "RULE")), key=lambda module: module.RULE.code)
+
+
+def cards() -> str:
+    """``rules/cards.py``: the card of every rule, by the name of its module."""
+    lines = [
+        '"""The cards of all rules, in code order: a copy of each module\'s ``RULE``. Written by ``python docs/generate.py``."""',
+        "",
+        "from torchmemlint.findings import Safety, Severity",
+        "from torchmemlint.rules.card import Rule",
+        "",
+        "# fmt: off",
+        "CARDS = {",
+    ]
+    for module in rule_modules():
+        lines.append(f'    "{module.__name__.removeprefix(rules.__name__ + ".")}": Rule(')
+        lines += [f"        {name}={written(value)}," for name, value in own_words(module.RULE)]
+        lines.append("    ),")
+    return "\n".join([*lines, "}", ""])
+
+
+def own_words(rule: Rule) -> Iterator[tuple[str, object]]:
+    """The fields of a card that say something: those without a default, and those that differ from it."""
+    for one in fields(rule):
+        value = getattr(rule, one.name)
+        if value != one.default:
+            yield one.name, value
+
+
+def written(value: object) -> str:
+    """A field's value as source text, the same on every run."""
+    if isinstance(value, Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if isinstance(value, frozenset):
+        return f"frozenset({{{', '.join(written(item) for item in sorted(value))}}})"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return repr(value)
 
 
 def when(rule: Rule) -> str:
@@ -32,7 +86,7 @@ def when(rule: Rule) -> str:
 def table(folder: str) -> str:
     """All rules, one row each; ``folder`` is where the pages are, as seen from the file that the table is in."""
     rows = ["| code | name | what it reports | severity | fix | on |", "|---|---|---|---|---|---|"]
-    for rule in ALL_RULES:
+    for rule in rules.ALL_RULES:
         fix = "" if rule.fix.value == "none" else rule.fix.value
         cells = (f"[{rule.code}]({folder}{rule.code}.md)", rule.name, rule.summary, rule.severity.value, fix, when(rule))
         rows.append(f"| {' | '.join(cells)} |")
@@ -51,7 +105,7 @@ def linked(text: str, own: str) -> str:
 def rule_page(rule: Rule) -> str:
     """A rule's page as Markdown."""
     facts = f"Severity: {rule.severity.value}. Fix: {rule.fix.value}. On: {when(rule)}."
-    return f"# {rule.code}: {rule.name}\n\n{facts}\n\n{linked(page(rule.code).strip(), rule.code)}\n"
+    return f"# {rule.code}: {rule.name}\n\n{facts}\n\n{linked(rules.page(rule.code).strip(), rule.code)}\n"
 
 
 def printed(command: re.Match[str]) -> str:
@@ -66,8 +120,8 @@ def printed(command: re.Match[str]) -> str:
 
 
 def generated() -> dict[Path, str]:
-    """Every file that is written from the rules, with its text."""
-    files = {DOCS / "rules" / f"{rule.code}.md": rule_page(rule) for rule in ALL_RULES}
+    """Every file that is written from the rules, with its text; the cards must be written before the others are asked for."""
+    files = {DOCS / "rules" / f"{rule.code}.md": rule_page(rule) for rule in rules.ALL_RULES}
     files[DOCS / "rules" / "README.md"] = (
         "# The rules\n\nSeverity is the worst that findings of the rule have; fix is the best fix that it offers. "
         "The same pages are printed by `torchmemlint rule CODE`.\n\n" + table("")
@@ -83,6 +137,7 @@ def generated() -> dict[Path, str]:
 
 
 if __name__ == "__main__":
+    CARDS.write_text(cards(), encoding="utf-8")
     for path, text in generated().items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")

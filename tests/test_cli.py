@@ -455,7 +455,7 @@ def test_version_imports_next_to_nothing(tmp_path: Path) -> None:
     assert modules.isdisjoint({"argparse", "ast", "dataclasses", "libcst", "torch", "torchmemlint.config"})
 
 
-def test_a_file_without_torch_brings_in_neither_torch_nor_the_parser(tmp_path: Path) -> None:
+def test_a_file_without_torch_brings_in_neither_torch_nor_the_parser_nor_the_engine(tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text("def f(losses):\n    for loss in losses:\n        total += loss\n")
     (tmp_path / "notes.py").write_text('"""torch"""\nx = 1\n')
     modules = imported_by(tmp_path, ".", "-j", "1")
@@ -468,8 +468,11 @@ def test_a_file_without_torch_brings_in_neither_torch_nor_the_parser(tmp_path: P
         "importlib.metadata",
         "multiprocessing",
         "libcst.native",
+        "torchmemlint.rules.api",
+        "torchmemlint.index.project",
     }
     assert modules & forbidden == set()
+    assert not any(name.startswith(("torchmemlint.semantics", "torchmemlint.lower")) for name in modules)
     assert "torchmemlint.run" in modules
 
 

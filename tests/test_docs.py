@@ -51,6 +51,11 @@ def prose(text: str) -> str:
 # --- what is generated ----------------------------------------------------------------------------------------------
 
 
+def test_the_cards_are_those_of_the_rules() -> None:
+    written = generator().CARDS.read_text(encoding="utf-8")
+    assert written == generator().cards(), "run `python docs/generate.py`"
+
+
 def test_generated_files_are_current() -> None:
     stale = [
         path.relative_to(ROOT).as_posix()

@@ -1,4 +1,4 @@
-"""What a rule is: its card (``Rule``), and the page that its module's docstring is.
+"""What a rule sees: events through a ``Flow``, and the ``Draft`` of a finding that it makes of them.
 
 A rule is one file: a docstring with fixed headings (the page), a ``RULE`` constant, and functions from an event to findings.
 It keeps no state, sees no tree, and imports no other rule.
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.rules.card import Rule as Rule
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import Backward, CallEffect, Frame, Graph, Record, Site
 from torchmemlint.semantics.runs import Runs
@@ -19,33 +20,6 @@ from torchmemlint.semantics.world import MODULE
 
 PAGE_HEADINGS = ("What it does", "What it costs", "Example", "Fix", "When to ignore", "References")
 """The headings of a rule's page, in this order; a test holds every page to them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A rule's card.
-
-    code        "TML" and three digits
-    name        kebab-case, completes "allow …": the mistake, never the cure
-    summary     one line, for tables
-    severity    the worst that its findings have
-    fix         the best fix that it offers
-    default     on without being asked for
-    preview     on only with ``--preview``, or selected by its full code
-    triggers    words (identifiers in source, ASCII) one of which a file and a function must contain for the rule to fire;
-                the screen and the choice of candidate regions work by them; empty for rules about the run
-    experiment  name of the kind of growth that ``confirm`` measures, None where the cost is not memory
-    """
-
-    code: str
-    name: str
-    summary: str
-    severity: Severity
-    fix: Safety = Safety.NONE
-    default: bool = True
-    preview: bool = False
-    triggers: frozenset[str] = frozenset()
-    experiment: str | None = None
 
 
 GRADIENT_HOOKS = frozenset(
