@@ -46,9 +46,11 @@ def training_names(project: Project, path: str) -> frozenset[str]:
     )
 
 
-def is_candidate(facts: FunctionFacts, codes: frozenset[str], text: str, trainers: frozenset[str]) -> bool:
+def is_candidate(facts: FunctionFacts, roots: frozenset[str], text: str, trainers: frozenset[str]) -> bool:
     """Whether an outermost function is worth running as a root: its words may make an enabled rule speak."""
     words = facts.names
+    if words & roots:
+        return True
     if facts.qualname == "<module>":
         return bool(words & (SHARED | WITHOUT_GRAPH))
     if words & SHARED or words & WITHOUT_GRAPH:
@@ -86,8 +88,9 @@ def analyze_module(project: Project, path: str, settings: Settings, runs: Runs |
         if hasattr(m, "check") and (m.RULE.code in codes or m.RULE.code in ("TML201", "TML203", "TML303"))
     ]
     trainers = training_names(project, path)
+    roots = frozenset().union(*(m.RULE.roots for m in checks))
     for facts in project.module(path).functions:
-        if facts.parent or not is_candidate(facts, codes, text, trainers):
+        if facts.parent or not is_candidate(facts, roots, text, trainers):
             continue
         ref = FunctionRef(path, facts.qualname)
         try:

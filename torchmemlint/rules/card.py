@@ -20,6 +20,8 @@ class Rule:
     preview     on only with ``--preview``, or selected by its full code
     triggers    words (identifiers in source, ASCII) one of which a file and a function must contain for the rule to fire;
                 the screen and the choice of candidate regions work by them; empty for rules about the run
+    roots       those of them of which one is enough for a function to be run, though it speaks neither of a backward nor of
+                evaluation nor of grad mode
     experiment  name of the kind of growth that ``confirm`` measures, None where the cost is not memory
     """
 
@@ -31,4 +33,5 @@ class Rule:
     default: bool = True
     preview: bool = False
     triggers: frozenset[str] = frozenset()
+    roots: frozenset[str] = frozenset()
     experiment: str | None = None

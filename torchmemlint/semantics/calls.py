@@ -490,6 +490,8 @@ class Calls(Evaluator):
                 if type(entered) is Obj and self.heap[entered.oid].kind == "manager" and self.heap[entered.oid].cls != "none":
                     state.mode = str(self.heap[entered.oid].cls)
             return arguments.positional[0]
+        if name == "load_state_dict" and arguments.all():
+            self.effect("restore", text_of(expr.func), arguments, expr, state)
         match atom:
             case Ext():
                 value = self.absolute(f"{atom.name}.{name}", self.path, name)
@@ -1016,6 +1018,8 @@ class Calls(Evaluator):
                     self.notice(atom.graphs, "torch-op")
         match effect:
             case "keep" | "loss" | "view" | "checkpoint":
+                if effect == "checkpoint":
+                    self.effect(effect, name, arguments, expr, state)
                 if effect == "checkpoint" and arguments.positional:
                     out = EMPTY
                     rest = Arguments(
@@ -1090,13 +1094,23 @@ class Calls(Evaluator):
             case "compile":
                 return arguments.positional[0] if arguments.positional else UNKNOWN
             case "load":
-                return frozenset((Obj(self.allocate("thing", expr.node, text_of(expr.func))),))
+                made = self.allocate("thing", expr.node, text_of(expr.func))
+                self.effect(effect, name, arguments, expr, state, made)
+                return frozenset((Obj(made),))
         if effect in GUARD_EFFECTS:
             self.effect(effect, name, arguments, expr)
             return NONE
         return PLAIN if effect == "no-effect" else UNKNOWN
 
-    def effect(self, effect: str, name: str, arguments: Arguments, expr: ir.Call) -> None:
+    def effect(
+        self, effect: str, name: str, arguments: Arguments, expr: ir.Call, state: State | None = None, result: int = -1
+    ) -> None:
+        """Tell a call; with ``state`` also the grad mode and what the arguments hang on."""
+        takes = NOTHING
+        if state is not None:
+            held = [self.whole(value, state)[0] for value in arguments.all()]
+            known = self.record.ancestors(NOTHING.union(*held)) if held else NOTHING
+            takes = frozenset(self.record.graphs[g].module for g in known if g in self.record.graphs) - {-1}
         pairs = [(str(i), v) for i, v in enumerate(arguments.positional)] + sorted(
             arguments.keywords.items(), key=lambda p: p[0]
         )
@@ -1110,6 +1124,14 @@ class Calls(Evaluator):
                 bool({"forward", "moved"} & self.record.flags),
                 tuple(self.deleted),
                 next_words(self.following),
+                (
+                    *((str(i), e.node) for i, e in enumerate(arguments.exprs)),
+                    *sorted((word, e.node) for word, e in arguments.keyword_exprs.items()),
+                ),
+                bool(arguments.more),
+                state.mode if state is not None else "",
+                result,
+                takes,
             ),
             tag=effect,
         )

@@ -159,10 +159,14 @@ class Backward:
 
 @dataclass(frozen=True, slots=True)
 class CallEffect:
-    """A call whose effect the torch facts name: "empty-cache", "memory-fraction", "zero-grad", "optimizer-step", "gc",
-    "grad-off" as a bare statement …
+    """A call whose effect the torch facts name: "empty-cache", "memory-fraction", "optimizer-step", "checkpoint", "load" …, or
+    one that is told by its method's name: "restore" (``load_state_dict``), "zero-grad".
 
-    args  positional values and keyword values as text → Value
+    args   positional values and keyword values as text → Value; nodes: the same names → node of the argument's expression
+    more   arguments came in with * or ** that are not known one by one
+    mode   grad mode at the call
+    result number of the object that the call made, -1 for none
+    takes  numbers of the unknown objects that the arguments hang on (what "load" made, parameters, attributes)
     ``statement`` True when the call is a statement of its own
     """
 
@@ -175,6 +179,11 @@ class CallEffect:
     deleted_before: tuple[str, ...] = ()
     followed_by: str = ""
     """What the next statement of the block is: "break", "return", "raise", or the text of its call or value."""
+    nodes: tuple[tuple[str, int], ...] = ()
+    more: bool = False
+    mode: str = ""
+    result: int = -1
+    takes: frozenset[int] = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
