@@ -23,7 +23,7 @@ COMMANDS = ("check", "rule", "trace", "oom", "confirm")
 VALUED = frozenset(
     (
         *("--select", "--extend-select", "--ignore", "--per-file-ignores", "--exclude", "--extend-exclude"),
-        *("--output-format", "--fail-on", "--config", "--stdin-filename", "--color", "-j", "--jobs"),
+        *("--output-format", "--fail-on", "--config", "--stdin-filename", "--color", "-j", "--jobs", "--baseline", "--since"),
     )
 )
 """Options of ``check`` that take a value, which must not be mistaken for a command."""
@@ -158,6 +158,18 @@ def check_parser() -> argparse.ArgumentParser:
     output.add_argument("--show-settings", action="store_true", help="print the settings of the first file")
     output.add_argument("-q", "--quiet", action="store_true", help="findings and errors only")
     output.add_argument("-v", "--verbose", action="store_true", help="also what was left out, and why")
+    adopt = parser.add_argument_group("an old code base")
+    adopt.add_argument(
+        "--baseline",
+        metavar="FILE",
+        help="do not report what FILE lists (default: .torchmemlint-baseline.json, if there is one)",
+    )
+    adopt.add_argument("--no-baseline", dest="baseline", action="store_const", const="", help="report that, too")
+    adopt.add_argument(
+        "--write-baseline", action="store_true", help="list in the baseline what is found now, and report nothing"
+    )
+    adopt.add_argument("--prune-baseline", action="store_true", help="take out of the baseline what is no longer found")
+    adopt.add_argument("--since", metavar="REV", help="only findings on lines that changed since a git revision")
     run = parser.add_argument_group("run")
     severities = [severity.value for severity in Severity]
     run.add_argument("--fail-on", choices=severities, help="the lightest finding that makes the exit status 1 (warning)")

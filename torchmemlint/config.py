@@ -14,6 +14,7 @@ from torchmemlint.errors import ConfigError
 from torchmemlint.findings import Severity
 from torchmemlint.requirement import required_torch
 from torchmemlint.selection import Layer, closest, enabled_codes, prefixes
+from torchmemlint.settings import DEFAULT_BASELINE
 from torchmemlint.settings import DEFAULT_EXCLUDE as DEFAULT_EXCLUDE
 from torchmemlint.settings import Settings as Settings
 
@@ -54,6 +55,12 @@ def _version(value: object) -> tuple[int, int]:
     return int(major), int(minor)
 
 
+def _path(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be the path of a file, in quotes")
+    return value
+
+
 KEYS: dict[str, Callable[[object], object]] = {
     "select": _strings,
     "extend-select": _strings,
@@ -70,6 +77,7 @@ KEYS: dict[str, Callable[[object], object]] = {
     "detaching-calls": _strings,
     "recorders": _strings,
     "target-torch": _version,
+    "baseline": _path,
 }
 """Every key of ``[tool.torchmemlint]``, and what reads its value (ValueError says what the value must be)."""
 
@@ -93,6 +101,7 @@ class Options:
     detaching_calls: tuple[str, ...] | None = None
     recorders: tuple[str, ...] | None = None
     target_torch: tuple[int, int] | None = None
+    baseline: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +200,11 @@ class Configuration:
         key = source.where if source else None
         if key not in self._settings:
             layers = [*([source] if source else []), *self._layers]
-            self._settings[key] = merged(layers, source)
+            settings = merged(layers, source)
+            usual = os.path.join(settings.root, DEFAULT_BASELINE)
+            if all(layer.options.baseline is None for layer in layers) and self._search and os.path.isfile(usual):
+                settings = replace(settings, baseline=usual)
+            self._settings[key] = settings
         return self._settings[key]
 
 
@@ -215,16 +228,23 @@ def merged(layers: Sequence[Source], file: Source | None) -> Settings:
             (glob, prefixes(words, layer.where)) for layer in layers for glob, words in layer.options.per_file_ignores
         ),
         extend_exclude=tuple(glob for options in said for glob in options.extend_exclude),
+        baseline=_baseline(layers),
         root=file.root if file else os.getcwd(),
         source=file.where if file else "",
         **values,  # type: ignore[arg-type]  # both dataclasses give a field the same type
     )
 
 
+def _baseline(layers: Sequence[Source]) -> str:
+    """The absolute path of the baseline that the highest layer names, "" where none does, or that one says there is none."""
+    named = [(layer.options.baseline, layer.root) for layer in layers if layer.options.baseline is not None]
+    return os.path.join(named[-1][1], named[-1][0]) if named and named[-1][0] else ""
+
+
 _REPLACED = tuple(
     name
     for name in Options.__dataclass_fields__
-    if name not in ("select", "extend_select", "ignore", "per_file_ignores", "extend_exclude")
+    if name not in ("select", "extend_select", "ignore", "per_file_ignores", "extend_exclude", "baseline")
 )
 
 

@@ -10,12 +10,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from torchmemlint.config import Configuration
 from torchmemlint.discover import Found, discover
+from torchmemlint.errors import SourceError
 from torchmemlint.findings import Finding, Safety
 from torchmemlint.settings import Settings
+from torchmemlint.suppress.baseline import Baseline, read_baseline, screen
+from torchmemlint.suppress.since import EVERYTHING, Changed, Since
 from torchmemlint.workers import (
     Checked,
     InspectAll,
@@ -50,6 +54,9 @@ class Outcome:
     problems    make the exit status 2: paths that cannot be checked, bad configuration files
     skipped     files that were left out for what they are; told to everyone
     notes       told under ``-v``; ``crashes``, the tracebacks behind TML001, too
+    baselined   how many findings the baseline hides; ``stale``, how many of its entries have no finding any more (0 where
+                single files were checked: their callers may be out of sight)
+    unchanged   how many findings are not on rows that changed since the revision asked for
     """
 
     findings: tuple[Finding, ...]
@@ -58,6 +65,9 @@ class Outcome:
     skipped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     crashes: tuple[str, ...] = ()
+    baselined: int = 0
+    stale: int = 0
+    unchanged: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +81,20 @@ class Fixed:
     repaired: tuple[Finding, ...]
 
 
-def check_paths(paths: Sequence[str], configuration: Configuration, jobs: int | None = None) -> Outcome:
-    """Checks files and folders; ``jobs`` None lets the size of the work decide."""
-    return _over(paths, configuration, jobs).check()
+def check_paths(
+    paths: Sequence[str], configuration: Configuration, jobs: int | None = None, *, since: str = "", baseline: bool = True
+) -> Outcome:
+    """Checks files and folders; ``jobs`` None lets the size of the work decide.
+
+    ``since`` keeps the findings on rows that changed since a git revision; ``baseline`` False tells those that the baseline
+    hides, too. Raises UsageError where git cannot tell, and BaselineError for a baseline that cannot be read.
+    """
+    return _over(paths, configuration, jobs, since, baseline).check()
 
 
-def fix_paths(paths: Sequence[str], configuration: Configuration, jobs: int | None = None) -> Fixed:
+def fix_paths(paths: Sequence[str], configuration: Configuration, jobs: int | None = None, *, since: str = "") -> Fixed:
     """Checks files and folders, and repairs in memory what their settings allow."""
-    return _over(paths, configuration, jobs).fix()
+    return _over(paths, configuration, jobs, since).fix()
 
 
 def check_text(text: str, filename: str, settings: Settings, *, comments: bool = True) -> list[Finding]:
@@ -110,10 +126,18 @@ def project_around(path: str, settings: Settings) -> Project:
     return run.link()
 
 
-def _over(paths: Sequence[str], configuration: Configuration, jobs: int | None) -> _Run:
+def _over(paths: Sequence[str], configuration: Configuration, jobs: int | None, since: str = "", baseline: bool = True) -> _Run:
     found = discover(paths, configuration)
     by_hand = not any(os.path.isdir(path) for path in paths)
-    return _Run(found.files, jobs, by_hand=by_hand, problems=found.problems, notes=found.notes)
+    return _Run(
+        found.files,
+        jobs,
+        by_hand=by_hand,
+        problems=found.problems,
+        notes=found.notes,
+        since=Since(since) if since else None,
+        baseline=baseline,
+    )
 
 
 def _text(text: str, filename: str, settings: Settings, comments: bool) -> _Run:
@@ -121,6 +145,16 @@ def _text(text: str, filename: str, settings: Settings, comments: bool) -> _Run:
 
     path = os.path.normpath(filename).replace(os.sep, "/")
     return _Run([Found(path, settings)], 1, {path: source_from_text(path, text)}, by_hand=True, comments=comments)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reported:
+    """Findings by path of every file of a run, as far as they are to be told, and how many are not."""
+
+    findings: Mapping[str, tuple[Finding, ...]]
+    baselined: int
+    stale: int
+    unchanged: int
 
 
 @dataclass(slots=True)
@@ -138,8 +172,11 @@ class _Run:
     comments: bool = True
     problems: Sequence[str] = ()
     notes: Sequence[str] = ()
+    since: Since | None = None
+    baseline: bool = True
     scanned: dict[str, Scanned] = field(default_factory=dict)
     checked: dict[str, Checked] = field(default_factory=dict)
+    baselines: dict[str, Baseline] = field(default_factory=dict)
     around: tuple[ModuleFacts, ...] | None = None
     complete: bool = True
     settings: dict[str, Settings] = field(init=False)
@@ -195,19 +232,54 @@ class _Run:
             return self.jobs
         return usable_cpus() if files >= many else 1
 
+    def _reported(self) -> _Reported:
+        """What the baselines, and rows that did not change, leave of each file's findings."""
+        found = {file.path: self.checked[file.path].findings if file.path in self.checked else () for file in self.files}
+        baselined = stale = unchanged = 0
+        codes = {path: settings.codes for path, settings in self.settings.items()}
+        for name in sorted({settings.baseline for settings in self.settings.values()} - {""}) if self.baseline else ():
+            if name not in self.baselines:
+                self.baselines[name] = read_baseline(name)
+            covered = {path: findings for path, findings in found.items() if self.settings[path].baseline == name}
+            screened = screen(self.baselines[name], covered, codes)
+            found |= screened.kept
+            baselined += screened.hidden
+            stale += 0 if self.by_hand else screened.stale
+        if self.since is not None:
+            for path in [*found] or ["."]:
+                self.since.ask(path)  # a revision that git does not know must not look clean where nothing was found
+            for path, findings in found.items():
+                changed = self._changed(self.since, path) if findings else None
+                if changed is not None:
+                    found[path] = tuple(finding for finding in findings if changed.covers(finding))
+                    unchanged += len(findings) - len(found[path])
+        return _Reported(found, baselined, stale, unchanged)
+
+    def _changed(self, since: Since, path: str) -> Changed:
+        try:
+            on_disk = read(path).text
+        except SourceError:
+            return EVERYTHING  # of a file that cannot be read no row is known
+        changed = since.changed(path, on_disk)
+        return changed.carried(on_disk, self.texts[path].text) if path in self.texts else changed
+
     def _outcome(self) -> Outcome:
+        reported = self._reported()
         checked = [self.checked[path] for path in sorted(self.checked)]
         skipped = [f"{one.path}: {one.skipped}" for one in self.scanned.values() if one.skipped]
         notes = [*self.notes, *(f"{one.path}: {note}" for one in checked for note in one.notes)]
         if not self.complete:
             notes.append("the project around the given files is too large to be searched whole: some callers are unknown")
         return Outcome(
-            findings=tuple(sorted((finding for one in checked for finding in one.findings), key=lambda one: one.sort_key)),
+            findings=tuple(sorted(chain.from_iterable(reported.findings.values()), key=lambda one: one.sort_key)),
             settings=self.settings,
             problems=tuple(self.problems),
             skipped=tuple(sorted(skipped)),
             notes=tuple(notes),
             crashes=tuple(crash for one in checked for crash in one.crashes),
+            baselined=reported.baselined,
+            stale=reported.stale,
+            unchanged=reported.unchanged,
         )
 
     def fix(self) -> Fixed:
@@ -220,12 +292,12 @@ class _Run:
         for _ in range(MAX_FIX_ROUNDS):
             self._check(changed)
             changed = []
-            for path, done in sorted(self.checked.items()):
+            for path, findings in sorted(self._reported().findings.items()):
                 unsafe = self.settings[path].unsafe_fixes
-                if not any(repairable(finding, unsafe) for finding in done.findings):
+                if not any(repairable(finding, unsafe) for finding in findings):
                     continue
                 source = self.texts.get(path) or read(path)
-                result = apply_fixes(source, done.findings, unsafe=unsafe)
+                result = apply_fixes(source, findings, unsafe=unsafe)
                 if result.text != source.text:
                     before.setdefault(path, source)
                     self.texts[path] = replace(source, text=result.text)

@@ -37,6 +37,9 @@ DEFAULT_EXCLUDE = (
 )
 """Names that are not entered below a given folder: ruff's list, and ``__pycache__``."""
 
+DEFAULT_BASELINE = ".torchmemlint-baseline.json"
+"""Read without being asked for where it stands at the root of the configuration, and written there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -52,6 +55,7 @@ class Settings:
     recorders           dotted names of functions or methods outside the tree that keep their arguments
     target_torch        (major, minor) of the oldest torch that the code must run with: configured, or what the project requires;
                         None when unknown
+    baseline            absolute path of the file of findings that are not reported, "" for none
     root                absolute folder that globs are relative to: the configuration file's, or the current one
     source              the configuration file, "" when there is none
     """
@@ -70,5 +74,6 @@ class Settings:
     target_torch: tuple[int, int] | None = None
     extra: tuple[tuple[str, str], ...] = field(default=())
     preview: bool = False
+    baseline: str = ""
     root: str = ""
     source: str = ""

@@ -31,15 +31,19 @@ def run(arguments: argparse.Namespace) -> int:
     paths = arguments.paths or ["."]
     if arguments.show_files or arguments.show_settings:
         return _show(arguments, paths, configuration)
+    if arguments.write_baseline or arguments.prune_baseline:
+        from torchmemlint.commands import baseline
+
+        return baseline.run(arguments, paths, configuration)
     if "-" in paths:
         if len(paths) > 1:
             raise UsageError("`-` reads standard input, and goes with no other path")
         return _check_stdin(arguments, configuration)
     if not (arguments.fix or arguments.diff):
-        outcome = check_paths(paths, configuration, arguments.jobs)
+        outcome = check_paths(paths, configuration, arguments.jobs, since=arguments.since or "")
         report(outcome, arguments, sys.stdout)
         return status(outcome, arguments.exit_zero)
-    fixed = fix_paths(paths, configuration, arguments.jobs)
+    fixed = fix_paths(paths, configuration, arguments.jobs, since=arguments.since or "")
     if arguments.diff:
         return _print_diff(fixed, arguments)
     failures = _write(fixed)
@@ -59,6 +63,8 @@ def _table(arguments: argparse.Namespace) -> dict[str, object]:
             table[key] = [word.strip() for text in words for word in text.split(",") if word.strip()]
     if arguments.per_file_ignores:
         table["per-file-ignores"] = per_file_ignores(arguments.per_file_ignores)
+    if arguments.baseline is not None:
+        table["baseline"] = arguments.baseline
     return table
 
 
@@ -213,6 +219,7 @@ def summary(outcome: Outcome, repaired: int = 0) -> str:
         lines.append(f"Found {counted(findings)}.")
     elif not outcome.problems:
         lines.append("All checks passed!")
+    lines.extend(_not_told(outcome))
     now = sum(repairable(finding, outcome.settings[finding.path].unsafe_fixes) for finding in findings)
     more = sum(repairable(finding, True) for finding in findings) - now
     if now:
@@ -220,6 +227,21 @@ def summary(outcome: Outcome, repaired: int = 0) -> str:
     elif more:
         lines.append(f"[*] {more} fixable with `--fix --unsafe-fixes`.")
     return "".join(f"{line}\n" for line in lines)
+
+
+def _not_told(outcome: Outcome) -> Iterable[str]:
+    """What was found, too, and why it is not reported."""
+    more = "more " if outcome.findings else ""
+    if outcome.baselined:
+        yield f"{outcome.baselined} {more}{_are('finding', outcome.baselined)} in the baseline."
+    if outcome.stale:
+        yield f"{outcome.stale} {_are('finding', outcome.stale)} in the baseline but no longer found; run `--prune-baseline`."
+    if outcome.unchanged:
+        yield f"{outcome.unchanged} {more}{_are('finding', outcome.unchanged)} on lines that did not change."
+
+
+def _are(noun: str, count: int) -> str:
+    return f"{noun} is" if count == 1 else f"{noun}s are"
 
 
 def statistics(findings: Sequence[Finding], settings: Mapping[str, Settings], as_json: bool) -> str:

@@ -1,0 +1,64 @@
+"""``torchmemlint --write-baseline`` and ``--prune-baseline``: what is found, kept in a file instead of reported."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from torchmemlint.config import Configuration
+from torchmemlint.errors import UsageError
+from torchmemlint.findings import Finding
+from torchmemlint.run import check_paths
+from torchmemlint.settings import DEFAULT_BASELINE
+from torchmemlint.suppress.baseline import Baseline, empty_baseline, read_baseline, renewed, write_baseline
+
+
+def run(arguments: argparse.Namespace, paths: Sequence[str], configuration: Configuration) -> int:
+    """Renews the baseline of every configuration that the checked files have; exit status 2 where a file was not read."""
+    if arguments.write_baseline and arguments.prune_baseline:
+        raise UsageError("--write-baseline and --prune-baseline do different things; choose one")
+    if "-" in paths:
+        raise UsageError("a baseline is made of files, not of standard input")
+    for option in ("fix", "diff", "since"):
+        if getattr(arguments, option):
+            raise UsageError(
+                f"--{option} does not go with --write-baseline and --prune-baseline: they look at everything as it is"
+            )
+    outcome = check_paths(paths, configuration, arguments.jobs, baseline=False)
+    found: dict[str, list[Finding]] = {path: [] for path in outcome.settings}
+    for finding in outcome.findings:
+        found[finding.path].append(finding)
+    targets: dict[str, list[str]] = {}
+    for path, settings in outcome.settings.items():
+        targets.setdefault(settings.baseline or os.path.join(settings.root, DEFAULT_BASELINE), []).append(path)
+    if outcome.problems:
+        for problem in outcome.problems:
+            print(f"torchmemlint: error: {problem}", file=sys.stderr)
+        print("torchmemlint: error: no baseline was written", file=sys.stderr)
+        return 2
+    codes = {path: settings.codes for path, settings in outcome.settings.items()}
+    if not targets:
+        settings = configuration.for_folder(os.getcwd())
+        targets[settings.baseline or os.path.join(settings.root, DEFAULT_BASELINE)] = []
+    for target, covered in sorted(targets.items()):
+        before = _before(target, arguments.write_baseline)
+        after = renewed(before, {path: found[path] for path in covered}, codes, add=arguments.write_baseline)
+        write_baseline(target, after)
+        if not arguments.quiet:
+            had, has = _size(before), _size(after)
+            words = f"{has} finding{'' if has == 1 else 's'}" + (f", {had} before" if had not in (0, has) else "")
+            print(f"{os.path.relpath(target)}: {words}.")
+    failures = [finding for finding in outcome.findings if finding.code == "TML001"]
+    for finding in failures:
+        print(f"torchmemlint: error: {finding.path}: {finding.code} {finding.message}", file=sys.stderr)
+    return 2 if failures else 0
+
+
+def _before(target: str, write: bool) -> Baseline:
+    return empty_baseline(target) if write and not os.path.exists(target) else read_baseline(target)
+
+
+def _size(baseline: Baseline) -> int:
+    return sum(sum(counts.values()) for counts in baseline.files.values())
