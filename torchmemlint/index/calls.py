@@ -73,7 +73,7 @@ class Calls:
         self._aliases: dict[str, set[str]] = defaultdict(set)
         self._methods: dict[str, list[ClassRef]] = defaultdict(list)
         self._looked_up: set[str] = set()
-        self._named: dict[tuple[str, str], tuple[FunctionRef, ...]] = {}
+        self._named: dict[tuple[str, str, str, frozenset[str]], tuple[FunctionRef, ...]] = {}
         self._callees: dict[tuple[str, str, str], Callees] = {}
         self._callers: dict[FunctionRef, Callers] = {}
         self._sites: dict[str, dict[FunctionRef, list[Caller]]] = {}
@@ -124,10 +124,13 @@ class Calls:
         key = (path, qualname, call.callee)
         found = self._callees.get(key)
         if found is None:
-            found = self._callees[key] = self._resolve(path, qualname, call.callee)
-        return found
+            found = self._resolve(path, qualname, call.callee)
+            if found is not None:
+                self._callees[key] = found
+        return self._by_shape(path, call) if found is None else found
 
-    def _resolve(self, path: str, qualname: str, callee: str) -> Callees:
+    def _resolve(self, path: str, qualname: str, callee: str) -> Callees | None:
+        """What ``callee`` means; None for a method of an object of which nothing is known."""
         values = self._evidence.values(path, qualname, callee)
         refs = dict.fromkeys(ref for value in values for ref in self._targets(value))
         if refs or values:
@@ -137,30 +140,64 @@ class Calls:
             return Callees((), False)
         if receiver and self._evidence.values(path, qualname, receiver):
             return Callees((), False)  # the receiver is known, and has no such method in sight
-        return Callees(self._by_name(name, self._top_package(path)), False)
+        return None
+
+    def _by_shape(self, path: str, call: CallFact) -> Callees:
+        """The methods that a call on an unknown object can mean, by the name and the keywords that it gives."""
+        name = _last(call.callee)
+        keywords = frozenset(arg.keyword for arg in call.args if arg.keyword not in ("", "*", "**"))
+        return Callees(self._by_name(name, self._top_package(path), path, keywords), False)
 
     def _top_package(self, path: str) -> str:
         return self._names.layout.names[path].partition(".")[0]
 
-    def _by_name(self, name: str, top: str) -> tuple[FunctionRef, ...]:
+    def _by_name(self, name: str, top: str, path: str = "", keywords: frozenset[str] = frozenset()) -> tuple[FunctionRef, ...]:
         """The methods that ``name`` can mean on an unknown object in the top package ``top``, whose own classes go first.
 
-        None when too many unrelated classes have one.
+        Those that take the ``keywords`` of the call are meant before others. Where too many unrelated classes have such a
+        method, those that the file at ``path`` imports are meant, else those of its folder; none when these are too many, too.
         """
-        found = self._named.get((name, top))
+        found = self._named.get((name, top, "", keywords))
         if found is None:
             everywhere = self._methods.get(name, ())
             classes = {ref for ref in everywhere if self._top_package(ref.path) == top} or set(everywhere)
-            # Classes are related through the base that has the method first.
-            families = {[base for base in self._names.mro(ref) if base in classes][-1] for ref in classes}
-            methods = {
-                method
-                for ref in (classes if len(families) <= _BY_NAME else ())
-                for value in self._evidence.attribute(ref, name)
-                for method in self._targets(value)
-            }
-            found = self._named[name, top] = tuple(sorted(methods))
+            if keywords:
+                classes = {ref for ref in classes if self._takes(ref, name, keywords)} or classes
+            if self._families(classes) <= _BY_NAME:
+                found = self._named[name, top, "", keywords] = self._methods_of(classes, name)
+            else:
+                found = self._named.get((name, top, path, keywords))
+                if found is None:
+                    near = self._nearest(classes, path)
+                    found = self._methods_of(near, name) if self._families(near) <= _BY_NAME else ()
+                    self._named[name, top, path, keywords] = found
         return found
+
+    def _takes(self, klass: ClassRef, name: str, keywords: frozenset[str]) -> bool:
+        """Whether the class's method ``name`` has parameters of these names; True where it is no method in sight."""
+        method = self._names.method(klass, name)
+        if method is None:
+            return True
+        params = self._names.functions[method.path][method.qualname].params
+        return any(param.kind == "**" for param in params) or keywords <= {param.name for param in params}
+
+    def _families(self, classes: set[ClassRef]) -> int:
+        """How many unrelated groups these classes are: they are related through the base that has the method first."""
+        return len({[base for base in self._names.mro(ref) if base in classes][-1] for ref in classes})
+
+    def _nearest(self, classes: set[ClassRef], path: str) -> set[ClassRef]:
+        """Of these classes, those that a file defines or imports, else those defined in its folder."""
+        if not path:
+            return set()
+        module = self._names.modules[path]
+        named = {self._names.defined(path, name) for name, _ in module.imports}
+        near = {ref for ref in classes if ref.path == path or ref in named}
+        folder = path.rpartition("/")[0]
+        return near or {ref for ref in classes if ref.path.rpartition("/")[0] == folder}
+
+    def _methods_of(self, classes: set[ClassRef], name: str) -> tuple[FunctionRef, ...]:
+        found = {method for ref in classes for value in self._evidence.attribute(ref, name) for method in self._targets(value)}
+        return tuple(sorted(found))
 
     def _targets(self, value: Value) -> Iterator[FunctionRef]:
         if isinstance(value, FunctionRef):

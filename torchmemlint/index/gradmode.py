@@ -275,6 +275,8 @@ class GradMode:
             path, assumed = self._path(ref, wanted), wanted == "no-callers"
             if "off" in modes:
                 return CallerMode("mixed", path, assumed)
+            if "escapes" in modes and wanted == "on" and not all(caller.certain for caller in path):
+                return CallerMode("escapes", path, True)
             return CallerMode("on" if wanted == "on" else "no-callers", path, assumed)
         if "off" in modes:
             return CallerMode("off")
@@ -336,6 +338,8 @@ class GradMode:
         certain = [caller for caller in others if caller.certain]
         for caller in certain or others:
             self._add_caller(node, caller)
+        if callers.escapes and not certain:
+            node.fixed.setdefault("escapes", None)
         if not node.fixed and not node.edges:
             node.fixed[self._root_mode(ref, facts, callers.escapes)] = None
         return node
@@ -448,6 +452,29 @@ class GradMode:
             for mode in self._effect_modes(caller.ref, given or "mixed", depth + 1):
                 found[mode] = None
         return tuple(sorted(found))
+
+    def test_holds(self, ref: FunctionRef, test: str) -> bool | None:
+        """Whether a test of a parameter of ``ref`` ("eval", "mode == 'train'") comes out the same under every
+        caller in sight, and how; by the parameter's default where there is no caller; None where callers differ or are not
+        known."""
+        match = _TEST.match(test)
+        facts = self._names.functions[ref.path].get(ref.qualname)
+        if match is None or facts is None or not any(param.name == match[2] for param in facts.params):
+            return None
+        callers = self._calls.callers(ref)
+        if callers.escapes:
+            return None
+        if not callers.calls:  # the way that is meant unless a caller out of sight asks for another
+            default = next(param.default for param in facts.params if param.name == match[2])
+            return _holds(match, default) if default else None
+        found: set[str] = set()
+        for caller in callers.calls:
+            use = CallableUse(caller.call.callee, caller.call.args, True)
+            given = self._with_arguments(caller.ref.path, caller.ref.qualname, f"param:{test}", ref, use, bool(facts.owner))
+            found.update(self._effect_modes(caller.ref, given or "mixed", 1))
+            if len(found) > 1:
+                return None
+        return {"on": True, "off": False}.get(found.pop()) if found else None
 
     def _path(self, ref: FunctionRef, wanted: str) -> tuple[Caller, ...]:
         """The shortest chain of calls by which ``wanted`` reaches ``ref``, the immediate caller first; a certain one if any."""

@@ -158,6 +158,10 @@ class Project:
         """The grad mode in which the function's body starts."""
         return self._grad.grad_mode(ref)
 
+    def test_holds(self, ref: FunctionRef, test: str) -> bool | None:
+        """How a test of a parameter comes out under every caller in sight; None where that is not known, or not one answer."""
+        return self._grad.test_holds(ref, test)
+
     def manager_effect(self, path: str, qualname: str, use: CallableUse) -> str | None:
         """What a with item or statement does to grad mode: "off", "on", "mixed", "start", "param:TEST" or None (nothing)."""
         return self._grad.manager_effect(path, qualname or TOP, use)

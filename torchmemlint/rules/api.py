@@ -256,8 +256,12 @@ class Flow:
         return any(self.record.graphs[p].site == graph.site and self.record.graphs[p].kind == "opaque" for p in graph.parents)
 
     def callee(self, site: Site) -> str:
-        """The text of what is called at a site."""
-        return " ".join(self.source(site, site.node).split("(")[0].split())
+        """The text of what is called at a site, the arguments of calls inside it left out: "super(…).forward"."""
+        try:
+            call = ast.parse(self.source(site, site.node).strip(), mode="eval").body
+        except SyntaxError:
+            return " ".join(self.source(site, site.node).split("(")[0].split())
+        return ast.unparse(_WithoutArguments().visit(call.func if isinstance(call, ast.Call) else call))
 
     def root_is_module(self) -> bool:
         """Whether the root is a method of an ``nn.Module``, or of a class that may be one."""
@@ -289,6 +293,13 @@ class Flow:
                     graph, f"`{short(graph.what)}(…)` runs here with grad mode on: its result carries an autograd graph"
                 )
         return None
+
+
+class _WithoutArguments(ast.NodeTransformer):
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        self.generic_visit(node)
+        arguments: list[ast.expr] = [ast.Name("…")] if node.args or node.keywords else []
+        return ast.Call(node.func, arguments, [])
 
 
 def has_neighbour(lines: list[str], row: int) -> bool:

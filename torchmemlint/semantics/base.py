@@ -138,11 +138,13 @@ class Book:
 
     def outlived_loop(self, oid: int) -> tuple[int, int] | None:
         """The innermost open loop that the object outlives, None when it was made inside all of them."""
+        outlived = self.outlived_loops(oid)
+        return outlived[-1] if outlived else None
+
+    def outlived_loops(self, oid: int) -> tuple[tuple[int, int], ...]:
+        """The open loops that the object was made outside of, the outermost first."""
         made = self.heap[oid].loops
-        for loop in reversed(self.loops):
-            if loop not in made:
-                return loop
-        return None
+        return tuple(loop for loop in self.loops if loop not in made)
 
     def frozen(self, oid: int, state: State) -> bool:
         """Whether no parameter of a module wants a gradient, by what was said of it or of a module that holds it."""

@@ -22,6 +22,7 @@ from torchmemlint.semantics.values import (
     INTEGER,
     NONE,
     NOTHING,
+    PACKED,
     PLAIN,
     SCALAR,
     UNKNOWN,
@@ -248,7 +249,9 @@ class Calls(Evaluator):
         chain = self.frame
         while chain >= 0:
             if self.frame_closure[chain].function is closure.function:
-                return self.opaque(text_of(expr.func), arguments, expr, state)
+                # A function that calls itself returns what its other branches do: here nothing is added to them.
+                hints = NOTHING.union(*(self.whole(v, state)[0] for v in arguments.all())) if arguments.all() else NOTHING
+                return unknown(hints)
             chain = record.frames[chain].parent
         if depth >= MAX_DEPTH or self.tired():
             record.flags.add("limit")
@@ -360,7 +363,7 @@ class Calls(Evaluator):
                 return self.forward(oid, arguments, expr, state, text_of(expr.func))
             case "wrapper" | "ema" | "lightning-module" | "hf-model":
                 return self.forward(oid, arguments, expr, state, text_of(expr.func))
-            case "metric":
+            case "metric" | "predictor":
                 self.cut_all(arguments, expr, state, text_of(expr.func))
                 return FREE_TENSOR
             case "backward-callable":
@@ -401,6 +404,8 @@ class Calls(Evaluator):
             g, h, _, _ = self.deep(value, state)
             graphs |= g | h
             certain |= g
+        # A recurrent network that is given a PackedSequence returns one.
+        packed = PACKED if any(type(a) is Tensor and a.flags & PACKED for v in arguments.positional for a in v) else 0
         training = truth(state.vars.get((oid, "$training"), UNKNOWN))
         frozen = self.frozen(oid, state) and not any(
             self.record.graphs[g].kind in ("forward", "leaf") and not self.record.graphs[g].frozen for g in graphs
@@ -417,7 +422,10 @@ class Calls(Evaluator):
             return reshape(
                 inner,
                 lambda t: Tensor(
-                    NOTHING, NOTHING, frozenset((gid,)) if not t.flags & (SCALAR | INTEGER) else NOTHING, t.flags | BATCH
+                    NOTHING,
+                    NOTHING,
+                    frozenset((gid,)) if not t.flags & (SCALAR | INTEGER) else NOTHING,
+                    t.flags | BATCH | (packed if inner is None else 0),
                 ),
             )
         if inner is not None and not self.has_graph(inner):
@@ -433,7 +441,8 @@ class Calls(Evaluator):
             inner,
             lambda t: Tensor(
                 (t.graphs | marks) if not t.flags & INTEGER else NOTHING, t.hints,
-                frozenset((gid,)) if not t.flags & (SCALAR | INTEGER) else NOTHING, t.flags | BATCH,
+                frozenset((gid,)) if not t.flags & (SCALAR | INTEGER) else NOTHING,
+                t.flags | BATCH | (packed if inner is None else 0),
             ),
         )  # fmt: skip
 
@@ -562,9 +571,8 @@ class Calls(Evaluator):
             inner = next((a for a in value if type(a) is Obj), None)
             if inner is not None and kind == "self":
                 return self.call_object(inner.oid, arguments, expr, state)
-        if name == "generate" and kind in ("module", "self", "thing"):
-            # HF's generate, and what wraps it, runs under no_grad.
-            self.sink(NOTHING.union(*(self.whole(v, state)[0] for v in arguments.all())), "cut", "generate", expr.node)
+        if (kind in ("module", "self", "thing") and self.guards_itself(name, arguments)) or kind == "predictor":
+            self.sink(NOTHING.union(*(self.whole(v, state)[0] for v in arguments.all())), "cut", name, expr.node)
             return FREE_TENSOR
         if kind == "module" or (
             kind == "self" and isinstance(info.cls, ClassRef) and self.world.is_module_class(info.cls) and name in ("forward",)
@@ -593,6 +601,15 @@ class Calls(Evaluator):
         if kind == "generator" and name in ("send", "__next__"):
             return self.iterate(frozenset((Obj(oid),)), expr.node, state)
         return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid)
+
+    def guards_itself(self, name: str, arguments: Arguments) -> bool:
+        """Whether a method of an object out of sight is one that switches grad mode off by itself (``generate``)."""
+        known = TORCH.guarded_methods.get(name)
+        if known is None:
+            return False
+        if not known.keywords and not known.package:
+            return True
+        return bool(known.keywords & arguments.keywords.keys()) or self.world.imports_package(self.path, known.package)
 
     def method_by_name(self, oid: int, name: str, arguments: Arguments, expr: ir.Call, state: State) -> Value | None:
         """Methods that mean the same on a module and on an unknown object; None for the others."""
@@ -965,7 +982,7 @@ class Calls(Evaluator):
             Store(
                 self.site(expr.node), place, oid, how, mark, graphs, hints, outputs, flags, loop, stored.node, info.external,
                 *half_fix(stored), constant_key, info.frame,
-                all(type(a) is Tensor for a in value),
+                all(type(a) is Tensor for a in value), self.outlived_loops(oid),
             ),
             tag=f"{oid}",
         )  # fmt: skip
@@ -1051,6 +1068,8 @@ class Calls(Evaluator):
                 ):
                     return with_flags_set(result, SCALAR)
                 return with_flags(result, VIEW) if name in ("torch.select", "torch.diagonal") else result
+            case "pack":
+                return with_flags(self.arithmetic(values[:1], expr.node, state), PACKED)
             case "inplace":
                 return self.arithmetic(values, expr.node, state)
             case "leaf":

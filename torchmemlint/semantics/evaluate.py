@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from torchmemlint.index.facts import ClassFacts
@@ -18,6 +19,7 @@ from torchmemlint.semantics.values import (
     INTEGER,
     NONE,
     NOTHING,
+    PACKED,
     PLAIN,
     SCALAR,
     UNKNOWN,
@@ -202,6 +204,9 @@ class Evaluator(Book):
                 return self.object_attribute(atom.oid, name, expr, state)
             case Tensor():
                 effect = TORCH.attributes.get(name)
+                if atom.flags & PACKED:
+                    effect = "keep" if name == "data" else None
+                    atom = replace(atom, flags=atom.flags & ~PACKED)
                 if effect is not None:
                     self.notice(atom.graphs, name)
                 single = frozenset((atom,))

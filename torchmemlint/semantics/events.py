@@ -143,6 +143,8 @@ class Store:
     """Frame that made the holder; -1 for one that was there before the root ran."""
     sure_tensor: bool = False
     """The stored value is a tensor on every path, and no container of tensors."""
+    outlived: tuple[tuple[int, int], ...] = ()
+    """Every open loop that the holder outlives, the outermost first; ``loop`` is the last of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING
 
 from torchmemlint.lower import ir
+from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import Handler
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import Cls, Ext
@@ -30,6 +31,10 @@ CLEANS = re.compile(
 )
 CATCHES_OOM = frozenset({"builtins.RuntimeError", "builtins.Exception", "builtins.BaseException", ""})
 """Types wide enough to catch an out-of-memory error; by themselves they say nothing of memory."""
+RUNS = frozenset({"backward", "manual_backward", "forward", "zero_grad"})
+"""Words of a function that runs a model."""
+DRIVES = frozenset({"fit", "train", "run", "predict", "generate", "forward", "training_step"})
+"""Methods that run a model on an object of which nothing is known."""
 QUIET = frozenset(
     {
         "print", "str", "repr", "format", "isinstance", "len", "hasattr", "getattr", "warn", "warning", "info", "error", "debug",
@@ -177,11 +182,37 @@ def recoveries(body: list[ir.Stmt], tried: list[ir.Stmt], run: Interpreter) -> l
                 out.append((node.node, "zero_grad"))
             elif CLEANS.search(last):
                 out.append((node.node, "cleanup"))
-            elif name in attempted or last == own:
+            elif last == own or (name in attempted and may_run_model(run, name)):
                 out.append((node.node, "retry"))
             elif last == "cpu" or (last == "to" and node.args and text_of(node.args[0].value) == "'cpu'"):
                 out.append((node.node, "move"))
     return out
+
+
+def may_run_model(run: Interpreter, callee: str) -> bool:
+    """Whether a call in the root may run a model, as far as the project shows: bookkeeping that the ``try`` block does as well
+    (``halve(batch_size)``) is no retry. What is out of sight may."""
+    project = run.world.project
+    todo, seen = [(run.ref, callee, 0)], set()
+    while todo:
+        ref, text, depth = todo.pop()
+        call = next((c for c in run.world.facts(ref).calls if c.callee == text), None)
+        callees = project.callees(ref.path, ref.qualname, call) if call is not None else None
+        if callees is None or not callees.certain or not callees.refs:
+            if depth == 0:
+                return True
+            continue
+        for inner in callees.refs:
+            if inner in seen:
+                continue
+            seen.add(inner)
+            facts = run.world.facts(inner)
+            texts = {c.callee for c in facts.calls}
+            if facts.names & RUNS or any(t.rpartition(".")[2] in DRIVES or purpose.may_be_network(t) for t in texts):
+                return True
+            if depth < 2:
+                todo += [(inner, t, depth + 1) for t in sorted(texts)]
+    return False
 
 
 def keeping(body: list[ir.Stmt], name: str | None) -> int:

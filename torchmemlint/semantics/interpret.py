@@ -21,6 +21,7 @@ from torchmemlint.semantics.values import (
     NOTHING,
     PLAIN,
     UNKNOWN,
+    Atom,
     Cls,
     Const,
     Ext,
@@ -536,7 +537,11 @@ class Interpreter(Calls):
                     state.vars[place] = PLAIN
                 elif old is not None and self.asks_for_tensor(func, rest, state):
                     if holds:
-                        kept = frozenset(a for a in old if type(a) in (Tensor, Unknown, Obj))
+                        kept = frozenset(
+                            a
+                            for a in old
+                            if type(a) in (Tensor, Unknown) or (type(a) is Obj and self.heap[a.oid].kind not in CONTAINERS)
+                        )
                     else:
                         # What is left is no tensor, whatever else it is.
                         kept = frozenset(
@@ -547,14 +552,33 @@ class Interpreter(Calls):
                     if not kept:
                         return False
                     state.vars[place] = kept
+                elif old is not None and (asked := self.asked_containers(func, rest)):
+                    kept = frozenset(a for a in old if (kind := self.container_kind(a)) is None or (kind in asked) == holds)
+                    if not kept:
+                        return False
+                    state.vars[place] = kept
         return True
 
+    def container_kind(self, atom: Atom) -> str | None:
+        """ "list", "tuple", "dict", "set" for what surely is one, None for anything else."""
+        if type(atom) is Tuple:
+            return "tuple"
+        kind = self.heap[atom.oid].kind if type(atom) is Obj else ""
+        return kind if kind in CONTAINERS else None
+
+    def asked_containers(self, func: ir.Expr, rest: list[ir.Arg]) -> frozenset[str]:
+        """The kinds of container that ``isinstance(x, (list, tuple))`` asks for; empty where it asks for anything else."""
+        if dotted(func) != "isinstance" or len(rest) != 1:
+            return frozenset()
+        kinds = [CONTAINER_TYPES.get(name.rpartition(".")[2]) for name in type_names(rest[0].value)]
+        return frozenset().union(*(kind for kind in kinds if kind)) if kinds and all(kinds) else frozenset()
+
     def asks_for_number(self, func: ir.Expr, rest: list[ir.Arg]) -> bool:
-        """``isinstance(x, (int, float))``: what passes is no tensor."""
+        """``isinstance(x, (int, float, np.ndarray))``: what passes is no tensor."""
         if dotted(func) != "isinstance" or len(rest) != 1:
             return False
-        types = rest[0].value.items if isinstance(rest[0].value, ir.Sequence) else [rest[0].value]
-        return bool(types) and all(dotted(t) in ("int", "float", "str", "bool", "numbers.Number") for t in types)
+        names = type_names(rest[0].value)
+        return bool(names) and all(name.rpartition(".")[2] in PLAIN_TYPES for name in names)
 
     def asks_for_tensor(self, func: ir.Expr, rest: list[ir.Arg], state: State) -> bool:
         """``isinstance(x, torch.Tensor)`` or ``torch.is_tensor(x)``."""
@@ -1091,6 +1115,26 @@ def literal_turns(expr: ir.Expr, value: Value) -> list[Value] | None:
             turns.append(const(item.value))
         return turns
     return None
+
+
+PLAIN_TYPES = frozenset({"int", "float", "str", "bool", "bytes", "Number", "ndarray"})
+CONTAINER_TYPES: dict[str, frozenset[str]] = {
+    "list": frozenset({"list"}), "tuple": frozenset({"tuple"}), "set": frozenset({"set"}), "dict": frozenset({"dict"}),
+    "Mapping": frozenset({"dict"}), "MutableMapping": frozenset({"dict"}), "OrderedDict": frozenset({"dict"}),
+    "Sequence": frozenset({"list", "tuple"}),
+}  # fmt: skip
+"""Types that are asked for, by their last name, and the kinds of container that pass."""
+
+
+def type_names(expr: ir.Expr) -> list[str]:
+    """The types in the second argument of ``isinstance``, as written: ``(list, tuple)``, ``list | tuple``."""
+    match expr:
+        case ir.Sequence():
+            return [name for item in expr.items for name in type_names(item)]
+        case ir.Binary(op="|"):
+            return [*type_names(expr.left), *type_names(expr.right)]
+        case _:
+            return [dotted(expr)]
 
 
 def is_phase_test(test: ir.Expr) -> bool:

@@ -18,6 +18,8 @@ BATCH = 8
 """Flag of a tensor: has the batch's dimension (comes straight from a forward)."""
 DETACHED = 16
 """Flag of a tensor: a graph was cut from it on purpose."""
+PACKED = 32
+"""Flag of what stands for a tensor: a ``PackedSequence``, whose ``.data`` is a field that keeps the graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Tensor:
     graphs   graphs and marks that it certainly hangs on, if those graphs are real
     hints    graphs and marks that it may hang on
     outputs  forwards whose output storage it keeps alive on the device (under no_grad too)
-    flags    SCALAR | VIEW | INTEGER | BATCH | DETACHED
+    flags    SCALAR | VIEW | INTEGER | BATCH | DETACHED | PACKED
     """
 
     graphs: frozenset[int] = NOTHING
@@ -203,7 +205,7 @@ def _join_tensors(tensors: list[Tensor]) -> Tensor:
         graphs, hints, outputs = graphs | other.graphs, hints | other.hints, outputs | other.outputs
         both &= other.flags
         either |= other.flags
-    return Tensor(graphs, hints, outputs, (both & (SCALAR | INTEGER | DETACHED)) | (either & (VIEW | BATCH)))
+    return Tensor(graphs, hints, outputs, (both & (SCALAR | INTEGER | DETACHED)) | (either & (VIEW | BATCH | PACKED)))
 
 
 def graphs_of(value: Value) -> frozenset[int]:

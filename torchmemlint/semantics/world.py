@@ -191,15 +191,21 @@ class World:
 
     def trains_result(self, ref: FunctionRef) -> bool:
         """Whether a framework back-propagates what the function returns (Lightning's ``training_step``)."""
+        return self._hook_effect(ref) == "backward-return"
+
+    def is_hook(self, ref: FunctionRef) -> bool:
+        """Whether a framework calls the method by itself, once for each batch (Lightning's ``predict_step``)."""
+        return self._hook_effect(ref) is not None
+
+    def _hook_effect(self, ref: FunctionRef) -> str | None:
         facts = self.facts(ref)
-        if not facts.owner:
-            return False
+        if ref.qualname == MODULE or not facts.owner:
+            return None
         name = facts.qualname.rpartition(".")[2]
-        return any(
-            TORCH.hooks.get((base, name)) == "backward-return"
-            for base in self.project.mro(ClassRef(ref.path, facts.owner))
-            if isinstance(base, str)
+        effects = (
+            TORCH.hooks.get((base, name)) for base in self.project.mro(ClassRef(ref.path, facts.owner)) if isinstance(base, str)
         )
+        return next((effect for effect in effects if effect is not None), None)
 
     def start_mode(self, ref: FunctionRef) -> str:
         """The grad mode in which a root starts, as ``CallerMode.mode``; "unknown" where only a guess would say "on": a path
@@ -240,6 +246,10 @@ class World:
     def is_imported(self, path: str, receiver: str) -> bool:
         root = receiver.partition(".")[0]
         return any(local == root for local, _ in self.project.module(path).imports)
+
+    def imports_package(self, path: str, package: str) -> bool:
+        """Whether a file imports a top package of this name, or anything from it."""
+        return any(target.partition(".")[0] == package for _, target in self.project.module(path).imports)
 
     def switches_globally(self, path: str) -> bool:
         """Whether the top package of a file has ``torch.set_grad_enabled(False)`` as a statement."""

@@ -25,6 +25,7 @@ Effects of calls (``functions``, ``methods``, values of ``kind_methods``):
     backward        back-propagates the receiver (method) or the first argument (function)
     autograd-grad   differentiates the first argument; the result has a graph only with ``create_graph=True``
     checkpoint      runs the function that is its first argument on the others; the result keeps
+    pack            makes a PackedSequence of its first argument: ``.data`` of it keeps the graph
     module          builds a module
     compile         returns (a form of) the module or function that is its first argument
     load            reads a file; the result is a container of tensors without graphs
@@ -67,7 +68,7 @@ def _words(text: str) -> frozenset[str]:
 
 FUNCTION_EFFECTS = _words(
     """keep view loss cut source leaf mixed-max inplace number grad-off grad-on grad-set autocast backward autograd-grad
-    checkpoint module compile load clip-grad empty-cache memory-fraction no-effect"""
+    checkpoint pack module compile load clip-grad empty-cache memory-fraction no-effect"""
 )
 METHOD_EFFECTS = _words(
     """keep view cut source mixed-max inplace device item number shape detach-inplace requires-grad hook backward"""
@@ -79,7 +80,7 @@ HOOK_EFFECTS = frozenset({"grad-off", "grad-on", "backward-return"})
 BACKWARD_EFFECTS = frozenset({"backpropagates", "passes"})
 CLASS_KINDS = _words(
     """module module-noparam loss wrapper ema optimizer scheduler loader dataset scaler backward-callable distribution
-    lightning-module lightning-callback lightning-trainer accelerator hf-trainer hf-model metric writer"""
+    lightning-module lightning-callback lightning-trainer accelerator hf-trainer hf-model metric writer predictor"""
 )
 MODULE_KINDS = frozenset({"module", "module-noparam", "loss", "wrapper", "ema", "lightning-module", "hf-model"})
 """Kinds of classes that are torch.nn.Module and are called on tensors (metrics are too, but have no parameters)."""
@@ -87,6 +88,15 @@ MODULE_KINDS = frozenset({"module", "module-noparam", "loss", "wrapper", "ema", 
 _K = TypeVar("_K", bound=Hashable)
 _Group: TypeAlias = Mapping[str, object]
 _Pattern: TypeAlias = tuple[re.Pattern[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedMethod:
+    """A method that runs a model under no_grad by itself: any method of that name where ``keywords`` and ``package`` are empty,
+    else one that is called with one of the keywords, or in a file that imports the package."""
+
+    keywords: frozenset[str]
+    package: str
 
 
 @dataclass(frozen=True)
@@ -107,6 +117,8 @@ class TorchFacts:
     """Methods whose call tells that the receiver is a Module (``eval``: only without arguments)."""
     kind_methods: dict[tuple[str, str], str]
     """(kind of class, method) → effect."""
+    guarded_methods: dict[str, GuardedMethod]
+    """Name of a method of an unknown object that switches grad mode off by itself → what tells that it is meant."""
     hooks: dict[tuple[str, str], str]
     """(absolute name of a base class, method that overrides) → what surrounds the call."""
     backward_methods: dict[str, str]
@@ -175,6 +187,11 @@ def parse(text: str) -> TorchFacts:
     for group in _tables(document, "kind_methods"):
         kind, effect = _word(group, "kind", CLASS_KINDS), _word(group, "effect", KIND_METHOD_EFFECTS)
         _add_all(kind_methods, "kind_methods", ((kind, name) for name in _names(group)), effect)
+    guarded = {
+        name: GuardedMethod(frozenset(str(group.get("keywords", "")).split()), str(group.get("package", "")))
+        for group in _tables(document, "guarded_methods")
+        for name in _names(group)
+    }
     hooks: dict[tuple[str, str], str] = {}
     for group in _tables(document, "hooks"):
         effect, bases = _word(group, "effect", HOOK_EFFECTS), cast("list[str]", group["bases"])
@@ -187,6 +204,7 @@ def parse(text: str) -> TorchFacts:
         module_methods=_flat(document, "module_methods", "effect", MODULE_EFFECTS),
         module_evidence=_name_set(document, "module_evidence"),
         kind_methods=kind_methods,
+        guarded_methods=guarded,
         hooks=hooks,
         backward_methods=_flat(document, "backward_methods", "effect", BACKWARD_EFFECTS),
         inert_calls=_name_set(document, "inert_calls"),

@@ -93,6 +93,8 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
         return
     if not flow.device_words() or event.holder in record.cleared:
         return
+    if info.text.startswith("range(") or flow.runs.world.is_hook(record.root):
+        return  # pieces of what lies on the device already, or of the one batch that a framework hands over
     root = record.root.qualname
     if "backward" in record.flags or root.rpartition(".")[2] in ("forward", "__call__") or purpose.trains(root):
         return  # mini-batches of one step, and not a data set

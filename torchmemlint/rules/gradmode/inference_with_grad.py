@@ -93,6 +93,8 @@ RULE = Rule(
 EVENT = Graph
 
 KEPT_COST = "every step's whole autograd graph is kept with the stored results: one graph's saved tensors per step"
+HELP = "run it under `torch.no_grad()` (or `torch.inference_mode()`); `eval()` does not switch grad mode off"
+HELP_BOTH = "run it under `torch.set_grad_enabled(…)` with the test of the phase; `eval()` does not switch grad mode off"
 PEAK_COST = "builds an autograd graph that nothing uses: up to one extra graph at peak, and with a loop up to two at a time"
 
 
@@ -116,7 +118,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
             confidence=confidence,
             label="builds an autograd graph that is never used",
             cost=KEPT_COST if kept else PEAK_COST,
-            help="run it under `torch.no_grad()` (or `torch.inference_mode()`); `eval()` does not switch grad mode off",
+            help=HELP_BOTH if flow.trains_in_another_phase(event) else HELP,
             flow=[flow.step(e.site, f"kept with its graph in `{short(e.place)}`") for e in kept[:3]],
             fix=decorate(event, flow),
         ),
@@ -148,11 +150,15 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     if proves_no_graph(fate) or (not thrown_away and (event.training is True or decided_elsewhere(event, flow))):
         return None
     evaluated = event.training is False or flow.assumed_evaluation()
+    if evaluated and "eval()" not in record.flags and not fate.only_cut and fate.escapes and not purpose.uses(name):
+        evaluated = flow.assumed_evaluation()  # another method called `eval()`; this one hands its result on
     trains_here = flow.beside_backward(event)
     wanted = purpose.uses(name) and not purpose.trains(name)
     sure = event.kind == "forward" and not fate.escapes and (record.mode != "no-callers" or is_entry(name))
     confidence = Confidence.HIGH if sure else Confidence.MEDIUM
-    if not evaluated and (needs_either(root, flow) or (not fate.only_cut and flow.called_in_training())):
+    if not evaluated and needs_either(root, flow):
+        return None
+    if not fate.only_cut and (not evaluated or fate.escapes) and flow.called_in_training():
         return None
     if event.mode != "on":
         # Handed on as a value, so that its callers are not known; a detach says that grad mode is on there.
@@ -206,6 +212,8 @@ def likely_module(event: Graph, flow: Flow, fate: Fate) -> bool:
         ):
             seen |= flow.record.evidence.get(other.gid, set())
     cuts = {s.how for s in fate.cuts}
+    if any(other.what.startswith(event.what + ".") and event.gid in other.parents for other in flow.record.graphs.values()):
+        cuts.discard(".data")  # an object with fields of its own: `data` is one of them
     wanted = purpose.uses(flow.record.root.qualname) or fate.only_cut
     if wanted and (
         words & MODULE_WORDS or "detach" in seen or (cuts & {".data", ".detach()"} and purpose.may_be_network(event.what))
@@ -228,8 +236,11 @@ MODULE_WORDS = frozenset(
 
 
 def through_own_forward(event: Graph, flow: Flow) -> bool:
-    """Whether the module runs inside a ``forward`` of this very object, inlined into the function that wants its result."""
+    """Whether the module runs inside a ``forward`` of this very object, inlined into the function that wants its result. A
+    ``forward`` of a class that is no module is a function like any other: the finding stands there."""
     _, callee = flow.own_call(event.site)
+    if not flow.root_is_module():
+        return False
     return callee.qualname.rpartition(".")[2] in ("forward", "__call__") and flow.frame(event.site).depth == 1
 
 

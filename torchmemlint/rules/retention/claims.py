@@ -30,11 +30,19 @@ class Claim:
         return frozenset(g.gid for g in self.graphs)
 
 
-def claim(flow: Flow, gids: frozenset[int], mark: int, outside: bool, loop: tuple[int, int] | None) -> Claim | None:
+def claim(
+    flow: Flow,
+    gids: frozenset[int],
+    mark: int,
+    outside: bool,
+    loop: tuple[int, int] | None,
+    outlived: tuple[tuple[int, int], ...] = (),
+) -> Claim | None:
     """The claim about a value that hangs on these graphs and is kept by way of ``mark``.
 
     None where nothing sure can be said: no graph that surely exists; the kept value is itself back-propagated later (it is
-    the objective, or part of it); or it leaves for code out of sight while its graph is still alive (into a holder that was
+    the objective, or part of it); the holder lives for one step only, made in the loop that back-propagates and filled in
+    one inside it (``outlived``: the loops that it does outlive, where that is known); or it leaves for code out of sight while its graph is still alive (into a holder that was
     there before the function ran: ``outside``).
     """
     record = flow.record
@@ -45,6 +53,8 @@ def claim(flow: Flow, gids: frozenset[int], mark: int, outside: bool, loop: tupl
         return None
     reached = [g for g in graphs if g.gid in record.backwarded]
     if len(reached) == len(graphs):
+        if not outside and outlived and not any(in_training_loop(flow, each) for each in outlived):
+            return None
         retained = not any(g.gid in record.freed for g in graphs) and literally_retained(flow, graphs)
         if retained:
             return Claim(tuple(graphs), Severity.ERROR, RETAINED_COST, False)

@@ -86,7 +86,7 @@ EVENT = Store
 def check(event: Store, flow: Flow) -> Iterator[Draft]:
     if event.constant_key or event.holder in flow.record.cleared or not flow.own(event.site):
         return
-    told = claim(flow, event.graphs, event.mark, event.external, event.loop)
+    told = claim(flow, event.graphs, event.mark, event.external, event.loop, event.outlived)
     if told is None:
         return
     outlives = "the loop" if event.loop is not None else "this call"
