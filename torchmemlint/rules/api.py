@@ -7,6 +7,7 @@ It keeps no state, sees no tree, and imports no other rule.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -197,6 +198,26 @@ class Flow:
         end = Position(row + 1, 1) if row < len(lines) else Position(row, len(line) + 1)
         return Fix(message, Safety.UNSAFE, (Edit(Span(Position(row, 1), end), ""),))
 
+    def without_argument(self, site: Site, value: int, message: str, safety: Safety) -> Fix | None:
+        """A fix that takes the keyword argument with this value node, and one comma, out of the call at a site; None where its
+        surroundings are not as expected (comments in between)."""
+        if value < 0:
+            return None
+        lowered = self.lowered(site)
+        lines = self.runs.world.lines(self.frame(site).ref.path)
+        held: Span = lowered.outer_span(value)
+        before = KEYWORD.search("".join(lines[: held.start.row - 1]) + lines[held.start.row - 1][: held.start.column - 1])
+        after = COMMA.match(lines[held.end.row - 1][held.end.column - 1 :] + "".join(lines[held.end.row :]))
+        if before is None or after is None:
+            return None
+        first, last = before["comma"], after["comma"]
+        if first:
+            start, end = moved(lines, held.start, -len(before[0])), held.end
+        else:
+            start = moved(lines, held.start, -len(before[0]))
+            end = moved(lines, held.end, len(after[0]) if last else 0)
+        return Fix(message, safety, (Edit(Span(start, end), ""),))
+
     # --- the root -----------------------------------------------------------------------------------------------------
 
     def assumed_evaluation(self) -> bool:
@@ -300,6 +321,22 @@ class _WithoutArguments(ast.NodeTransformer):
         self.generic_visit(node)
         arguments: list[ast.expr] = [ast.Name("…")] if node.args or node.keywords else []
         return ast.Call(node.func, arguments, [])
+
+
+KEYWORD = re.compile(r"(?P<comma>,\s*)?\b\w+\s*=\s*\Z")
+COMMA = re.compile(r"\s*(?P<comma>,\s*)?")
+
+
+def moved(lines: list[str], at: Position, by: int) -> Position:
+    """The position that many characters further on (back for a negative number), line ends counted as they are."""
+    row, column = at.row, at.column + by
+    while column < 1:
+        row -= 1
+        column += len(lines[row - 1])
+    while column > len(lines[row - 1]) and row < len(lines):
+        column -= len(lines[row - 1])
+        row += 1
+    return Position(row, column)
 
 
 def has_neighbour(lines: list[str], row: int) -> bool:

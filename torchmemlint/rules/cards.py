@@ -53,6 +53,15 @@ CARDS = {
         triggers=frozenset({"backward", "manual_backward"}),
         experiment="growth",
     ),
+    "retention.retained_graph_in_loop": Rule(
+        code="TML105",
+        name="retained-graph-in-loop",
+        summary="A backward keeps its graph, and nothing goes through that graph again",
+        severity=Severity.WARNING,
+        fix=Safety.UNSAFE,
+        triggers=frozenset({"retain_graph"}),
+        experiment="peak",
+    ),
     "gradmode.inference_with_grad": Rule(
         code="TML201",
         name="inference-with-grad",

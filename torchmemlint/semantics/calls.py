@@ -686,6 +686,12 @@ class Calls(Evaluator):
         if name in STORING and len(arguments.positional) >= 1 and name != "add":
             self.store(oid, self.heap[oid].name, STORING[name], arguments.positional[-1], expr, arguments.exprs[-1], state)
             return NONE
+        if name == "backward" and arguments.positional:
+            graphs, _, _, _ = self.deep(arguments.positional[0], state)
+            if any(self.record.graphs[g].kind in ("forward", "leaf", "opaque") for g in graphs):
+                # An accelerator or an engine: what it is given is back-propagated. (A tensor's gradient has no graph.)
+                self.backward(arguments.positional[:1], arguments, expr, state)
+                return NONE
         if name in TORCH.methods:
             return self.tensor_method(Tensor(frozenset((gid,))), name, arguments, expr, state)
         if name == "step" and not arguments.positional:
@@ -745,7 +751,7 @@ class Calls(Evaluator):
                 self.rebind(expr, detached(me), state)
                 return detached(me)
             case "backward":
-                self.backward([me], arguments, expr, state)
+                self.backward([me], arguments, expr, state, retain_at=1)
                 return NONE
             case "view":
                 made = self.made(me, expr.node, state)
@@ -856,7 +862,16 @@ class Calls(Evaluator):
                 if type(atom) is Obj:
                     state.vars[atom.oid, func.value.name] = value
 
-    def backward(self, values: list[Value], arguments: Arguments, expr: ir.Call, state: State, partial: bool = False) -> None:
+    def backward(
+        self,
+        values: list[Value],
+        arguments: Arguments,
+        expr: ir.Call,
+        state: State,
+        partial: bool = False,
+        retain_at: int = -1,
+    ) -> None:
+        """``retain_at`` is the position of ``retain_graph`` in the call, -1 where it has none; ``create_graph`` is the next."""
         graphs: set[int] = set()
         hints: set[int] = set()
         for value in values:
@@ -866,8 +881,11 @@ class Calls(Evaluator):
             for atom in value:
                 if type(atom) is Obj and self.heap[atom.oid].kind == "thing":
                     graphs.add(self.thing_graph(atom.oid))
-        create = truth(arguments.keywords.get("create_graph", const(False)))
-        retain = truth(arguments.keywords.get("retain_graph", const(create)))
+        created = arguments.get(retain_at + 1 if retain_at >= 0 else -1, "create_graph")
+        retained = arguments.get(retain_at, "retain_graph")
+        create = truth(created) if created is not None else False
+        retain = truth(retained) if retained is not None and not is_none(retained) else create
+        kept_by = arguments.keyword_exprs.get("retain_graph")
         self.record.flags.add("backward")
         sole = [g for g in graphs if self.record.graphs[g].kind in ("opaque", "param", "forward", "leaf")]
         if len(sole) == 1:
@@ -875,13 +893,12 @@ class Calls(Evaluator):
         self.sink(graphs | hints, "backward", text_of(expr.func), expr.node)
         event = Backward(
             self.site(expr.node), frozenset(graphs), frozenset(hints), retain is not False, create is not False,
-            partial or "inputs" in arguments.keywords,
+            partial or "inputs" in arguments.keywords, retain is True, create is True,
+            kept_by.node if kept_by is not None else -1, retain_at == 3,
         )  # fmt: skip
         old = self.record.events.get(("Backward", self.frame, expr.node, f"/{self.turn}"))
         if isinstance(old, Backward):
-            event = Backward(
-                event.site, event.graphs | old.graphs, event.hints | old.hints, event.retain, event.create_graph, event.partial
-            )
+            event = replace(event, graphs=event.graphs | old.graphs, hints=event.hints | old.hints)
         self.emit(event)
 
     # --- containers ---------------------------------------------------------------------------------------------------
@@ -1097,13 +1114,13 @@ class Calls(Evaluator):
             case "grad-off" | "grad-on" | "grad-set":
                 return self.grad_manager(name, effect, arguments, expr, state)
             case "backward":
-                self.backward([join_all(arguments.positional[:1])], arguments, expr, state)
+                self.backward([join_all(arguments.positional[:1])], arguments, expr, state, retain_at=2)
                 return NONE
             case "autograd-grad":
                 self.record.flags.add("autograd-grad")
                 graphs = [self.whole(v, state)[0] for v in arguments.positional[:1]]
                 self.sink(NOTHING.union(*graphs) if graphs else NOTHING, "backward", name, expr.node)
-                self.backward([join_all(arguments.positional[:1])], arguments, expr, state, partial=True)
+                self.backward([join_all(arguments.positional[:1])], arguments, expr, state, partial=True, retain_at=3)
                 if truth(arguments.keywords.get("create_graph", const(False))) is not False:
                     result = self.arithmetic(arguments.positional[:1], expr.node, state)
                     return result

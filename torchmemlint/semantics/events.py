@@ -149,7 +149,14 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Backward:
-    """``value.backward(...)``, or a call that back-propagates its argument."""
+    """``value.backward(...)``, or a call that back-propagates its argument.
+
+    retain, create_graph   the call may keep the graph, or build one of the gradients
+    partial                it runs through part of the graph only (``inputs=…``, ``autograd.grad``)
+    retains, creates       ``retain_graph=True``, ``create_graph=True`` in so many words
+    kept_by                node of the value of ``retain_graph``, -1 where it is not given by its name
+    gradients              it returns the gradients (``autograd.grad``) and leaves ``.grad`` alone
+    """
 
     site: Site
     graphs: frozenset[int]
@@ -157,6 +164,10 @@ class Backward:
     retain: bool
     create_graph: bool
     partial: bool
+    retains: bool = False
+    creates: bool = False
+    kept_by: int = -1
+    gradients: bool = False
 
 
 @dataclass(frozen=True, slots=True)

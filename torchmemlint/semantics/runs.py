@@ -195,7 +195,7 @@ class Runs:
         passed: list[Sink] = []
         seen: list[FunctionRef] = []
         off = 0
-        for caller in sorted({self._root_of(c.ref) for c in callers.calls}):
+        for caller in sorted({self.root_of(c.ref) for c in callers.calls}):
             if caller == ref:
                 continue
             seen.append(caller)
@@ -219,7 +219,7 @@ class Runs:
             escapes |= not answered
         return Fate(trains, tuple(cuts), tuple(kept), tuple(passed), escapes, tuple(seen), off)
 
-    def _root_of(self, ref: FunctionRef) -> FunctionRef:
+    def root_of(self, ref: FunctionRef) -> FunctionRef:
         return FunctionRef(ref.path, self.world.outermost(ref)) if ref.qualname != MODULE else ref
 
 

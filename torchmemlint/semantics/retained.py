@@ -1,0 +1,168 @@
+"""Whether a backward that keeps its graph (``retain_graph=True``) is followed by one that needs it.
+
+A second backward, or an ``autograd.grad``, needs the graph when it shares one with the first and can run after it while the
+graph is the same: later in the same turn of every loop that made the graph, or in another turn of a loop that the graph
+outlives. What leaves the function by ``return`` is followed into the callers; what comes in by a parameter is judged in
+theirs.
+"""
+
+from __future__ import annotations
+
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.semantics.events import MARK_KINDS, Accumulate, Backward, Graph, Record, Site, Store
+from torchmemlint.semantics.runs import MAX_CALLERS, Runs, descendants
+from torchmemlint.semantics.world import PLAIN_ROOTS
+
+MAX_DEPTH = 2
+"""Callers of callers that are asked about a graph which a parameter brought in."""
+
+
+def needless(runs: Runs, root: FunctionRef, ref: FunctionRef, node: int, depth: int = 0) -> bool | None:
+    """Whether the graph that the backward at ``node`` of ``ref`` keeps is surely needed by nothing, in every phase of a root
+    that is this function or calls it; None where the root's runs do not come by."""
+    found = None
+    for record in runs.records(root):
+        if "limit" in record.flags:
+            return False
+        for event in backwards(record):
+            if event.site.node == node and record.frames[event.site.frame].ref == ref:
+                found = True
+                if not _needless_here(runs, record, event, depth):
+                    return False
+    return found
+
+
+def backwards(record: Record) -> list[Backward]:
+    return [event for event in record.events.values() if isinstance(event, Backward)]
+
+
+def _needless_here(runs: Runs, record: Record, event: Backward, depth: int) -> bool:
+    own = frozenset(g for g in record.ancestors(event.graphs) if record.graphs[g].kind not in MARK_KINDS)
+    if any(record.graphs[g].kind == "carried" for g in event.graphs | event.hints):
+        return False  # the next turn's graph hangs on this one
+    graphs = [record.graphs[g] for g in own]
+    brought = [graph for graph in graphs if graph.kind == "param" and graph.site.node < 0]
+    made = [graph for graph in graphs if graph.kind != "param"]
+    if any(event.site.loops[: len(graph.site.loops)] != graph.site.loops or _repeats(graph, event) for graph in made):
+        return False
+    others = [other for other in backwards(record) if other is not event]
+    if any(_follows(record, event, other, own) for other in others):
+        return False
+    if not any(_is_fresh(graph) for graph in made) and (others or not made) and not brought:
+        return False
+    if _escapes(runs, record, event, own, depth):
+        return False
+    if not brought:
+        return True
+    whole = not any(graph.gid in event.graphs for graph in made)
+    return _needless_for_callers(runs, record, event, whole, depth)
+
+
+def _repeats(graph: Graph, event: Backward) -> bool:
+    """Whether the backward runs several times over one graph: it stands in a loop that the graph was made outside of."""
+    return len(event.site.loops) > len(graph.site.loops)
+
+
+def _is_fresh(graph: Graph) -> bool:
+    """Whether a graph is surely this call's own: not what a method of an unknown object may share with another of its results."""
+    return graph.kind in ("forward", "leaf") or graph.direct or graph.module < 0
+
+
+def _follows(record: Record, event: Backward, other: Backward, own: frozenset[int]) -> bool:
+    """Whether another backward may run after this one and go through a graph of it."""
+    theirs = record.ancestors(other.graphs | other.hints)
+    same_turn = not exclusive(event.site, other.site) and not precedes(record, other.site, event.site)
+    if not theirs:
+        return same_turn  # of a value that nothing is known of
+    shared = theirs & own
+    common = _common(event.site.loops, other.site.loops)
+    if same_turn and (shared or any(not _is_fresh(record.graphs[g]) for g in theirs if record.graphs[g].kind != "param")):
+        return True
+    return any(len(record.graphs[g].site.loops) < len(common) for g in shared if record.graphs[g].kind != "param")
+
+
+def precedes(record: Record, first: Site, second: Site) -> bool:
+    """Whether one site stands before another in the text of the function that has both (calls stand for their bodies)."""
+    for a, b in zip(_path(record, first), _path(record, second), strict=False):
+        if a != b:
+            return a < b
+    return False
+
+
+def _path(record: Record, site: Site) -> list[int]:
+    nodes = [site.node]
+    frame = record.frames[site.frame]
+    while frame.parent >= 0:
+        nodes.append(frame.call)
+        frame = record.frames[frame.parent]
+    return nodes[::-1]
+
+
+def exclusive(first: Site, second: Site) -> bool:
+    """Whether two sites stand on different branches of one test."""
+    return first.loops == second.loops and any(
+        f"not {test}" in b for a, b in ((first.guards, second.guards), (second.guards, first.guards)) for test in a
+    )
+
+
+def _common(left: tuple[tuple[int, int], ...], right: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    count = 0
+    while count < min(len(left), len(right)) and left[count] == right[count]:
+        count += 1
+    return left[:count]
+
+
+def _escapes(runs: Runs, record: Record, event: Backward, own: frozenset[int], depth: int) -> bool:
+    """Whether a value that hangs on the graph may reach a backward out of this function."""
+    family = frozenset().union(*(descendants(record, g) for g in own)) if own else frozenset()
+    for other in record.events.values():
+        if isinstance(other, (Store, Accumulate)) and other.graphs & family and _is_kept(other):
+            if not other.place.startswith("self.") or _class_goes_back(runs, record.root):
+                return True
+    for gid in family:
+        for sink in record.sinks.get(gid, ()):
+            if sink.kind == "yielded":
+                return True
+            if sink.kind == "passed" and precedes(record, event.site, sink.site):
+                return True
+    if record.returned & family:
+        fate = runs.fate_of_result(record.root, depth)
+        return fate.trains or fate.escapes or bool(fate.kept or fate.passed)
+    return False
+
+
+def _class_goes_back(runs: Runs, root: FunctionRef) -> bool:
+    """Whether another method of the root's class, of its bases or of its subclasses back-propagates anything, or is out of
+    sight."""
+    project = runs.world.project
+    owner = runs.world.facts(root).owner
+    if not owner:
+        return True
+    own = ClassRef(root.path, owner)
+    classes = [*project.mro(own), *project.subclasses(own)]
+    if any(isinstance(cls, str) and cls.partition(".")[0] not in PLAIN_ROOTS | {"torch"} for cls in classes):
+        return True
+    return any(
+        facts.names & {"backward", "manual_backward", "grad"} and facts.qualname != root.qualname
+        for cls in classes
+        if isinstance(cls, ClassRef)
+        for facts in project.module(cls.path).functions
+        if facts.qualname.startswith(cls.qualname + ".")
+    )
+
+
+def _is_kept(event: Store | Accumulate) -> bool:
+    return event.external if isinstance(event, Store) else event.holder_frame < 0
+
+
+def _needless_for_callers(runs: Runs, record: Record, event: Backward, whole: bool, depth: int) -> bool:
+    """What a parameter brings in may be a graph of the caller's: a loss that comes in ``whole`` must be needed by none of them,
+    and all must be in sight. What only goes into a model here is taken for data, unless a caller shows that it is not."""
+    ref = record.frames[event.site.frame].ref
+    callers = runs.world.project.callers(record.root)
+    known = bool(callers.calls) and not callers.escapes and len(callers.calls) <= MAX_CALLERS and depth < MAX_DEPTH
+    if not known:
+        return not whole
+    roots = sorted({runs.root_of(caller.ref) for caller in callers.calls} - {record.root})
+    answers = [needless(runs, root, ref, event.site.node, depth + 1) for root in roots]
+    return False not in answers and not (whole and None in answers)
