@@ -160,11 +160,11 @@ def test_a_pipe_is_not_opened(tree: Path) -> None:
     assert lint(".", cwd=tree).returncode == 1
 
 
-def test_a_notebook_named_by_hand_says_that_it_is_not_checked(tree: Path) -> None:
+def test_a_notebook_that_is_none_gets_one_line(tree: Path) -> None:
     (tree / "n.ipynb").write_text("{}")
     done = lint("n.ipynb", "neighbour.py", "--output-format", "concise", cwd=tree)
-    assert len(said(done, "n.ipynb")) == 1
-    assert done.returncode == 2
+    assert said(done, "n.ipynb") == ["n.ipynb:1:1: TML000 is not a notebook: its JSON has no list of cells"]
+    assert done.returncode == 1
 
 
 def test_no_python_files(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, Position, Safety, Severity, Span
 from torchmemlint.fixes import apply_fixes, unified_diff
-from torchmemlint.source.file import Lines, SourceFile, decode_source, read_source, write_source
+from torchmemlint.source.file import SourceFile, decode_source, read_source, write_source
+from torchmemlint.source.lines import Lines
 
 
 def edit(row: int, start: int, end: int, content: str, end_row: int | None = None) -> Edit:

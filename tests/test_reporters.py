@@ -245,8 +245,8 @@ def test_json_has_exactly_the_promised_keys() -> None:
         "end_location": {"row": 7, "column": 35},
         "function": "train",
         "flow": [
-            {"filename": "src/a.py", "row": 6, "column": 16, "message": "`loss` is made here"},
-            {"filename": "src/b.py", "row": 3, "column": 1, "message": "called with grad on"},
+            {"filename": "src/a.py", "cell": None, "row": 6, "column": 16, "message": "`loss` is made here"},
+            {"filename": "src/b.py", "cell": None, "row": 3, "column": 1, "message": "called with grad on"},
         ],
         "url": "https://example.org/rules/TML101",
         "fix": {

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from torchmemlint.errors import SourceError
 from torchmemlint.findings import Position
-from torchmemlint.source.file import Lines, decode_source, read_source, source_from_text, write_source
+from torchmemlint.source.file import decode_source, read_source, source_from_text, write_source
+from torchmemlint.source.lines import Lines
 
 ODD = "é漢👍\t\f\x0b\x1c\x85\u2028"
 

@@ -18,8 +18,9 @@ from torchmemlint.config import Configuration
 from torchmemlint.errors import ConfigError
 from torchmemlint.gitignore import IgnoreFile, glob_regex, ignore_files, ignored, ignores_above, read_ignore_file
 from torchmemlint.settings import Settings
+from torchmemlint.source import NOTEBOOK, is_notebook
 
-SUFFIX = ".py"
+SUFFIXES = (".py", NOTEBOOK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,10 @@ def discover(paths: Sequence[str], configuration: Configuration) -> Discovery:
 
 
 def python_files_below(folder: str, configuration: Configuration) -> Iterator[Found]:
-    """The Python files below a folder as they are met, for callers that stop early; links and failures are left out."""
-    return (found for found, is_link in _walk(folder, configuration, Discovery()) if not is_link)
+    """The Python files below a folder as they are met, for callers that stop early; notebooks, links and failures are left
+    out."""
+    walked = _walk(folder, configuration, Discovery())
+    return (found for found, is_link in walked if not is_link and not is_notebook(found.path))
 
 
 def _from(path: str, configuration: Configuration, result: Discovery) -> Iterator[tuple[Found, bool]]:
@@ -101,10 +104,8 @@ def _reason(error: OSError) -> str:
 def _unhandled_kind(path: str) -> str | None:
     """Why a regular file named by hand is not Python source, None when it is: by its name, else by its first line."""
     suffix = os.path.splitext(path)[1].lower()
-    if suffix in (SUFFIX, ".pyw"):
+    if suffix in (*SUFFIXES, ".pyw"):
         return None
-    if suffix == ".ipynb":
-        return "notebooks are not checked yet"
     if suffix == ".pyi":
         return "stub files hold no code that runs, so there is nothing to check"
     try:
@@ -118,7 +119,7 @@ def _unhandled_kind(path: str) -> str | None:
 
 
 def _walk(top: str, configuration: Configuration, result: Discovery) -> Iterator[tuple[Found, bool]]:
-    """Every Python file below a folder. ``stack`` holds (folder, ignore files that apply there, outermost first)."""
+    """Every Python file and notebook below a folder. ``stack`` holds (folder, ignore files that apply there, outermost first)."""
     real_top = os.path.abspath(top)
     ignores = ignores_above(real_top)
     stack: list[tuple[str, str, tuple[IgnoreFile, ...]]] = [(top, real_top, ignores)]
@@ -141,7 +142,7 @@ def _walk(top: str, configuration: Configuration, result: Discovery) -> Iterator
         applied = ignores if settings.respect_gitignore else ()
         for entry in entries:
             is_folder = entry.is_dir(follow_symlinks=False)
-            if not is_folder and not entry.name.endswith(SUFFIX):
+            if not is_folder and not entry.name.endswith(SUFFIXES):
                 continue
             real = f"{real_folder.rstrip('/')}/{entry.name}"
             if _excluded(real, entry.name, settings) or ignored(real, is_folder, applied):

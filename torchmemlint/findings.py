@@ -78,11 +78,12 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class FlowStep:
-    """One step of how the memory comes to be held: where, and what happens there."""
+    """One step of how the memory comes to be held: where, and what happens there; ``cell`` as in a finding."""
 
     path: str
     span: Span
     message: str
+    cell: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class Finding:
                 of the compound statement's header, and the ``def`` line(s) of the enclosing function
     noqa_row    the row where a new suppression comment would be written
     flow        the steps that lead here, in order (may name other files); the span itself is not repeated
-    cell        None, or the 1-based number of the notebook cell among all cells
+    cell        None, or the 1-based number of the notebook cell among all cells: rows count in the cell then
     occurrence  0 for the first finding of the same code, function and statement in a file, 1 for the second …
     """
 
@@ -125,6 +126,6 @@ class Finding:
     occurrence: int = 0
 
     @property
-    def sort_key(self) -> tuple[str, int, int, str, str]:
-        """Path, row, column, code, message: the order of every output."""
-        return (self.path, self.span.start.row, self.span.start.column, self.code, self.message)
+    def sort_key(self) -> tuple[str, int, int, int, str, str]:
+        """Path, cell, row, column, code, message: the order of every output."""
+        return (self.path, self.cell or 0, self.span.start.row, self.span.start.column, self.code, self.message)

@@ -8,7 +8,7 @@ discover → scan (screen, facts) → link → inspect (lower, interpret, rules,
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from torchmemlint.discover import Found, discover
 from torchmemlint.errors import SourceError
 from torchmemlint.findings import Finding, Safety
 from torchmemlint.settings import Settings
+from torchmemlint.source import is_notebook
 from torchmemlint.suppress.baseline import Baseline, read_baseline, screen
 from torchmemlint.suppress.since import EVERYTHING, Changed, Since
 from torchmemlint.workers import (
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from torchmemlint.index.facts import ModuleFacts
     from torchmemlint.index.project import Project
     from torchmemlint.source.file import SourceFile
+    from torchmemlint.source.notebook import CellRows
 
 MAX_FIX_ROUNDS = 10
 
@@ -197,7 +199,9 @@ class _Run:
         if candidates:
             shared = InspectAll(self.link(), self.settings, self.texts, self.comments)
             jobs = self._jobs(len(candidates), MANY_TO_INSPECT)
-            self.checked |= zip(candidates, run_all(inspect, shared, candidates, jobs, crashed), strict=True)
+            for done in run_all(inspect, shared, candidates, jobs, crashed):
+                broken = failed[done.path].findings if done.path in failed else ()  # cells of a notebook
+                self.checked[done.path] = replace(done, findings=(*broken, *done.findings))
 
     def scan(self, paths: Sequence[str], parse_all: bool = False) -> None:
         """Brings ``scanned`` up to date for some of the files."""
@@ -271,7 +275,7 @@ class _Run:
         if not self.complete:
             notes.append("the project around the given files is too large to be searched whole: some callers are unknown")
         return Outcome(
-            findings=tuple(sorted(chain.from_iterable(reported.findings.values()), key=lambda one: one.sort_key)),
+            findings=self._placed(chain.from_iterable(reported.findings.values())),
             settings=self.settings,
             problems=tuple(self.problems),
             skipped=tuple(sorted(skipped)),
@@ -281,6 +285,26 @@ class _Run:
             stale=reported.stale,
             unchanged=reported.unchanged,
         )
+
+    def _placed(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        """Findings in the order of every output. Up to here those of a notebook count the rows of the module that its cells
+        make; from here they count those of their cell."""
+        rows: dict[str, CellRows | None] = {}
+
+        def cells(path: str) -> CellRows | None:
+            if path not in rows:
+                try:
+                    rows[path] = (self.texts.get(path) or read(path)).cells if is_notebook(path) else None
+                except SourceError:  # then its finding says why, and where in the file
+                    rows[path] = None
+            return rows[path]
+
+        found = list(findings)
+        if any(is_notebook(path) for one in found for path in (one.path, *(step.path for step in one.flow))):
+            from torchmemlint.source.notebook import in_cells
+
+            found = [in_cells(finding, cells) for finding in found]
+        return tuple(sorted(found, key=lambda one: one.sort_key))
 
     def fix(self) -> Fixed:
         """Rounds over all files at once, because a fix in one file can change what is true in another."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,6 +20,7 @@ from torchmemlint.errors import SourceError
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
 from torchmemlint.screen import imported_names, may_fire, torch_related
 from torchmemlint.settings import Settings
+from torchmemlint.source import is_notebook
 
 if TYPE_CHECKING:
     from multiprocessing.context import BaseContext
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 1_000_000
 """Files above this are skipped with a note: they are generated, and one of them can take longer than all others together."""
+
+MAX_NOTEBOOK_BYTES = 50_000_000
+"""The same for notebooks, most of which is pictures in their outputs; for the code in one, ``MAX_BYTES`` holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ class Scanned:
     facts      None when the file was screened out, skipped or cannot be parsed
     candidate  a rule may fire here, so the file is inspected
     imports    for a file that is not torch-related: the names that it imports (``screen.imported_names``)
-    failed     TML000 for a file that cannot be read or parsed, TML001 where we failed
+    failed     TML000 for a file (or for cells of a notebook) that cannot be read or parsed, TML001 where we failed
     skipped    why a readable file is not checked, "" when it is
     """
 
@@ -94,16 +98,22 @@ def scan(shared: ScanAll, path: str) -> Scanned:
     source = shared.texts.get(path)
     try:
         data = source.encode(source.text) if source else _read(path)
-        if len(data) > MAX_BYTES:
-            return Scanned(path, skipped=f"skipped: larger than {MAX_BYTES // 1_000_000} MB")
+        if len(data) > _limit(path):
+            return Scanned(path, skipped=f"skipped: larger than {_limit(path) // 1_000_000} MB")
         if not shared.parse_all and not torch_related(data):
             return Scanned(path, imports=imported_names(data))
         from torchmemlint.index.module_facts import module_facts
         from torchmemlint.source.file import decode_source
 
         source = source or decode_source(path, data)
+        if source.notebook is not None and source.notebook.other:
+            return Scanned(path, skipped=f"skipped: {source.notebook.other}")
+        if len(source.code) > MAX_BYTES:
+            return Scanned(path, skipped=f"skipped: more than {MAX_BYTES // 1_000_000} MB of code")
+        settings = shared.settings[path]
         facts = module_facts(path, source.text)
-        return Scanned(path, facts, may_fire(data, shared.settings[path].codes), imported_names(data))
+        broken = _broken_cells(path, source, settings)
+        return Scanned(path, facts, may_fire(source.code, settings.codes), imported_names(source.code), broken)
     except SourceError as error:
         return Scanned(path, failed=cannot_parse(path, error, shared.settings[path], source.text if source else ""))
     except Exception as error:  # whatever a file does to us, the others are still checked
@@ -129,6 +139,14 @@ def inspect(shared: InspectAll, path: str) -> Checked:
         return crashed(path, _traceback(error))
 
 
+def _broken_cells(path: str, source: SourceFile, settings: Settings) -> Checked | None:
+    """TML000 for each cell of a notebook that does not parse; the others are checked without it."""
+    if source.notebook is None or not source.notebook.broken:
+        return None
+    cells = [cannot_parse(path, error, settings, text, cell) for cell, text, error in source.notebook.broken]
+    return Checked(path, tuple(finding for one in cells for finding in one.findings))
+
+
 def read(path: str) -> SourceFile:
     """A file as text. Raises SourceError."""
     from torchmemlint.source.file import decode_source
@@ -137,19 +155,24 @@ def read(path: str) -> SourceFile:
 
 
 def _read(path: str) -> bytes:
-    """At most one byte more than ``MAX_BYTES``."""
+    """At most one byte more than the limit of its kind."""
     try:
         with open(path, "rb") as file:
-            return file.read(MAX_BYTES + 1)
+            return file.read(_limit(path) + 1)
     except OSError as error:
         raise SourceError(f"cannot be read: {error.strerror or error}") from error
 
 
-def cannot_parse(path: str, error: SourceError, settings: Settings, text: str) -> Checked:
-    """TML000, unless it is ignored for this file or by a comment in what could be read of it."""
+def _limit(path: str) -> int:
+    return MAX_NOTEBOOK_BYTES if is_notebook(path) else MAX_BYTES
+
+
+def cannot_parse(path: str, error: SourceError, settings: Settings, text: str, cell: int | None = None) -> Checked:
+    """TML000, unless it is ignored for this file or by a comment in what could be read of it (or of the cell)."""
     from torchmemlint.suppress import apply
 
     finding = _about_file("TML000", "unparsable-file", path, error.message, Position(error.row, error.column))
+    finding = replace(finding, cell=cell)
     wanted = [finding] if finding.code in settings.codes else []
     return Checked(path, tuple(apply(wanted, text, settings, path)))
 

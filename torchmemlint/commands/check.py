@@ -108,7 +108,7 @@ def _check_stdin(arguments: argparse.Namespace, configuration: Configuration) ->
         return status(outcome, arguments.exit_zero)
     if not (arguments.fix or arguments.diff):
         outcome = check_source(source, settings)
-        report(outcome, arguments, sys.stdout, text={name: source.text}.get)
+        report(outcome, arguments, sys.stdout, text={name: source.file_text(source.text)}.get)
         return status(outcome, arguments.exit_zero)
     fixed = fix_source(source, settings)
     if arguments.diff:
@@ -117,7 +117,7 @@ def _check_stdin(arguments: argparse.Namespace, configuration: Configuration) ->
     sys.stdout.flush()
     sys.stdout.buffer.write(source.encode(after))
     sys.stdout.buffer.flush()
-    report(fixed.outcome, arguments, sys.stderr, text={name: after}.get, repaired=len(fixed.repaired))
+    report(fixed.outcome, arguments, sys.stderr, text={name: source.file_text(after)}.get, repaired=len(fixed.repaired))
     return status(fixed.outcome, arguments.exit_zero)
 
 
@@ -192,7 +192,8 @@ def _text_on_disk(path: str) -> str | None:
     from torchmemlint.workers import read
 
     try:
-        return read(path).text
+        source = read(path)
+        return source.file_text(source.text)
     except SourceError:
         return None
 

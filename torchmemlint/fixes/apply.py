@@ -105,14 +105,15 @@ def _wanted(finding: Finding, unsafe: bool) -> Fix | None:
 
 
 def _repair(source: SourceFile, finding: Finding, fix: Fix) -> _Repair | None:
-    """The fix as offsets; None where an edit lies outside the text, runs backwards or meets another of the same fix."""
+    """The fix as offsets; None where an edit lies outside the text or in what is not the user's (the masked magic of a
+    notebook), runs backwards or meets another of the same fix."""
     changes = []
     for edit in fix.edits:
         try:
             start, end = source.lines.offset(edit.span.start), source.lines.offset(edit.span.end)
         except IndexError:
             return None
-        if end < start:
+        if end < start or not source.editable(edit.span):
             return None
         changes.append(_Change(start, end, _NEWLINE.sub(source.newline, edit.content)))
     ordered = _in_order(changes)

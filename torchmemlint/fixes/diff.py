@@ -8,12 +8,13 @@ from torchmemlint.source.file import SourceFile
 
 
 def unified_diff(source: SourceFile, text: str) -> str:
-    """The diff from ``source`` to ``text``, "" where nothing changed."""
+    """The diff of the file when its code becomes ``text``, "" where nothing changed."""
     if source.text == text:
         return ""
     mark = "\ufeff" if source.bom else ""
+    before, after = (_rows(mark + source.file_text(code)) for code in (source.text, text))
     out = []
-    for line in difflib.unified_diff(_rows(mark + source.text), _rows(mark + text), source.path, source.path):
+    for line in difflib.unified_diff(before, after, source.path, source.path):
         out.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
     return "".join(out)
 

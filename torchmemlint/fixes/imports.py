@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from torchmemlint.findings import Position
-from torchmemlint.source.file import Lines
+from torchmemlint.source.lines import Lines
 
 _Def = ast.FunctionDef | ast.AsyncFunctionDef
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
-from torchmemlint.findings import Finding
+from torchmemlint.errors import SourceError
+from torchmemlint.findings import Finding, Position, Span
+from torchmemlint.source.lines import Lines
+
+if TYPE_CHECKING:
+    from torchmemlint.source.notebook import Notebook
 
 FORMATS = ("full", "concise", "json", "github")
 """Every format, by the name that ``--output-format`` takes; ``-`` is ``_`` in the module's name."""
@@ -21,7 +26,8 @@ def _no_text(path: str) -> str | None:
 class Context:
     """What a report needs beside the findings.
 
-    text    the text of a file by the path that findings have, None where it is not at hand (then no code is shown)
+    text    the text of a file by the path that findings have (of a notebook, its JSON), None where it is not at hand (then no
+            code is shown)
     color   write terminal colours; whoever writes to a terminal decides
     docs    where the rule pages are published, without a slash at the end; None while they are nowhere
     """
@@ -29,10 +35,61 @@ class Context:
     text: Callable[[str], str | None] = _no_text
     color: bool = False
     docs: str | None = None
+    _lines: dict[tuple[str, int | None], Lines | None] = field(default_factory=dict, repr=False, compare=False)
+    _notebooks: dict[str, Notebook | None] = field(default_factory=dict, repr=False, compare=False)
 
     def url(self, code: str) -> str | None:
         """The address of a rule's page."""
         return f"{self.docs}/{code}" if self.docs else None
+
+    def lines(self, path: str, cell: int | None = None) -> Lines | None:
+        """The rows that findings count, of a file or of a notebook's cell; None where they are not at hand."""
+        key = (path, cell)
+        if key not in self._lines:
+            text = self.text(path) if cell is None else self._source(path, cell)
+            self._lines[key] = None if text is None else Lines.of(text)
+        return self._lines[key]
+
+    def in_file(self, finding: Finding) -> Finding:
+        """A finding with every place in a notebook's cell as a place in the text of the file, for formats that know no cells.
+
+        What is not there (the file has changed since) becomes the beginning of the file. Fixes are left out: see ``rewritten``.
+        """
+        flow = tuple(replace(step, span=self._span(step.path, step.cell, step.span), cell=None) for step in finding.flow)
+        if finding.cell is None:
+            return replace(finding, flow=flow)
+        return replace(finding, span=self._span(finding.path, finding.cell, finding.span), cell=None, flow=flow, fix=None)
+
+    def rewritten(self, path: str, cell: int, source: str) -> tuple[Span, str] | None:
+        """What to put where in a notebook's text, for a cell to hold ``source``."""
+        notebook = self._notebook(path)
+        return None if notebook is None or notebook.source_of(cell) is None else notebook.replaced(cell, source)
+
+    def _source(self, path: str, cell: int) -> str | None:
+        notebook = self._notebook(path)
+        return None if notebook is None else notebook.source_of(cell)
+
+    def _span(self, path: str, cell: int | None, span: Span) -> Span:
+        if cell is None:
+            return span
+        notebook = self._notebook(path)
+        try:
+            if notebook is not None:
+                return Span(notebook.in_file(cell, span.start), notebook.in_file(cell, span.end))
+        except LookupError:
+            pass
+        return Span(Position(1, 1), Position(1, 1))
+
+    def _notebook(self, path: str) -> Notebook | None:
+        if path not in self._notebooks:
+            from torchmemlint.source.notebook import read_notebook
+
+            text = self.text(path)
+            try:
+                self._notebooks[path] = None if text is None else read_notebook(text)
+            except SourceError:
+                self._notebooks[path] = None
+        return self._notebooks[path]
 
 
 class _Format(Protocol):

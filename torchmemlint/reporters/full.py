@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torchmemlint.findings import Edit, Finding, Fix, Position, Safety, Severity, Span
 from torchmemlint.reporters import Context
 from torchmemlint.reporters.style import Style, expanded, paint, place, printable, width
-from torchmemlint.source.file import Lines
+from torchmemlint.source.lines import Lines
 
 MAX_LABEL_ROWS = 4
 """A label over more rows than this shows its first three and its last."""
@@ -21,14 +21,8 @@ _FIX_TAG = {Safety.SAFE: "safe fix: --fix", Safety.UNSAFE: "unsafe fix: --fix --
 
 
 def render(findings: Sequence[Finding], context: Context) -> str:
-    lines_of: dict[str, Lines | None] = {}
-    blocks = []
-    for finding in findings:
-        if finding.path not in lines_of:
-            text = context.text(finding.path)
-            lines_of[finding.path] = None if text is None else Lines.of(text)
-        blocks.append("".join(f"{row}\n" for row in _Block(finding, lines_of[finding.path], context.color).rows()))
-    return "\n".join(blocks)
+    blocks = (_Block(finding, context.lines(finding.path, finding.cell), context.color).rows() for finding in findings)
+    return "\n".join("".join(f"{row}\n" for row in rows) for rows in blocks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +81,8 @@ class _Block:
         labels = [_Label(finding.span, finding.label, True)] if self._has(finding.span) else []
         notes = []
         for step in finding.flow:
-            fits = len(labels) == 1 and step.path == finding.path and step.span != finding.span and self._has(step.span)
+            here = (step.path, step.cell) == (finding.path, finding.cell)
+            fits = len(labels) == 1 and here and step.span != finding.span and self._has(step.span)
             if fits:
                 labels.append(_Label(step.span, step.message, False))
             else:

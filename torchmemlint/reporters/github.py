@@ -21,16 +21,17 @@ def render(findings: Sequence[Finding], context: Context) -> str:
     for severity in sorted(Severity, key=lambda one: -one.weight):
         of_kind = [finding for finding in findings if finding.severity is severity]
         fits = len(of_kind) if len(of_kind) <= SHOWN else SHOWN - 1
-        lines.extend(annotation(finding) for finding in of_kind[:fits])
+        lines.extend(annotation(finding, context) for finding in of_kind[:fits])
         if more := of_kind[fits:]:
             lines.append(f"::{_COMMAND[severity]} title=torchmemlint::{len(more)} more, see the log of this step")
             lines.extend(concise.line(finding) for finding in more)
     return "".join(f"{line}\n" for line in lines)
 
 
-def annotation(finding: Finding) -> str:
-    """One finding as a workflow command."""
-    start, end = finding.span.start, finding.span.end
+def annotation(finding: Finding, context: Context) -> str:
+    """One finding as a workflow command; one in a notebook points at the row of the cell in the file."""
+    span = context.in_file(finding).span
+    start, end = span.start, span.end
     properties = {
         "title": f"torchmemlint ({finding.code})",
         "file": finding.path,
@@ -39,8 +40,6 @@ def annotation(finding: Finding) -> str:
         "endLine": str(end.row),
         "endColumn": str(end.column),
     }
-    if finding.cell is not None:  # rows count in the cell, and the file is JSON: only the file itself can be pointed at
-        properties.update(line="1", col="1", endLine="1", endColumn="1")
     listed = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
     details = [f"  {word}: {text}" for word, text in (("cost", finding.cost), ("help", finding.help)) if text]
     message = "\n".join([concise.line(finding), *details])

@@ -32,6 +32,7 @@ def entry(finding: Finding, context: Context) -> dict[str, object]:
         "flow": [
             {
                 "filename": step.path,
+                "cell": step.cell,
                 "row": step.span.start.row,
                 "column": step.span.start.column,
                 "message": step.message,

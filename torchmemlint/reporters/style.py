@@ -39,7 +39,7 @@ def printable(text: str) -> str:
 def place(at: Finding | FlowStep) -> str:
     """``path:row:column``, for a notebook ``path:cell N:row:column``."""
     start: Position = at.span.start
-    cell = f"cell {at.cell}:" if isinstance(at, Finding) and at.cell is not None else ""
+    cell = f"cell {at.cell}:" if at.cell is not None else ""
     return f"{printable(at.path)}:{cell}{start.row}:{start.column}"
 
 

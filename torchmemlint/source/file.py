@@ -1,7 +1,7 @@
-"""A Python file as text that can be written back byte for byte: encoding, byte order mark, newlines, rows and columns.
+"""A file's Python code as text that can be written back byte for byte: encoding, byte order mark, newlines.
 
-Rows end where Python's own tokenizer ends them, at ``\\n``, ``\\r\\n`` and a lone ``\\r``, and nowhere else: ``str.splitlines``
-also breaks at form feeds and Unicode separators, and would shift every row below one.
+A notebook is such a file too: its code is one module made of its cells (``notebook.py``), and everything between reading and
+writing works on that.
 """
 
 from __future__ import annotations
@@ -10,16 +10,20 @@ import codecs
 import os
 import re
 import stat
-from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchmemlint.errors import SourceError
-from torchmemlint.findings import Position
+from torchmemlint.findings import Span
+from torchmemlint.source import is_notebook
+from torchmemlint.source.lines import Lines
 
-_NEWLINE = re.compile(r"\r\n|\r|\n")
+if TYPE_CHECKING:
+    from torchmemlint.source.notebook import CellRows, Notebook
+
 _FIRST_TWO_ROWS = re.compile(rb"([^\r\n]*)(?:\r\n|\r|\n)?([^\r\n]*)")
 # PEP 263, as https://docs.python.org/3/reference/lexical_analysis.html#encoding-declarations words it.
 _COOKIE = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
@@ -27,63 +31,16 @@ _COMMENT_OR_BLANK = re.compile(rb"[ \t\f]*(?:#|$)")
 _LATIN_1 = ("latin-1", "iso-8859-1", "iso-latin-1")
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """Rows of a text. ``starts[i]`` is the offset in code points at which row ``i + 1`` begins.
-
-    A text that ends in a newline has an empty last row, so that "after the last line" is a position too.
-    """
-
-    text: str
-    starts: tuple[int, ...]
-
-    @classmethod
-    def of(cls, text: str) -> Lines:
-        return cls(text, (0, *(newline.end() for newline in _NEWLINE.finditer(text))))
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def row(self, row: int) -> str:
-        """The text of a 1-based row without its newline. Raises IndexError where there is no such row."""
-        if not 1 <= row <= len(self.starts):
-            raise IndexError(f"no row {row} in a text of {len(self.starts)} rows")
-        start = self.starts[row - 1]
-        if row == len(self.starts):
-            return self.text[start:]
-        end = self.starts[row] - 1
-        if self.text[end] == "\n" and end > start and self.text[end - 1] == "\r":
-            end -= 1
-        return self.text[start:end]
-
-    def newline_of(self, row: int) -> str:
-        """The characters that end a row, "" for the last one."""
-        if row >= len(self.starts):
-            return ""
-        return self.text[self.starts[row - 1] + len(self.row(row)) : self.starts[row]]
-
-    def offset(self, at: Position) -> int:
-        """The offset of a position. Raises IndexError where the row or column does not exist."""
-        length = len(self.row(at.row))
-        if not 1 <= at.column <= length + 1:
-            raise IndexError(f"no column {at.column} in row {at.row}")
-        return self.starts[at.row - 1] + at.column - 1
-
-    def position(self, offset: int) -> Position:
-        """The position of an offset between 0 and the length of the text."""
-        row = bisect_right(self.starts, offset)
-        return Position(row, offset - self.starts[row - 1] + 1)
-
-
 @dataclass(frozen=True)
 class SourceFile:
     """One file's text and what is needed to write it back.
 
     path        the name under which it is reported (posix separators)
-    text        decoded, without the byte order mark, newlines as they are in the file
-    encoding    the codec that ``text`` is written back with
+    text        its Python code: decoded, without the byte order mark, newlines as they are in the file
+    encoding    the codec that the file is written back with
     bom         the file begins with a UTF-8 byte order mark
-    newline     the commonest newline of the file, for rows that a fix adds
+    newline     the commonest newline of the code, for rows that a fix adds
+    notebook    where the code comes from when the file is a notebook
     """
 
     path: str
@@ -91,15 +48,34 @@ class SourceFile:
     encoding: str = "utf-8"
     bom: bool = False
     newline: str = "\n"
+    notebook: Notebook | None = None
 
     @cached_property
     def lines(self) -> Lines:
         return Lines.of(self.text)
 
+    @cached_property
+    def code(self) -> bytes:
+        """The code as UTF-8, whatever the file is written in."""
+        return self.text.encode("utf-8", "surrogatepass")
+
+    @cached_property
+    def cells(self) -> CellRows | None:
+        """Where the cells of a notebook begin in the code; None for other files."""
+        return None if self.notebook is None else self.notebook.rows_of_cells(self.lines)
+
+    def file_text(self, text: str) -> str:
+        """The text of the whole file when its code is ``text``."""
+        return text if self.notebook is None else self.notebook.with_code(text)
+
+    def editable(self, span: Span) -> bool:
+        """Whether the code of ``span`` is the user's own, and can be written back after a change."""
+        return self.notebook is None or self.notebook.editable(self.lines, span)
+
     def encode(self, text: str) -> bytes:
-        """``text`` as the bytes of this file. Raises SourceError where its encoding has no bytes for a character."""
+        """The bytes of this file when its code is ``text``. Raises SourceError where its encoding has no bytes for a character."""
         try:
-            data = text.encode(self.encoding)
+            data = self.file_text(text).encode(self.encoding)
         except UnicodeError as error:
             raise SourceError(f"the fixed text cannot be written as {self.encoding}: {error}") from error
         return codecs.BOM_UTF8 + data if self.bom else data
@@ -118,7 +94,7 @@ def read_source(path: Path, display: str) -> SourceFile:
 
 
 def decode_source(display: str, data: bytes) -> SourceFile:
-    """Decodes the bytes of a Python file the way Python does (PEP 263, PEP 3120). Raises SourceError."""
+    """Decodes the bytes of a Python file the way Python does (PEP 263, PEP 3120), or of a notebook. Raises SourceError."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise SourceError("is UTF-16, which Python does not read; save it as UTF-8")
     nul = data.find(b"\0")
@@ -127,7 +103,7 @@ def decode_source(display: str, data: bytes) -> SourceFile:
     bom = data.startswith(codecs.BOM_UTF8)
     if bom:
         data = data[len(codecs.BOM_UTF8) :]
-    encoding = _declared_encoding(data, bom)
+    encoding = "utf-8" if is_notebook(display) else _declared_encoding(data, bom)
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
@@ -135,13 +111,13 @@ def decode_source(display: str, data: bytes) -> SourceFile:
         raise SourceError(f"is not valid {encoding}: {error.reason}", row, column) from error
     except (UnicodeError, LookupError) as error:
         raise SourceError(f"is not valid {encoding}: {error}") from error
-    return SourceFile(display, text, encoding, bom, _commonest_newline(text))
+    return _source(display, text, encoding, bom)
 
 
 def source_from_text(display: str, text: str) -> SourceFile:
     """A source that was never a file of its own: an editor's buffer, standard input, what flake8 hands over.
 
-    Raises SourceError for a null character or a lone surrogate, which no Python file can hold.
+    A display name that ends in ``.ipynb`` makes the text a notebook's JSON. Raises SourceError for a null character or a lone surrogate, which no Python file can hold.
     """
     bom = text.startswith("\ufeff")
     if bom:
@@ -153,7 +129,16 @@ def source_from_text(display: str, text: str) -> SourceFile:
         text.encode()
     except UnicodeEncodeError as error:
         raise SourceError(f"is not valid utf-8: {error.reason}", *_place(text[: error.start])) from error
-    return SourceFile(display, text, "utf-8", bom, _commonest_newline(text))
+    return _source(display, text, "utf-8", bom)
+
+
+def _source(display: str, text: str, encoding: str, bom: bool) -> SourceFile:
+    if not is_notebook(display):
+        return SourceFile(display, text, encoding, bom, _commonest_newline(text))
+    from torchmemlint.source.notebook import read_notebook  # most runs meet none
+
+    notebook = read_notebook(text)
+    return SourceFile(display, notebook.code, encoding, bom, _commonest_newline(notebook.code), notebook)
 
 
 def write_source(path: Path, source: SourceFile, text: str) -> None:
