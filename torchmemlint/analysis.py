@@ -13,17 +13,20 @@ from torchmemlint.semantics import purpose
 if TYPE_CHECKING:
     from torchmemlint.config import Settings
     from torchmemlint.index.facts import FunctionFacts
+    from torchmemlint.index.ledger import Question
     from torchmemlint.index.project import Project
     from torchmemlint.semantics.runs import Runs
 
 
 @dataclass(slots=True)
 class Analysis:
-    """What one file's analysis gave: findings, notes for ``-v``, and a traceback for each crash of ours."""
+    """What one file's analysis gave: findings, notes for ``-v``, a traceback for each crash of ours, and the questions that all
+    of it rests on."""
 
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     crashes: list[str] = field(default_factory=list)
+    questions: set[Question] = field(default_factory=set)
 
 
 SHARED = frozenset({"backward", "manual_backward", "eval", "detach", "empty_cache"})
@@ -75,11 +78,13 @@ WITHOUT_GRAPH = frozenset(
 def analyze_module(project: Project, path: str, settings: Settings, runs: Runs | None = None) -> Analysis:
     """The findings of one file, unsorted. ``runs`` shares what earlier files made the engine learn."""
     from torchmemlint import rules
+    from torchmemlint.index.ledger import Page, account
     from torchmemlint.index.project import FunctionRef
     from torchmemlint.rules.root_cause import told_once
 
     assert runs is not None
     analysis = Analysis()
+    page = project.ledger.open = Page()
     codes = frozenset(settings.codes)
     text = "".join(runs.world.lines(path))
     checks = [
@@ -98,8 +103,7 @@ def analyze_module(project: Project, path: str, settings: Settings, runs: Runs |
             analysis.findings += [d.finding for d in told_once(drafts) if d.finding.code in codes]
         except Exception:  # the one function is lost, the run goes on
             analysis.crashes.append(f"{path}: {facts.qualname}: {traceback.format_exc()}")
-    analysis.notes += runs.world.notes
-    runs.world.notes.clear()
+    analysis.questions, analysis.notes = account(page)
     return analysis
 
 

@@ -271,7 +271,7 @@ class _Run:
         reported = self._reported()
         checked = [self.checked[path] for path in sorted(self.checked)]
         skipped = [f"{one.path}: {one.skipped}" for one in self.scanned.values() if one.skipped]
-        notes = [*self.notes, *(f"{one.path}: {note}" for one in checked for note in one.notes)]
+        notes = [*self.notes, *sorted({note for one in checked for note in one.notes})]
         if not self.complete:
             notes.append("the project around the given files is too large to be searched whole: some callers are unknown")
         return Outcome(

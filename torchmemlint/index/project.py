@@ -7,19 +7,42 @@ for, and remembered.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import overload
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from typing import Concatenate, ParamSpec, TypeVar, overload
 
 from torchmemlint.index.calls import Callees, Caller, Callers, Calls
 from torchmemlint.index.evidence import Evidence
 from torchmemlint.index.facts import AttrFact, CallableUse, CallFact, ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.gradmode import CallerMode, GradMode
+from torchmemlint.index.ledger import Ledger
 from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Names, Outside, Variable
 from torchmemlint.torch_facts import TORCH
 
 __all__ = ["TOP", "Callees", "Caller", "CallerMode", "Callers", "ClassRef", "FunctionRef", "Project"]
 
 _DOTTED = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")
+_GUARDS = re.compile(r"no_grad|inference|grad|eval", re.IGNORECASE)
+_MAX_CALLS = 30
+
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
+
+
+def question(
+    method: Callable[Concatenate[Project, Arguments], Answer],
+) -> Callable[Concatenate[Project, Arguments], Answer]:
+    """A method whose answers findings rest on: every call is written into the project's ledger. Arguments go by place, and
+    are of the kinds that ``index.answers`` can write down."""
+    name = method.__name__
+
+    def ask(self: Project, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
+        self.ledger.open.questions.add((name, *args))
+        return method(self, *args, **kwargs)
+
+    update_wrapper(ask, method)
+    return ask
 
 
 class Project:
@@ -30,6 +53,11 @@ class Project:
         self._evidence = Evidence(self._names, TORCH)
         self._calls = Calls(self._names, self._evidence, TORCH)
         self._grad = GradMode(self._names, self._evidence, self._calls, TORCH, no_grad_wrappers)
+        self._methods: dict[str, tuple[FunctionRef, ...]] | None = None
+        self._attributes: frozenset[str] | None = None
+        self._switching: frozenset[str] | None = None
+        self._receivers: dict[str, list[tuple[FunctionRef, str, bool]]] | None = None
+        self.ledger = Ledger()
 
     @classmethod
     def build(cls, facts: Sequence[ModuleFacts], no_grad_wrappers: Sequence[str] = ()) -> Project:
@@ -46,10 +74,12 @@ class Project:
         """The paths of all modules, sorted."""
         return tuple(self._names.modules)
 
+    @question
     def module(self, path: str) -> ModuleFacts:
         """The facts of the module at ``path``; KeyError when it is not in the project."""
         return self._names.modules[path]
 
+    @question
     def module_name(self, path: str) -> str:
         """The module's absolute dotted name, unique in the project."""
         return self._names.layout.names[path]
@@ -60,12 +90,14 @@ class Project:
     def facts(self, ref: ClassRef) -> ClassFacts: ...
     def facts(self, ref: FunctionRef | ClassRef) -> FunctionFacts | ClassFacts:
         """The facts behind a reference; of a name that is defined several times, the last definition (a property's getter)."""
+        self.ledger.open.questions.add(("facts", ref))
         if isinstance(ref, ClassRef):
             return self._names.classes[ref.path][ref.qualname]
         return self._names.functions[ref.path][ref.qualname]
 
     # --- names
 
+    @question
     def resolve(self, path: str, dotted: str, function_qualname: str = "") -> str | None:
         """The absolute name of dotted text in the function ``function_qualname`` ("": module level) of ``path``.
 
@@ -96,6 +128,7 @@ class Project:
             return None
         return self._names.absolute(found)
 
+    @question
     def function(self, absolute: str) -> FunctionRef | None:
         """The function of an absolute name, re-exports and inheritance followed."""
         found = self._names.by_absolute(absolute)
@@ -103,6 +136,7 @@ class Project:
             return found
         return self._nested_function(absolute) if found is None else None
 
+    @question
     def klass(self, absolute: str) -> ClassRef | None:
         """The class of an absolute name, re-exports followed."""
         found = self._names.by_absolute(absolute)
@@ -118,58 +152,131 @@ class Project:
 
     # --- classes
 
+    @question
     def mro(self, ref: ClassRef) -> tuple[ClassRef | str, ...]:
         """The method resolution order, ``ref`` first; outside bases by absolute name, "?" for what cannot be resolved."""
         return self._names.mro(ref)
 
+    @question
     def method(self, ref: ClassRef, name: str) -> FunctionRef | None:
         """The function that the method ``name`` is, in the class or its bases."""
         return self._names.method(ref, name)
 
+    @question
     def subclasses(self, ref: ClassRef) -> tuple[ClassRef, ...]:
         """All classes of the project below ``ref``, sorted."""
         return self._names.subclasses(ref)
 
+    @question
     def attr(self, ref: ClassRef, name: str) -> tuple[tuple[AttrFact, ClassRef], ...]:
         """Every assignment to an attribute, with the class that makes it, the nearest class first."""
         return self._names.attr(ref, name)
 
+    @question
     def is_subclass(self, ref: ClassRef, absolute_name: str) -> bool | None:
         """Whether the class is (below) ``absolute_name``; None when that is not seen, and a base is not in sight."""
         return self._names.is_subclass(ref, absolute_name)
 
+    @question
     def class_of(self, path: str, function_qualname: str, dotted: str) -> ClassRef | str | None:
         """The class that an expression's text is an instance of, by evidence; a str for a class outside; None: not known."""
         return self._evidence.class_of(path, function_qualname or TOP, dotted)
 
+    @question
+    def methods_named(self, name: str) -> tuple[FunctionRef, ...]:
+        """Every method of that name in the project, sorted."""
+        if self._methods is None:
+            found: dict[str, list[FunctionRef]] = defaultdict(list)
+            for path, module in self._names.modules.items():
+                for facts in module.functions:
+                    if facts.owner:
+                        found[facts.qualname.rpartition(".")[2]].append(FunctionRef(path, facts.qualname))
+            self._methods = {each: tuple(sorted(refs)) for each, refs in found.items()}
+        return self._methods.get(name, ())
+
+    @question
+    def is_attribute_only(self, name: str) -> bool:
+        """Whether classes of the project assign an attribute of that name and none defines a method of it: ``x.name(…)`` calls
+        an object that is held there."""
+        if self._attributes is None:
+            self._attributes = frozenset(
+                attr.name
+                for module in self._names.modules.values()
+                for klass in module.classes
+                for attr in klass.attrs
+                if attr.method
+            )
+        return name in self._attributes and not self.methods_named(name)
+
     # --- calls
 
+    @question
+    def calls_by_name(self, name: str) -> tuple[tuple[FunctionRef, str, bool], ...]:
+        """The first calls of a method of that name on something other than ``self``: in which function, the receiver's text,
+        and whether a manager that may switch grad mode off, by its name, is around the call."""
+        if self._receivers is None:
+            self._receivers = defaultdict(list)
+            for path, module in self._names.modules.items():
+                for facts in module.functions:
+                    for call in facts.calls:
+                        receiver, _, last = call.callee.rpartition(".")
+                        found = self._receivers[last] if receiver and receiver not in ("self", "cls", "super()") else None
+                        if found is not None and len(found) < _MAX_CALLS:
+                            guarded = any(_GUARDS.search(use.callee) for use in call.managers)
+                            found.append((FunctionRef(path, facts.qualname), receiver, guarded))
+        return tuple(self._receivers.get(name, ()))
+
+    @question
     def callees(self, path: str, qualname: str, call: CallFact) -> Callees:
         """The functions of the project that a call in the function ``qualname`` of ``path`` can reach."""
         return self._calls.callees(path, qualname, call)
 
+    @question
     def callers(self, ref: FunctionRef) -> Callers:
         """The calls that can reach a function, and whether it is also handed on as a value."""
         return self._calls.callers(ref)
 
     # --- grad mode
 
+    @question
     def grad_mode(self, ref: FunctionRef) -> CallerMode:
         """The grad mode in which the function's body starts."""
         return self._grad.grad_mode(ref)
 
+    @question
     def test_holds(self, ref: FunctionRef, test: str) -> bool | None:
         """How a test of a parameter comes out under every caller in sight; None where that is not known, or not one answer."""
         return self._grad.test_holds(ref, test)
 
+    @question
     def manager_effect(self, path: str, qualname: str, use: CallableUse) -> str | None:
         """What a with item or statement does to grad mode: "off", "on", "mixed", "start", "param:TEST" or None (nothing)."""
         return self._grad.manager_effect(path, qualname or TOP, use)
 
+    @question
     def decorator_effect(self, path: str, scope: str, use: CallableUse) -> str | None:
         """What a decorator, standing in the function ``scope`` ("": module level), does to the body under it."""
         return self._grad.decorator_effect(path, scope or TOP, use)
 
+    @question
+    def switches_globally(self, path: str) -> bool:
+        """Whether the top package of a file has ``torch.set_grad_enabled(False)`` as a statement."""
+        if self._switching is None:
+            self._switching = frozenset(
+                self._top_package(other)
+                for other, module in self._names.modules.items()
+                for facts in module.functions
+                for call in facts.calls
+                if call.used == "dropped"
+                and call.callee.rpartition(".")[2] == "set_grad_enabled"
+                and [arg.const for arg in call.args] == ["False"]
+            )
+        return self._top_package(path) in self._switching
+
+    def _top_package(self, path: str) -> str:
+        return self._names.layout.names[path].partition(".")[0]
+
+    @question
     def outside(self, path: str, function_qualname: str, dotted: str) -> str | None:
         """The absolute outside name of a callee, also through objects of known classes ("torch.nn.Linear.forward")."""
         values = self._evidence.values(path, function_qualname or TOP, dotted)

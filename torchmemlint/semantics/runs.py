@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from torchmemlint.errors import SourceError
+from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.base import RunLimit
 from torchmemlint.semantics.events import Record, Sink
@@ -50,21 +51,14 @@ class Runs:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._records: dict[FunctionRef, list[Record]] = {}
-        self._frozen: dict[ClassRef, frozenset[str]] = {}
-        self._running: set[FunctionRef] = set()
+        self._records: dict[FunctionRef, tuple[list[Record], Page]] = {}
+        self._frozen: dict[ClassRef, tuple[frozenset[str], Page]] = {}
 
     def records(self, ref: FunctionRef) -> list[Record]:
         """The records of a root, one per combination of phases; empty where it cannot be run."""
-        if ref not in self._records:
-            if ref in self._running:
-                return []
-            self._running.add(ref)
-            try:
-                self._records[ref] = self._run(ref)
-            finally:
-                self._running.discard(ref)
-        return self._records[ref]
+        if self.world.ledger.meanwhile(self._records, ref):
+            return []
+        return self.world.ledger.remember(self._records, ref, lambda: self._run(ref))
 
     def _run(self, ref: FunctionRef) -> list[Record]:
         world = self.world
@@ -75,7 +69,7 @@ class Runs:
             else:
                 found = world.function(ref)
         except SourceError as error:
-            world.notes.append(f"{ref.path}: {ref.qualname}: not analysed: {error}")
+            world.ledger.note(f"{ref.path}: {ref.qualname}: not analysed: {error}")
             return []
         if found is None:
             return []
@@ -97,10 +91,10 @@ class Runs:
                 records.append(run.record)
             return records
         except RunLimit:
-            world.notes.append(f"{ref.path}: {ref.qualname}: not analysed: too many statements to follow")
+            world.ledger.note(f"{ref.path}: {ref.qualname}: not analysed: too many statements to follow")
             return []
         except RecursionError:
-            world.notes.append(f"{ref.path}: {ref.qualname}: not analysed: nested too deeply")
+            world.ledger.note(f"{ref.path}: {ref.qualname}: not analysed: nested too deeply")
             return []
 
     def _decided(self, ref: FunctionRef, key: str) -> bool | None:
@@ -119,22 +113,24 @@ class Runs:
     def frozen_attributes(self, cls: ClassRef) -> frozenset[str]:
         """Attributes that ``__init__`` leaves as modules with all parameters frozen. ``__init__`` is run only where its words
         speak of ``requires_grad``."""
-        if cls not in self._frozen:
-            self._frozen[cls] = frozenset()
-            init = self.world.project.method(cls, "__init__")
-            if init is not None and self.world.facts(init).names & {"requires_grad", "requires_grad_"}:
-                out = set()
-                for record in self.records(init):
-                    if record.final is None:
-                        continue
-                    for (_, name), value in record.final.vars.items():
-                        for atom in value:
-                            if isinstance(atom, Obj) and record.final.vars.get((atom.oid, "$frozen")) == frozenset(
-                                (Const(True, "bool"),)
-                            ):
-                                out.add(name)
-                self._frozen[cls] = frozenset(out)
-        return self._frozen[cls]
+        if self.world.ledger.meanwhile(self._frozen, cls):
+            return frozenset()
+        return self.world.ledger.remember(self._frozen, cls, lambda: self._find_frozen(cls))
+
+    def _find_frozen(self, cls: ClassRef) -> frozenset[str]:
+        init = self.world.project.method(cls, "__init__")
+        found = set()
+        if init is not None and self.world.facts(init).names & {"requires_grad", "requires_grad_"}:
+            for record in self.records(init):
+                if record.final is None:
+                    continue
+                for (_, name), value in record.final.vars.items():
+                    for atom in value:
+                        if isinstance(atom, Obj) and record.final.vars.get((atom.oid, "$frozen")) == frozenset(
+                            (Const(True, "bool"),)
+                        ):
+                            found.add(name)
+        return frozenset(found)
 
     # --- fates --------------------------------------------------------------------------------------------------------
 

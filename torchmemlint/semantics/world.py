@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torchmemlint.errors import SourceError
 from torchmemlint.index.facts import AttrFact, ClassFacts, FunctionFacts
+from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.lower import ir
 from torchmemlint.settings import Settings
@@ -16,7 +16,8 @@ MODULE = "<module>"
 
 
 class World:
-    """Looks things up, each once.
+    """Looks things up, each once. What is remembered goes through the project's ledger (``index.ledger``), because a finding
+    rests on what was looked up for it, whoever asked first.
 
     ``read`` gives the text of a file by its path (raises SourceError); lowering happens on demand, an outermost function at a
     time, so that only regions that a run reaches are ever parsed by libcst.
@@ -26,45 +27,42 @@ class World:
         self.project = project
         self.settings = settings
         self._read = read
+        self.ledger = project.ledger
         self._lines: dict[str, list[str]] = {}
-        self._regions: dict[tuple[str, str], object] = {}
-        self._functions: dict[FunctionRef, tuple[ir.Function, object] | None] = {}
-        self._evidence: dict[tuple[str, str], dict[str, frozenset[str]]] = {}
-        self._is_module: dict[ClassRef, bool | None] = {}
-        self._methods: dict[str, list[FunctionRef]] | None = None
-        self._attributes: set[str] | None = None
-        self._switching: set[str] | None = None
-        self._guarding: dict[str, bool] = {}
-        self._called: dict[str, list[tuple[FunctionRef, str, bool]]] | None = None
-        self._parametric: dict[ClassRef, bool] = {}
-        self._resolved: dict[tuple[str, str], str | None] = {}
-        self._symbols: dict[str, FunctionRef | ClassRef | None] = {}
-        self.notes: list[str] = []
+        self._regions: dict[tuple[str, str], tuple[object, Page]] = {}
+        self._functions: dict[FunctionRef, tuple[tuple[ir.Function, object] | None, Page]] = {}
+        self._evidence: dict[tuple[str, str], tuple[dict[str, frozenset[str]], Page]] = {}
+        self._is_module: dict[ClassRef, tuple[bool | None, Page]] = {}
+        self._guarding: dict[str, tuple[bool, Page]] = {}
+        self._parametric: dict[ClassRef, tuple[bool, Page]] = {}
+        self._resolved: dict[tuple[str, str], tuple[str | None, Page]] = {}
+        self._symbols: dict[str, tuple[FunctionRef | ClassRef | None, Page]] = {}
 
     # --- source ---------------------------------------------------------------------------------------------------
 
     def lines(self, path: str) -> list[str]:
+        self.ledger.open.questions.add(("text", path))
         if path not in self._lines:
             self._lines[path] = split_lines(self._read(path))
         return self._lines[path]
 
     def lowered(self, path: str, outermost: str):  # type: ignore[no-untyped-def]
         """The lowered region of an outermost function, or of the module's own statements; None where it cannot be lowered."""
-        key = (path, outermost)
-        if key not in self._regions:
-            from torchmemlint.lower import regions, visitor
+        return self.ledger.remember(self._regions, (path, outermost), lambda: self._lower(path, outermost))
 
-            try:
-                lines = self.lines(path)
-                if outermost == MODULE:
-                    region = regions.cut_module(lines, self.project.module(path))
-                else:
-                    region = regions.cut_function(lines, self.facts(FunctionRef(path, outermost)), path)
-                self._regions[key] = visitor.lower(region)
-            except (SourceError, RecursionError) as error:
-                self.notes.append(f"{path}: {outermost}: not analysed: {error}")
-                self._regions[key] = None
-        return self._regions[key]
+    def _lower(self, path: str, outermost: str) -> object:
+        from torchmemlint.lower import regions, visitor
+
+        try:
+            lines = self.lines(path)
+            if outermost == MODULE:
+                region = regions.cut_module(lines, self.project.module(path))
+            else:
+                region = regions.cut_function(lines, self.facts(FunctionRef(path, outermost)), path)
+            return visitor.lower(region)
+        except (SourceError, RecursionError) as error:
+            self.ledger.note(f"{path}: {outermost}: not analysed: {error}")
+            return None
 
     def facts(self, ref: FunctionRef) -> FunctionFacts:
         """The facts of a function; of a lambda, which has none of its own, those of the function around it."""
@@ -86,32 +84,20 @@ class World:
 
     def function(self, ref: FunctionRef) -> tuple[ir.Function, object] | None:
         """The IR of a function that is not nested in another, and its lowered region."""
-        if ref not in self._functions:
-            lowered = self.lowered(ref.path, ref.qualname)
-            found = lowered.functions.get(ref.qualname) if lowered is not None else None
-            self._functions[ref] = None if found is None else (found, lowered)
-        return self._functions[ref]
+        return self.ledger.remember(self._functions, ref, lambda: self._function(ref))
+
+    def _function(self, ref: FunctionRef) -> tuple[ir.Function, object] | None:
+        lowered = self.lowered(ref.path, ref.qualname)
+        found = lowered.functions.get(ref.qualname) if lowered is not None else None
+        return None if found is None else (found, lowered)
 
     def methods_named(self, name: str) -> tuple[FunctionRef, ...]:
         """Every method of that name in the project, sorted."""
-        if self._methods is None:
-            self._methods = {}
-            for path in self.project.paths:
-                for facts in self.project.module(path).functions:
-                    if facts.owner:
-                        self._methods.setdefault(facts.qualname.rpartition(".")[2], []).append(
-                            FunctionRef(path, facts.qualname)
-                        )
-        return tuple(sorted(self._methods.get(name, ())))
+        return self.project.methods_named(name)
 
     def is_attribute_only(self, name: str) -> bool:
-        """Whether classes of the project assign an attribute of that name and none defines a method of it: ``x.name(…)`` calls
-        an object that is held there."""
-        if self._attributes is None:
-            self._attributes = {
-                a.name for path in self.project.paths for c in self.project.module(path).classes for a in c.attrs if a.method
-            }
-        return name in self._attributes and not self.methods_named(name)
+        """As ``Project.is_attribute_only``."""
+        return self.project.is_attribute_only(name)
 
     def training_of(self, ref: FunctionRef, text: str) -> bool | None:
         """False for a module attribute (``self.x``) on which its class calls ``eval()`` and never ``train()``, in a class that
@@ -132,10 +118,9 @@ class World:
     def has_parameters(self, cls: ClassRef) -> bool:
         """Whether a module class may have parameters: False only when all its classes are in sight and none of them makes a
         parameter, or holds anything that may have one."""
-        if cls not in self._parametric:
-            self._parametric[cls] = True  # a class that holds its own kind
-            self._parametric[cls] = self._finds_parameters(cls)
-        return self._parametric[cls]
+        if self.ledger.meanwhile(self._parametric, cls):
+            return True  # a class that holds its own kind
+        return self.ledger.remember(self._parametric, cls, lambda: self._finds_parameters(cls))
 
     def _finds_parameters(self, cls: ClassRef) -> bool:
         project = self.project
@@ -215,26 +200,17 @@ class World:
         if found.mode == "mixed" and any(not c.certain for c in found.path):
             return "unknown"
         if found.mode == "no-callers" and self.facts(ref).owner:
-            if self.switches_globally(ref.path) or self.called_by_name(ref):
+            if self.project.switches_globally(ref.path) or self.called_by_name(ref):
                 return "unknown"
         return found.mode
 
     def called_by_name(self, ref: FunctionRef) -> bool:
         """Whether some call in the project, in a place where grad mode may be off, has the method's name and a receiver of which
         nothing is known: the method's caller may be there."""
-        if self._called is None:
-            self._called = {}
-            for path in self.project.paths:
-                for facts in self.project.module(path).functions:
-                    for call in facts.calls:
-                        receiver, _, name = call.callee.rpartition(".")
-                        if receiver and receiver not in ("self", "cls", "super()"):
-                            guarded = any(GUARDS.search(use.callee) for use in call.managers)
-                            self._called.setdefault(name, []).append((FunctionRef(path, facts.qualname), receiver, guarded))
         last = ref.qualname.rpartition(".")[2]
         if last.startswith("__") or last in TORCH.methods or any(last == name for _, name in TORCH.kind_methods):
             return False  # tensors, distributions and optimizers have a method of that name: a call of it tells nothing
-        for caller, receiver, guarded in self._called.get(last, ())[:30]:
+        for caller, receiver, guarded in self.project.calls_by_name(last):
             if self.project.class_of(caller.path, caller.qualname, receiver) is not None or self.is_imported(
                 caller.path, receiver
             ):
@@ -251,27 +227,12 @@ class World:
         """Whether a file imports a top package of this name, or anything from it."""
         return any(target.partition(".")[0] == package for _, target in self.project.module(path).imports)
 
-    def switches_globally(self, path: str) -> bool:
-        """Whether the top package of a file has ``torch.set_grad_enabled(False)`` as a statement."""
-        package = self.project.module_name(path).partition(".")[0]
-        if self._switching is None:
-            self._switching = {
-                self.project.module_name(other).partition(".")[0]
-                for other in self.project.paths
-                for facts in self.project.module(other).functions
-                for call in facts.calls
-                if call.used == "dropped"
-                and call.callee.rpartition(".")[2] == "set_grad_enabled"
-                and [a.const for a in call.args] == ["False"]
-            }
-        return package in self._switching
-
     def guards_itself(self, name: str) -> bool:
         """Whether every method of that name in the project switches grad mode off by itself: by decorator, or inside."""
-        if name not in self._guarding:
-            found = self.methods_named(name)
-            self._guarding[name] = bool(found) and all(self._guards(ref) for ref in found)
-        return self._guarding[name]
+        return self.ledger.remember(self._guarding, name, lambda: self._guard_themselves(self.methods_named(name)))
+
+    def _guard_themselves(self, methods: Sequence[FunctionRef]) -> bool:
+        return bool(methods) and all(self._guards(ref) for ref in methods)
 
     def _guards(self, ref: FunctionRef) -> bool:
         facts = self.facts(ref)
@@ -283,16 +244,13 @@ class World:
 
     def resolved(self, path: str, ident: str) -> str | None:
         """The absolute name of a module-level name of a file (see ``Project.resolve``)."""
-        key = (path, ident)
-        if key not in self._resolved:
-            self._resolved[key] = self.project.resolve(path, ident)
-        return self._resolved[key]
+        return self.ledger.remember(self._resolved, (path, ident), lambda: self.project.resolve(path, ident))
 
     def symbol(self, absolute: str) -> FunctionRef | ClassRef | None:
         """The project's function or class of an absolute name."""
-        if absolute not in self._symbols:
-            self._symbols[absolute] = self.project.function(absolute) or self.project.klass(absolute)
-        return self._symbols[absolute]
+        return self.ledger.remember(
+            self._symbols, absolute, lambda: self.project.function(absolute) or self.project.klass(absolute)
+        )
 
     # --- what facts tell of names ---------------------------------------------------------------------------------
 
@@ -300,16 +258,15 @@ class World:
         """Receiver text → names of the methods that the function (closures too) calls on it; ``self.x`` receivers tell of the
         whole class."""
         facts = self.facts(ref)
-        key = (ref.path, facts.owner or facts.qualname)
-        cached = self._evidence.get((ref.path, facts.qualname))
-        if cached is not None:
-            return cached
+        return self.ledger.remember(self._evidence, (ref.path, facts.qualname), lambda: self._gather_evidence(ref.path, facts))
+
+    def _gather_evidence(self, path: str, facts: FunctionFacts) -> dict[str, frozenset[str]]:
+        around = facts.owner or facts.qualname
         gathered: dict[str, set[str]] = {}
-        module = self.project.module(ref.path)
         prefix = facts.qualname + "."
-        for other in module.functions:
+        for other in self.project.module(path).functions:
             same = other.qualname == facts.qualname or other.qualname.startswith(prefix)
-            if not same and not (facts.owner and other.qualname.startswith(key[1] + ".")):
+            if not same and not (facts.owner and other.qualname.startswith(around + ".")):
                 continue
             for call in other.calls:
                 if call.args and "(" not in call.callee and (same or call.callee.startswith("self.")):
@@ -317,28 +274,24 @@ class World:
                 receiver, _, method = call.callee.rpartition(".")
                 if receiver and (same or receiver.startswith("self.")):
                     gathered.setdefault(receiver, set()).add(method)
-        result = {name: frozenset(words) for name, words in gathered.items()}
-        self._evidence[(ref.path, facts.qualname)] = result
-        return result
+        return {name: frozenset(words) for name, words in gathered.items()}
 
     def is_module_class(self, cls: ClassRef) -> bool | None:
         """Whether a class of the project is an ``nn.Module``; None when a base is out of sight."""
-        if cls not in self._is_module:
-            answer: bool | None = False
-            for base in self.project.mro(cls):
-                if isinstance(base, str):
-                    kind = TORCH.class_kind(base) or ""
-                    if base == "torch.nn.Module" or kind in MODULE_KINDS:
-                        answer = True
-                        break
-                    if base == "?" or (base.split(".")[0] not in PLAIN_ROOTS and not kind):
-                        answer = None
-            self._is_module[cls] = answer
-        return self._is_module[cls]
+        return self.ledger.remember(self._is_module, cls, lambda: self._find_module(cls))
+
+    def _find_module(self, cls: ClassRef) -> bool | None:
+        answer: bool | None = False
+        for base in self.project.mro(cls):
+            if isinstance(base, str):
+                kind = TORCH.class_kind(base) or ""
+                if base == "torch.nn.Module" or kind in MODULE_KINDS:
+                    return True
+                if base == "?" or (base.split(".")[0] not in PLAIN_ROOTS and not kind):
+                    answer = None
+        return answer
 
 
-GUARDS = re.compile(r"no_grad|inference|grad|eval", re.IGNORECASE)
-"""Managers that may switch grad mode off, by their text; only used to be silent."""
 PLAIN_ROOTS = frozenset({"builtins", "abc", "typing", "enum", "collections", "dataclasses", "object", "Generic"})
 
 

@@ -1,0 +1,121 @@
+"""What findings rest on is written down whole, also where an answer was remembered from another file."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import bent_project
+import pytest
+
+from torchmemlint.analysis import Analysis, analyze_module, make_runs
+from torchmemlint.errors import SourceError
+from torchmemlint.index.ledger import Ledger, Page, account
+from torchmemlint.index.module_facts import module_facts
+from torchmemlint.index.project import FunctionRef, Project
+from torchmemlint.rules import ALL_RULES
+from torchmemlint.settings import Settings
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+SETTINGS = Settings(codes=tuple(rule.code for rule in ALL_RULES))
+SEEDS = range(4)
+
+
+def analyses(texts: Mapping[str, str], *, alone: bool) -> Iterator[tuple[str, Analysis]]:
+    """Every file of a project analysed, each by an engine of its own, or all by one."""
+    facts = []
+    for path, text in texts.items():
+        try:
+            facts.append(module_facts(path, text))
+        except SourceError:
+            continue
+    runs = None
+    for path in (each.path for each in facts):
+        if alone or runs is None:
+            project = Project.build(facts)
+            runs = make_runs(project, SETTINGS, texts.__getitem__)
+        yield path, analyze_module(project, path, SETTINGS, runs)
+
+
+def nothing_is_lost(texts: Mapping[str, str]) -> None:
+    shared = dict(analyses(texts, alone=False))
+    for path, alone in analyses(texts, alone=True):
+        lost = alone.questions - shared[path].questions
+        assert not lost, (
+            f"{path}: what the engine remembers is not charged to who uses it (Ledger.remember): {sorted(map(str, lost))}"
+        )
+        assert alone.findings == shared[path].findings
+        assert alone.notes == shared[path].notes
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_remembered_answers_are_charged_to_every_file_that_uses_them(seed: int) -> None:
+    for on in bent_project.walk(seed, 6):
+        nothing_is_lost(bent_project.project(on))
+
+
+@pytest.mark.parametrize("folder", ["TML101", "TML201", "engine"])
+def test_the_same_for_fixtures(folder: str) -> None:
+    paths = sorted((FIXTURES / folder).glob("*.py"))
+    nothing_is_lost({path.relative_to(FIXTURES).as_posix(): path.read_text(encoding="utf-8") for path in paths})
+
+
+def test_findings_rest_on_the_callers_of_their_function() -> None:
+    found = dict(analyses(bent_project.project(()), alone=False))
+    asked = {question[0] for question in found["evaluate.py"].questions}
+    assert {"text", "module", "facts", "grad_mode"} <= asked
+    assert ("text", "pkg/steps.py") in found["evaluate.py"].questions
+
+
+def test_an_answer_is_worked_out_once_and_charged_twice() -> None:
+    ledger, known, calls = Ledger(), {}, []
+
+    def compute() -> int:
+        calls.append(1)
+        ledger.open.questions.add(("text", "a.py"))
+        ledger.note("slow")
+        return 7
+
+    for _ in range(2):
+        page = ledger.open = Page()
+        assert ledger.remember(known, "key", compute) == 7
+        assert account(page) == ({("text", "a.py")}, ["slow"])
+    assert calls == [1]
+
+
+def test_a_circle_is_charged_to_both_sides() -> None:
+    ledger, known = Ledger(), {}
+
+    def outer() -> int:
+        ledger.open.questions.add(("outer",))
+        return ledger.remember(known, "inner", inner)
+
+    def inner() -> int:
+        ledger.open.questions.add(("inner",))
+        assert ledger.meanwhile(known, "outer")
+        return 1
+
+    ledger.remember(known, "outer", outer)
+    page = ledger.open = Page()
+    ledger.remember(known, "inner", inner)
+    assert account(page)[0] == {("outer",), ("inner",)}
+
+
+def test_an_answer_that_fails_is_charged_and_not_remembered() -> None:
+    ledger, known = Ledger(), {}
+
+    def fail() -> int:
+        ledger.open.questions.add(("failed",))
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        ledger.remember(known, "key", fail)
+    assert known == {}
+    assert account(ledger.open)[0] == {("failed",)}
+    assert not ledger.meanwhile(known, "key")
+
+
+def test_every_method_of_the_project_is_a_question() -> None:
+    methods = {name: method for name, method in vars(Project).items() if callable(method) and not name.startswith("_")}
+    assert [name for name, method in methods.items() if not hasattr(method, "__wrapped__")] == ["facts"]  # has overloads
+    project = Project.build([module_facts("a.py", "def f(): ...")])
+    project.facts(FunctionRef("a.py", "f"))
+    assert project.ledger.open.questions == {("facts", FunctionRef("a.py", "f"))}
