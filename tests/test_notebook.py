@@ -295,6 +295,12 @@ def test_masked_rows_are_written_as_they_were_and_never_edited() -> None:
     assert found.with_code(source.text) == raw
 
 
+def test_nothing_goes_above_a_cell_magic() -> None:
+    source, _ = read(notebook("%%time\nx = 1"))
+    assert source.can_hold(source.text.replace("x = 1", "import torch\nx = 1"))
+    assert not source.can_hold(source.text.replace("pass", "import torch\npass"))
+
+
 def test_code_that_lost_a_cell_is_refused() -> None:
     source, _ = read(notebook("x = 1", "y = 2"))
     for code in (source.text.replace("cell 2", "cell 3"), "z\n" + source.text, source.text[:-1], ""):

@@ -139,7 +139,7 @@ def _broken(source: SourceFile, repairs: Sequence[_Repair]) -> list[_Repair]:
 
 
 def _written(source: SourceFile, repairs: Sequence[_Repair]) -> str | None:
-    """The text with these repairs and the imports that they need; None where it cannot be, or does not parse."""
+    """The text with these repairs and the imports that they need; None where it cannot be, does not parse or fits in no file of this kind."""
     changes: list[_Change] = []
     needed = {repair.fix.needs_import for repair in repairs} - {None}
     if needed:
@@ -163,7 +163,7 @@ def _written(source: SourceFile, repairs: Sequence[_Repair]) -> str | None:
         pieces += [source.text[done : change.start], change.content]
         done = change.end
     text = "".join([*pieces, source.text[done:]])
-    return text if _parsed(text) is not None else None
+    return text if _parsed(text) is not None and source.can_hold(text) else None
 
 
 def _import_line(source: SourceFile, module: str, row: int) -> _Change:

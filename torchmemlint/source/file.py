@@ -68,6 +68,14 @@ class SourceFile:
         """The text of the whole file when its code is ``text``."""
         return text if self.notebook is None else self.notebook.with_code(text)
 
+    def can_hold(self, text: str) -> bool:
+        """Whether the file can be written so that its code is ``text``."""
+        try:
+            self.file_text(text)
+        except SourceError:
+            return False
+        return True
+
     def editable(self, span: Span) -> bool:
         """Whether the code of ``span`` is the user's own, and can be written back after a change."""
         return self.notebook is None or self.notebook.editable(self.lines, span)

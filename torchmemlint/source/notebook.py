@@ -352,14 +352,16 @@ def _without_escapes(source: str, originals: list[str], nonce: str) -> str:
     lines = Lines.of(source)
     out = []
     begins, continued = True, False  # a statement begins at this row; the masked row above goes on in it
+    cell_magic = True  # nothing stands above this row, so it may be one
     scanner = _Scanner()
     for row in range(1, len(lines) + 1):
         text = lines.row(row)
         masked: str | None = None
         if continued:
             masked = ""
-        elif begins:
+        elif begins and (cell_magic or not text.lstrip().startswith("%%")):
             masked = _masked_row(text)
+        cell_magic = cell_magic and not text.strip()
         if masked is None:
             begins = scanner.ends_statement(text)
         else:
@@ -476,6 +478,8 @@ class _Value:
             return f'"{"".join(pieces)}"'
         if not pieces:
             return "[]"
+        if not self.literals:
+            return f"[{', '.join(json.dumps(row, ensure_ascii=ascii_only) for row in new)}]"
         opening = raw[self.start : self.literals[0][0]]
         if len(self.literals) > 1:
             between = raw[self.literals[0][1] : self.literals[1][0]]
