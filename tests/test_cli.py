@@ -161,7 +161,7 @@ def test_the_options_that_take_a_value_are_known() -> None:
         name
         for action in cli.check_parser()._actions
         for name in action.option_strings
-        if action.nargs != 0 and action.option_strings
+        if action.nargs not in (0, "?") and action.option_strings  # an optional value comes after "="
     }
     assert taking == cli.VALUED
 

@@ -62,6 +62,13 @@ def split_command(arguments: Sequence[str]) -> tuple[str, list[str]]:
     return "check", list(arguments)
 
 
+def with_optional_values(arguments: Sequence[str]) -> list[str]:
+    """Options whose value may be left out take it only after ``=``: ``--add-ignore src`` is about the folder ``src``."""
+    given = list(arguments)
+    end = given.index("--") if "--" in given else len(given)
+    return [f"{word}=" if place < end and word in ("--add-ignore", "--add-noqa") else word for place, word in enumerate(given)]
+
+
 def _dispatch(command: str, rest: Sequence[str]) -> int:
     from torchmemlint.errors import TorchmemlintError
 
@@ -87,7 +94,7 @@ def _dispatch(command: str, rest: Sequence[str]) -> int:
             return confirm.main(rest)
         from torchmemlint.commands import check
 
-        return check.run(check_parser().parse_args(rest))
+        return check.run(check_parser().parse_args(with_optional_values(rest)))
     except TorchmemlintError as error:
         print(f"torchmemlint: error: {error}", file=sys.stderr)
         return 2
@@ -169,6 +176,10 @@ def check_parser() -> argparse.ArgumentParser:
         "--write-baseline", action="store_true", help="list in the baseline what is found now, and report nothing"
     )
     adopt.add_argument("--prune-baseline", action="store_true", help="take out of the baseline what is no longer found")
+    words = "write `# torchmemlint: ignore[CODE] REASON` for every finding"
+    adopt.add_argument("--add-ignore", nargs="?", const="", metavar="REASON", help=f"{words} (with =, as --add-ignore=WHY)")
+    words = "write `# noqa: CODE REASON`, which flake8 reads, too"
+    adopt.add_argument("--add-noqa", nargs="?", const="", metavar="REASON", help=words)
     adopt.add_argument("--since", metavar="REV", help="only findings on lines that changed since a git revision")
     run = parser.add_argument_group("run")
     severities = [severity.value for severity in Severity]

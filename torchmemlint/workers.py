@@ -131,7 +131,11 @@ def inspect(shared: InspectAll, path: str) -> Checked:
             shared.engines[settings] = make_runs(shared.project, settings, shared.text)
         analysis = analyze_module(shared.project, path, settings, shared.engines[settings])
         findings = [*analysis.findings, *(_internal_error(path, crash) for crash in analysis.crashes)]
-        kept = apply(findings, shared.text(path), settings, path, comments=shared.comments) if findings else []
+        kept = []
+        if findings or "TML002" in settings.codes:
+            whole = not (analysis.notes or analysis.crashes)
+            text = shared.text(path)
+            kept = apply(findings, text, settings, path, comments=shared.comments, judge_comments=whole)
         return Checked(path, tuple(kept), tuple(analysis.notes), tuple(analysis.crashes))
     except SourceError as error:  # it was readable when it was scanned
         return cannot_parse(path, error, settings, "")
@@ -145,6 +149,20 @@ def _broken_cells(path: str, source: SourceFile, settings: Settings) -> Checked 
         return None
     cells = [cannot_parse(path, error, settings, text, cell) for cell, text, error in source.notebook.broken]
     return Checked(path, tuple(finding for one in cells for finding in one.findings))
+
+
+def inspect_comments(shared: ScanAll, path: str) -> Checked:
+    """Judges the suppression comments (TML002) of a file in which no other rule can speak."""
+    settings = shared.settings[path]
+    try:
+        from torchmemlint.suppress import apply
+
+        text = (shared.texts.get(path) or read(path)).text
+        return Checked(path, tuple(apply([], text, settings, path)))
+    except SourceError as error:
+        return cannot_parse(path, error, settings, "")
+    except Exception as error:
+        return crashed(path, _traceback(error))
 
 
 def read(path: str) -> SourceFile:
@@ -174,7 +192,7 @@ def cannot_parse(path: str, error: SourceError, settings: Settings, text: str, c
     finding = _about_file("TML000", "unparsable-file", path, error.message, Position(error.row, error.column))
     finding = replace(finding, cell=cell)
     wanted = [finding] if finding.code in settings.codes else []
-    return Checked(path, tuple(apply(wanted, text, settings, path)))
+    return Checked(path, tuple(apply(wanted, text, settings, path, judge_comments=False)))
 
 
 def crashed(path: str, traceback: str) -> Checked:

@@ -35,6 +35,12 @@ def run(arguments: argparse.Namespace) -> int:
         from torchmemlint.commands import baseline
 
         return baseline.run(arguments, paths, configuration)
+    if arguments.add_ignore is not None or arguments.add_noqa is not None:
+        from torchmemlint.commands import comments
+
+        written = comments.write(arguments, paths, configuration)
+        report(written.outcome, arguments, sys.stdout, failures=written.failures)
+        return 2 if written.failures else status(written.outcome, arguments.exit_zero)
     if "-" in paths:
         if len(paths) > 1:
             raise UsageError("`-` reads standard input, and goes with no other path")

@@ -17,6 +17,14 @@ CARDS = {
         summary="torchmemlint itself failed here",
         severity=Severity.ERROR,
     ),
+    "run.unused_suppression": Rule(
+        code="TML002",
+        name="unused-suppression",
+        summary="A comment suppresses a finding that is not there",
+        severity=Severity.WARNING,
+        fix=Safety.SAFE,
+        default=False,
+    ),
     "retention.graph_attached_running_total": Rule(
         code="TML101",
         name="graph-attached-running-total",

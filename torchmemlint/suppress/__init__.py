@@ -14,38 +14,56 @@ from torchmemlint.settings import Settings
 from torchmemlint.source.directives import Directives, read_directives
 from torchmemlint.suppress.fingerprint import fingerprint, numbered
 from torchmemlint.suppress.per_file import ignored_prefixes
+from torchmemlint.suppress.unused import unused_suppressions
 
 __all__ = ["apply", "fingerprint", "numbered"]
 
-NEVER_BLANKET = "TML001"
-"""A failure of our own is hidden only by its code: a bare ``# noqa`` was not written with it in mind."""
-
 
 def apply(
-    findings: Iterable[Finding], source_text: str, settings: Settings, path: str, *, comments: bool = True
+    findings: Iterable[Finding],
+    source_text: str,
+    settings: Settings,
+    path: str,
+    *,
+    comments: bool = True,
+    judge_comments: bool = True,
 ) -> list[Finding]:
     """One file's findings that are to be reported, numbered and in the order of every output.
 
     ``path`` is absolute or relative to the current folder. ``comments=False`` leaves ``# noqa`` and its kin to the caller:
-    flake8 applies them itself.
+    flake8 applies them itself. ``judge_comments=False`` is for an analysis that did not get through the file: which comments
+    are unused (TML002, if it is on) is then unknown.
     """
-    kept = numbered(findings)
-    if not kept:
-        return kept
+    found = list(findings)
+    judge_comments = judge_comments and "TML002" in settings.codes
+    if not found and not judge_comments:
+        return []
     ignored = ignored_prefixes(settings, path)
+    directives = read_directives(source_text, {rule.name for rule in ALL_RULES}) if comments or judge_comments else Directives()
+    if judge_comments and directives != Directives():
+        judged = [code for code in settings.codes if not (ignored and code.startswith(ignored))]
+        found += unused_suppressions(directives, found, path, source_text, ALL_RULES, judged)
+    kept = numbered(found)
     if ignored:
         kept = [finding for finding in kept if not finding.code.startswith(ignored)]
-    if kept and comments:
-        directives = read_directives(source_text, {rule.name for rule in ALL_RULES})
+    if comments:
         kept = [finding for finding in kept if not suppressed(finding, directives)]
     return kept
 
 
 def suppressed(finding: Finding, directives: Directives) -> bool:
-    """Whether a comment switches this finding off."""
-    if finding.code == NEVER_BLANKET:
-        directives = Directives(
-            tuple(directive for directive in directives.found if directive.selectors), directives.next_code, directives.problems
-        )
+    """Whether a comment switches this finding off.
+
+    A failure of our own is hidden only by a code: a bare ``# noqa`` was not written with it in mind. A comment without use is
+    hidden only by its full code or name: else it would hide itself.
+    """
+    if finding.code in ("TML001", "TML002"):
+        names = (finding.code, finding.name)
+        meant = [
+            one
+            for one in directives.found
+            if one.selectors and (finding.code == "TML001" or any(selector in names for selector in one.selectors))
+        ]
+        directives = Directives(tuple(meant), directives.next_code, directives.problems)
     rows = finding.noqa_rows or {finding.span.start.row}
     return directives.covers(finding.code, finding.name, finding.span.start.row, rows)

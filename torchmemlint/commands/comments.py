@@ -1,0 +1,71 @@
+"""``torchmemlint --add-ignore`` and ``--add-noqa``: a comment in the code for every finding that is there."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torchmemlint.config import Configuration
+from torchmemlint.errors import SourceError, UsageError
+from torchmemlint.findings import Finding
+from torchmemlint.fixes.comments import add_comments
+from torchmemlint.rules import ALL_RULES
+from torchmemlint.run import Outcome, check_paths
+from torchmemlint.source.file import write_source
+from torchmemlint.workers import read
+
+NO_REASON = "not reviewed yet"
+"""What a comment says where the user gave no reason: whoever reads it later knows that nobody looked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What is left to report when the comments are written, and the files that could not be written."""
+
+    outcome: Outcome
+    failures: tuple[str, ...]
+
+
+def write(arguments: argparse.Namespace, paths: Sequence[str], configuration: Configuration) -> Written:
+    """Checks, and writes the comments. Raises UsageError for options that do not go together."""
+    noqa = arguments.add_noqa is not None
+    if noqa and arguments.add_ignore is not None:
+        raise UsageError("--add-ignore and --add-noqa do the same; choose one")
+    option = "--add-noqa" if noqa else "--add-ignore"
+    if "-" in paths:
+        raise UsageError(f"{option} writes to files, and standard input is none")
+    if arguments.fix or arguments.diff:
+        raise UsageError(f"{option} goes with neither --fix nor --diff: run --fix first, and {option} for what is left")
+    reason = (arguments.add_noqa if noqa else arguments.add_ignore).strip() or NO_REASON
+    if "#" in reason or "\n" in reason or "\r" in reason:
+        raise UsageError(f"{option}: a reason is one line, without `#`")
+    outcome = check_paths(paths, configuration, arguments.jobs, since=arguments.since or "")
+    by_path: dict[str, list[Finding]] = {}
+    for finding in outcome.findings:
+        by_path.setdefault(finding.path, []).append(finding)
+    names = {rule.name for rule in ALL_RULES}
+    written: list[Finding] = []
+    left: list[Finding] = []
+    failures: list[str] = []
+    files = 0
+    for path, findings in by_path.items():
+        try:
+            source = read(path)
+            commented = add_comments(source, findings, reason, names, noqa=noqa)
+            if commented.done:
+                write_source(Path(path), source, commented.text)
+                files += 1
+            written += commented.done
+            left += commented.left
+        except SourceError as error:
+            left += findings
+            if any(finding.code != "TML000" for finding in findings):
+                failures.append(f"{path}: {error}")
+    if not arguments.quiet:
+        count = len(written)
+        words = f"{count} finding{'' if count == 1 else 's'} in {files} file{'' if files == 1 else 's'}"
+        print(f"Wrote comments for {words}." if count else "Nothing to write a comment for.", file=sys.stderr)
+    return Written(replace(outcome, findings=tuple(left)), tuple(failures))
