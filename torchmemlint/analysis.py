@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torchmemlint.config import Settings
     from torchmemlint.index.facts import FunctionFacts
     from torchmemlint.index.ledger import Question
-    from torchmemlint.index.project import Project
+    from torchmemlint.index.project import FunctionRef, Project
     from torchmemlint.semantics.runs import Runs
 
 
@@ -67,6 +67,16 @@ def is_candidate(facts: FunctionFacts, roots: frozenset[str], text: str, trainer
     return "out of memory" in text and bool(words & {"RuntimeError", "Exception", "BaseException"})
 
 
+def sees_a_context(runs: Runs, ref: FunctionRef, facts: FunctionFacts, codes: frozenset[str]) -> bool:
+    """Whether an outermost function is given the context of an ``autograd.Function`` (TML107)."""
+    from torchmemlint.index.project import ClassRef
+
+    name = ref.qualname.rpartition(".")[2]
+    if "TML107" not in codes or not facts.owner or name not in ("forward", "setup_context"):
+        return False
+    return runs.world.is_autograd_function(ClassRef(ref.path, facts.owner))
+
+
 WITHOUT_GRAPH = frozenset(
     {
         "no_grad", "inference_mode", "enable_grad", "volatile", "set_per_process_memory_fraction", "OutOfMemoryError",
@@ -95,9 +105,9 @@ def analyze_module(project: Project, path: str, settings: Settings, runs: Runs |
     trainers = training_names(project, path)
     roots = frozenset().union(*(m.RULE.roots for m in checks))
     for facts in project.module(path).functions:
-        if facts.parent or not is_candidate(facts, roots, text, trainers):
-            continue
         ref = FunctionRef(path, facts.qualname)
+        if facts.parent or not (is_candidate(facts, roots, text, trainers) or sees_a_context(runs, ref, facts, codes)):
+            continue
         try:
             drafts = drafts_of(runs, ref, checks)
             analysis.findings += [d.finding for d in told_once(drafts) if d.finding.code in codes]

@@ -15,14 +15,23 @@ from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Posi
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.card import Rule as Rule
 from torchmemlint.semantics import purpose
+from torchmemlint.semantics.base import NO_TENSOR, TENSOR
 from torchmemlint.semantics.events import Backward, CallEffect, Frame, Graph, Record, Site
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.world import MODULE
+from torchmemlint.torch_facts import TORCH
 
 PAGE_HEADINGS = ("What it does", "What it costs", "Example", "Fix", "When to ignore", "References")
 """The headings of a rule's page, in this order; a test holds every page to them."""
 
 
+TENSOR_WORDS = (frozenset(TORCH.methods) | {TENSOR}) - frozenset(
+    {
+        "all", "any", "copy_", "count_nonzero", "dim", "exp", "index_copy", "item", "max", "mean", "min", "put", "size", "sort",
+        "split", "std", "storage", "sum", "t", "to", "tolist", "type", "unique", "values", "var",
+    }
+)  # fmt: skip
+"""Methods that only tensors have (not arrays, strings, lists, modules), and what the engine says of annotated tensors."""
 GRADIENT_HOOKS = frozenset(
     {"register_backward_hook", "register_full_backward_hook", "register_full_backward_pre_hook", "register_hook", "retain_grad"}
 )
@@ -299,6 +308,11 @@ class Flow:
             for other in world.project.module(self.record.root.path).functions
             if other.qualname == facts.qualname or other.qualname.startswith(prefix)
         )
+
+    def shown_tensor(self, gid: int) -> bool:
+        """Whether the code treats an unknown object, given by its graph, as only a tensor can be treated."""
+        words = self.record.evidence.get(gid, set())
+        return bool(words & TENSOR_WORDS) and NO_TENSOR not in words
 
     # --- graphs -----------------------------------------------------------------------------------------------------
 

@@ -70,6 +70,14 @@ CARDS = {
         triggers=frozenset({"retain_graph"}),
         experiment="peak",
     ),
+    "retention.tensor_set_on_autograd_ctx": Rule(
+        code="TML107",
+        name="tensor-set-on-autograd-ctx",
+        summary="A tensor is set on the context of an autograd.Function",
+        severity=Severity.WARNING,
+        triggers=frozenset({"Function", "InplaceFunction"}),
+        experiment="cycle",
+    ),
     "gradmode.inference_with_grad": Rule(
         code="TML201",
         name="inference-with-grad",

@@ -36,6 +36,11 @@ MAX_GRAPHS = 4_000
 """Graphs and marks that one run may tell apart."""
 
 
+TENSOR = "tensor"
+NO_TENSOR = "no-tensor"
+"""Words of evidence: an unknown object is used, or annotated, as only a tensor can be; as no tensor can."""
+
+
 class RunLimit(Exception):
     """A run has executed ``HARD_LIMIT`` statements, or made ``MAX_GRAPHS`` graphs."""
 
@@ -72,6 +77,8 @@ class Book:
         self.turn = 0
         """Number of the unrolled turn of a loop over literals: part of every site's identity."""
         self.statements = 0
+        self.contexts: set[int] = set()
+        """Objects that are the context of an ``autograd.Function`` whose forward is run."""
         self._ids: dict[tuple[object, ...], int] = {}
         self._sunk: set[tuple[int, str, str, int, int]] = set()
         self._closure_keys: dict[tuple[object, ...], int] = {}

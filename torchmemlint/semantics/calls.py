@@ -10,7 +10,7 @@ from torchmemlint.index.facts import ArgFact, CallableUse
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.base import CONTAINERS, MAX_STATEMENTS, Closure
+from torchmemlint.semantics.base import CONTAINERS, MAX_STATEMENTS, NO_TENSOR, TENSOR, Closure
 from torchmemlint.semantics.evaluate import Evaluator, class_kind, looks_like_module, shallow, sorted_atoms, with_flags
 from torchmemlint.semantics.events import Backward, CallEffect, CallFate, GradModeMisuse, Graph, Store
 from torchmemlint.semantics.state import State, join_states
@@ -19,6 +19,7 @@ from torchmemlint.semantics.values import (
     BATCH,
     EMPTY,
     FREE_TENSOR,
+    GUESSED,
     INTEGER,
     NONE,
     NOTHING,
@@ -694,6 +695,8 @@ class Calls(Evaluator):
                 return NONE
         if name in TORCH.methods:
             return self.tensor_method(Tensor(frozenset((gid,))), name, arguments, expr, state)
+        if self.contexts:
+            self.notice((gid,), NO_TENSOR)
         if name == "step" and not arguments.positional:
             self.effect("optimizer-step", text_of(expr.func), arguments, expr)
         method = self.only_method(name)
@@ -1050,6 +1053,11 @@ class Calls(Evaluator):
             for atom in value:
                 if type(atom) is Tensor:
                     self.notice(atom.graphs, "torch-op")
+        if self.contexts and effect in ("keep", "loss", "view", "cut", "mixed-max"):
+            for value in values if name.rpartition(".")[2] in TENSORS_ONLY else values[:1]:
+                self.notice(
+                    (self.thing_graph(a.oid) for a in value if type(a) is Obj and self.heap[a.oid].kind == "thing"), TENSOR
+                )
         match effect:
             case "keep" | "loss" | "view" | "checkpoint":
                 if effect == "checkpoint":
@@ -1098,11 +1106,15 @@ class Calls(Evaluator):
                 for value in values:
                     self.sink(*self.whole(value, state), "cut", name, expr.node)
                 return PLAIN if effect == "number" else tensor(flags=INTEGER)
-            case "source" | "clip-grad" | "rng":
+            case "rng-state":
+                return tensor(flags=SCALAR)
+            case "source" | "clip-grad":
                 if effect == "source" and name in ("torch.tensor", "torch.as_tensor", "torch.stack"):
                     self.cut_all(arguments, expr, state, name)
                 if truth(arguments.keywords.get("requires_grad", const(False))) is True:
                     self.record.flags.add("input-grad")
+                if name == "torch.tensor" and arguments.exprs and is_small(arguments.exprs[0]):
+                    return tensor(flags=SCALAR)
                 return FREE_TENSOR
             case "mixed-max":
                 result = self.arithmetic(values[:1], expr.node, state)
@@ -1283,7 +1295,7 @@ class Calls(Evaluator):
                     number, Graph(number, "opaque", self.site(expr.node), what, mode="off", direct=True)
                 )
                 return tensor(outputs=frozenset((number,)), flags=BATCH)
-            return FREE_TENSOR
+            return tensor(flags=GUESSED)
         known = frozenset(g for g in gathered if g in self.record.graphs)
         gid = self.graph(
             "opaque",
@@ -1347,6 +1359,8 @@ COMMON_METHODS = frozenset(
     }
 )  # fmt: skip
 """Methods that objects outside the project have as well: their name says nothing about the class."""
+TENSORS_ONLY = frozenset({"matmul", "mm", "bmm", "addmm", "mv", "dot", "linear", "cat", "stack", "outer"})
+"""Functions of which every positional argument is a tensor."""
 INTEGER_DTYPES = frozenset(
     {
         "torch.long", "torch.int", "torch.int64", "torch.int32", "torch.int16", "torch.short", "torch.int8", "torch.uint8",
@@ -1425,6 +1439,21 @@ def reshape(inner: Value | None, make: Callable[[Tensor], Tensor]) -> Value:
         else:
             out.append(atom)
     return frozenset(out)
+
+
+def is_small(expr: ir.Expr) -> bool:
+    """A number, or a display of numbers: a tensor of it is no more than a scalar on the device."""
+    if isinstance(expr, ir.Sequence):
+        return all(type(item) in (ir.Const, ir.Name, ir.Unary) for item in expr.items)
+    return isinstance(expr, ir.Const)
+
+
+def sure(value: Value) -> Value:
+    """The value of a function that gives tensors and nothing else."""
+    return frozenset(
+        Tensor(a.graphs, a.hints, a.outputs, a.flags & ~GUESSED) if type(a) is Tensor and a.flags & GUESSED else a
+        for a in value
+    )
 
 
 def half_fix(expr: ir.Expr | None) -> tuple[str, int]:

@@ -16,6 +16,7 @@ from torchmemlint.semantics.values import (
     BATCH,
     EMPTY,
     FREE_TENSOR,
+    GUESSED,
     INTEGER,
     NONE,
     NOTHING,
@@ -540,7 +541,7 @@ class Evaluator(Book):
             if type(atom) is Obj:
                 info = self.heap[atom.oid]
                 if info.kind == "thing":
-                    out.append(Tensor(frozenset((self.thing_graph(atom.oid),))))
+                    out.append(Tensor(frozenset((self.thing_graph(atom.oid),)), flags=GUESSED))
                     continue
                 if info.kind in CONTAINERS:
                     for item in self.contents(atom.oid, state):
@@ -578,6 +579,10 @@ class Evaluator(Book):
             joined = self.concatenate(left, right, node, state)
             if joined is not None:
                 return joined
+        if op == "*":
+            repeated = [a for v in (left, right) for a in v if type(a) is Obj and self.heap[a.oid].kind == "list"]
+            if repeated:
+                return self.concatenate(left, right, node, state) or UNKNOWN
         if op == "%" and a is not None and isinstance(a.value, str):
             self.sink(*self.whole(right, state), "shown", "%", node)
             return PLAIN
@@ -942,7 +947,7 @@ def compare_consts(op: str, left: Value, right: Value) -> Value:
             if type(atom) is Tuple and all(only_const(i) is not None for i in atom.items):
                 values = [only_const(i).value for i in atom.items]  # type: ignore[union-attr]
                 return const((lefts[0].value in values) == (op == "in"))
-    return FREE_TENSOR
+    return PLAIN if op in ("is", "is not", "in", "not in") else FREE_TENSOR
 
 
 def literal(text: str) -> Value:
@@ -1013,7 +1018,7 @@ def min_flags(tensors: list[Tensor]) -> int:
     both = tensors[0].flags
     for atom in tensors[1:]:
         both &= atom.flags
-    return both & (SCALAR | INTEGER) | (BATCH if any(a.flags & BATCH for a in tensors) and not both & SCALAR else 0)
+    return both & (SCALAR | INTEGER | GUESSED) | (BATCH if any(a.flags & BATCH for a in tensors) and not both & SCALAR else 0)
 
 
 def takes_small_part(exprs: list[ir.Expr], values: list[Value]) -> bool:

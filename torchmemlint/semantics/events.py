@@ -148,6 +148,22 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
+class ContextStore:
+    """``ctx.name = value`` in the forward of an ``autograd.Function``.
+
+    place    text of the attribute; mark: what the value carries from here on (in ``Record.returned``: it is an output)
+    tensor   the value is a tensor, or holds one
+    things   graphs of the unknown objects that it is or holds: tensors, if there is evidence
+    """
+
+    site: Site
+    place: str
+    mark: int
+    tensor: bool
+    things: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Backward:
     """``value.backward(...)``, or a call that back-propagates its argument.
 
@@ -235,7 +251,7 @@ class Handler:
     loop: tuple[int, int] | None
 
 
-Event = Accumulate | Store | Backward | CallEffect | GradModeMisuse | Handler
+Event = Accumulate | Store | ContextStore | Backward | CallEffect | GradModeMisuse | Handler
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,19 @@ from typing import Any
 from torchmemlint.findings import Span
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.semantics.base import CONTAINERS, HARD_LIMIT, Closure, RunLimit
+from torchmemlint.semantics.base import CONTAINERS, HARD_LIMIT, TENSOR, Closure, RunLimit
 from torchmemlint.semantics.calls import Arguments, Calls, first_parameter, half_fix
 from torchmemlint.semantics.evaluate import looks_like_module, shallow, sorted_atoms
-from torchmemlint.semantics.events import Accumulate, Backward, GradModeMisuse, LoopInfo, Record, Store
+from torchmemlint.semantics.events import Accumulate, Backward, ContextStore, GradModeMisuse, LoopInfo, Record, Store
 from torchmemlint.semantics.state import State, join_states
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
     EMPTY,
+    GUESSED,
     NONE,
     NOTHING,
     PLAIN,
+    SCALAR,
     UNKNOWN,
     Atom,
     Cls,
@@ -379,10 +381,30 @@ class Interpreter(Calls):
                 continue
             info = self.heap[atom.oid]
             place = (atom.oid, target.name)
+            if atom.oid in self.contexts:
+                value = self.keep_on_context(text, value, state, node, source)
             marked = self.accumulated(place, text, value, state, node, source)
             if marked == value and (info.external or self.outlived_loop(atom.oid) is not None):
                 self.keep_attribute(atom.oid, target.name, text, value, node, source, state)
             state.vars[place] = shallow(marked)
+
+    def keep_on_context(self, text: str, value: Value, state: State, node: int, source: ir.Expr | None) -> Value:
+        """``ctx.x = x`` in an ``autograd.Function``. Grad mode is off there, so that a mark on the value stays with this very
+        tensor: where it is returned, it is an output."""
+        atoms = [inner for atom in value for inner in flat(atom, self, state)]
+        graphs = NOTHING
+        for atom in atoms:
+            if type(atom) is Obj and self.heap[atom.oid].kind == "thing":
+                graphs |= {self.thing_graph(atom.oid)}
+        tensors = [a for a in atoms if type(a) is Tensor and not a.flags & (SCALAR | GUESSED)]
+        if not tensors and not graphs:
+            return value
+        mark = self.graph("stored", node, text, key=("context", text))
+        self.emit(ContextStore(self.site(node), text, mark, bool(tensors), graphs), tag=text)
+        marked = add_marks(value, frozenset((mark,)))
+        if isinstance(source, ir.Name):
+            state.vars[self.place_of(source.id)] = marked
+        return marked
 
     def keep_attribute(
         self, oid: int, name: str, text: str, value: Value, node: int, source: ir.Expr | None, state: State
@@ -1030,6 +1052,26 @@ class Interpreter(Calls):
             start = 1
         for param in params[start:]:
             state.vars[self.frame, param.name] = self.root_parameter(param)
+        if owner is not None and function.name in ("forward", "setup_context") and self.world.is_autograd_function(owner):
+            self.open_context(function, state)
+
+    def open_context(self, function: ir.Function, state: State) -> None:
+        """In an ``autograd.Function``'s forward or setup_context: the first parameter is its context; without grad, nothing
+        that it is given has a graph here."""
+        state.mode = "off"
+        for number, param in enumerate(function.params):
+            for atom in state.vars.get((self.frame, param.name), EMPTY):
+                if type(atom) is not Obj:
+                    continue
+                if number == 0:
+                    self.contexts.add(atom.oid)
+                elif self.heap[atom.oid].kind != "thing":
+                    continue
+                elif param.annotation is not None and text_of(param.annotation) in ("torch.Tensor", "Tensor"):
+                    self.notice((self.thing_graph(atom.oid),), TENSOR)
+                if number == 2 and function.name == "setup_context":
+                    self.record.returned.add(self.thing_graph(atom.oid))  # the output
+                    self.notice((self.thing_graph(atom.oid),), TENSOR)
 
     def root_parameter(self, param: ir.Param) -> Value:
         if param.kind == "*":
@@ -1079,6 +1121,18 @@ def finish(record: Record) -> None:
             record.trained |= sure
             if not event.retain and not event.partial:
                 record.freed |= sure
+
+
+def flat(atom: Atom, run: Interpreter, state: State, depth: int = 2) -> list[Atom]:
+    """The atom, or what a tuple or a known container of that name holds."""
+    inner: list[Value] = []
+    if depth and type(atom) is Tuple:
+        inner = list(atom.items)
+    elif depth and type(atom) is Obj and run.heap[atom.oid].kind in CONTAINERS:
+        inner = run.contents(atom.oid, state)
+    else:
+        return [atom]
+    return [one for value in inner for part in value for one in flat(part, run, state, depth - 1)]
 
 
 def carries(place: tuple[int, str], value: Value, before: State, run: Interpreter) -> bool:

@@ -23,7 +23,7 @@ def needless(runs: Runs, root: FunctionRef, ref: FunctionRef, node: int, depth: 
     found = None
     for record in runs.records(root):
         if "limit" in record.flags:
-            return False
+            return None
         for event in backwards(record):
             if event.site.node == node and record.frames[event.site.frame].ref == ref:
                 found = True
@@ -38,7 +38,7 @@ def backwards(record: Record) -> list[Backward]:
 
 def _needless_here(runs: Runs, record: Record, event: Backward, depth: int) -> bool:
     own = frozenset(g for g in record.ancestors(event.graphs) if record.graphs[g].kind not in MARK_KINDS)
-    if any(record.graphs[g].kind == "carried" for g in event.graphs | event.hints):
+    if any(record.graphs[g].kind == "carried" for g in event.graphs):
         return False  # the next turn's graph hangs on this one
     graphs = [record.graphs[g] for g in own]
     brought = [graph for graph in graphs if graph.kind == "param" and graph.site.node < 0]
@@ -163,6 +163,16 @@ def _needless_for_callers(runs: Runs, record: Record, event: Backward, whole: bo
     known = bool(callers.calls) and not callers.escapes and len(callers.calls) <= MAX_CALLERS and depth < MAX_DEPTH
     if not known:
         return not whole
-    roots = sorted({runs.root_of(caller.ref) for caller in callers.calls} - {record.root})
+    roots = sorted({runs.root_of(c.ref) for c in callers.calls if not _is_overridden(runs, c.ref, ref)} - {record.root})
     answers = [needless(runs, root, ref, event.site.node, depth + 1) for root in roots]
     return False not in answers and not (whole and None in answers)
+
+
+def _is_overridden(runs: Runs, caller: FunctionRef, ref: FunctionRef) -> bool:
+    """Whether a calling method of a base class is not the one that objects of the called method's class have: then its call
+    through ``self`` reaches another override."""
+    world = runs.world
+    owner, base = world.facts(ref).owner, world.facts(caller).owner
+    if not owner or not base or ClassRef(caller.path, base) not in world.project.mro(ClassRef(ref.path, owner))[1:]:
+        return False
+    return world.project.method(ClassRef(ref.path, owner), caller.qualname.rpartition(".")[2]) != caller

@@ -18,6 +18,8 @@ BATCH = 8
 """Flag of a tensor: has the batch's dimension (comes straight from a forward)."""
 DETACHED = 16
 """Flag of a tensor: a graph was cut from it on purpose."""
+GUESSED = 32
+"""Flag of a tensor: a call out of sight gave it, so that it may be no tensor at all."""
 PACKED = 32
 """Flag of what stands for a tensor: a ``PackedSequence``, whose ``.data`` is a field that keeps the graph."""
 
@@ -29,7 +31,7 @@ class Tensor:
     graphs   graphs and marks that it certainly hangs on, if those graphs are real
     hints    graphs and marks that it may hang on
     outputs  forwards whose output storage it keeps alive on the device (under no_grad too)
-    flags    SCALAR | VIEW | INTEGER | BATCH | DETACHED | PACKED
+    flags    SCALAR | VIEW | INTEGER | BATCH | DETACHED | GUESSED | PACKED
     """
 
     graphs: frozenset[int] = NOTHING

@@ -174,6 +174,13 @@ class World:
             effect is None and absolute.split(".")[0] not in PLAIN_ROOTS | {"math", "numpy"}
         )
 
+    def is_autograd_function(self, cls: ClassRef) -> bool:
+        """Whether a class of the project is below ``torch.autograd.Function``."""
+        return any(
+            isinstance(base, str) and base.startswith("torch.autograd.") and base.endswith("Function")
+            for base in self.project.mro(cls)
+        )
+
     def trains_result(self, ref: FunctionRef) -> bool:
         """Whether a framework back-propagates what the function returns (Lightning's ``training_step``)."""
         return self._hook_effect(ref) == "backward-return"

@@ -29,6 +29,7 @@ Effects of calls (``functions``, ``methods``, values of ``kind_methods``):
     module          builds a module
     compile         returns (a form of) the module or function that is its first argument
     load            reads a file; the result is a container of tensors without graphs
+    rng-state       a small tensor without a graph
     clip-grad       changes gradients in place; a tensor without a graph
     empty-cache, memory-fraction
                     the allocator calls that rules are about
@@ -68,7 +69,7 @@ def _words(text: str) -> frozenset[str]:
 
 FUNCTION_EFFECTS = _words(
     """keep view loss cut source leaf mixed-max inplace number grad-off grad-on grad-set autocast backward autograd-grad
-    checkpoint pack module compile load clip-grad empty-cache memory-fraction no-effect"""
+    checkpoint pack module compile load rng-state clip-grad empty-cache memory-fraction no-effect"""
 )
 METHOD_EFFECTS = _words(
     """keep view cut source mixed-max inplace device item number shape detach-inplace requires-grad hook backward"""
