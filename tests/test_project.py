@@ -759,3 +759,11 @@ def test_remembered_answers_do_not_depend_on_where_a_circle_is_entered() -> None
     assert first["b"] == frozenset("abcxy")
     deep: Memo[int, int] = Memo(lambda n: deep.answer(n + 1) + 1, 0, limit=7)
     assert (deep.answer(0), deep.answer(3)) == (7, 7)
+
+
+def test_no_caller_is_no_answer_where_files_were_left_out() -> None:
+    text = "def predict(model, x):\n    return model(x).argmax()\n"
+    facts = [module_facts("m.py", text)]
+    ref = FunctionRef("m.py", "predict")
+    assert Project.build(facts).grad_mode(ref).mode == "no-callers"
+    assert Project.build(facts, complete=False).grad_mode(ref).mode == "escapes"

@@ -227,7 +227,7 @@ class _Run:
             self.around = self._facts_around()
         facts = [one.facts for one in self.scanned.values() if one.facts is not None]
         wrappers = sorted({name for settings in self.settings.values() for name in settings.no_grad_wrappers})
-        return Project.build([*facts, *self.around], wrappers)
+        return Project.build([*facts, *self.around], wrappers, self.complete)
 
     def _facts_around(self) -> tuple[ModuleFacts, ...]:
         """Facts of files that the screen stopped but that stand beside torch-related ones; and of those around files that

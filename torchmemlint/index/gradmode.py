@@ -21,6 +21,7 @@ from typing import Literal
 from torchmemlint.index.calls import Caller, Calls, argument_calls
 from torchmemlint.index.evidence import Evidence, Instance, Method, Value
 from torchmemlint.index.facts import ArgFact, CallableUse, CallFact, FunctionFacts, ParamFact
+from torchmemlint.index.layout import is_test
 from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Names, Outside, is_quiet
 from torchmemlint.torch_facts import TorchFacts
 
@@ -62,13 +63,20 @@ class GradMode:
     """Answers about grad mode over one project."""
 
     def __init__(
-        self, names: Names, evidence: Evidence, calls: Calls, torch: TorchFacts, no_grad_wrappers: Sequence[str] = ()
+        self,
+        names: Names,
+        evidence: Evidence,
+        calls: Calls,
+        torch: TorchFacts,
+        no_grad_wrappers: Sequence[str] = (),
+        complete: bool = True,
     ) -> None:
         self._names = names
         self._evidence = evidence
         self._calls = calls
         self._torch = torch
         self._wrappers = frozenset(no_grad_wrappers)
+        self._complete = complete
         self._nodes: dict[FunctionRef, _Node] = {}
         self._modes: dict[FunctionRef, frozenset[str]] = {}
         self._leaks: dict[FunctionRef, list[tuple[int, CallFact, str]]] | None = None
@@ -85,10 +93,12 @@ class GradMode:
             return one if one == other else "mixed"
         if not use.callee:
             return None
-        effects = [
-            self._value_effect(path, qualname, value, use, depth) for value in self._evidence.values(path, qualname, use.callee)
-        ]
-        return _agreed(effects)
+        values = self._evidence.values(path, qualname, use.callee)
+        receiver, _, name = use.callee.rpartition(".")
+        if not values and receiver and self._torch.functions.get(f"torch.{name}", "").startswith("grad-"):
+            # torch itself, handed on as an argument
+            return self._outside_effect(path, qualname, f"torch.{name}", use.args if use.called else None)
+        return _agreed([self._value_effect(path, qualname, value, use, depth) for value in values])
 
     def _value_effect(self, path: str, qualname: str, value: Value, use: CallableUse, depth: int) -> str | None:
         if isinstance(value, Outside):
@@ -335,6 +345,9 @@ class GradMode:
             node.fixed[hook] = None
         callers = self._calls.callers(ref)
         others = [caller for caller in callers.calls if caller.ref != ref]
+        if not is_test(ref.path, ref.qualname):
+            # What a unit test calls is there for others, who are not in sight.
+            others = [caller for caller in others if not is_test(caller.ref.path, caller.ref.qualname)]
         certain = [caller for caller in others if caller.certain]
         for caller in certain or others:
             self._add_caller(node, caller)
@@ -354,7 +367,7 @@ class GradMode:
             bases = self._names.mro(ClassRef(ref.path, facts.owner))
             if any(isinstance(base, str) and not is_quiet(base) for base in bases):
                 return "unseen-base"
-        return "escapes" if escapes else "no-callers"
+        return "escapes" if escapes or not self._complete else "no-callers"
 
     def _hook(self, ref: FunctionRef, facts: FunctionFacts) -> str | None:
         """The mode in which an outside framework calls the method."""

@@ -149,3 +149,11 @@ def _without_clashes(names: dict[str, str]) -> dict[str, str]:
         taken[name] += 1
         result[path] = name if taken[name] == 1 else f"{name}~{taken[name]}"
     return result
+
+
+def is_test(path: str, qualname: str) -> bool:
+    """Whether a function is a unit test or part of one: what it spends nobody misses."""
+    parts = path.replace("\\", "/").split("/")
+    file = parts[-1]
+    in_tests = file.startswith("test_") or file.endswith("_test.py") or not {"tests", "test"}.isdisjoint(parts[:-1])
+    return in_tests or qualname.startswith(("test_", "Test"))

@@ -48,11 +48,11 @@ def question(
 class Project:
     """The modules of one run. Made by ``Project.build``."""
 
-    def __init__(self, facts: Sequence[ModuleFacts], no_grad_wrappers: Sequence[str]) -> None:
+    def __init__(self, facts: Sequence[ModuleFacts], no_grad_wrappers: Sequence[str], complete: bool) -> None:
         self._names = Names(facts)
         self._evidence = Evidence(self._names, TORCH)
         self._calls = Calls(self._names, self._evidence, TORCH)
-        self._grad = GradMode(self._names, self._evidence, self._calls, TORCH, no_grad_wrappers)
+        self._grad = GradMode(self._names, self._evidence, self._calls, TORCH, no_grad_wrappers, complete)
         self._methods: dict[str, tuple[FunctionRef, ...]] | None = None
         self._attributes: frozenset[str] | None = None
         self._switching: frozenset[str] | None = None
@@ -60,12 +60,13 @@ class Project:
         self.ledger = Ledger()
 
     @classmethod
-    def build(cls, facts: Sequence[ModuleFacts], no_grad_wrappers: Sequence[str] = ()) -> Project:
+    def build(cls, facts: Sequence[ModuleFacts], no_grad_wrappers: Sequence[str] = (), complete: bool = True) -> Project:
         """The project of these modules.
 
         ``no_grad_wrappers`` are absolute names of decorators and managers outside the project that switch grad off.
+        ``complete`` is False where files were left out that may hold callers: then "no caller" is never an answer.
         """
-        return cls(facts, no_grad_wrappers)
+        return cls(facts, no_grad_wrappers, complete)
 
     # --- what there is
 

@@ -282,8 +282,13 @@ class Flow:
         return False
 
     def is_part(self, graph: Graph) -> bool:
-        """Whether the graph is that of one part of an opaque result (``out[0]``), not of the result itself."""
-        return any(self.record.graphs[p].site == graph.site and self.record.graphs[p].kind == "opaque" for p in graph.parents)
+        """Whether the graph is that of one part of a result (``out[0]``), not of the result itself."""
+        if graph.kind != "opaque":
+            return False
+        return any(
+            self.record.graphs[p].site == graph.site and self.record.graphs[p].kind in ("opaque", "forward")
+            for p in graph.parents
+        )
 
     def callee(self, site: Site) -> str:
         """The text of what is called at a site, the arguments of calls inside it left out: "super(…).forward"."""

@@ -55,6 +55,10 @@ from torchmemlint.semantics.values import (
 from torchmemlint.torch_facts import TORCH
 
 MAX_DEPTH = 5
+MAX_RECURSION = 2
+"""Times that a function is followed inside itself: a helper that flattens or detaches a container of containers."""
+FREEZING = {"requires_grad": False, "trainable": False, "freeze": True, "frozen": True}
+"""Constructor arguments of modules, and the value with which no parameter requires grad."""
 INSIDE = ir.Const(-1, None)
 """Stands for a stored value that no expression of its own names (it is inside an argument): nothing a fix could change."""
 STORING = {"append": "append", "extend": "extend", "insert": "insert", "appendleft": "append", "add": "add", "put": "append"}
@@ -247,13 +251,14 @@ class Calls(Evaluator):
             return self.opaque(text_of(expr.func), arguments, expr, state, oid=atom.receiver)
         record = self.record
         depth = record.frames[self.frame].depth
-        chain = self.frame
+        chain, within = self.frame, 0
         while chain >= 0:
-            if self.frame_closure[chain].function is closure.function:
-                # A function that calls itself returns what its other branches do: here nothing is added to them.
-                hints = NOTHING.union(*(self.whole(v, state)[0] for v in arguments.all())) if arguments.all() else NOTHING
-                return unknown(hints)
+            within += self.frame_closure[chain].function is closure.function
             chain = record.frames[chain].parent
+        if within >= MAX_RECURSION:
+            # A function that calls itself returns what its other branches do: here nothing is added to them.
+            hints = NOTHING.union(*(self.whole(v, state)[0] for v in arguments.all())) if arguments.all() else NOTHING
+            return unknown(hints)
         if depth >= MAX_DEPTH or self.tired():
             record.flags.add("limit")
             return self.opaque(text_of(expr.func), arguments, expr, state)
@@ -344,11 +349,26 @@ class Calls(Evaluator):
             return frozenset((Obj(self.allocate("loader", expr.node, text, cls)),))
         kind = "module" if module else "instance"
         oid = self.allocate(kind, expr.node, text, cls)
+        if module and self.built_frozen(cls, arguments):
+            state.vars[oid, "$frozen"] = const(True)
         if kind == "instance":
             # What the constructor is given it may keep.
             gids = [self.whole(v, state)[0] for v in arguments.all()]
             self.sink(NOTHING.union(*gids) if gids else NOTHING, "passed", text, expr.node)
         return frozenset((Obj(oid),))
+
+    def built_frozen(self, cls: ClassRef, arguments: Arguments) -> bool:
+        """Whether a module is built without anything that requires grad: by an argument that says so, or by the default of a
+        parameter of that name."""
+        for word, frozen in FREEZING.items():
+            if word in arguments.keywords:
+                return truth(arguments.keywords[word]) is frozen
+            init = self.world.project.method(cls, "__init__")
+            if init is not None and not arguments.more:
+                params = [p for p in self.world.facts(init).params if p.name == word]
+                if params and params[0].default == str(frozen):
+                    return len(arguments.positional) < len([p for p in self.world.facts(init).params if p.kind == "positional"])
+        return False
 
     # --- objects ----------------------------------------------------------------------------------------------------
 
@@ -628,7 +648,7 @@ class Calls(Evaluator):
             return me
         if info.kind not in ("module", "thing"):
             held = TORCH.kind_methods.get((info.kind, name))
-            return self.kind_method(held, name, arguments, expr, state) if held is not None else None
+            return self.kind_method(held, info.kind, name, arguments, expr, state) if held is not None else None
         if name == "requires_grad_":
             known = truth(arguments.positional[0]) if arguments.positional else True
             if known is False:
@@ -651,7 +671,7 @@ class Calls(Evaluator):
             return PLAIN
         return None
 
-    def kind_method(self, effect: str, name: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    def kind_method(self, effect: str, kind: str, name: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
         """A method of an optimizer, a scaler, a writer and the like, by its row in the facts."""
         values = arguments.all()
         match effect:
@@ -669,7 +689,7 @@ class Calls(Evaluator):
                 return FREE_TENSOR
         gids = [self.whole(v, state)[0] for v in values]
         self.sink(NOTHING.union(*gids) if gids else NOTHING, "shown", name, expr.node)
-        if name == "step":
+        if name == "step" and kind in ("optimizer", "scaler"):
             self.effect("optimizer-step", text_of(expr.func), arguments, expr)
         return PLAIN
 
@@ -682,6 +702,9 @@ class Calls(Evaluator):
     def thing_method(self, oid: int, name: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
         """A method of an unknown object: a tensor's if tensors have it, a container's, or a name of the project's own."""
         gid = self.thing_graph(oid)
+        manager = TORCH.functions.get(f"torch.{name}", "") if not self.world.methods_named(name) else ""
+        if manager in ("grad-off", "grad-on", "grad-set"):  # torch itself, handed on as an argument
+            return self.grad_manager(f"torch.{name}", manager, arguments, expr, state)
         if name == "forward":
             return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid, direct=True)
         if name in STORING and len(arguments.positional) >= 1 and name != "add":
@@ -697,6 +720,8 @@ class Calls(Evaluator):
             return self.tensor_method(Tensor(frozenset((gid,))), name, arguments, expr, state)
         if self.contexts:
             self.notice((gid,), NO_TENSOR)
+        if name not in COMMON_METHODS and self.world.guards_itself(name):
+            return FREE_TENSOR
         if name == "step" and not arguments.positional:
             self.effect("optimizer-step", text_of(expr.func), arguments, expr)
         method = self.only_method(name)

@@ -511,19 +511,34 @@ class Evaluator(Book):
         graphs: set[int] = set()
         marks: set[int] = set()
         unsure: set[int] = set()
+        given: set[int] = set()
         for atom in tensors:
             hints |= atom.hints
             for gid in atom.graphs:
                 kind = self.record.graphs[gid].kind
-                (graphs if kind in CERTAIN else marks if kind in ("added", "stored", "carried", "result") else unsure).add(gid)
+                (
+                    graphs
+                    if kind in CERTAIN
+                    else marks
+                    if kind in ("added", "stored", "carried", "result")
+                    else given
+                    if kind == "param"
+                    else unsure
+                ).add(gid)
         outputs = NOTHING.union(*(a.outputs for a in tensors))
         if state.mode == "off":
             self.sink(graphs | unsure | marks, "cut", "no_grad", node)
             return tensor(NOTHING, NOTHING, outputs, min_flags(tensors))
+        # What was only given (an attribute, an argument) may be a number, where anything else can be the tensor.
         if graphs:
-            hints |= unsure
-        else:
+            hints |= unsure | given
+        elif unsure:
             graphs |= unsure
+            hints |= given
+        elif blind:
+            hints |= given
+        else:
+            graphs |= given
         result = tensor(frozenset(graphs | marks), frozenset(hints), outputs, min_flags(tensors))
         return result if graphs or hints or not blind else result | UNKNOWN
 

@@ -168,7 +168,8 @@ def recoveries(body: list[ir.Stmt], tried: list[ir.Stmt], run: Interpreter) -> l
     own = run.ref.qualname.rpartition(".")[2]
     for node in nodes_of(body):
         if isinstance(node, ir.Delete):
-            out.append((node.node, "del"))
+            if any(isinstance(target, ir.Name) for target in node.targets):
+                out.append((node.node, "del"))
         elif isinstance(node, ir.Call):
             name = dotted(node.func)
             last = name.rpartition(".")[2]

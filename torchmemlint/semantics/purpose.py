@@ -64,7 +64,7 @@ NETWORKS = re.compile(
 )
 """Names that people give to networks. A suspicion: it counts only beside what is done with the result."""
 HELPERS = re.compile(
-    r"(fn|func|function|transform|transforms|tokeni[sz]er|collate|preprocess\w*|processor|metric|loss|criterion|sim|fct|process|callback"
+    r"(fn|fcn|func|function|transform|transforms|tokeni[sz]er|collate|preprocess\w*|processor|metric|loss|criterion|sim|fct|process|callback"
     r"|sampler|parser|matcher|scheduler|env|dataset|loader|reader|op|ops|hook|handler)$|^(batch|set|is|has|get|load|save|make|to)_",
     re.IGNORECASE,
 )
@@ -86,14 +86,6 @@ RUNS_MODEL = re.compile(
     r"|predict\w*|infer\w*|sample\w*|act|classify|logits?|score\w*|\w*(encoder|decoder|extractor|head|backbone|model|net|transformer|layer)s?)$"
 )
 """Methods of a module out of sight that are taken to run it."""
-
-
-def is_test(path: str, qualname: str) -> bool:
-    """Whether a function is a unit test or part of one: what it spends nobody misses."""
-    parts = path.replace("\\", "/").split("/")
-    file = parts[-1]
-    in_tests = file.startswith("test_") or file.endswith("_test.py") or "tests" in parts[:-1]
-    return in_tests or qualname.startswith(("test_", "Test"))
 
 
 def trains(qualname: str) -> bool:

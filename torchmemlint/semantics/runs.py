@@ -17,6 +17,8 @@ from torchmemlint.semantics.world import MODULE, World
 MAX_CALLERS = 12
 """Callers that are run to see what becomes of a result; more than that, and the answer is "unknown"."""
 MAX_CALLER_DEPTH = 3
+FREEZING_WORDS = frozenset({"requires_grad", "requires_grad_", "freeze", "frozen", "trainable"})
+"""Words of an ``__init__`` that may freeze what it builds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ class Runs:
     def _find_frozen(self, cls: ClassRef) -> frozenset[str]:
         init = self.world.project.method(cls, "__init__")
         found = set()
-        if init is not None and self.world.facts(init).names & {"requires_grad", "requires_grad_"}:
+        if init is not None and self.world.facts(init).names & FREEZING_WORDS:
             for record in self.records(init):
                 if record.final is None:
                     continue

@@ -44,7 +44,8 @@ def join_states(left: State | None, right: State | None) -> State | None:
         if old is None:
             mine[key] = value
         elif old != value:
-            mine[key] = join(old, value)
+            # A container's keys are a set of names, and no value that could be one or the other.
+            mine[key] = old | value if key[1] == "$keys" else join(old, value)
     mode = left.mode if left.mode == right.mode else "unknown"
     return State(mine, mode)
 

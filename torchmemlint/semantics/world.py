@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from torchmemlint.errors import SourceError
 from torchmemlint.index.facts import AttrFact, ClassFacts, FunctionFacts
 from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.lower import ir
+from torchmemlint.semantics import purpose
 from torchmemlint.settings import Settings
 from torchmemlint.torch_facts import MODULE_KINDS, TORCH
 
@@ -235,11 +236,19 @@ class World:
         return any(target.partition(".")[0] == package for _, target in self.project.module(path).imports)
 
     def guards_itself(self, name: str) -> bool:
-        """Whether every method of that name in the project switches grad mode off by itself: by decorator, or inside."""
-        return self.ledger.remember(self._guarding, name, lambda: self._guard_themselves(self.methods_named(name)))
+        """Whether every method of that name in the project switches grad mode off by itself: by decorator, or inside. Those that
+        only hand on to another object's method of that name say nothing."""
+        return self.ledger.remember(self._guarding, name, lambda: self._guard_themselves(name))
 
-    def _guard_themselves(self, methods: Sequence[FunctionRef]) -> bool:
+    def _guard_themselves(self, name: str) -> bool:
+        methods = [ref for ref in self.methods_named(name) if not self._hands_on(ref, name)]
         return bool(methods) and all(self._guards(ref) for ref in methods)
+
+    def _hands_on(self, ref: FunctionRef, name: str) -> bool:
+        calls = self.facts(ref).calls
+        return any(call.callee.endswith("." + name) for call in calls) and not any(
+            purpose.may_be_network(call.callee) for call in calls
+        )
 
     def _guards(self, ref: FunctionRef) -> bool:
         facts = self.facts(ref)

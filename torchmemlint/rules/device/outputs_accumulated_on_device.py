@@ -100,6 +100,8 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
         return  # mini-batches of one step, and not a data set
     if any(f.what.split(".")[0].split("[")[0] in info.targets for f in forwards):
         return  # a loop over layers, not over batches
+    if event.half_fix == "to":
+        return  # the author says where it shall lie
     fix = None
     if event.how in ("append", "item") and event.value >= 0 and event.sure_tensor:
         fix = flow.append_to(event.site, event.value, ".cpu()", "Move the stored tensor to the CPU", Safety.UNSAFE)

@@ -90,6 +90,10 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
         or not flow.own(event.site)
     ):
         return
+    if event.training is False and any(
+        g.what == event.what and g.gid in record.backwarded and flow.own(g.site) for g in record.graphs.values()
+    ):
+        return  # the model that is trained here, evaluated on the side: TML201 speaks of it
     if event.gid in record.backwarded or record.flags & {"input-grad", "autograd-grad"}:
         return
     trains = "backward" in record.flags

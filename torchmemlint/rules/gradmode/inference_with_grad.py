@@ -72,6 +72,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Confidence, Edit, Fix, Position, Safety, Severity, Span
+from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.semantics import purpose
@@ -141,12 +142,14 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return None
     root = record.root
     name = "" if root.qualname == MODULE else root.qualname
-    if purpose.is_test(root.path, name):
+    if is_test(root.path, name):
         return None
     fate = flow.runs.fate(record, event.gid)
     if fate.trains or (event.kind == "opaque" and not likely_module(event, flow, fate)):
         return None
     thrown_away = fate.only_cut and all_detached(fate)
+    if event.site.handler >= 0 and decided_elsewhere(event, flow):
+        return None  # what was tried without grad needs it after all
     if proves_no_graph(fate) or (not thrown_away and (event.training is True or decided_elsewhere(event, flow))):
         return None
     evaluated = event.training is False or flow.assumed_evaluation()
@@ -213,7 +216,7 @@ def likely_module(event: Graph, flow: Flow, fate: Fate) -> bool:
             seen |= flow.record.evidence.get(other.gid, set())
     cuts = {s.how for s in fate.cuts}
     if any(other.what.startswith(event.what + ".") and event.gid in other.parents for other in flow.record.graphs.values()):
-        cuts.discard(".data")  # an object with fields of its own: `data` is one of them
+        cuts -= {".data", "no_grad"}  # an object with fields of its own: `data` is one of them
     wanted = purpose.uses(flow.record.root.qualname) or fate.only_cut
     if wanted and (
         words & MODULE_WORDS or "detach" in seen or (cuts & {".data", ".detach()"} and purpose.may_be_network(event.what))

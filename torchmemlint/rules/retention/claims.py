@@ -51,7 +51,8 @@ def claim(
     graphs = [g for g in flow.real(gids)]
     if not graphs:
         return None
-    reached = [g for g in graphs if g.gid in record.backwarded]
+    # torch.autograd.grad may differentiate the same graph again: what only it reaches is not done with.
+    reached = [g for g in graphs if g.gid in record.backwarded and not only_partially(flow, g)]
     if len(reached) == len(graphs):
         if not outside and outlived and not any(in_training_loop(flow, each) for each in outlived):
             return None
@@ -59,16 +60,22 @@ def claim(
         if retained:
             return Claim(tuple(graphs), Severity.ERROR, RETAINED_COST, False)
         return Claim(tuple(graphs), Severity.WARNING, NODES_COST, True)
-    # Where one forward of several is back-propagated, the others are a side branch: theirs are the graphs that stay whole.
-    graphs = [g for g in graphs if g.gid not in record.backwarded]
-    if outside or not in_training_loop(flow, loop):
-        return None
-    fate = flow.runs.fate(record, mark)
+    whole = None if outside or not in_training_loop(flow, loop) else side_branches(flow, graphs, reached, mark)
+    if whole is not None:
+        return whole
+    # A second backward through a freed graph raises: whatever else the value hangs on, it is no objective of a later one.
+    freed = [g for g in reached if g.gid in record.freed]
+    return Claim(tuple(freed), Severity.WARNING, NODES_COST, True) if freed and in_training_loop(flow, loop) else None
+
+
+def side_branches(flow: Flow, graphs: list[Graph], reached: list[Graph], mark: int) -> Claim | None:
+    """Where one forward of several is back-propagated, the others are a side branch: theirs are the graphs that stay whole."""
+    graphs = [g for g in graphs if g not in reached]
+    fate = flow.runs.fate(flow.record, mark)
     if fate.trains or fate.escapes or fate.passed or fate.kept:
         return None
-    for graph in graphs:
-        if flow.runs.fate(record, graph.gid).trains:
-            return None
+    if any(flow.runs.fate(flow.record, graph.gid).trains for graph in graphs if graph.gid not in flow.record.backwarded):
+        return None
     return Claim(tuple(graphs), Severity.ERROR, WHOLE_COST, False)
 
 
@@ -77,6 +84,16 @@ def in_training_loop(flow: Flow, loop: tuple[int, int] | None) -> bool:
     from torchmemlint.semantics.events import Backward
 
     return loop is not None and any(isinstance(e, Backward) and loop in e.site.loops for e in flow.record.events.values())
+
+
+def only_partially(flow: Flow, graph: Graph) -> bool:
+    """Whether no full backward reaches the graph, only ``torch.autograd.grad`` or ``backward(inputs=…)``."""
+    from torchmemlint.semantics.events import Backward
+
+    return not any(
+        isinstance(e, Backward) and not e.partial and graph.gid in flow.record.ancestors(e.graphs | e.hints)
+        for e in flow.record.events.values()
+    )
 
 
 def literally_retained(flow: Flow, graphs: list[Graph]) -> bool:
