@@ -90,6 +90,7 @@ def check(*cells: str | list[str], **options: object) -> list[Finding]:
         ("%%time\nx = 1", "pass  \nx = 1"),
         ("\n%%capture out\nx = 1", "\npass         \nx = 1"),
         ("/f x", "pass"),
+        ("pip install torch\nls = 1\nls -= 2", "pass             \nls = 1\nls -= 2"),
         # Python that only looks like it
         ("x = (a\n% b)\n!ls", "x = (a\n% b)\npass"),
         ("s = '''\n%d items\n!!\n'''\n%cd x", "s = '''\n%d items\n!!\n'''\npass "),

@@ -47,6 +47,8 @@ _RUNS_ITS_LINE = re.compile(r"%(?:time|timeit|memit)\b(?:[ \t]+-[a-z]+[ \t]?\d*)
 _ESCAPE = re.compile(r"[ \t]*(?:[!%?]|[,;/](?=\S))|[ \t]*[\w.*\[\]]+\?{1,2}[ \t]*;?[ \t]*(?:#.*)?$")
 """What IPython takes for its own at the beginning of a statement: ``%magic``, ``!command``, ``?help``, ``/call``, ``help??``.
 https://ipython.readthedocs.io/en/stable/interactive/reference.html"""
+_AUTOMAGIC = re.compile(r"(?:pip|conda|mamba|uv|cd|ls|ll|pwd|cat|cp|mv|rm|mkdir|rmdir|who|whos|env|history)[ \t]+[\w./~*$-]")
+"""Magics that IPython takes without their percent sign, where the row is no Python."""
 _ASSIGNED_ESCAPE = re.compile(r"([ \t]*[^=#'\"]*[\w\])][ \t]*=[ \t]*)([!%].*)", re.DOTALL)
 _WORD = re.compile(
     r"#.*|(?P<quote>'''|\"\"\")|'(?:[^'\\]|\\.)*'?|\"(?:[^\"\\]|\\.)*\"?|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<end>\\$)|."
@@ -127,9 +129,12 @@ class Notebook:
         return None if value is None else value.text
 
     def in_file(self, cell: int, at: Position) -> Position:
-        """The position in the file's own text of one in a cell. Raises KeyError or IndexError where there is none."""
+        """The position in the file's own text of one in a cell (after a row's end: its end). Raises KeyError or IndexError
+        where there is no such cell or row."""
         value = self._values[cell]
-        return self._raw_lines.position(value.offset(self.raw, Lines.of(value.text).offset(at)))
+        lines = Lines.of(value.text)
+        at = Position(at.row, min(at.column, len(lines.row(at.row)) + 1))
+        return self._raw_lines.position(value.offset(self.raw, lines.offset(at)))
 
     def replaced(self, cell: int, source: str) -> tuple[Span, str]:
         """What stands for a cell's ``source`` in the file, and what has to, for it to be ``source``."""
@@ -335,8 +340,9 @@ def _syntax_error(code: str) -> SourceError | None:
             warnings.simplefilter("ignore")
             ast.parse(code)
     except SyntaxError as error:
-        row = min(max(error.lineno or 1, 1), len(Lines.of(code)))
-        return SourceError(f"cannot be parsed: {error.msg}", row, max(error.offset or 1, 1))
+        lines = Lines.of(code)
+        row = min(max(error.lineno or 1, 1), len(lines))
+        return SourceError(f"cannot be parsed: {error.msg}", row, max(min(error.offset or 1, len(lines.row(row))), 1))
     except ValueError as error:
         return SourceError(f"cannot be parsed: {error}")
     except (RecursionError, MemoryError):
@@ -382,7 +388,7 @@ def _masked_row(text: str) -> str | None:
             if _syntax_error(kept.strip()) is None:
                 return kept
         return assigned[1] + "_".ljust(len(assigned[2]))  # in IPython the name of the last result: nothing is known of it
-    if _ESCAPE.match(text) is None:
+    if _ESCAPE.match(text) is None and not (_AUTOMAGIC.match(text) and _syntax_error(text) is not None):
         return None
     margin = text[: len(text) - len(text.lstrip())]
     runs = _RUNS_ITS_LINE.match(text, len(margin))
