@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pickle
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -695,3 +696,20 @@ def test_hooks_name_what_their_framework_calls() -> None:
     assert TORCH.hooks["lightning.LightningModule", "training_step"] == "backward-return"
     assert TORCH.hooks["transformers.Trainer", "compute_loss"] == "backward-return"
     assert TORCH.hooks["transformers.Trainer", "prediction_step"] == "grad-on"
+
+
+@pytest.mark.parametrize("old", sorted(TORCH.renamed))
+def test_a_renamed_call_takes_what_the_old_one_took(old: str) -> None:
+    the_torch()
+    new = TORCH.renamed[old]
+    assert new.name in TORCH.versions
+    before, after = (
+        inspect.signature(what.__init__ if isinstance(what, type) else what).parameters
+        for what in map(resolve, (old, new.name))
+    )
+    assert {new.keyword, *new.parameters} <= set(after)
+    order = [name for name in before if name != "self"]
+    assert tuple(order[: len(new.parameters)]) == new.parameters
+    # An omitted argument means the same; autocast's own dtype is the device's, which is the old default unless it was set.
+    for name in set(order) & set(after) - {"dtype", "cache_enabled", "bwd"}:
+        assert before[name].default == after[name].default

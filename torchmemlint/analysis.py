@@ -91,6 +91,7 @@ def analyze_module(project: Project, path: str, settings: Settings, runs: Runs |
     from torchmemlint.index.ledger import Page, account
     from torchmemlint.index.project import FunctionRef
     from torchmemlint.rules.root_cause import told_once
+    from torchmemlint.torch_facts import TORCH
 
     assert runs is not None
     analysis = Analysis()
@@ -104,9 +105,14 @@ def analyze_module(project: Project, path: str, settings: Settings, runs: Runs |
     ]
     trainers = training_names(project, path)
     roots = frozenset().union(*(m.RULE.roots for m in checks))
+    renames = any(target in TORCH.renamed for _, target in project.module(path).imports)
     for facts in project.module(path).functions:
         ref = FunctionRef(path, facts.qualname)
-        if facts.parent or not (is_candidate(facts, roots, text, trainers) or sees_a_context(runs, ref, facts, codes)):
+        if facts.parent or not (
+            is_candidate(facts, roots, text, trainers)
+            or sees_a_context(runs, ref, facts, codes)
+            or (renames and facts.qualname == "<module>" and "TML501" in codes)
+        ):
             continue
         try:
             drafts = drafts_of(runs, ref, checks)

@@ -20,6 +20,7 @@ from torchmemlint.semantics.events import (
     Accumulate,
     Backward,
     CallEffect,
+    DeprecatedImport,
     Event,
     GradModeMisuse,
     Graph,
@@ -311,6 +312,8 @@ class Words:
                 return f"back-propagates{': ' if more else ''}{', '.join(more)}"
             case CallEffect():
                 return f"`{short(event.name)}`: {event.effect}"
+            case DeprecatedImport():
+                return f"imports a deprecated name: {', '.join(old for _, old in event.names)}"
             case GradModeMisuse():
                 return f"`{short(event.name)}` does not do what it seems to ({event.kind})"
             case Handler():

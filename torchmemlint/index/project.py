@@ -56,6 +56,8 @@ class Project:
         self._methods: dict[str, tuple[FunctionRef, ...]] | None = None
         self._attributes: frozenset[str] | None = None
         self._switching: frozenset[str] | None = None
+        self._words: frozenset[str] | None = None
+        self._cuda: bool | None = None
         self._receivers: dict[str, list[tuple[FunctionRef, str, bool]]] | None = None
         self.ledger = Ledger()
 
@@ -273,6 +275,26 @@ class Project:
                 and [arg.const for arg in call.args] == ["False"]
             )
         return self._top_package(path) in self._switching
+
+    @question
+    def says(self, word: str) -> bool:
+        """Whether any function of the project says this word (see ``FunctionFacts.names``)."""
+        if self._words is None:
+            self._words = frozenset().union(*(f.names for m in self._names.modules.values() for f in m.functions))
+        return word in self._words
+
+    @question
+    def speaks_of_cuda(self) -> bool:
+        """Whether the project works with CUDA devices: some function says ``.cuda`` or ``torch.cuda``, or "cuda" is given for a
+        device."""
+        if self._cuda is None:
+            self._cuda = self.says("cuda") or any(
+                any(p.default.startswith("'cuda") for p in facts.params)
+                or any(a.const.startswith("'cuda") for call in facts.calls for a in call.args)
+                for module in self._names.modules.values()
+                for facts in module.functions
+            )
+        return self._cuda
 
     def _top_package(self, path: str) -> str:
         return self._names.layout.names[path].partition(".")[0]

@@ -18,6 +18,7 @@ from torchmemlint.semantics import purpose
 from torchmemlint.semantics.base import NO_TENSOR, TENSOR
 from torchmemlint.semantics.events import Backward, CallEffect, Frame, Graph, Record, Site
 from torchmemlint.semantics.runs import Runs
+from torchmemlint.semantics.uses import Written, uses_of, written
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 
@@ -182,6 +183,55 @@ class Flow:
         head = f"with {name}.no_grad():{newline}{indent}{unit}"
         return Fix(message, Safety.UNSAFE, (Edit(Span(span.start, span.start), head),), needed)
 
+    def add_argument(self, event: CallEffect, text: str, message: str, safety: Safety) -> Fix | None:
+        """A fix that adds a keyword argument to a call, behind its last one; None for a call without arguments."""
+        lowered = self.lowered(event.site)
+        if "**" in event.more:
+            return None
+        end = lowered.span(event.site.node).end
+        if event.more or not event.nodes:
+            source = lowered.source(event.site.node)
+            if "\n" in source or source.rstrip(") ").endswith(("(", ",")):
+                return None
+            end = Position(end.row, end.column - 1)
+        else:
+            end = max(lowered.outer_span(node).end for _, node in event.nodes)
+        return Fix(message, safety, (Edit(Span(end, end), f", {text}"),))
+
+    def is_statement(self, site: Site) -> bool:
+        """Whether a call is a statement of its own: nothing is done with its result."""
+        return bool(self.lowered(site).statement(site.node)[1] == " ".join(self.source(site, site.node).split()))
+
+    def replace(self, site: Site, node: int, text: str, message: str, safety: Safety) -> Fix:
+        """A fix that puts other text in the place of an expression or statement."""
+        return Fix(message, safety, (Edit(self.lowered(site).outer_span(node), text),))
+
+    # --- names --------------------------------------------------------------------------------------------------------
+
+    def uses(self, site: Site, name: str) -> list[Written] | None:
+        """Every use of a name that the import at a site binds; see ``semantics.uses``."""
+        ref = self.frame(site).ref
+        return uses_of(self.runs.world, ref.path, self.runs.world.outermost(ref) if ref.qualname != MODULE else MODULE, name)
+
+    def written(self, site: Site) -> Written | None:
+        """The call or bare decorator at a site, as it is written."""
+        return written(self.lowered(site), site.node)
+
+    def bound_to(self, site: Site, name: str) -> frozenset[str]:
+        """All that imports anywhere in the site's file bind a name to."""
+        imports = self.runs.world.project.module(self.frame(site).ref.path).imports
+        return frozenset(target for local, target in imports if local == name)
+
+    def also_calls(self, site: Site, names: frozenset[str]) -> bool:
+        """Whether the site's function calls one of these absolute names as well."""
+        ref = self.frame(site).ref
+        calls = self.runs.world.facts(ref).calls
+        return any(self.runs.world.project.resolve(ref.path, call.callee, ref.qualname) in names for call in calls)
+
+    def names_anywhere(self, words: set[str]) -> bool:
+        """Whether any function of the project says one of these words."""
+        return any(self.runs.world.project.says(word) for word in sorted(words))
+
     def has_quotes(self, text: str) -> bool:
         return '"""' in text or "'''" in text
 
@@ -264,6 +314,10 @@ class Flow:
             for other in world.project.module(self.record.root.path).functions
             if other.qualname == facts.qualname or other.qualname.startswith(prefix)
         )
+
+    def speaks_of_cuda(self) -> bool:
+        """Whether the project works with CUDA devices anywhere."""
+        return self.runs.world.project.speaks_of_cuda()
 
     def called_in_training(self) -> bool:
         """Whether some caller of the root is a module's forward or computes a loss: what the root returns may be trained."""

@@ -74,6 +74,8 @@ class Book:
         self.handlers: list[int] = []
         self.holders: dict[int, int] = {}
         """Object held by an attribute → the object whose attribute it is."""
+        self.loaded: dict[int, int] = {}
+        """What a file was read into, and each part taken from it → the object that the reading made."""
         self.turn = 0
         """Number of the unrolled turn of a loop over literals: part of every site's identity."""
         self.statements = 0

@@ -123,6 +123,8 @@ class Calls(Evaluator):
                 return self.super_call(func.name, expr, state)
             receiver = self.eval(func.value, state)
             arguments = self.arguments(expr, state)
+            if func.name in ("zero_grad", "zero_", "fill_", "load_state_dict"):
+                self.tell_by_name(func, receiver, arguments, expr, state)
             out = EMPTY
             for atom in sorted_atoms(receiver):
                 out = join(out, self.call_method(atom, func.name, arguments, expr, state))
@@ -167,6 +169,24 @@ class Calls(Evaluator):
                 positional.append(value)
                 exprs.append(arg.value)
         return Arguments(positional, keywords, exprs, keyword_exprs, more)
+
+    def tell_by_name(self, func: ir.Attr, receiver: Value, arguments: Arguments, expr: ir.Call, state: State) -> None:
+        """Tell calls whose method's name says enough: ``load_state_dict``; gradients that are filled with zeros, where the
+        receiver is known to have parameters, or to be one's gradient."""
+        kinds = {self.heap[a.oid].kind for a in receiver if type(a) is Obj}
+        match func.name:
+            case "load_state_dict" if arguments.all() and "scheduler" not in kinds:
+                self.effect("restore", text_of(func), arguments, expr, state)
+            case "zero_grad" if "set_to_none" in arguments.keywords or (
+                kinds & {"optimizer", "module"} and arguments.positional
+            ):
+                self.effect("zero-grad", text_of(func), arguments, expr)
+            case "zero_" | "fill_":
+                owner = gradient_owner(func.value)
+                if owner is None or (func.name == "fill_" and not is_zero(arguments.get(0, "value"))):
+                    return
+                if any(type(a) is Obj and self.heap[a.oid].kind == "params" for a in self.eval(owner, state)):
+                    self.effect("gradient-zeroed", text_of(owner), arguments, expr)
 
     def special_form(self, expr: ir.Call, state: State) -> Value | None:
         func = expr.func
@@ -520,8 +540,6 @@ class Calls(Evaluator):
                 if type(entered) is Obj and self.heap[entered.oid].kind == "manager" and self.heap[entered.oid].cls != "none":
                     state.mode = str(self.heap[entered.oid].cls)
             return arguments.positional[0]
-        if name == "load_state_dict" and arguments.all():
-            self.effect("restore", text_of(expr.func), arguments, expr, state)
         match atom:
             case Ext():
                 value = self.absolute(f"{atom.name}.{name}", self.path, name)
@@ -915,6 +933,10 @@ class Calls(Evaluator):
         retain = truth(retained) if retained is not None and not is_none(retained) else create
         kept_by = arguments.keyword_exprs.get("retain_graph")
         self.record.flags.add("backward")
+        if self.loaded and self.loops:
+            self.record.alive |= {
+                a.oid for value in state.vars.values() for a in value if type(a) is Obj and a.oid in self.loaded
+            }
         sole = [g for g in graphs if self.record.graphs[g].kind in ("opaque", "param", "forward", "leaf")]
         if len(sole) == 1:
             self.notice(sole, "backward")
@@ -1038,6 +1060,8 @@ class Calls(Evaluator):
     def external(self, name: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
         if truth(arguments.keywords.get("volatile", const(False))) is True and name.startswith("torch."):
             self.emit(GradModeMisuse(self.site(expr.node), "volatile", name))
+        if name in TORCH.renamed:
+            self.effect("renamed", name, arguments, expr)
         builtin = _BUILTINS.get(name)
         if builtin is not None:
             return builtin(self, arguments, expr, state)
@@ -1168,6 +1192,7 @@ class Calls(Evaluator):
                 return arguments.positional[0] if arguments.positional else UNKNOWN
             case "load":
                 made = self.allocate("thing", expr.node, text_of(expr.func))
+                self.loaded[made] = made
                 self.effect(effect, name, arguments, expr, state, made)
                 return frozenset((Obj(made),))
         if effect in GUARD_EFFECTS:
@@ -1183,7 +1208,8 @@ class Calls(Evaluator):
         if state is not None:
             held = [self.whole(value, state)[0] for value in arguments.all()]
             known = self.record.ancestors(NOTHING.union(*held)) if held else NOTHING
-            takes = frozenset(self.record.graphs[g].module for g in known if g in self.record.graphs) - {-1}
+            modules = {self.record.graphs[g].module for g in known if g in self.record.graphs} - {-1}
+            takes = frozenset(modules | {self.loaded[oid] for oid in modules if oid in self.loaded})
         pairs = [(str(i), v) for i, v in enumerate(arguments.positional)] + sorted(
             arguments.keywords.items(), key=lambda p: p[0]
         )
@@ -1201,7 +1227,7 @@ class Calls(Evaluator):
                     *((str(i), e.node) for i, e in enumerate(arguments.exprs)),
                     *sorted((word, e.node) for word, e in arguments.keyword_exprs.items()),
                 ),
-                bool(arguments.more),
+                stars_of(expr) if arguments.more else "",
                 state.mode if state is not None else "",
                 result,
                 takes,
@@ -1392,6 +1418,23 @@ INTEGER_DTYPES = frozenset(
         "torch.bool",
     }
 )  # fmt: skip
+
+
+def stars_of(expr: ir.Call) -> str:
+    """Which stars a call's arguments have: "", "*", "**" or "***" for both."""
+    return "".join(sorted({arg.star for arg in expr.args}))
+
+
+def gradient_owner(expr: ir.Expr) -> ir.Expr | None:
+    """``p`` of ``p.grad`` and of ``p.grad.data``; None for any other expression."""
+    if isinstance(expr, ir.Attr) and expr.name == "data":
+        expr = expr.value
+    return expr.value if isinstance(expr, ir.Attr) and expr.name == "grad" else None
+
+
+def is_zero(value: Value | None) -> bool:
+    single = only_const(value) if value is not None else None
+    return single is not None and single.value == 0
 
 
 def next_words(statement: ir.Stmt | None) -> str:
@@ -1628,6 +1671,10 @@ def _filter(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Va
 
 
 def _partial(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
+    if arguments.positional and any(
+        type(a) is Ext and TORCH.function_effect(a.name) in ("checkpoint", "load") for a in arguments.positional[0]
+    ):
+        return UNKNOWN  # what is said of these calls depends on arguments that were bound here
     return arguments.positional[0] if arguments.positional else UNKNOWN
 
 

@@ -479,6 +479,8 @@ class Evaluator(Book):
             return frozenset((Obj(oid),))
         label = f"[{key.value!r}]" if key is not None else "[…]"
         inner = self.outside("thing", info.name + label, None, key=(oid, label))
+        if oid in self.loaded:
+            self.loaded[inner] = self.loaded[oid]
         return frozenset((Obj(inner),))
 
     # --- operators ----------------------------------------------------------------------------------------------------

@@ -189,10 +189,11 @@ class Backward:
 @dataclass(frozen=True, slots=True)
 class CallEffect:
     """A call whose effect the torch facts name: "empty-cache", "memory-fraction", "optimizer-step", "checkpoint", "load" …, or
-    one that is told by its method's name: "restore" (``load_state_dict``), "zero-grad".
+    one that is told by its method's name: "restore" (``load_state_dict``), "zero-grad" (one that is given ``set_to_none``),
+    "gradient-zeroed" (``p.grad.zero_()`` of a parameter), "renamed" (a deprecated name, as a decorator too).
 
     args   positional values and keyword values as text → Value; nodes: the same names → node of the argument's expression
-    more   arguments came in with * or ** that are not known one by one
+    more   the stars ("*", "**", "***") with which arguments came in that are not known one by one, "" for none
     mode   grad mode at the call
     result number of the object that the call made, -1 for none
     takes  numbers of the unknown objects that the arguments hang on (what "load" made, parameters, attributes)
@@ -209,7 +210,7 @@ class CallEffect:
     followed_by: str = ""
     """What the next statement of the block is: "break", "return", "raise", or the text of its call or value."""
     nodes: tuple[tuple[str, int], ...] = ()
-    more: bool = False
+    more: str = ""
     mode: str = ""
     result: int = -1
     takes: frozenset[int] = NOTHING
@@ -251,7 +252,15 @@ class Handler:
     loop: tuple[int, int] | None
 
 
-Event = Accumulate | Store | ContextStore | Backward | CallEffect | GradModeMisuse | Handler
+@dataclass(frozen=True, slots=True)
+class DeprecatedImport:
+    """An import of names that torch calls otherwise today: (name that it binds here, absolute old name)."""
+
+    site: Site
+    names: tuple[tuple[str, str], ...]
+
+
+Event = Accumulate | Store | ContextStore | Backward | CallEffect | GradModeMisuse | Handler | DeprecatedImport
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +312,8 @@ class Record:
     """Containers that are emptied by ``clear()`` somewhere in the run."""
     returned: set[int] = field(default_factory=set)
     """Graphs and marks that the root returns or yields."""
+    alive: set[int] = field(default_factory=set)
+    """What files were read into, and parts of it, that some name still holds at a backward inside a loop."""
     final: State | None = None
     """The state in which the root ends."""
 

@@ -12,7 +12,16 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.base import CONTAINERS, HARD_LIMIT, TENSOR, Closure, RunLimit
 from torchmemlint.semantics.calls import Arguments, Calls, first_parameter, half_fix
 from torchmemlint.semantics.evaluate import looks_like_module, shallow, sorted_atoms
-from torchmemlint.semantics.events import Accumulate, Backward, ContextStore, GradModeMisuse, LoopInfo, Record, Store
+from torchmemlint.semantics.events import (
+    Accumulate,
+    Backward,
+    ContextStore,
+    DeprecatedImport,
+    GradModeMisuse,
+    LoopInfo,
+    Record,
+    Store,
+)
 from torchmemlint.semantics.state import State, join_states
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
@@ -271,6 +280,8 @@ class Interpreter(Calls):
                     (function,) = self.function_value(method, atom.oid)
                     self.call_atom(function, Arguments([added], {}, [statement.value], {}, []), call, state)
             return state
+        if any(type(a) is Obj and self.heap[a.oid].kind == "params" for a in old):
+            return state  # a parameter changes in place, and stays what it is
         lists = [a for a in old if type(a) is Obj and self.heap[a.oid].kind == "list"]
         if lists and statement.op == "+":
             item = self.iterate(added, statement.node, state)
@@ -930,6 +941,9 @@ class Interpreter(Calls):
     def check_decorator(self, decorator: ir.Expr, function: ir.Function, node: int, state: State) -> None:
         callee = decorator.func if isinstance(decorator, ir.Call) else decorator
         for atom in self.eval(callee, state) if dotted(callee) else ():
+            if type(atom) is Ext and atom.name in TORCH.renamed:
+                use = decorator if isinstance(decorator, ir.Call) else ir.Call(decorator.node, decorator, [])
+                self.effect("renamed", atom.name, self.arguments(use, state), use)
             if type(atom) is Ext and TORCH.function_effect(atom.name) == "grad-off":
                 if function.is_async:
                     self.emit(GradModeMisuse(self.site(decorator.node), "async-decorator", text_of(decorator)))
@@ -950,6 +964,9 @@ class Interpreter(Calls):
         return state
 
     def import_(self, statement: ir.ImportStmt, state: State) -> State | None:
+        old = tuple((name, absolute) for name, absolute in statement.bindings if absolute in TORCH.renamed)
+        if old:
+            self.emit(DeprecatedImport(self.site(statement.node), old))
         for name, absolute in statement.bindings:
             if not name.startswith("*"):
                 resolved = self.world.project.resolve(self.path, name)

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from torchmemlint.torch_facts.loader import MODULE_KINDS, TorchFacts, load
+from torchmemlint.torch_facts.loader import MODULE_KINDS, Renamed, TorchFacts, load
 
-__all__ = ["MODULE_KINDS", "TORCH", "TorchFacts", "load"]
+__all__ = ["MODULE_KINDS", "TORCH", "Renamed", "TorchFacts", "load"]
 
 TORCH: TorchFacts
 

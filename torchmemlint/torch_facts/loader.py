@@ -100,6 +100,20 @@ class GuardedMethod:
     package: str
 
 
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """The name that stands for a deprecated one, and how its arguments are written.
+
+    keyword     the argument that the old name implied, and its value (``device_type``, ``cuda``)
+    parameters  the old name's positional parameters, which have other places in the new one
+    """
+
+    name: str
+    keyword: str
+    value: str
+    parameters: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class TorchFacts:
     """What is known about names. Absolute names are full dotted paths as imported; builtins start with "builtins."."""
@@ -139,6 +153,8 @@ class TorchFacts:
     """Name → first torch version in which it can be used."""
     roots: dict[str, str]
     """Top package → effect of all its functions."""
+    renamed: dict[str, Renamed]
+    """Absolute name that is deprecated → what stands for it today."""
     class_patterns: tuple[_Pattern, ...]
     function_patterns: tuple[_Pattern, ...]
     _found: dict[tuple[str, str], str | None] = field(default_factory=dict, repr=False, compare=False)
@@ -197,6 +213,11 @@ def parse(text: str) -> TorchFacts:
     for group in _tables(document, "hooks"):
         effect, bases = _word(group, "effect", HOOK_EFFECTS), cast("list[str]", group["bases"])
         _add_all(hooks, "hooks", ((base, name) for base in bases for name in _names(group)), effect)
+    renamed: dict[str, Renamed] = {}
+    for group in _tables(document, "renamed"):
+        new, keyword, value = (str(group[key]) for key in ("new", "keyword", "value"))
+        for name in _names(group):
+            renamed[name] = Renamed(new, keyword, value, tuple(str(group["parameters"]).split()))
     return TorchFacts(
         functions=functions,
         methods=methods,
@@ -215,6 +236,7 @@ def parse(text: str) -> TorchFacts:
         oom_exceptions=_strings(document, "oom_exceptions"),
         versions=_strings(document, "versions"),
         roots=_strings(document, "roots"),
+        renamed=renamed,
         class_patterns=_patterns(document, "class_patterns", "kind", CLASS_KINDS),
         function_patterns=_patterns(document, "function_patterns", "effect", FUNCTION_EFFECTS),
     )

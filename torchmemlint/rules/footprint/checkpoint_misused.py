@@ -1,0 +1,186 @@
+"""Activation checkpointing that cannot run, trains nothing, saves nothing, or depends on a default.
+
+## What it does
+Reports calls of `torch.utils.checkpoint`:
+
+- `checkpoint_sequential(model, segments=4)` without its input (error): it is no wrapper that makes a new model, but runs
+  the model at once, and raises TypeError;
+- the reentrant variant where no input asks for a gradient (error): what runs inside gets none, and is not trained;
+- one segment, or one checkpoint around everything between the batch and the loss: nothing is saved at the peak;
+- `use_reentrant` not given: torch warns, takes the reentrant variant, and will raise in a later version.
+
+It is silent where arguments come from elsewhere (`**options`), where grad mode is off, and, about `use_reentrant`, where
+`target-torch` is below 1.11, which does not know it.
+
+## What it costs
+Without a mistake: time for memory. Measured on the CPU, 16 encoder layers in segments, against the same without
+checkpoints (48.5 MB kept for the backward):
+
+| segments | kept after the forward | peak with the backward | time |
+|---|---|---|---|
+| 1 | 1.00 | 1.00 | 1.26 |
+| 2 | 0.50 | 0.64 | 1.17 |
+| 4 | 0.26 | 0.47 | 1.32 |
+| 8 | 0.16 | 0.38 | 1.35 |
+| 16 | 0.14 | 0.33 | 1.35 |
+
+The last segment is never checkpointed, so one segment is none. One checkpoint around the whole model keeps 0.01 after
+the forward, and then builds all of it again for the backward: the peak is 1.01. A missing `use_reentrant` costs
+no memory.
+
+## Example
+```python
+from torch.utils.checkpoint import checkpoint_sequential
+
+
+def build(model):
+    model = checkpoint_sequential(model, segments=4)
+    return model
+```
+
+Use instead:
+
+```python
+from torch.utils.checkpoint import checkpoint_sequential
+
+
+def run(model, inputs):
+    return checkpoint_sequential(model, 4, inputs, use_reentrant=False)
+```
+
+## Fix
+Writes `use_reentrant=False`. Unsafe: the other variant records the graph in the forward, so that outputs may require
+a gradient that did not, and hooks run at other times. An input or a number of segments is not invented.
+
+## When to ignore
+A segment that shall get no gradient, or a checkpoint that is there for its random state alone.
+
+## References
+- torch.utils.checkpoint: https://docs.pytorch.org/docs/stable/checkpoint.html
+- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; figures on CUDA are owed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchmemlint.findings import Fix, Safety, Severity
+from torchmemlint.rules.api import Draft, Flow, Rule, argument, short
+from torchmemlint.semantics.events import Backward, CallEffect, Graph
+from torchmemlint.semantics.values import Const, Plain, Tensor, Value, only_const, truth
+
+RULE = Rule(
+    code="TML503",
+    name="checkpoint-misused",
+    summary="Activation checkpointing that cannot run, trains nothing, saves nothing, or depends on a default",
+    severity=Severity.ERROR,
+    fix=Safety.UNSAFE,
+    triggers=frozenset({"checkpoint", "checkpoint_sequential"}),
+    roots=frozenset({"checkpoint", "checkpoint_sequential"}),
+    experiment="peak",
+)
+EVENT = CallEffect
+
+OWN = frozenset({"use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state"})
+"""Keywords of the checkpoint itself: all others go to the function that it runs."""
+
+
+def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
+    if event.effect != "checkpoint" or not flow.own(event.site):
+        return
+    told = judge(event, flow)
+    if told is None:
+        return
+    message, severity, label, cost, help, fix = told
+    finding = flow.at(RULE, event.site, message, severity=severity, label=label, cost=cost, help=help, fix=fix)
+    yield Draft(finding, handler=event.site.handler)
+
+
+def judge(event: CallEffect, flow: Flow) -> tuple[str, Severity, str, str, str, Fix | None] | None:
+    """What is wrong with a call, the worst of it: message, severity, label, cost, help and fix."""
+    sequential = event.name.endswith("checkpoint_sequential")
+    first = 2 if sequential else 1
+    inputs = [
+        v
+        for name, v in event.args
+        if (name.isdigit() and int(name) >= first)
+        or (not name.isdigit() and name not in OWN | {"segments", "functions", "function"})
+    ]
+    if sequential and not inputs and not event.more:
+        return (
+            "`checkpoint_sequential` is called without its input: this raises TypeError", Severity.ERROR, "no input",
+            "nothing is saved: the call does not return a model, it runs one",
+            "call it in the forward: `out = checkpoint_sequential(model, 4, inputs, use_reentrant=False)`", None,
+        )  # fmt: skip
+    if event.mode == "off":
+        return None
+    variant = argument(event, -1, "use_reentrant")
+    reentrant = variant is None or truth(variant) is True
+    if (
+        reentrant
+        and inputs
+        and not event.more
+        and all(asks_for_none(v) for v in inputs)
+        and "input-grad" not in flow.record.flags
+    ):
+        if any(type(a) is Tensor for v in inputs for a in v):
+            node = dict(event.nodes).get("use_reentrant")
+            if variant is None:
+                fix = flow.add_argument(event, "use_reentrant=False", "Take the other variant", Safety.UNSAFE)
+            else:
+                fix = None if node is None else flow.replace(event.site, node, "False", "Take the other variant", Safety.UNSAFE)
+            return (
+                "no input of this reentrant checkpoint asks for a gradient: what runs inside gets none", Severity.ERROR,
+                "the inputs have no graph", "the segment is not trained; torch warns and goes on",
+                "pass `use_reentrant=False`, which needs no such input", fix,
+            )  # fmt: skip
+    if sequential:
+        segments = argument(event, 1, "segments")
+        single = only_const(segments) if segments is not None else None
+        if single is not None and single.value == 1:
+            return (
+                "one segment is never checkpointed: this saves nothing", Severity.WARNING, "one segment",
+                "as much memory as without a checkpoint: the last segment always keeps its activations",
+                "split the layers into about as many segments as the square root of their number", None,
+            )  # fmt: skip
+    elif whole_step(event, flow):
+        return (
+            "one checkpoint around the whole model saves nothing at the peak", Severity.WARNING, "all between the batch and the loss",
+            "the backward builds every activation again at once: 1.01 times the peak without a checkpoint",
+            "checkpoint each layer, or a few groups of layers", None,
+        )  # fmt: skip
+    if variant is None and "**" not in event.more:
+        target = flow.runs.world.settings.target_torch
+        if target is not None and target < (1, 11):
+            return None
+        return (
+            f"`{short(event.name.rpartition('.')[2])}` without `use_reentrant` depends on a default that will go", Severity.WARNING,
+            "`use_reentrant` is not given",
+            "no memory: torch warns, and the reentrant variant trains nothing where no input asks for a gradient",
+            "pass `use_reentrant=False`", flow.add_argument(event, "use_reentrant=False", "Name the variant", Safety.UNSAFE),
+        )  # fmt: skip
+    return None
+
+
+def asks_for_none(value: Value) -> bool:
+    """Whether a value surely has no tensor that asks for a gradient."""
+    return bool(value) and all((type(a) is Tensor and not a.graphs and not a.hints) or type(a) in (Const, Plain) for a in value)
+
+
+def whole_step(event: CallEffect, flow: Flow) -> bool:
+    """Whether everything that a backward goes through is the one forward that runs inside this checkpoint."""
+    record = flow.record
+    own = {g for g, graph in record.graphs.items() if made(graph) and graph.site.key == event.site.key}
+    if not own:
+        return False
+    for other in record.events.values():
+        if isinstance(other, Backward):
+            through = record.ancestors(other.graphs | other.hints)
+            if through & own:
+                return not any(made(record.graphs[g]) for g in through - own if g in record.graphs)
+    return False
+
+
+def made(graph: Graph) -> bool:
+    """Whether a graph stands for something that ran and may hold activations."""
+    return graph.kind in ("forward", "opaque", "leaf")

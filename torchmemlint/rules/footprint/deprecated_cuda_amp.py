@@ -1,0 +1,219 @@
+"""Mixed precision is switched on by a name that torch has deprecated.
+
+## What it does
+Reports `autocast`, `GradScaler`, `custom_fwd` and `custom_bwd` of `torch.cuda.amp` (and of `torch.cpu.amp`): an import of
+them by name once, for all that the file does with it; elsewhere each call.
+
+It is silent where the same name is also taken from `torch.amp` (the file chooses by version), under `TYPE_CHECKING`,
+where the names are only asked about (`isinstance`), and where `target-torch` has no replacement yet:
+`torch.amp.autocast` came with 1.10, `GradScaler` with 2.3, `custom_fwd` and `custom_bwd` with 2.4.
+
+## What it costs
+No memory: the new names do the same. From torch 2.4 on each call gives a FutureWarning, and the old names will go. A
+program that loses its mixed precision then needs about the memory that it saved: measured on the CPU, activations in
+bfloat16 are 0.51 to 0.71 of those in full precision.
+
+## Example
+```python
+from torch.cuda.amp import GradScaler, autocast
+
+
+def step(model, inputs, labels, criterion, optimizer, use_amp):
+    scaler = GradScaler()
+    with autocast(use_amp):
+        loss = criterion(model(inputs), labels)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+```
+
+Use instead:
+
+```python
+from torch.amp import GradScaler, autocast
+
+
+def step(model, inputs, labels, criterion, optimizer, use_amp):
+    scaler = GradScaler(device="cuda")
+    with autocast(device_type="cuda", enabled=use_amp):
+        loss = criterion(model(inputs), labels)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+```
+
+## Fix
+Takes the names from `torch.amp`, and writes the device and, because their order has changed, the positional arguments
+by keyword. Safe where `target-torch` (or what the project requires) has the new names; unsafe where no version is known,
+and in projects that set autocast's dtype for the device themselves, which the old `autocast` did not ask for. Where the
+name is also subclassed, compared, bound in another way or read as a value, there is no fix.
+
+## When to ignore
+The code must also run with a torch that does not have the new names; better, set `target-torch`.
+
+## References
+- Automatic mixed precision: https://docs.pytorch.org/docs/stable/amp.html
+- read: torch 2.13.0, `torch/cuda/amp/autocast_mode.py` and `torch/cuda/amp/grad_scaler.py`
+- bytes of autocast: benchmarks/evidence/records
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from torchmemlint.findings import Edit, Fix, Position, Safety, Severity, Span
+from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.semantics.events import CallEffect, DeprecatedImport, Site
+from torchmemlint.semantics.uses import Written
+from torchmemlint.torch_facts import TORCH, Renamed
+
+RULE = Rule(
+    code="TML501",
+    name="deprecated-cuda-amp",
+    summary="Mixed precision is switched on by a name that torch has deprecated",
+    severity=Severity.NOTE,
+    fix=Safety.SAFE,
+    triggers=frozenset({"amp"}),
+    roots=frozenset({"autocast", "GradScaler", "custom_fwd", "custom_bwd"}),
+    experiment=None,
+)
+EVENT = (CallEffect, DeprecatedImport)
+
+COST = "no memory: a FutureWarning at each call from torch 2.4 on, and one day an ImportError"
+
+
+def check(event: CallEffect | DeprecatedImport, flow: Flow) -> Iterator[Draft]:
+    if not flow.own(event.site):
+        return
+    if isinstance(event, DeprecatedImport):
+        yield from imported(event, flow)
+    elif event.effect == "renamed" and "." in flow.callee(event.site).removeprefix("@"):
+        yield from called(event, flow)
+
+
+def imported(event: DeprecatedImport, flow: Flow) -> Iterator[Draft]:
+    """An import of deprecated names: one finding for the statement, and one fix for it and every use."""
+    new = [TORCH.renamed[old] for _, old in event.names]
+    if not all(exists(one, flow) for one in new) or any("TYPE_CHECKING" in guard for guard in event.site.guards):
+        return
+    if any(
+        flow.bound_to(event.site, local) & {one.name, "torch.autocast"}
+        for (local, _), one in zip(event.names, new, strict=True)
+    ):
+        return
+    olds = ", ".join(f"`{old}`" for _, old in event.names)
+    one = len(event.names) == 1
+    yield Draft(
+        flow.at(
+            RULE,
+            event.site,
+            f"{olds} {'is' if one else 'are'} deprecated",
+            label="the old name" if one else "the old names",
+            cost=COST,
+            help="import from `torch.amp` and name the device: " + ", ".join(dict.fromkeys(f"`{call(n)}`" for n in new)),
+            fix=rename_import(event, new, flow),
+        ),
+        handler=event.site.handler,
+    )
+
+
+def called(event: CallEffect, flow: Flow) -> Iterator[Draft]:
+    """A call by a dotted name: one finding each."""
+    new = TORCH.renamed[event.name]
+    if not exists(new, flow) or flow.also_calls(event.site, frozenset({new.name, "torch.autocast"})):
+        return
+    yield Draft(
+        flow.at(
+            RULE,
+            event.site,
+            f"`{event.name}` is deprecated",
+            label="the old name",
+            cost=COST,
+            help=f"use `{new.name}` and name the device: `{call(new)}`",
+            fix=rename_call(event.site, new, flow),
+        ),
+        handler=event.site.handler,
+    )
+
+
+def call(new: Renamed) -> str:
+    return f'{new.name.rpartition(".")[2]}({new.keyword}="{new.value}")'
+
+
+def exists(new: Renamed, flow: Flow) -> bool:
+    """Whether the project's torch has the new name, as far as its version is known."""
+    target = flow.runs.world.settings.target_torch
+    return target is None or target >= version(new)
+
+
+def version(new: Renamed) -> tuple[int, int]:
+    major, minor = TORCH.versions[new.name].split(".")
+    return int(major), int(minor)
+
+
+def safety(flow: Flow) -> Safety:
+    known = flow.runs.world.settings.target_torch is not None
+    return Safety.SAFE if known and not flow.names_anywhere({"set_autocast_dtype", "set_autocast_gpu_dtype"}) else Safety.UNSAFE
+
+
+def rename_import(event: DeprecatedImport, new: Sequence[Renamed], flow: Flow) -> Fix | None:
+    span, _ = flow.lowered(event.site).statement(event.site.node)
+    source = flow.source(event.site, event.site.node)
+    home = re.match(r"from\s+(torch\.(?:cuda|cpu)\.amp(?:\.\w+)?)\s+import\b", source)
+    names = source.partition("import")[2]
+    if (
+        home is None
+        or "\n" in source[: home.end(1)]
+        or len(re.findall(r"[\w.]+(?:\s+as\s+\w+)?", re.sub(r"#.*", "", names))) != len(new)
+    ):
+        return None  # other names of that module come along
+    start = Position(span.start.row, span.start.column + home.start(1))
+    edits = [Edit(Span(start, Position(start.row, start.column + len(home[1]))), "torch.amp")]
+    for (local, _), one in zip(event.names, new, strict=True):
+        uses = flow.uses(event.site, local)
+        if uses is None:
+            return None
+        for use in uses:
+            changed = arguments(use, one, flow, event.site)
+            if changed is None:
+                return None
+            edits += changed
+    return Fix("Import from `torch.amp`", safety(flow), tuple(edits))
+
+
+def rename_call(site: Site, new: Renamed, flow: Flow) -> Fix | None:
+    use = flow.written(site)
+    name, needed = flow.torch_name(flow.frame(site).ref.path)
+    changed = arguments(use, new, flow, site) if use is not None else None
+    if use is None or changed is None or name is None:
+        return None
+    edits = (Edit(use.callee, name + new.name.removeprefix("torch")), *changed)
+    return Fix(f"Use `{new.name}`", safety(flow), edits, needed)
+
+
+def arguments(use: Written, new: Renamed, flow: Flow, site: Site) -> list[Edit] | None:
+    """The edits that name the device and make positional arguments keywords; None where they are not known one by one."""
+    device = f'{new.keyword}="{new.value}"'
+    end = use.callee.end
+    if not use.called:
+        return [Edit(Span(end, end), f"({device})")]
+    if any(star for _, star, _ in use.arguments):
+        return None
+    line = flow.runs.world.lines(flow.frame(site).ref.path)[end.row - 1]
+    opened = line.find("(", end.column - 1)
+    if opened < 0:
+        return None
+    inside = Position(end.row, opened + 2)
+    rest = line[opened + 1 :].strip()
+    comma = "" if not use.arguments else "," if not rest or rest.startswith("#") else ", "
+    edits = [Edit(Span(inside, inside), device + comma)]
+    positional = [span for keyword, _, span in use.arguments if keyword is None]
+    if len(positional) > len(new.parameters) or any(k == new.keyword for k, _, _ in use.arguments):
+        return None
+    for parameter, span in zip(new.parameters, positional, strict=False):
+        if span.start == inside:
+            edits[0] = Edit(Span(inside, inside), f"{device}{comma}{parameter}=")
+        else:
+            edits.append(Edit(Span(span.start, span.start), f"{parameter}="))
+    return edits
