@@ -137,28 +137,36 @@ class Runs:
     # --- fates --------------------------------------------------------------------------------------------------------
 
     def fate(self, record: Record, gid: int, depth: int = 0) -> Fate:
-        """What becomes of a graph's values, in this record and, where they are returned, in the callers of its root."""
+        """What becomes of a graph's values, in this record and, where they are returned, in the callers of its root (which are
+        run for it: ask last)."""
+        here = self.fate_here(record, gid)
+        if here.trains or not here.escapes:
+            return here
+        after = self.fate_of_result(record.root, depth)
+        return Fate(
+            after.trains,
+            here.cuts + after.cuts,
+            here.kept + after.kept,
+            here.passed + after.passed,
+            after.escapes,
+            after.callers,
+            after.off_callers,
+        )
+
+    def fate_here(self, record: Record, gid: int) -> Fate:
+        """What becomes of a graph's values in this record alone; a value that is returned escapes."""
         family = descendants(record, gid)
         if family & record.backwarded:
             return Fate(True)
         sinks = sorted(
             {s for g in family for s in record.sinks.get(g, ())}, key=lambda s: (s.site.frame, s.site.node, s.kind, s.how)
         )
-        cuts = tuple(s for s in sinks if s.kind in ("cut", "shown", "kept-part"))
-        kept = tuple(s for s in sinks if s.kind == "stored" and self._outlives(record, s))
-        passed = tuple(s for s in sinks if s.kind == "passed" and not self._followed(record, s))
-        returned = any(s.kind in ("returned", "yielded") for s in sinks)
-        if not returned:
-            return Fate(False, cuts, kept, passed)
-        after = self.fate_of_result(record.root, depth)
         return Fate(
-            after.trains,
-            cuts + after.cuts,
-            kept + after.kept,
-            passed + after.passed,
-            after.escapes,
-            after.callers,
-            after.off_callers,
+            False,
+            cuts=tuple(s for s in sinks if s.kind in ("cut", "shown", "kept-part")),
+            kept=tuple(s for s in sinks if s.kind == "stored" and self._outlives(record, s)),
+            passed=tuple(s for s in sinks if s.kind == "passed" and not self._followed(record, s)),
+            escapes=any(s.kind in ("returned", "yielded") for s in sinks),
         )
 
     def _outlives(self, record: Record, sink: Sink) -> bool:

@@ -136,13 +136,25 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return None
     if event.mode != "on" and not (event.mode == "unknown" and record.mode == "escapes"):
         return None
-    if record.flags & {"input-grad", "autograd-grad"} or event.gid in record.backwarded or flow.watches_gradients():
+    if record.flags & {"input-grad", "autograd-grad"} or event.gid in record.backwarded:
         return None
     if not flow.own(event.site) and not through_own_forward(event, flow):
+        return None
+    if flow.watches_gradients():
         return None
     root = record.root
     name = "" if root.qualname == MODULE else root.qualname
     if is_test(root.path, name):
+        return None
+    evaluated = event.training is False or flow.assumed_evaluation()
+    trains_here = flow.beside_backward(event)
+    # What follows needs the callers, who are run for it: first what would rule the graph out whatever they do.
+    if not evaluated and (trains_here or needs_either(root, flow)):
+        return None
+    if event.kind == "opaque" and not may_be_module(event, flow):
+        return None
+    here = flow.runs.fate_here(record, event.gid)
+    if (here.kept or here.passed) and not evaluated and not purpose.evaluates(name):
         return None
     fate = flow.runs.fate(record, event.gid)
     if fate.trains or (event.kind == "opaque" and not likely_module(event, flow, fate)):
@@ -152,10 +164,8 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return None  # what was tried without grad needs it after all
     if proves_no_graph(fate) or (not thrown_away and (event.training is True or decided_elsewhere(event, flow))):
         return None
-    evaluated = event.training is False or flow.assumed_evaluation()
     if evaluated and "eval()" not in record.flags and not fate.only_cut and fate.escapes and not purpose.uses(name):
         evaluated = flow.assumed_evaluation()  # another method called `eval()`; this one hands its result on
-    trains_here = flow.beside_backward(event)
     wanted = purpose.uses(name) and not purpose.trains(name)
     sure = event.kind == "forward" and not fate.escapes and (record.mode != "no-callers" or is_entry(name))
     confidence = Confidence.HIGH if sure else Confidence.MEDIUM
@@ -194,18 +204,25 @@ TENSOR_ONLY = frozenset(
 """What is done to a result that only a tensor can undergo (arrays have ``sum``, ``max``, ``reshape`` as well)."""
 
 
-def likely_module(event: Graph, flow: Flow, fate: Fate) -> bool:
-    """Whether an object that is called, and of which nothing else is known, is a module.
-
-    Evidence: what else is called on it; its result is trained in another phase of the same function; its own result is
-    detached. A name that reads like a network's counts only together with what is done to the result and with the purpose
-    of the function.
-    """
+def may_be_module(event: Graph, flow: Flow) -> bool:
+    """Whether ``likely_module`` can say yes, whatever becomes of the result."""
     if not event.direct or flow.is_part(event) or purpose.is_helper(event.what):
         return False
-    if flow.trains_in_another_phase(event):
-        return True
-    words = flow.runs.world.evidence(flow.record.root).get(event.what, frozenset())
+    return (
+        purpose.may_be_network(event.what)
+        or bool(words_on(event, flow) & MODULE_WORDS)
+        or "detach" in seen_on(event, flow)
+        or flow.trains_in_another_phase(event)
+    )
+
+
+def words_on(event: Graph, flow: Flow) -> frozenset[str]:
+    """The methods that the function calls on what is called here."""
+    return flow.runs.world.evidence(flow.record.root).get(event.what, frozenset())
+
+
+def seen_on(event: Graph, flow: Flow) -> set[str]:
+    """What is done to the result, and to its items and fields."""
     seen = set(flow.record.evidence.get(event.gid, ()))
     for other in flow.record.graphs.values():
         if (
@@ -214,6 +231,20 @@ def likely_module(event: Graph, flow: Flow, fate: Fate) -> bool:
             and other.what.startswith((event.what + "[", event.what + "."))
         ):
             seen |= flow.record.evidence.get(other.gid, set())
+    return seen
+
+
+def likely_module(event: Graph, flow: Flow, fate: Fate) -> bool:
+    """Whether an object that is called, and of which nothing else is known, is a module; asked where ``may_be_module``.
+
+    Evidence: what else is called on it; its result is trained in another phase of the same function; its own result is
+    detached. A name that reads like a network's counts only together with what is done to the result and with the purpose
+    of the function.
+    """
+    if flow.trains_in_another_phase(event):
+        return True
+    words = words_on(event, flow)
+    seen = seen_on(event, flow)
     cuts = {s.how for s in fate.cuts}
     if any(other.what.startswith(event.what + ".") and event.gid in other.parents for other in flow.record.graphs.values()):
         cuts -= {".data", "no_grad"}  # an object with fields of its own: `data` is one of them
