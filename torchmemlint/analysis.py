@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from torchmemlint.findings import Finding
+from torchmemlint.index.layout import is_test
 from torchmemlint.semantics import purpose
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def training_names(project: Project, path: str) -> frozenset[str]:
     )
 
 
-def is_candidate(facts: FunctionFacts, roots: frozenset[str], text: str, trainers: frozenset[str]) -> bool:
+def is_candidate(path: str, facts: FunctionFacts, roots: frozenset[str], text: str, trainers: frozenset[str]) -> bool:
     """Whether an outermost function is worth running as a root: its words may make an enabled rule speak."""
     words = facts.names
     if words & roots:
@@ -58,7 +59,7 @@ def is_candidate(facts: FunctionFacts, roots: frozenset[str], text: str, trainer
         return bool(words & (SHARED | WITHOUT_GRAPH))
     if words & SHARED or words & WITHOUT_GRAPH:
         return True
-    if purpose.uses(facts.qualname):
+    if purpose.uses(facts.qualname) and not is_test(path, facts.qualname):
         return True
     for call in facts.calls:
         receiver, _, name = call.callee.rpartition(".")
@@ -109,7 +110,7 @@ def analyze_module(project: Project, path: str, settings: Settings, runs: Runs |
     for facts in project.module(path).functions:
         ref = FunctionRef(path, facts.qualname)
         if facts.parent or not (
-            is_candidate(facts, roots, text, trainers)
+            is_candidate(path, facts, roots, text, trainers)
             or sees_a_context(runs, ref, facts, codes)
             or (renames and facts.qualname == "<module>" and "TML501" in codes)
         ):

@@ -34,6 +34,9 @@ _TEST = re.compile(r"^(not )?(\w+)(?: (==|!=|is|is not) (.+))?$")
 _FUNCTION_HOOKS = frozenset({"forward", "backward", "setup_context", "vjp", "jvp"})
 
 
+_BACKWARD = frozenset({"backward", "manual_backward"})
+
+
 @dataclass(frozen=True, slots=True)
 class CallerMode:
     """The grad mode in which a function starts.
@@ -343,6 +346,8 @@ class GradMode:
         hook = self._hook(ref, facts)
         if hook is not None:
             node.fixed[hook] = None
+        if any(call.callee.rpartition(".")[2] in _BACKWARD for call in facts.calls):
+            node.fixed["on"] = None  # with grad mode off under every caller it would raise
         callers = self._calls.callers(ref)
         others = [caller for caller in callers.calls if caller.ref != ref]
         if not is_test(ref.path, ref.qualname):
