@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-COMMANDS = ("check", "rule", "trace", "oom", "confirm")
+COMMANDS = ("check", "rule", "trace", "oom", "confirm", "server")
 
 VALUED = frozenset(
     (
@@ -92,6 +92,10 @@ def _dispatch(command: str, rest: Sequence[str]) -> int:
             from torchmemlint.confirm import command as confirm
 
             return confirm.main(rest)
+        if command == "server":
+            from torchmemlint.lsp import command as server
+
+            return server.main(rest)
         from torchmemlint.commands import check
 
         return check.run(check_parser().parse_args(with_optional_values(rest)))

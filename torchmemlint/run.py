@@ -109,14 +109,14 @@ def check_text(text: str, filename: str, settings: Settings, *, comments: bool =
     return list(_text(text, filename, settings, comments).check().findings)
 
 
-def check_source(source: SourceFile, settings: Settings) -> Outcome:
-    """As ``check_text``, for a source that is already decoded."""
-    return _Run([Found(source.path, settings)], 1, {source.path: source}, by_hand=True).check()
+def check_source(source: SourceFile, settings: Settings, buffers: Mapping[str, SourceFile] | None = None) -> Outcome:
+    """As ``check_text``, for a source that is already decoded; ``buffers`` stand in for other files of the project, by path."""
+    return _Run([Found(source.path, settings)], 1, {**(buffers or {}), source.path: source}, by_hand=True).check()
 
 
-def fix_source(source: SourceFile, settings: Settings) -> Fixed:
+def fix_source(source: SourceFile, settings: Settings, buffers: Mapping[str, SourceFile] | None = None) -> Fixed:
     """As ``check_source``, and repairs what the settings allow."""
-    return _Run([Found(source.path, settings)], 1, {source.path: source}, by_hand=True).fix()
+    return _Run([Found(source.path, settings)], 1, {**(buffers or {}), source.path: source}, by_hand=True).fix()
 
 
 def project_around(path: str, settings: Settings) -> Project:
@@ -235,7 +235,7 @@ class _Run:
         from torchmemlint.surroundings import connected, surroundings
 
         if self.by_hand:
-            facts, self.complete = surroundings(list(self.scanned.values()))
+            facts, self.complete = surroundings(list(self.scanned.values()), self.texts)
             return facts
         paths = connected(self.scanned.values())
         shared = ScanAll(dict.fromkeys(paths, Settings()), {}, parse_all=True)

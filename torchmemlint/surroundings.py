@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from torchmemlint.workers import MAX_BYTES, ScanAll, Scanned, scan
 
 if TYPE_CHECKING:
     from torchmemlint.index.facts import ModuleFacts
+    from torchmemlint.source.file import SourceFile
 
 MAX_FILES = 300
 MAX_LISTED = 3000
@@ -67,15 +68,21 @@ class _Neighbour:
     calls: frozenset[bytes]
 
 
-def surroundings(scanned: Sequence[Scanned]) -> tuple[tuple[ModuleFacts, ...], bool]:
+def surroundings(
+    scanned: Sequence[Scanned], texts: Mapping[str, SourceFile] | None = None
+) -> tuple[tuple[ModuleFacts, ...], bool]:
     """Facts of files around some others that import them, are imported by them, or call a function of that name; and whether
     the search saw all that it wanted to see.
 
-    What is around is read once in the life of the process: enough for a command, and for flake8, which asks for each file.
+    What is around is read once in the life of the process: enough for a command, and for flake8, which asks for each file; a
+    server calls ``forget``. ``texts`` stand in for files, by path.
     """
     candidates = [one for one in scanned if one.candidate and one.facts is not None]
     deadline = time.process_time() + MAX_SECONDS
-    neighbours, complete = _neighbours(_tops(candidates))
+    tops = _tops(candidates)
+    neighbours, complete = _neighbours(tops)
+    buffers = {os.path.abspath(path): source for path, source in (texts or {}).items() if source.notebook is None}
+    neighbours = _with_buffers(neighbours, tops, buffers)
     named = {os.path.abspath(one.path) for one in scanned}
     taken = frozenset[bytes]().union(*(one.imports for one in candidates))
     stems = frozenset(stem(one.path) for one in candidates)
@@ -91,10 +98,37 @@ def surroundings(scanned: Sequence[Scanned]) -> tuple[tuple[ModuleFacts, ...], b
         if time.process_time() > deadline:
             return tuple(facts), False
         # Named as the files that were given are, so that packages keep their shape.
-        found = _facts((path if absolute else os.path.relpath(path)).replace(os.sep, "/"))
+        name = (path if absolute else os.path.relpath(path)).replace(os.sep, "/")
+        if path in buffers:
+            found = scan(ScanAll({name: Settings()}, {name: buffers[path]}, parse_all=True), name).facts
+        else:
+            found = _facts(name)
         if found is not None:
             facts.append(found)
     return tuple(facts), complete and len(ranked) <= MAX_FILES
+
+
+def forget() -> None:
+    """What is around is read again: files have changed."""
+    _neighbours.cache_clear()
+    _facts.cache_clear()
+
+
+def _with_buffers(
+    neighbours: tuple[_Neighbour, ...], tops: Iterable[tuple[str, bool]], buffers: Mapping[str, SourceFile]
+) -> tuple[_Neighbour, ...]:
+    """The same files with what an editor holds of some, saved or not; also of those that were never saved."""
+    by_path = {one.path: one for one in neighbours}
+    folders = tuple(f"{top.rstrip(os.sep)}{os.sep}" for top, _ in tops)
+    for path, source in buffers.items():
+        if path in by_path or path.startswith(folders):
+            by_path[path] = _neighbour(path, source.code)
+    return tuple(by_path.values())
+
+
+def _neighbour(path: str, data: bytes) -> _Neighbour:
+    calls = called_names(data) if torch_related(data) else frozenset[bytes]()
+    return _Neighbour(path, stem(path.replace(os.sep, "/")), imported_names(data), calls)
 
 
 def _function_names(one: Scanned) -> Iterator[str]:
@@ -129,8 +163,7 @@ def _neighbours(tops: tuple[tuple[str, bool], ...]) -> tuple[tuple[_Neighbour, .
                     data = file.read(MAX_BYTES)
             except OSError:
                 continue
-            calls = called_names(data) if torch_related(data) else frozenset[bytes]()
-            found[path] = _Neighbour(path, stem(path.replace(os.sep, "/")), imported_names(data), calls)
+            found[path] = _neighbour(path, data)
     return tuple(found.values()), True
 
 

@@ -50,10 +50,11 @@ def add_comments(
     rows = _rows(source.text)
     wanted: dict[tuple[int, bool], list[Finding]] = {}
     left: list[Finding] = []
-    shifts = {cell: row for row, cell in source.cells.begins} if source.cells is not None else {}
     for finding in findings:
-        # In a notebook rows are told by cell; the text here is that of all its cells.
-        place = _place(finding, rows, noqa, shifts.get(finding.cell or 0, 0)) if finding.code not in _CANNOT else None
+        place = None
+        if finding.code not in _CANNOT:
+            # In a notebook rows are told by cell; the text here is that of all its cells.
+            place = _place(finding if source.cells is None else source.cells.in_module(finding), rows, noqa)
         if place is None:
             left.append(finding)
         else:
@@ -76,13 +77,13 @@ def add_comments(
     return Commented(text, done, tuple(left))
 
 
-def _place(finding: Finding, rows: _Rows, noqa: bool, shift: int) -> tuple[int, bool] | None:
+def _place(finding: Finding, rows: _Rows, noqa: bool) -> tuple[int, bool] | None:
     """The row for a finding's comment, and whether it stands there alone, above the statement."""
-    reported = finding.span.start.row + shift
-    covered = {row + shift for row in finding.noqa_rows} or {reported}
+    reported = finding.span.start.row
+    covered = finding.noqa_rows or {reported}
     first = rows.first.get(reported, reported)
     statement = sorted(row for row in covered if rows.first.get(row) == first)
-    for row in (reported, finding.noqa_row + shift, *statement):
+    for row in (reported, finding.noqa_row, *statement):
         if row in rows.open and row in covered:
             return row, False
     return None if noqa or first not in covered else (first, True)

@@ -215,6 +215,23 @@ class CellRows:
             fix=fix,
         )
 
+    def in_module(self, finding: Finding) -> Finding:
+        """A finding in a cell as one in the module; its steps are left as they are. Raises KeyError for a cell that is not in it."""
+        first = {cell: row for row, cell in self.begins}[finding.cell or 0]
+
+        def moved(span: Span) -> Span:
+            return Span(*(Position(at.row + first, at.column) for at in (span.start, span.end)))
+
+        fix = finding.fix
+        return replace(
+            finding,
+            cell=None,
+            span=moved(finding.span),
+            noqa_rows=frozenset(row + first for row in finding.noqa_rows),
+            noqa_row=finding.noqa_row + first,
+            fix=fix and replace(fix, edits=tuple(replace(edit, span=moved(edit.span)) for edit in fix.edits)),
+        )
+
     def step_in_cells(self, step: FlowStep) -> FlowStep:
         """A step in the module as one in a cell."""
         cell, _ = self.place(step.span.start.row)

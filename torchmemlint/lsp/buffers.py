@@ -1,0 +1,96 @@
+"""What an editor has open → findings, and the text after a repair. Nothing here knows the protocol.
+
+A file is checked as ``torchmemlint FILE`` checks it: in the project around it, here with what is open in the place of what is on
+disk. So the editor says what the command says.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from torchmemlint.config import CommandLine, Configuration
+from torchmemlint.discover import excluded_by_hand
+from torchmemlint.errors import SourceError
+from torchmemlint.findings import Finding
+from torchmemlint.fixes import apply_fixes
+from torchmemlint.fixes.comments import add_comments
+from torchmemlint.rules import ALL_RULES
+from torchmemlint.run import check_source, fix_source
+from torchmemlint.settings import Settings
+from torchmemlint.source.file import SourceFile, source_from_text
+from torchmemlint.workers import cannot_parse
+
+Options = Mapping[str, object]
+"""Settings by their configuration key, which go before those of configuration files, as the command line's do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A buffer as it was checked; ``source`` None where its text is none that a file can hold."""
+
+    text: str
+    source: SourceFile | None
+    settings: Settings
+    findings: tuple[Finding, ...]
+
+
+def check(path: str, text: str, buffers: Mapping[str, str], options: Options) -> Checked:
+    """Checks the text of one file; ``buffers`` are the texts of all that is open, by absolute path.
+
+    A file that the configuration or .gitignore leaves out has no findings. Raises ConfigError and BaselineError.
+    """
+    settings = Configuration(CommandLine(options)).for_file(path)
+    if excluded_by_hand(path, False, settings):
+        return Checked(text, None, settings, ())
+    try:
+        source = source_from_text(path, text)
+    except SourceError as error:
+        return Checked(text, None, settings, cannot_parse(path, error, settings, text).findings)
+    return Checked(text, source, settings, check_source(source, settings, _sources(path, buffers)).findings)
+
+
+def _sources(but: str, buffers: Mapping[str, str]) -> dict[str, SourceFile]:
+    sources = {}
+    for path, text in buffers.items():
+        if path != but:
+            try:
+                sources[path] = source_from_text(path, text)
+            except SourceError:  # then what is on disk has to serve
+                continue
+    return sources
+
+
+def repaired(checked: Checked, finding: Finding) -> str | None:
+    """The code after one finding's fix, safe or not; None where it has none that can be written."""
+    if checked.source is None or finding.fix is None:
+        return None
+    result = apply_fixes(checked.source, [_in_module(checked.source, finding)], unsafe=True)
+    return result.text if result.applied else None
+
+
+def ignored(checked: Checked, finding: Finding) -> str | None:
+    """The code with a comment that switches one finding off."""
+    if checked.source is None:
+        return None
+    commented = add_comments(checked.source, [finding], "", {rule.name for rule in ALL_RULES}, noqa=False)
+    return commented.text if commented.done else None
+
+
+def all_repaired(checked: Checked, buffers: Mapping[str, str]) -> str | None:
+    """The code after every safe fix; None where there is none."""
+    if checked.source is None:
+        return None
+    path = checked.source.path
+    settings = replace(checked.settings, unsafe_fixes=False)
+    return fix_source(checked.source, settings, _sources(path, buffers)).after.get(path)
+
+
+def _in_module(source: SourceFile, finding: Finding) -> Finding:
+    return finding if source.cells is None or finding.cell is None else source.cells.in_module(finding)
+
+
+def open_path(path: str) -> str:
+    """A path as findings have it."""
+    return os.path.normpath(path).replace(os.sep, "/")

@@ -1,0 +1,30 @@
+"""The arguments of ``torchmemlint server``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from torchmemlint.errors import UsageError
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        "torchmemlint server",
+        description="A language server: findings, quick fixes and rule pages in an editor. It speaks on standard input and output.",
+        epilog="Needs pygls: pip install 'torchmemlint[lsp]'. docs/editors.md says how to set up editors.",
+        allow_abbrev=False,
+    )
+    made.add_argument("--stdio", action="store_true", help="speak on standard input and output (the default, and the only way)")
+    return made
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serves until the editor ends it. Raises UsageError where pygls is missing."""
+    parser().parse_args(arguments)
+    if find_spec("pygls") is None:
+        raise UsageError("the server needs pygls: pip install 'torchmemlint[lsp]'")
+    from torchmemlint.lsp.server import serve
+
+    return serve()
