@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 SWITCHES = (
     "meter_detaches", "meter_renamed", "validate_guarded", "caller_guarded", "first_caller", "second_caller", "subclass",
-    "subclass_calls_backward", "step_backwards", "step_moved", "base_outside", "wrapper_works", "model_frozen", "export_renamed",
+    "subclass_calls_backward", "step_retains", "step_moved", "base_outside", "wrapper_works", "model_frozen", "export_renamed",
     "comment_on_top", "helper_deleted", "loss_is_number", "noqa", "broken", "extra_file", "local_copy", "escapes",
 )  # fmt: skip
 """What can be different; all off is the plain project."""
@@ -32,7 +32,7 @@ def project(on: Iterable[str]) -> Mapping[str, str]:
 
     def {update}(self, value):
         self.values.append(value{when("meter_detaches", ".detach()")})
-        self.total = self.total + value{when("loss_is_number", ".item()")}
+        self.total = self.total + value.item()
 """,
         "pkg/models.py": f"""import torch
 from torch import nn
@@ -71,11 +71,9 @@ from pkg.guards import quiet
 from pkg.models import Net
 
 
-def train_step(model, batch, optimizer):
-    loss = model(batch).mean()
-    {when("step_backwards", "loss.backward()", "optimizer.zero_grad()")}
-    optimizer.step()
-    return loss
+def train_step(model: Net, batch, optimizer):
+    optimizer.zero_grad()
+    return model(batch).mean(){when("loss_is_number", ".item()")}
 
 
 {when("validate_guarded", "@torch.no_grad()")}
@@ -107,9 +105,34 @@ def main(loader):
     total = 0.0
     for batch in loader:
         loss = {when("export_renamed", "run_step", "train_step")}(model, batch, optimizer)
+        loss.backward({when("step_retains", "retain_graph=True")})
+        optimizer.step()
         meter.update(loss)
         total += loss{when("noqa", "  # noqa: TML101")}
-    return total, meter
+    print("loss", float(total))
+    return meter
+
+
+def fit(loader, epochs):
+    model = Net()
+    optimizer = optim.SGD(model.parameters(), 0.1)
+    history = []
+    for epoch in range(epochs):
+        for batch in loader:
+            optimizer.zero_grad()
+            loss = model(batch).mean()
+            loss.backward()
+            optimizer.step()
+            history.append(loss)
+        check(model, loader)
+    return history
+
+
+def check(model, loader):
+    correct = 0
+    for batch in loader:
+        correct += (model(batch).argmax(-1) == 0).sum().item()
+    return correct
 """,
         "evaluate.py": f"""import torch
 from pkg.steps import validate, predict
@@ -120,17 +143,32 @@ def evaluate(loader):
     model = Net()
     model.eval()
     {when("caller_guarded", "with torch.no_grad():", "if True:")}
-        return validate(model, loader)
+        return torch.stack(validate(model, loader)).argmax(-1).tolist()
 
 
-{when("first_caller", "def report(loader):" + chr(10) + "    with torch.inference_mode():" + chr(10) + "        return score(Net(), loader)")}
+{when("first_caller", "def report(loader):" + chr(10) + "    with torch.inference_mode():" + chr(10) + "        return score(Net(), loader).tolist()")}
 
 
-def score(model, loader):
+def score(model: Net, loader):
     scores = []
     for batch in loader:
         scores.append(model(batch).softmax(-1))
-    return scores
+    return torch.cat(scores)
+
+
+def measure(model: Net, loader):
+    model.eval()
+    total = 0
+    for batch in loader:
+        total += model.loss(batch)
+    print("loss", total / len(loader))
+
+
+def run(loader):
+    model = Net()
+    model.eval()
+    predict(model, loader)
+    measure(model, loader)
 
 
 {when("escapes", "HOOKS = [score, validate]")}
@@ -138,14 +176,16 @@ def score(model, loader):
         "helper.py": f"""import torch
 from evaluate import score
 from pkg.models import Net
+from train import check
 
 
-{when("second_caller", "def again(loader):" + chr(10) + "    return score(Net(), loader)")}
+{when("second_caller", "def again(loader):" + chr(10) + "    return score(Net(), loader).tolist()")}
 
 
 def show(loader):
     with torch.no_grad():
-        return score(Net(), loader)
+        check(Net(), loader)
+        return score(Net(), loader).tolist()
 """,
     }
     if "subclass" in on:

@@ -18,12 +18,23 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-COMMANDS = ("check", "rule", "trace", "oom", "confirm", "server")
+COMMANDS = ("check", "clean", "rule", "trace", "oom", "confirm", "server")
 
 VALUED = frozenset(
     (
         *("--select", "--extend-select", "--ignore", "--per-file-ignores", "--exclude", "--extend-exclude"),
-        *("--output-format", "--fail-on", "--config", "--stdin-filename", "--color", "-j", "--jobs", "--baseline", "--since"),
+        *(
+            "--output-format",
+            "--fail-on",
+            "--config",
+            "--stdin-filename",
+            "--color",
+            "--cache-dir",
+            "-j",
+            "--jobs",
+            "--baseline",
+            "--since",
+        ),
     )
 )
 """Options of ``check`` that take a value, which must not be mistaken for a command."""
@@ -80,6 +91,10 @@ def _dispatch(command: str, rest: Sequence[str]) -> int:
             from torchmemlint.commands import rule
 
             return rule.run(rule_parser().parse_args(rest))
+        if command == "clean":
+            from torchmemlint.commands import clean
+
+            return clean.run(clean_parser().parse_args(rest))
         if command == "trace":
             from torchmemlint.commands import trace
 
@@ -193,6 +208,8 @@ def check_parser() -> argparse.ArgumentParser:
         "--config", action="append", default=[], metavar="FILE|KEY=VALUE", help="configuration file, or one setting"
     )
     run.add_argument("--isolated", action="store_true", help="ignore configuration files")
+    run.add_argument("--no-cache", action="store_true", help="neither read nor write what earlier runs found")
+    run.add_argument("--cache-dir", metavar="FOLDER", help="default: .torchmemlint_cache, or $TORCHMEMLINT_CACHE_DIR")
     run.add_argument("-j", "--jobs", type=_jobs, metavar="N", help="processes (default: as many as pay)")
     return parser
 
@@ -215,6 +232,14 @@ def rule_parser() -> argparse.ArgumentParser:
     parser.add_argument("rule", nargs="?", metavar="RULE", help="a code or a name")
     parser.add_argument("--all", action="store_true", help="every rule")
     parser.add_argument("--output-format", choices=("text", "markdown", "json"), default="text")
+    return parser
+
+
+def clean_parser() -> argparse.ArgumentParser:
+    parser = _parser("clean", "Delete what earlier runs have cached.")
+    parser.add_argument("--cache-dir", metavar="FOLDER", help="default: .torchmemlint_cache, or $TORCHMEMLINT_CACHE_DIR")
+    parser.add_argument("--config", action="append", default=[], metavar="FILE|KEY=VALUE")
+    parser.add_argument("--isolated", action="store_true", help="ignore configuration files")
     return parser
 
 

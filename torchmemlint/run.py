@@ -37,7 +37,7 @@ from torchmemlint.workers import (
 )
 
 if TYPE_CHECKING:
-    from torchmemlint.index.facts import ModuleFacts
+    from torchmemlint.cache import Cache
     from torchmemlint.index.project import Project
     from torchmemlint.source.file import SourceFile
     from torchmemlint.source.notebook import CellRows
@@ -85,19 +85,32 @@ class Fixed:
 
 
 def check_paths(
-    paths: Sequence[str], configuration: Configuration, jobs: int | None = None, *, since: str = "", baseline: bool = True
+    paths: Sequence[str],
+    configuration: Configuration,
+    jobs: int | None = None,
+    *,
+    since: str = "",
+    baseline: bool = True,
+    cache: Cache | None = None,
 ) -> Outcome:
     """Checks files and folders; ``jobs`` None lets the size of the work decide.
 
     ``since`` keeps the findings on rows that changed since a git revision; ``baseline`` False tells those that the baseline
     hides, too. Raises UsageError where git cannot tell, and BaselineError for a baseline that cannot be read.
     """
-    return _over(paths, configuration, jobs, since, baseline).check()
+    return _over(paths, configuration, jobs, since, baseline, cache).check()
 
 
-def fix_paths(paths: Sequence[str], configuration: Configuration, jobs: int | None = None, *, since: str = "") -> Fixed:
+def fix_paths(
+    paths: Sequence[str],
+    configuration: Configuration,
+    jobs: int | None = None,
+    *,
+    since: str = "",
+    cache: Cache | None = None,
+) -> Fixed:
     """Checks files and folders, and repairs in memory what their settings allow."""
-    return _over(paths, configuration, jobs, since).fix()
+    return _over(paths, configuration, jobs, since, True, cache).fix()
 
 
 def check_text(text: str, filename: str, settings: Settings, *, comments: bool = True) -> list[Finding]:
@@ -129,7 +142,14 @@ def project_around(path: str, settings: Settings) -> Project:
     return run.link()
 
 
-def _over(paths: Sequence[str], configuration: Configuration, jobs: int | None, since: str = "", baseline: bool = True) -> _Run:
+def _over(
+    paths: Sequence[str],
+    configuration: Configuration,
+    jobs: int | None,
+    since: str = "",
+    baseline: bool = True,
+    cache: Cache | None = None,
+) -> _Run:
     found = discover(paths, configuration)
     by_hand = not any(os.path.isdir(path) for path in paths)
     return _Run(
@@ -140,6 +160,8 @@ def _over(paths: Sequence[str], configuration: Configuration, jobs: int | None, 
         notes=found.notes,
         since=Since(since) if since else None,
         baseline=baseline,
+        cache=cache,
+        given=tuple(paths),
     )
 
 
@@ -180,7 +202,9 @@ class _Run:
     scanned: dict[str, Scanned] = field(default_factory=dict)
     checked: dict[str, Checked] = field(default_factory=dict)
     baselines: dict[str, Baseline] = field(default_factory=dict)
-    around: tuple[ModuleFacts, ...] | None = None
+    cache: Cache | None = None
+    given: tuple[str, ...] = ()
+    around: tuple[Scanned, ...] | None = None
     complete: bool = True
     settings: dict[str, Settings] = field(init=False)
 
@@ -188,7 +212,18 @@ class _Run:
         self.settings = {file.path: file.settings for file in self.files}
 
     def check(self) -> Outcome:
-        self._check([file.path for file in self.files])
+        if self.cache is None or self.by_hand:
+            self._check([file.path for file in self.files])
+        else:
+            from torchmemlint.remembered import Repeated
+
+            repeated = Repeated(self.cache, self.files, self.given)
+            result = repeated.result()
+            if result is not None:
+                self.scanned, self.checked = result
+            else:
+                self._check([file.path for file in self.files])
+                repeated.keep(self.scanned, self.checked)
         return self._outcome()
 
     def _check(self, paths: Sequence[str]) -> None:
@@ -198,9 +233,7 @@ class _Run:
         again = frozenset(paths)
         self.checked = {path: done for path, done in self.checked.items() if path not in again} | failed
         if candidates:
-            shared = InspectAll(self.link(), self.settings, self.texts, self.comments)
-            jobs = self._jobs(len(candidates), MANY_TO_INSPECT)
-            for done in run_all(inspect, shared, candidates, jobs, crashed):
+            for done in self._inspect(candidates):
                 broken = failed[done.path].findings if done.path in failed else ()  # cells of a notebook
                 self.checked[done.path] = replace(done, findings=(*broken, *done.findings))
         quiet = [path for path in paths if "TML002" in self.settings[path].codes and self._only_comments(path)]
@@ -214,9 +247,27 @@ class _Run:
         scanned = self.scanned[path]
         return not (scanned.candidate or scanned.failed or scanned.skipped)
 
+    def _inspect(self, paths: Sequence[str]) -> list[Checked]:
+        project = self.link()
+        if self.cache is None or self.texts:
+            shared = InspectAll(project, self.settings, self.texts, self.comments)
+            return run_all(inspect, shared, paths, self._jobs(len(paths), MANY_TO_INSPECT), crashed)
+        from torchmemlint.remembered import Remembered
+
+        assert self.around is not None  # by linking
+        remembered = Remembered(self.cache, project, [*self.scanned.values(), *self.around], self.settings, self.by_hand)
+        known = {path: found for path in paths if (found := remembered.checked(path)) is not None}
+        new = [path for path in paths if path not in known]
+        if new:
+            shared = InspectAll(project, self.settings, self.texts, self.comments, remembered.answers)
+            for done in run_all(inspect, shared, new, self._jobs(len(new), MANY_TO_INSPECT), crashed):
+                remembered.keep(done)
+                known[done.path] = done
+        return [known[path] for path in paths]
+
     def scan(self, paths: Sequence[str], parse_all: bool = False) -> None:
         """Brings ``scanned`` up to date for some of the files."""
-        shared = ScanAll(self.settings, self.texts, parse_all or self.by_hand)
+        shared = ScanAll(self.settings, self.texts, parse_all or self.by_hand, self.cache)
         self.scanned |= zip(paths, run_all(scan, shared, paths, self._jobs(len(paths), MANY_TO_SCAN), lost_scan), strict=True)
 
     def link(self) -> Project:
@@ -225,22 +276,22 @@ class _Run:
 
         if self.around is None:
             self.around = self._facts_around()
-        facts = [one.facts for one in self.scanned.values() if one.facts is not None]
+        facts = [one.facts for one in (*self.scanned.values(), *self.around) if one.facts is not None]
         wrappers = sorted({name for settings in self.settings.values() for name in settings.no_grad_wrappers})
-        return Project.build([*facts, *self.around], wrappers, self.complete)
+        return Project.build(facts, wrappers, self.complete)
 
-    def _facts_around(self) -> tuple[ModuleFacts, ...]:
-        """Facts of files that the screen stopped but that stand beside torch-related ones; and of those around files that
+    def _facts_around(self) -> tuple[Scanned, ...]:
+        """Files with facts that the screen stopped but that stand beside torch-related ones; and of those around files that
         were named by hand."""
         from torchmemlint.surroundings import connected, surroundings
 
         if self.by_hand:
-            facts, self.complete = surroundings(list(self.scanned.values()), self.texts)
-            return facts
+            around, self.complete = surroundings(list(self.scanned.values()), self.texts, self.cache)
+            return around
         paths = connected(self.scanned.values())
-        shared = ScanAll(dict.fromkeys(paths, Settings()), {}, parse_all=True)
+        shared = ScanAll(dict.fromkeys(paths, Settings()), {}, parse_all=True, cache=self.cache)
         beside = run_all(scan, shared, paths, self._jobs(len(paths), MANY_TO_SCAN), lost_scan)
-        return tuple(one.facts for one in beside if one.facts is not None)
+        return tuple(one for one in beside if one.facts is not None)
 
     def _jobs(self, files: int, many: int) -> int:
         if self.jobs is not None:

@@ -20,7 +20,7 @@ from torchmemlint.settings import Settings
 from torchmemlint.workers import MAX_BYTES, ScanAll, Scanned, scan
 
 if TYPE_CHECKING:
-    from torchmemlint.index.facts import ModuleFacts
+    from torchmemlint.cache import Cache
     from torchmemlint.source.file import SourceFile
 
 MAX_FILES = 300
@@ -69,9 +69,9 @@ class _Neighbour:
 
 
 def surroundings(
-    scanned: Sequence[Scanned], texts: Mapping[str, SourceFile] | None = None
-) -> tuple[tuple[ModuleFacts, ...], bool]:
-    """Facts of files around some others that import them, are imported by them, or call a function of that name; and whether
+    scanned: Sequence[Scanned], texts: Mapping[str, SourceFile] | None = None, cache: Cache | None = None
+) -> tuple[tuple[Scanned, ...], bool]:
+    """Files with facts around some others that import them, are imported by them, or call a function of that name; and whether
     the search saw all that it wanted to see.
 
     What is around is read once in the life of the process: enough for a command, and for flake8, which asks for each file; a
@@ -93,25 +93,25 @@ def surroundings(
         if rank is not None and one.path not in named:
             ranked.append((rank, place, one.path))
     absolute = any(os.path.isabs(one.path) for one in scanned)
-    facts: list[ModuleFacts] = []
+    around: list[Scanned] = []
     for _, _, path in sorted(ranked)[:MAX_FILES]:
         if time.process_time() > deadline:
-            return tuple(facts), False
+            return tuple(around), False
         # Named as the files that were given are, so that packages keep their shape.
         name = (path if absolute else os.path.relpath(path)).replace(os.sep, "/")
         if path in buffers:
-            found = scan(ScanAll({name: Settings()}, {name: buffers[path]}, parse_all=True), name).facts
+            found = scan(ScanAll({name: Settings()}, {name: buffers[path]}, parse_all=True, cache=cache), name)
         else:
-            found = _facts(name)
-        if found is not None:
-            facts.append(found)
-    return tuple(facts), complete and len(ranked) <= MAX_FILES
+            found = _scanned(name, cache)
+        if found.facts is not None:
+            around.append(found)
+    return tuple(around), complete and len(ranked) <= MAX_FILES
 
 
 def forget() -> None:
     """What is around is read again: files have changed."""
     _neighbours.cache_clear()
-    _facts.cache_clear()
+    _scanned.cache_clear()
 
 
 def _with_buffers(
@@ -140,8 +140,8 @@ def _function_names(one: Scanned) -> Iterator[str]:
 
 
 @lru_cache(maxsize=MAX_FILES)
-def _facts(path: str) -> ModuleFacts | None:
-    return scan(ScanAll({path: Settings()}, {}, parse_all=True), path).facts
+def _scanned(path: str, cache: Cache | None) -> Scanned:
+    return scan(ScanAll({path: Settings()}, {}, parse_all=True, cache=cache), path)
 
 
 @lru_cache(maxsize=16)

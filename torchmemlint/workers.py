@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from torchmemlint.digest import digest
 from torchmemlint.errors import SourceError
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
 from torchmemlint.screen import imported_names, may_fire, torch_related
@@ -25,6 +26,8 @@ from torchmemlint.source import is_notebook
 if TYPE_CHECKING:
     from multiprocessing.context import BaseContext
 
+    from torchmemlint.cache import Cache
+    from torchmemlint.index.answers import Answers
     from torchmemlint.index.facts import ModuleFacts
     from torchmemlint.index.project import Project
     from torchmemlint.semantics.runs import Runs
@@ -45,6 +48,8 @@ class Checked:
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
     crashes: tuple[str, ...] = ()
+    rests_on: tuple[tuple[str, str], ...] = ()
+    """The questions that the rest depends on, with the digests of their answers; only where they are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,7 @@ class Scanned:
     imports    for a file that is not torch-related: the names that it imports (``screen.imported_names``)
     failed     TML000 for a file (or for cells of a notebook) that cannot be read or parsed, TML001 where we failed
     skipped    why a readable file is not checked, "" when it is
+    digest     of the content, and ``facts_digest`` of the facts: only under a cache
     """
 
     path: str
@@ -64,58 +70,77 @@ class Scanned:
     imports: frozenset[bytes] = frozenset()
     failed: Checked | None = None
     skipped: str = ""
+    digest: str = ""
+    facts_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ScanAll:
     """How files are scanned: ``texts`` stand in for files that are not (or no longer) as on disk; ``parse_all`` gives facts of
-    files that the screen would stop."""
+    files that the screen would stop; ``cache`` has facts of known contents."""
 
     settings: Mapping[str, Settings]
     texts: Mapping[str, SourceFile]
     parse_all: bool = False
+    cache: Cache | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class InspectAll:
     """How files are inspected: the linked project, each file's settings, the texts that stand in for files, and whether
-    suppressing comments are obeyed."""
+    suppressing comments are obeyed. ``answers`` writes down what findings rest on, for a cache."""
 
     project: Project
     settings: Mapping[str, Settings]
     texts: Mapping[str, SourceFile]
     comments: bool = True
+    answers: Answers | None = None
     engines: dict[Settings, Runs] = field(default_factory=dict)
     """One engine a process (and kind of settings), made when the first file is inspected: what it learns serves the next."""
 
     def text(self, path: str) -> str:
         """The text of any file of the project. Raises SourceError."""
-        return (self.texts.get(path) or read(path)).text
+        if path in self.texts:
+            return self.texts[path].text
+        from torchmemlint.source.file import decode_source
+
+        data = read_bytes(path)
+        if self.answers is not None:
+            self.answers.saw_text(path, digest(data))
+        return decode_source(path, data).text
 
 
 def scan(shared: ScanAll, path: str) -> Scanned:
     """Reads one file and takes its facts, as far as the screen lets it through."""
     source = shared.texts.get(path)
+    content = ""
     try:
-        data = source.encode(source.text) if source else _read(path)
+        data = source.encode(source.text) if source else read_bytes(path)
+        content = digest(data) if shared.cache is not None else ""
         if len(data) > _limit(path):
-            return Scanned(path, skipped=f"skipped: larger than {_limit(path) // 1_000_000} MB")
+            return Scanned(path, skipped=f"skipped: larger than {_limit(path) // 1_000_000} MB", digest=content)
         if not shared.parse_all and not torch_related(data):
-            return Scanned(path, imports=imported_names(data))
+            return Scanned(path, imports=imported_names(data), digest=content)
+        settings = shared.settings[path]
+        known = shared.cache.facts(content, path) if shared.cache is not None and not is_notebook(path) else None
+        if known is not None:
+            return Scanned(path, known[0], may_fire(data, settings.codes), imported_names(data), None, "", content, known[1])
         from torchmemlint.index.module_facts import module_facts
         from torchmemlint.source.file import decode_source
 
         source = source or decode_source(path, data)
         if source.notebook is not None and source.notebook.other:
-            return Scanned(path, skipped=f"skipped: {source.notebook.other}")
+            return Scanned(path, skipped=f"skipped: {source.notebook.other}", digest=content)
         if len(source.code) > MAX_BYTES:
-            return Scanned(path, skipped=f"skipped: more than {MAX_BYTES // 1_000_000} MB of code")
-        settings = shared.settings[path]
+            return Scanned(path, skipped=f"skipped: more than {MAX_BYTES // 1_000_000} MB of code", digest=content)
         facts = module_facts(path, source.text)
+        facts_digest = shared.cache.keep_facts(content, facts) if shared.cache is not None else ""
         broken = _broken_cells(path, source, settings)
-        return Scanned(path, facts, may_fire(source.code, settings.codes), imported_names(source.code), broken)
+        names = imported_names(source.code)
+        return Scanned(path, facts, may_fire(source.code, settings.codes), names, broken, "", content, facts_digest)
     except SourceError as error:
-        return Scanned(path, failed=cannot_parse(path, error, shared.settings[path], source.text if source else ""))
+        failed = cannot_parse(path, error, shared.settings[path], source.text if source else "")
+        return Scanned(path, failed=failed, digest=content)
     except Exception as error:  # whatever a file does to us, the others are still checked
         return Scanned(path, failed=crashed(path, _traceback(error)))
 
@@ -136,7 +161,8 @@ def inspect(shared: InspectAll, path: str) -> Checked:
             whole = not (analysis.notes or analysis.crashes)
             text = shared.text(path)
             kept = apply(findings, text, settings, path, comments=shared.comments, judge_comments=whole)
-        return Checked(path, tuple(kept), tuple(analysis.notes), tuple(analysis.crashes))
+        rests_on = shared.answers.written(analysis.questions) if shared.answers is not None else ()
+        return Checked(path, tuple(kept), tuple(analysis.notes), tuple(analysis.crashes), rests_on)
     except SourceError as error:  # it was readable when it was scanned
         return cannot_parse(path, error, settings, "")
     except Exception as error:
@@ -169,10 +195,10 @@ def read(path: str) -> SourceFile:
     """A file as text. Raises SourceError."""
     from torchmemlint.source.file import decode_source
 
-    return decode_source(path, _read(path))
+    return decode_source(path, read_bytes(path))
 
 
-def _read(path: str) -> bytes:
+def read_bytes(path: str) -> bytes:
     """At most one byte more than the limit of its kind."""
     try:
         with open(path, "rb") as file:

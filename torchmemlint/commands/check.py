@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.discover import discover
@@ -17,6 +17,9 @@ from torchmemlint.errors import SourceError, UsageError
 from torchmemlint.findings import Finding, Severity
 from torchmemlint.run import Fixed, Outcome, check_paths, fix_paths, repairable
 from torchmemlint.settings import Settings
+
+if TYPE_CHECKING:
+    from torchmemlint.cache import Cache
 
 SETTINGS = ("preview", "unsafe-fixes", "force-exclude", "respect-gitignore", "fail-on")
 LISTS = ("select", "extend-select", "ignore", "exclude", "extend-exclude")
@@ -46,15 +49,32 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError("`-` reads standard input, and goes with no other path")
         return _check_stdin(arguments, configuration)
     if not (arguments.fix or arguments.diff):
-        outcome = check_paths(paths, configuration, arguments.jobs, since=arguments.since or "")
+        cache = _cache(arguments, configuration)
+        outcome = check_paths(paths, configuration, arguments.jobs, since=arguments.since or "", cache=cache)
         report(outcome, arguments, sys.stdout)
+        _warn_of(cache, arguments)
         return status(outcome, arguments.exit_zero)
-    fixed = fix_paths(paths, configuration, arguments.jobs, since=arguments.since or "")
+    cache = _cache(arguments, configuration)
+    fixed = fix_paths(paths, configuration, arguments.jobs, since=arguments.since or "", cache=cache)
+    _warn_of(cache, arguments)
     if arguments.diff:
         return _print_diff(fixed, arguments)
     failures = _write(fixed)
     report(fixed.outcome, arguments, sys.stdout, repaired=len(fixed.repaired), failures=failures)
     return 2 if failures else status(fixed.outcome, arguments.exit_zero)
+
+
+def _cache(arguments: argparse.Namespace, configuration: Configuration) -> Cache | None:
+    if arguments.no_cache or os.environ.get("TORCHMEMLINT_NO_CACHE", "") not in ("", "0"):
+        return None
+    from torchmemlint.cache import Cache, folder_for
+
+    return Cache.below(folder_for(arguments.cache_dir, configuration))
+
+
+def _warn_of(cache: Cache | None, arguments: argparse.Namespace) -> None:
+    if cache is not None and cache.trouble and not arguments.quiet:
+        print(f"torchmemlint: warning: {cache.trouble}", file=sys.stderr)
 
 
 def _table(arguments: argparse.Namespace) -> dict[str, object]:

@@ -1,0 +1,397 @@
+"""A run with a cache prints what a run without one prints, whatever was done to the files, the settings and the cache."""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+
+import bent_project
+import pytest
+
+from torchmemlint import cache as cache_module
+from torchmemlint import workers
+from torchmemlint.cache import FOLDER, Cache, clean
+from torchmemlint.cli import main
+from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
+from torchmemlint.index import answers
+from torchmemlint.index.facts import CallableUse
+from torchmemlint.index.module_facts import module_facts
+from torchmemlint.index.project import FunctionRef, Project
+from torchmemlint.plain import from_plain, to_json
+
+
+def lay_out(files: Mapping[str, str], root: Path) -> None:
+    """Makes a folder hold just these Python files; those that stay the same keep their times."""
+    for path in root.rglob("*.py"):
+        if path.relative_to(root).as_posix() not in files:
+            path.unlink()
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TORCHMEMLINT_CACHE_DIR", raising=False)
+    monkeypatch.delenv("TORCHMEMLINT_NO_CACHE", raising=False)
+    lay_out(bent_project.project(()), tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    def run(*arguments: str) -> tuple[int, str, str]:
+        from torchmemlint import surroundings
+
+        surroundings.forget()  # each run stands for a process of its own
+        status = main([*arguments])
+        done = capsys.readouterr()
+        return status, done.out, done.err
+
+    return run
+
+
+@pytest.fixture
+def agree(printed):  # type: ignore[no-untyped-def]
+    """Runs with and without the cache, and holds one to the other; what was printed."""
+
+    def run(*arguments: str) -> str:
+        words = ("--preview", "-v", *(arguments or (".",)))
+        fresh = printed(*words, "--no-cache")
+        assert printed(*words) == fresh
+        assert printed(*words) == fresh  # now nothing has changed
+        return fresh[1]
+
+    return run
+
+
+@pytest.fixture
+def inspected(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that are inspected, as they are."""
+    seen: list[str] = []
+
+    def watch(shared: workers.InspectAll, path: str, real=workers.inspect) -> workers.Checked:  # type: ignore[no-untyped-def]
+        seen.append(path)
+        return real(shared, path)
+
+    monkeypatch.setattr("torchmemlint.run.inspect", watch)
+    return seen
+
+
+# --- what other files say -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("switch", bent_project.SWITCHES)
+def test_a_change_is_seen_wherever_it_matters(switch: str, here: Path, agree, printed) -> None:  # type: ignore[no-untyped-def]
+    before = printed(".", "--preview")
+    lay_out(bent_project.project([switch]), here)
+    agree()
+    lay_out(bent_project.project(()), here)
+    assert printed(".", "--preview") == before
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_row_of_changes(seed: int, here: Path, agree) -> None:  # type: ignore[no-untyped-def]
+    chance = random.Random(seed)
+    for on in bent_project.walk(seed + 100, 5):
+        lay_out(bent_project.project(on), here)
+        agree(*chance.choice(((), (), ("pkg", "train.py"), ("evaluate.py",), (".", "--select", "TML1,TML2"), (".", "--diff"))))
+
+
+def test_the_first_caller_and_its_end(here: Path, agree, inspected: list[str]) -> None:  # type: ignore[no-untyped-def]
+    alone = agree()
+    assert "evaluate.py" not in alone
+    lay_out(bent_project.project(["second_caller"]), here)
+    assert "evaluate.py" in agree()
+    inspected.clear()
+    lay_out(bent_project.project(()), here)
+    assert agree() == alone
+
+
+def test_only_what_rests_on_the_change_is_inspected_again(here: Path, printed, inspected: list[str]) -> None:  # type: ignore[no-untyped-def]
+    printed(".")
+    inspected.clear()
+    printed(".")
+    assert inspected == []
+    (here / "pkg/meters.py").write_text((here / "pkg/meters.py").read_text() + "# the end\n")
+    printed(".")
+    assert "train.py" in inspected
+    assert "evaluate.py" not in inspected
+
+
+def test_files_named_one_by_one_use_what_is_known_of_those_around(here: Path, agree, inspected: list[str]) -> None:  # type: ignore[no-untyped-def]
+    agree("evaluate.py")
+    inspected.clear()
+    agree("evaluate.py")
+    assert inspected == ["evaluate.py"]  # by the run without a cache
+    lay_out(bent_project.project(["second_caller"]), here)
+    assert "evaluate.py" in agree("evaluate.py")
+    lay_out(bent_project.project(["second_caller", "helper_deleted"]), here)
+    agree("evaluate.py")
+
+
+# --- what stays the same, and what does not -------------------------------------------------------------------------
+
+
+def test_a_new_time_with_the_same_content_is_no_change(here: Path, printed, inspected: list[str]) -> None:  # type: ignore[no-untyped-def]
+    printed(".")
+    inspected.clear()
+    for path in here.rglob("*.py"):
+        os.utime(path, (1, 1))
+    printed(".")
+    assert inspected == []
+
+
+def test_a_change_that_keeps_size_and_time_at_once_is_seen(here: Path, agree) -> None:  # type: ignore[no-untyped-def]
+    path = here / "pkg/steps.py"
+    times = path.stat()
+    agree()
+    text = path.read_text()
+    path.write_text(text.replace("outputs.append(model(batch))", "outputs.append(10+0+0+0+0+0)"))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert path.stat().st_size == times.st_size
+    assert "--> pkg/steps.py" not in agree()
+
+
+def test_settings_have_their_own_results(here: Path, agree) -> None:  # type: ignore[no-untyped-def]
+    everything = agree()
+    assert agree(".", "--ignore", "TML201") != everything
+    (here / "pyproject.toml").write_text('[tool.torchmemlint]\nignore = ["TML102"]\n')
+    some = agree()
+    assert "TML102" not in some
+    (here / "pyproject.toml").write_text('[tool.torchmemlint]\nno-grad-wrappers = ["pkg.guards.quiet"]\n')
+    agree()
+    (here / "pyproject.toml").unlink()
+    assert agree() == everything
+
+
+def test_paths_are_told_as_given(here: Path, agree, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    agree()
+    assert str(here) in agree(str(here))
+    monkeypatch.chdir(here / "pkg")
+    agree("..")
+    agree(".")
+
+
+def test_another_version_of_the_program_starts_anew(
+    here: Path, printed, inspected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:  # type: ignore[no-untyped-def]
+    printed(".")
+    inspected.clear()
+    monkeypatch.setattr(cache_module, "_own_digest", lambda: "other")
+    printed(".")
+    assert inspected
+
+
+def test_a_failure_of_ours_is_not_kept(here: Path, printed, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    with monkeypatch.context() as broken:
+        broken.setattr("torchmemlint.analysis.analyze_module", lambda *_: 1 / 0)
+        assert printed(".")[0] == 2
+        assert printed(".")[0] == 2
+    assert printed(".")[0] == 1
+
+
+def test_skipped_and_unparsable_files_are_told_again(here: Path, agree) -> None:  # type: ignore[no-untyped-def]
+    (here / "large.py").write_text("import torch\n" + "x = 1\n" * 200_000)
+    (here / "bad.py").write_text("import torch\ndef (\n")
+    assert "TML000" in agree()
+    (here / "large.py").write_text("import torch\n" + "y = 1\n" * 200_000)
+    agree()
+
+
+def test_fixes_are_the_same(here: Path, printed) -> None:  # type: ignore[no-untyped-def]
+    printed(".")
+    words = (".", "--diff", "--unsafe-fixes")
+    assert printed(*words) == printed(*words, "--no-cache")
+    assert printed(*words)[1]
+
+
+# --- the folder -----------------------------------------------------------------------------------------------------
+
+
+def test_the_folder_says_what_it_is(here: Path, printed) -> None:  # type: ignore[no-untyped-def]
+    printed(".")
+    assert (here / FOLDER / "CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55\n")
+    assert (here / FOLDER / ".gitignore").read_text() == "*\n"
+
+
+def test_it_stands_beside_the_configuration(here: Path, printed, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    (here / "pyproject.toml").write_text("[tool.torchmemlint]\n")
+    monkeypatch.chdir(here / "pkg")
+    printed(".")
+    assert (here / FOLDER).is_dir()
+    assert not (here / "pkg" / FOLDER).exists()
+
+
+def test_where_it_stands_can_be_said(here: Path, printed, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    printed(".", "--cache-dir", "elsewhere/deep")
+    assert (here / "elsewhere/deep/CACHEDIR.TAG").exists()
+    monkeypatch.setenv("TORCHMEMLINT_CACHE_DIR", "by_environment")
+    printed(".")
+    assert (here / "by_environment/CACHEDIR.TAG").exists()
+    assert printed("clean") == (0, "Deleted by_environment.\n", "")
+    assert not (here / "by_environment").exists()
+    monkeypatch.setenv("TORCHMEMLINT_NO_CACHE", "1")
+    printed(".")
+    assert not (here / FOLDER).exists()
+    assert not (here / "by_environment").exists()
+
+
+def test_clean_deletes_our_folder_only(here: Path, printed) -> None:  # type: ignore[no-untyped-def]
+    printed(".")
+    assert printed("clean")[0] == 0
+    assert not (here / FOLDER).exists()
+    assert printed("clean")[0] == 0
+    status, out, err = printed("clean", "--cache-dir", "pkg")
+    assert (status, out) == (2, "")
+    assert "pkg is not a cache of torchmemlint" in err
+    assert (here / "pkg/steps.py").exists()
+    with pytest.raises(ValueError, match="not a cache"):
+        clean(str(here))
+
+
+def test_a_folder_of_something_else_is_left_alone(here: Path, printed) -> None:  # type: ignore[no-untyped-def]
+    fresh = printed(".", "--no-cache")
+    status, out, err = printed(".", "--cache-dir", "pkg")
+    assert (status, out) == fresh[:2]
+    assert err.count("\n") == 1
+    assert "nothing is cached" in err
+    assert sorted(path.name for path in (here / "pkg").iterdir()) == [
+        "__init__.py",
+        "guards.py",
+        "meters.py",
+        "models.py",
+        "steps.py",
+    ]
+
+
+def test_a_cache_that_cannot_be_written_costs_one_warning(here: Path, printed) -> None:  # type: ignore[no-untyped-def]
+    (here / FOLDER).write_text("a file")
+    fresh = printed(".", "--no-cache")
+    status, out, err = printed(".")
+    assert (status, out) == fresh[:2]
+    assert err.count("warning") == 1
+    assert printed(".", "-q")[2] == ""
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", "null", '{"a": 1}', "[[1, 2], 3]", "\x00\xff", "[" * 100_000])
+def test_a_damaged_cache_is_an_empty_one(damage: str, here: Path, agree, printed) -> None:  # type: ignore[no-untyped-def]
+    fresh = agree()
+    for path in (here / FOLDER).rglob("*.json"):
+        path.write_text(damage, encoding="latin-1")
+    assert agree() == fresh
+
+
+def test_damage_in_the_middle_of_a_value(here: Path, agree, printed) -> None:  # type: ignore[no-untyped-def]
+    fresh = agree()
+    chance = random.Random(7)
+    for _ in range(6):
+        for path in sorted((here / FOLDER).rglob("*.json")):
+            value = json.loads(path.read_text())
+            place = value
+            while isinstance(place, list) and place:
+                parent, at = place, chance.randrange(len(place))
+                place = place[at]
+            parent[at] = chance.choice([None, 7, "x", [], [[]], True])
+            path.write_text(json.dumps(value))
+        for path in (here / FOLDER).rglob("runs/*/*.json"):
+            path.unlink()
+        printed(".", "-q")  # must not fail; what it prints rests on facts that we have made false ourselves
+        shutil.rmtree(here / FOLDER)
+        assert agree() == fresh
+
+
+def test_runs_at_the_same_time_do_not_disturb_each_other(here: Path, agree) -> None:  # type: ignore[no-untyped-def]
+    command = [sys.executable, "-m", "torchmemlint", ".", "--preview"]
+    fresh = subprocess.run([*command, "--no-cache"], capture_output=True, check=False).stdout
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in range(3)]
+    assert [one.communicate()[0] for one in both] == [fresh] * 3
+    assert not [path for path in (here / FOLDER).rglob("*") if path.is_file() and path.suffix not in (".json", ".TAG", "")]
+    agree()
+
+
+def test_several_processes_leave_the_same_cache(here: Path, agree, printed) -> None:  # type: ignore[no-untyped-def]
+    one = printed(".", "-j", "1")
+    files = {path.relative_to(here): path.read_text() for path in (here / FOLDER).rglob("findings/*/*.json")}
+    shutil.rmtree(here / FOLDER)
+    assert printed(".", "-j", "3") == one
+    assert {path.relative_to(here): path.read_text() for path in (here / FOLDER).rglob("findings/*/*.json")} == files
+    agree(".", "-j", "2")
+
+
+def test_what_is_old_goes(here: Path, printed, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    printed(".")
+    before = next((here / FOLDER).glob("*-*"))
+    for path in before.rglob("*"):
+        if path.is_file():
+            os.utime(path, (1, 1))
+    monkeypatch.setattr(cache_module, "_own_digest", lambda: "newer")
+    printed(".")
+    assert not before.exists()
+    assert [path.name for path in (here / FOLDER).glob("*-*")] != [before.name]
+
+
+# --- plain data -----------------------------------------------------------------------------------------------------
+
+
+def test_findings_survive() -> None:
+    span = Span(Position(1, 2), Position(3, 4))
+    finding = Finding(
+        "TML101", "name", Severity.ERROR, Confidence.HIGH, "lone \udc80", "a.py", span, noqa_rows=frozenset({3, 1}),
+        flow=(FlowStep("b.py", span, "there", 2),), fix=Fix("repair", Safety.SAFE, (Edit(span, "x"),), "torch"), cell=1,
+    )  # fmt: skip
+    for each in (finding, replace(finding, fix=None, flow=(), cell=None)):
+        assert from_plain(Finding, json.loads(to_json(each))) == each
+
+
+def test_what_is_not_a_finding_is_refused() -> None:
+    good = json.loads(
+        to_json(Finding("T", "n", Severity.NOTE, Confidence.HIGH, "m", "p", Span(Position(1, 1), Position(1, 1))))
+    )
+    assert len(good) == len(fields(Finding))
+    for at in range(len(good)):
+        for bad in (object(), {"a": 1}, [None], 1.5):
+            with pytest.raises(ValueError, match="plain form of a Finding"):
+                from_plain(Finding, [*good[:at], bad, *good[at + 1 :]])
+    with pytest.raises(ValueError, match="plain form"):
+        from_plain(Finding, good[:-1])
+
+
+def test_questions_survive() -> None:
+    use = CallableUse("torch.no_grad", (), True, CallableUse("nullcontext", (), True))
+    for question in (("text", "a.py"), ("facts", FunctionRef("a.py", "f")), ("manager_effect", "a.py", "f", use)):
+        assert answers.from_text(answers.to_text(question)) == question
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "[]", "{}", '["text", 1]', '["facts", ["FunctionRef", "[1]"]]', '["facts", ["os", "[]"]]']
+)
+def test_what_is_no_question_does_not_hold(text: str) -> None:
+    known = answers.Answers(Project.build([]), lambda _: "")
+    assert not known.holds(text, "")
+    assert not known.holds(text, "x")
+
+
+def test_questions_only_ask() -> None:
+    known = answers.Answers(Project.build([module_facts("a.py", "x = 1")]), lambda _: "")
+    for name in ("__init__", "build", "__class__", "ledger", "_names"):
+        assert known.digest((name, "a.py")) == answers.NO_ANSWER
+    assert known.digest(("module", "b.py")) == answers.NO_ANSWER
+    assert known.digest(("module", "a.py")) != answers.NO_ANSWER
+
+
+def test_a_cache_in_memory_of_nothing(tmp_path: Path) -> None:
+    cache = Cache.below(str(tmp_path / "new"))
+    assert not cache.trouble
+    assert cache.facts("ab" * 16, "a.py") is None
+    facts = module_facts("a.py", "import torch\n")
+    digest = cache.keep_facts("ab" * 16, facts)
+    assert cache.facts("ab" * 16, "other/b.py") == (replace(facts, path="other/b.py"), digest)

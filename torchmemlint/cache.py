@@ -1,0 +1,279 @@
+"""What earlier runs learned, in a folder that may be deleted at any time and is believed only as far as it proves itself.
+
+    facts/     facts of a file by the digest of its content: they depend on nothing else
+    findings/  findings of a file, with every question asked of the project for them and the digest of its answer
+    runs/      the whole result of a run, with size, time and digest of each file: for when nothing changed
+
+Everything is JSON: reading it runs nothing. Files are written beside their place and moved there, so that two runs at once see
+whole ones. What cannot be read, or has not our form, is not there; what cannot be written is not kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from torchmemlint import __version__
+from torchmemlint.errors import ConfigError
+from torchmemlint.findings import Finding
+from torchmemlint.plain import from_plain, to_json
+
+if TYPE_CHECKING:
+    from torchmemlint.config import Configuration
+    from torchmemlint.index.facts import ModuleFacts
+
+FOLDER = ".torchmemlint_cache"
+_TAG = "CACHEDIR.TAG"
+_SIGNATURE = "Signature: 8a477f597d28d172789f06886806bc55"
+_TAG_TEXT = f"""{_SIGNATURE}
+# This folder is torchmemlint's; it can be deleted at any time. What the line above means: https://bford.info/cachedir/
+"""
+_KEPT_DAYS = 30
+_RACY_NS = 2_000_000_000
+"""A file that changed so shortly before it was looked at may change again without a new time or size: its content counts."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """A file as it was when it was read: ``digest`` of its content; ``trusted`` when size and time alone tell that it is so
+    still."""
+
+    size: int
+    mtime_ns: int
+    digest: str
+    trusted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One file's findings and notes, and the questions (as text, with the digest of the answer) that they rest on."""
+
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+    rests_on: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRun:
+    """A run's result over these ``files``: ``findings`` and ``notes`` of those that have any, and why some were
+    ``skipped``."""
+
+    files: tuple[tuple[str, Stamp], ...]
+    findings: tuple[tuple[str, tuple[Finding, ...]], ...]
+    notes: tuple[tuple[str, tuple[str, ...]], ...]
+    skipped: tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True, eq=False)
+class Cache:
+    """The part of a cache folder that this version of torchmemlint, under this version of Python, wrote. ``trouble`` says why
+    nothing can be kept, "" as long as all goes well."""
+
+    folder: str
+    trouble: str = ""
+    _made: set[str] = field(default_factory=set)
+
+    @classmethod
+    def below(cls, root: str) -> Cache:
+        """The cache in the folder ``root`` (which is made)."""
+        found = cls(os.path.join(root, f"{__version__}-{sys.implementation.cache_tag}-{_own_digest()}"))
+        try:
+            found._prepare(root)
+        except OSError as error:
+            found.trouble = f"{root}: nothing is cached: {error.strerror or error}"
+        return found
+
+    def _prepare(self, root: str) -> None:
+        os.makedirs(root, exist_ok=True)
+        if not _is_ours(root):
+            if os.listdir(root):
+                raise OSError(0, "the folder holds something else")
+            _write(os.path.join(root, ".gitignore"), "*\n")
+            _write(os.path.join(root, _TAG), _TAG_TEXT)
+        if not os.path.isdir(self.folder):
+            os.mkdir(self.folder)
+            _sweep(root)
+
+    def facts(self, content: str, path: str) -> tuple[ModuleFacts, str] | None:
+        """The facts of the file ``path`` whose content has this digest, and their own digest."""
+        from dataclasses import replace
+
+        from torchmemlint.digest import digest
+        from torchmemlint.index import plain
+
+        data = self._read("facts", content)
+        if data is None:
+            return None
+        try:
+            return replace(plain.from_plain(json.loads(data)), path=path), digest(data)
+        except (ValueError, RecursionError):
+            return None
+
+    def keep_facts(self, content: str, facts: ModuleFacts) -> str:
+        """Keeps the facts of a content; their digest."""
+        from dataclasses import replace
+
+        from torchmemlint.digest import digest
+
+        text = to_json(replace(facts, path=""))  # the same content may stand in several places
+        self._keep("facts", content, text)
+        return digest(text.encode())
+
+    def findings(self, key: str) -> Kept | None:
+        return self._value("findings", key, Kept)
+
+    def keep_findings(self, key: str, kept: Kept) -> None:
+        self._keep("findings", key, to_json(kept))
+
+    def run(self, key: str) -> WholeRun | None:
+        return self._value("runs", key, WholeRun)
+
+    def keep_run(self, key: str, run: WholeRun) -> None:
+        self._keep("runs", key, to_json(run))
+
+    def _value(self, kind: str, key: str, of: type[T]) -> T | None:
+        data = self._read(kind, key)
+        if data is None:
+            return None
+        try:
+            return from_plain(of, json.loads(data))
+        except (ValueError, RecursionError):
+            return None
+
+    def _path(self, kind: str, key: str) -> str:
+        return os.path.join(self.folder, kind, key[:2], f"{key[2:]}.json")
+
+    def _read(self, kind: str, key: str) -> bytes | None:
+        try:
+            with open(self._path(kind, key), "rb") as file:
+                return file.read()
+        except OSError:
+            return None
+
+    def _keep(self, kind: str, key: str, text: str) -> None:
+        if self.trouble:
+            return
+        path = self._path(kind, key)
+        try:
+            folder = os.path.dirname(path)
+            if folder not in self._made:
+                os.makedirs(folder, exist_ok=True)
+                self._made.add(folder)
+            _write(path, text)
+        except OSError as error:
+            self.trouble = f"{self.folder}: nothing is cached: {error.strerror or error}"
+
+
+def stamp(path: str, read: Callable[[str], bytes], earlier: Stamp | None = None) -> Stamp | None:
+    """A file as it is now; None when it is not there. Its content is read only where ``earlier`` does not tell it."""
+    from torchmemlint.digest import digest
+
+    try:
+        taken = time.time_ns()
+        status = os.stat(path)
+        trusted = status.st_mtime_ns < taken - _RACY_NS
+        if earlier and earlier.trusted and (earlier.size, earlier.mtime_ns) == (status.st_size, status.st_mtime_ns):
+            return earlier
+        return Stamp(status.st_size, status.st_mtime_ns, digest(read(path)), trusted)
+    except OSError:
+        return None
+
+
+def folder_for(given: str | None, configuration: Configuration) -> str:
+    """The folder of the cache: as the command line or the environment says, else beside the configuration file."""
+    found = given or os.environ.get("TORCHMEMLINT_CACHE_DIR")
+    if found:
+        return found
+    try:
+        return os.path.join(configuration.for_folder(os.getcwd()).root, FOLDER)
+    except ConfigError:  # told where files are looked for
+        return FOLDER
+
+
+def clean(root: str) -> bool:
+    """Deletes a cache folder; False when there is none. Raises OSError, and ValueError for a folder that is none of ours."""
+    if not os.path.lexists(root):
+        return False
+    if not _is_ours(root):
+        raise ValueError(f"{root} is not a cache of torchmemlint: it has no {_TAG} of ours")
+    shutil.rmtree(root)
+    return True
+
+
+def _is_ours(root: str) -> bool:
+    try:
+        with open(os.path.join(root, _TAG), encoding="utf-8") as file:
+            return file.read(len(_TAG_TEXT)) == _TAG_TEXT
+    except (OSError, ValueError):
+        return False
+
+
+def _write(path: str, text: str) -> None:
+    beside = f"{path}.{os.getpid()}.{time.monotonic_ns()}"
+    try:
+        with open(beside, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(beside, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(beside)
+        raise
+
+
+def _sweep(root: str) -> None:
+    """Deletes what was written long ago, also by other versions."""
+    before = time.time() - _KEPT_DAYS * 86400
+    for folder, _, names in os.walk(root, topdown=False):
+        if folder == root:
+            continue
+        for name in names:
+            path = os.path.join(folder, name)
+            try:
+                if os.stat(path).st_mtime < before:
+                    os.unlink(path)
+            except OSError:  # another run was quicker
+                continue
+        try:
+            os.rmdir(folder)
+        except OSError:  # it still holds something
+            continue
+
+
+def _own_digest() -> str:
+    """Tells this program from another one of the same version (work in progress, another LibCST), by sizes and times."""
+    from importlib.util import find_spec
+
+    from torchmemlint.digest import digest
+
+    places = [os.path.dirname(os.path.abspath(__file__))]
+    libcst = find_spec("libcst")
+    if libcst is not None and libcst.origin:
+        places.append(os.path.join(os.path.dirname(libcst.origin), "_version.py"))
+    found: list[tuple[str, int, int]] = []
+    while places:
+        place = places.pop()
+        try:
+            status = os.stat(place)
+            if os.path.isdir(place):
+                places += [entry.path for entry in os.scandir(place) if not entry.name.startswith(("__pycache__", "."))]
+            else:
+                found.append((place, status.st_size, status.st_mtime_ns))
+        except OSError:
+            continue
+    return digest(json.dumps(sorted(found)).encode())[:8]
+
+
+def key_of(*parts: object) -> str:
+    """The name under which something is kept that depends on all of these."""
+    from torchmemlint.digest import digest
+
+    return digest(to_json(parts).encode())

@@ -1,0 +1,19 @@
+"""``torchmemlint clean``: deletes the cache."""
+
+from __future__ import annotations
+
+import argparse
+
+from torchmemlint.cache import clean, folder_for
+from torchmemlint.config import CommandLine, Configuration
+from torchmemlint.errors import UsageError
+
+
+def run(arguments: argparse.Namespace) -> int:
+    folder = folder_for(arguments.cache_dir, Configuration(CommandLine({}, tuple(arguments.config), arguments.isolated)))
+    try:
+        found = clean(folder)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"nothing is deleted: {error}") from None
+    print(f"Deleted {folder}." if found else f"There is no cache in {folder}.")
+    return 0

@@ -1,0 +1,89 @@
+"""Dataclasses as data that JSON can hold, and back: a dataclass is the list of its fields, a set a sorted list, an enum its
+value. Read back by the types that the fields declare, and by nothing that the data says, so that it may come from anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache
+from operator import attrgetter
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+
+def to_json(value: object) -> str:
+    """Any value made of dataclasses, tuples, sets, enums, strings, numbers, booleans and None, in one line of ASCII."""
+    return json.dumps(value, default=_plain, separators=(",", ":"))
+
+
+def from_plain(kind: type[T], plain: object) -> T:
+    """The value of this type that ``to_json`` was given, from what ``json.loads`` made of it. Raises ValueError for anything
+    that has not its form."""
+    try:
+        of: Any = kind
+        value: T = _reader(of)(plain)
+    except (TypeError, ValueError, AttributeError, KeyError) as error:
+        raise ValueError(f"not the plain form of a {kind.__name__}: {error}") from None
+    return value
+
+
+@cache
+def _values_of(kind: Any) -> Callable[[object], object]:
+    names = [field.name for field in fields(kind)]
+    get = attrgetter(*names)
+    return get if len(names) > 1 else lambda value: (get(value),)
+
+
+def _plain(value: Any) -> object:
+    if isinstance(value, frozenset | set):
+        return sorted(value)
+    if isinstance(value, Enum):
+        return value.value
+    kind: Any = type(value)
+    if is_dataclass(value):
+        return _values_of(kind)(value)
+    raise TypeError(f"{type(value).__name__} has no plain form")
+
+
+@cache
+def _reader(kind: Any) -> Callable[[Any], Any]:
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind in (str, int, bool, float, type(None)):
+        return lambda plain: _of_type(kind, plain)
+    if origin in (Union, UnionType):
+        readers = [(option, _reader(option)) for option in inner if option is not type(None)]
+        if len(readers) != 1:
+            raise TypeError(f"{kind} is not one type or None")
+        read = readers[0][1]
+        return lambda plain: None if plain is None else read(plain)
+    if origin is tuple and inner[1:] == (...,):
+        read = _reader(inner[0])
+        return lambda plain: tuple(map(read, _of_type(list, plain)))
+    if origin is tuple:
+        each = [_reader(one) for one in inner]
+        return lambda plain: tuple(read(one) for read, one in zip(each, _of_type(list, plain), strict=True))
+    if origin is frozenset:
+        read = _reader(inner[0])
+        return lambda plain: frozenset(map(read, _of_type(list, plain)))
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind
+    if isinstance(kind, type) and is_dataclass(kind):
+        return lambda plain: kind(*(read(one) for read, one in zip(_field_readers(kind), _of_type(list, plain), strict=True)))
+    raise TypeError(f"{kind} cannot be read back")
+
+
+@cache
+def _field_readers(kind: Any) -> list[Callable[[Any], Any]]:
+    hints = get_type_hints(kind)
+    return [_reader(hints[field.name]) for field in fields(kind)]
+
+
+def _of_type(kind: type, plain: Any) -> Any:
+    if type(plain) is not kind:
+        raise ValueError(f"{plain!r} is no {kind.__name__}")
+    return plain
