@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from torchmemlint.cache import Cache, Kept, Stamp, WholeRun, key_of, stamp
 from torchmemlint.discover import Found
 from torchmemlint.errors import SourceError
-from torchmemlint.index.answers import Answers
 from torchmemlint.plain import to_json
 from torchmemlint.settings import Settings
 from torchmemlint.workers import Checked, Scanned, read_bytes
@@ -24,6 +23,8 @@ class Remembered:
     def __init__(
         self, cache: Cache, project: Project, scanned: Sequence[Scanned], settings: Mapping[str, Settings], by_hand: bool
     ) -> None:
+        from torchmemlint.index.answers import Answers
+
         self._cache = cache
         self._settings = settings
         self._by_hand = by_hand
