@@ -50,6 +50,18 @@ def training_names(project: Project, path: str) -> frozenset[str]:
     )
 
 
+OTHER_FRAMEWORKS = frozenset(
+    {"mxnet", "tensorflow", "keras", "paddle", "mindspore", "jax", "flax", "chainer", "megengine", "oneflow", "tinygrad"}
+)
+"""Top packages of frameworks with networks and gradients of their own."""
+
+
+def is_of_another_framework(project: Project, path: str) -> bool:
+    """Whether a file imports another framework, and nothing of torch or around it: its networks are not ours."""
+    roots = {target.lstrip(".").partition(".")[0] for _, target in project.module(path).imports}
+    return bool(roots & OTHER_FRAMEWORKS) and not any("torch" in root or "lightning" in root for root in roots)
+
+
 def is_candidate(path: str, facts: FunctionFacts, roots: frozenset[str], text: str, trainers: frozenset[str]) -> bool:
     """Whether an outermost function is worth running as a root: its words may make an enabled rule speak."""
     words = facts.names
@@ -96,6 +108,8 @@ def analyze_module(project: Project, path: str, settings: Settings, runs: Runs |
 
     assert runs is not None
     analysis = Analysis()
+    if is_of_another_framework(project, path):
+        return analysis
     page = project.ledger.open = Page()
     codes = frozenset(settings.codes)
     text = "".join(runs.world.lines(path))

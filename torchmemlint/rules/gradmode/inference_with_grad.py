@@ -225,11 +225,7 @@ def seen_on(event: Graph, flow: Flow) -> set[str]:
     """What is done to the result, and to its items and fields."""
     seen = set(flow.record.evidence.get(event.gid, ()))
     for other in flow.record.graphs.values():
-        if (
-            other.kind == "opaque"
-            and event.gid in other.parents
-            and other.what.startswith((event.what + "[", event.what + "."))
-        ):
+        if other.kind == "opaque" and other.site == event.site and other.what.startswith((event.what + "[", event.what + ".")):
             seen |= flow.record.evidence.get(other.gid, set())
     return seen
 
