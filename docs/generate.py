@@ -32,6 +32,8 @@ CARDS = DOCS.parent / "torchmemlint" / "rules" / "cards.py"
 README = DOCS.parent / "README.md"
 WITH_OUTPUT = (README, DOCS / "getting-started.md")
 CONSOLE = re.compile(r"(?<=^```console\n)\$ torchmemlint ([^\n]+)\n.*?(?=^```$)", re.MULTILINE | re.DOTALL)
+SITE = DOCS.parent / "zensical.toml"
+IN_SITE = re.compile(r"(?<=# rules: written by docs/generate\.py\n).*?(?=^ *# end of rules$)", re.MULTILINE | re.DOTALL)
 BEGIN, END = "<!-- rules: written by docs/generate.py -->", "<!-- end of rules -->"
 
 
@@ -128,6 +130,11 @@ def generated() -> dict[Path, str]:
     )
     for path in WITH_OUTPUT:
         files[path] = CONSOLE.sub(printed, path.read_text(encoding="utf-8"))
+    site = SITE.read_text(encoding="utf-8")
+    if IN_SITE.search(site) is None:
+        raise SystemExit(f"{SITE}: the marks around the rules are gone")
+    entries = "".join(f'    {{ "{rule.code} {rule.name}" = "rules/{rule.code}.md" }},\n' for rule in rules.ALL_RULES)
+    files[SITE] = IN_SITE.sub(lambda _: entries, site)
     before, begin, rest = files[README].partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

@@ -155,6 +155,12 @@ def test_every_page_of_the_guide_is_in_the_index() -> None:
     assert missing == []
 
 
+def test_every_page_of_the_guide_is_in_the_site() -> None:
+    site = (ROOT / "zensical.toml").read_text(encoding="utf-8")
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert [page for page in pages if f'"{page}"' not in site] == [], "add it to `nav`"
+
+
 def test_every_setting_is_explained() -> None:
     text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE)) == set(KEYS)
