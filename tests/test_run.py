@@ -64,8 +64,7 @@ def scanned(*paths: str) -> list[Scanned]:
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    around._neighbours.cache_clear()
-    around._facts.cache_clear()
+    around.forget()
     return tmp_path
 
 
