@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from notebooks import SETUP, TRAINING, notebook, rows
 
 from torchmemlint.api import check_source
 from torchmemlint.errors import SourceError
@@ -22,29 +23,6 @@ from torchmemlint.source.notebook import Notebook, read_notebook
 
 ROOT = Path(__file__).parent.parent
 FIXTURE = (ROOT / "fixtures" / "TML101" / "running_total.py").read_text(encoding="utf-8")
-
-TRAINING = """\
-for batch in loader:
-    loss = model(batch).sum()
-    loss.backward()
-    total += loss"""
-
-
-def notebook(*cells: str | list[str] | dict[str, object], indent: int | None = 1, **metadata: object) -> str:
-    """The JSON of a notebook: text and lists are code cells."""
-    whole = [
-        cell
-        if isinstance(cell, dict)
-        else {"cell_type": "code", "execution_count": 1, "id": f"c{at}", "metadata": {}, "outputs": [], "source": cell}
-        for at, cell in enumerate(cells)
-    ]
-    content = {"cells": whole, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
-    return json.dumps(content, indent=indent, ensure_ascii=False) + "\n"
-
-
-def rows(text: str) -> list[str]:
-    """A source as Jupyter writes it."""
-    return text.splitlines(keepends=True)
 
 
 def read(raw: str) -> tuple[SourceFile, Notebook]:
@@ -218,8 +196,6 @@ def test_a_row_like_one_of_ours_stays_the_users() -> None:
 
 
 # --- suppression ----------------------------------------------------------------------------------------------------
-
-SETUP = "import torch\nmodel = torch.nn.Linear(3, 3)\ntotal = 0"
 
 
 def test_comments_in_cells() -> None:

@@ -283,9 +283,9 @@ def test_github_shows_the_worst_and_counts_the_rest() -> None:
     assert all(line.startswith("::notice ") for line in lines[13:])
 
 
-@pytest.mark.parametrize("output_format", FORMATS)
+@pytest.mark.parametrize("output_format", sorted({*FORMATS} - {"sarif", "junit", "rdjson"}))
 def test_no_findings(output_format: str) -> None:
-    assert render(output_format, [], Context()) == ("[]\n" if output_format == "json" else "")
+    assert render(output_format, [], Context()) == ("[]\n" if output_format in ("json", "gitlab") else "")
 
 
 def test_unknown_format() -> None:

@@ -23,18 +23,8 @@ COMMANDS = ("check", "clean", "rule", "trace", "oom", "confirm", "server")
 VALUED = frozenset(
     (
         *("--select", "--extend-select", "--ignore", "--per-file-ignores", "--exclude", "--extend-exclude"),
-        *(
-            "--output-format",
-            "--fail-on",
-            "--config",
-            "--stdin-filename",
-            "--color",
-            "--cache-dir",
-            "-j",
-            "--jobs",
-            "--baseline",
-            "--since",
-        ),
+        *("--output-format", "--output-file", "--fail-on", "--config", "--stdin-filename", "--color", "--cache-dir"),
+        *("-j", "--jobs", "--baseline", "--since"),
     )
 )
 """Options of ``check`` that take a value, which must not be mistaken for a command."""
@@ -134,10 +124,12 @@ def _close_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parser(command: str, description: str) -> argparse.ArgumentParser:
+def _parser(command: str, description: str, paths_from: str | None = None) -> argparse.ArgumentParser:
     import argparse
 
-    parser = argparse.ArgumentParser(f"torchmemlint {command}", description=description, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        f"torchmemlint {command}", description=description, allow_abbrev=False, fromfile_prefix_chars=paths_from
+    )
     parser.add_argument("-V", "--version", action="version", version=f"torchmemlint {__version__}")
     return parser
 
@@ -147,14 +139,19 @@ def check_parser() -> argparse.ArgumentParser:
     from torchmemlint.findings import Severity
     from torchmemlint.reporters import FORMATS
 
-    parser = _parser("[check]", "Find the mistakes in PyTorch code that waste or leak GPU memory.")
+    parser = _parser("[check]", "Find the mistakes in PyTorch code that waste or leak GPU memory.", paths_from="@")
     parser.usage = "torchmemlint [check] [options] [PATH ...]"
     parser.epilog = (
         "Other commands: `torchmemlint rule CODE` explains a rule, `torchmemlint trace FILE:LINE` shows what is believed "
         "there, `torchmemlint oom LOG` explains an out-of-memory error, `torchmemlint confirm` runs a finding and its repair. "
         "Exit status: 0 nothing found, 1 findings, 2 the run itself went wrong."
     )
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="files and folders (default: the current one); - reads stdin")
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="files and folders (default: the current one); - reads stdin, @FILE has one on each line",
+    )
     rules = parser.add_argument_group("rules")
     rules.add_argument(
         "--select",
@@ -178,6 +175,13 @@ def check_parser() -> argparse.ArgumentParser:
     files.add_argument("--stdin-filename", metavar="PATH", help="the name of what comes from standard input")
     output = parser.add_argument_group("output")
     output.add_argument("--output-format", choices=FORMATS, help="default: full, or $TORCHMEMLINT_OUTPUT_FORMAT")
+    output.add_argument(
+        "--output-file",
+        action="append",
+        default=[],
+        metavar="[FORMAT=]PATH",
+        help="write a report there too (as often as wanted); standard output stays as it is",
+    )
     output.add_argument("--statistics", action="store_true", help="the number of findings of each rule instead of the findings")
     output.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     output.add_argument("--show-files", action="store_true", help="print the files that would be checked")

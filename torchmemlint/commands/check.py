@@ -8,9 +8,11 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from torchmemlint.commands.output_files import output_files, write_report
 from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.discover import discover
 from torchmemlint.errors import SourceError, UsageError
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from torchmemlint.cache import Cache
 
 SETTINGS = ("preview", "unsafe-fixes", "force-exclude", "respect-gitignore", "fail-on")
+FOR_PEOPLE = ("full", "concise", "grouped")
+"""Formats that are followed by a summary."""
 LISTS = ("select", "extend-select", "ignore", "exclude", "extend-exclude")
 """Options that are settings, by their key."""
 
@@ -30,6 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
     # Syntax trees and facts are millions of objects that live until the end or die by their count: looking for cycles among
     # them every 700 objects costs a tenth of the run.
     gc.set_threshold(50_000, 50, 50)
+    if output_files(arguments.output_file) and arguments.diff:
+        raise UsageError("--diff writes no report: leave out --output-file, or --diff")
     configuration = Configuration(CommandLine(_table(arguments), tuple(arguments.config), arguments.isolated))
     paths = arguments.paths or ["."]
     if arguments.show_files or arguments.show_settings:
@@ -189,17 +195,21 @@ def report(
     repaired: int = 0,
     failures: Sequence[str] = (),
 ) -> None:
-    """Findings and their summary to ``out``; everything about the run itself to standard error."""
+    """Findings and their summary to ``out`` and to every ``--output-file``; what is about the run itself to standard error.
+
+    Raises UsageError for a file that cannot be written, when all else is.
+    """
+    from torchmemlint.reporters import FORMATS, Context, render
+
     output_format = arguments.output_format or os.environ.get("TORCHMEMLINT_OUTPUT_FORMAT", "full")
+    context = Context(text or _text_on_disk, colored(arguments.color, out), root=repository_root())
     if arguments.statistics:
         out.write(statistics(outcome.findings, outcome.settings, as_json=output_format == "json"))
     else:
-        from torchmemlint.reporters import FORMATS, Context, render
-
         if output_format not in FORMATS:
             raise UsageError(f"$TORCHMEMLINT_OUTPUT_FORMAT is {output_format!r}; it may be one of {', '.join(FORMATS)}")
-        out.write(render(output_format, outcome.findings, Context(text or _text_on_disk, colored(arguments.color, out))))
-        if not arguments.quiet and output_format in ("full", "concise"):
+        out.write(render(output_format, outcome.findings, context))
+        if not arguments.quiet and output_format in FOR_PEOPLE:
             out.write(summary(outcome, repaired))
     out.flush()
     _complain([*outcome.problems, *failures])
@@ -212,6 +222,22 @@ def report(
         for line in (*outcome.notes, *outcome.crashes):
             print(f"torchmemlint: note: {line}", file=sys.stderr)
         print(f"torchmemlint: note: checked {len(outcome.settings)} files", file=sys.stderr)
+    for file in output_files(arguments.output_file):
+        words = render(file.output_format, outcome.findings, replace(context, color=False))
+        if file.output_format in FOR_PEOPLE:
+            words += summary(outcome, repaired)
+        write_report(file.path, words)
+
+
+def repository_root() -> str:
+    """The folder around the current one that has ``.git``, else the current one: other programs count paths from there."""
+    folder = here = os.getcwd()
+    while not os.path.exists(os.path.join(folder, ".git")):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return here
+        folder = above
+    return folder
 
 
 def _text_on_disk(path: str) -> str | None:

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
 from torchmemlint.errors import SourceError
-from torchmemlint.findings import Finding, Position, Span
+from torchmemlint.findings import Edit, Finding, Position, Span
 from torchmemlint.source.lines import Lines
 
 if TYPE_CHECKING:
     from torchmemlint.source.notebook import Notebook
 
-FORMATS = ("full", "concise", "json", "github")
+FORMATS = (
+    *(
+        "full",
+        "concise",
+        "grouped",
+        "json",
+        "json-lines",
+        "github",
+        "gitlab",
+        "sarif",
+        "junit",
+        "rdjson",
+        "azure",
+        "lintrunner",
+    ),
+)
 """Every format, by the name that ``--output-format`` takes; ``-`` is ``_`` in the module's name."""
 
 
@@ -30,17 +46,32 @@ class Context:
             code is shown)
     color   write terminal colours; whoever writes to a terminal decides
     docs    where the rule pages are published, without a slash at the end; None while they are nowhere
+    root    the absolute folder that paths are shown from in formats for other programs, "" where they stay as they are
     """
 
     text: Callable[[str], str | None] = _no_text
     color: bool = False
     docs: str | None = None
+    root: str = ""
     _lines: dict[tuple[str, int | None], Lines | None] = field(default_factory=dict, repr=False, compare=False)
     _notebooks: dict[str, Notebook | None] = field(default_factory=dict, repr=False, compare=False)
 
     def url(self, code: str) -> str | None:
         """The address of a rule's page."""
         return f"{self.docs}/{code}" if self.docs else None
+
+    def path(self, path: str) -> str:
+        """A path as other programs want it: from the root where it is below that, else absolute."""
+        if not self.root or path == "-":
+            return path
+        absolute = os.path.abspath(path)
+        below = os.path.relpath(absolute, self.root)
+        return (absolute if below.split(os.sep)[0] == os.pardir else below).replace(os.sep, "/")
+
+    def row(self, path: str, row: int) -> str:
+        """The text of a row of a file, "" where it is not at hand."""
+        lines = self.lines(path)
+        return lines.row(row) if lines is not None and 1 <= row <= len(lines) else ""
 
     def lines(self, path: str, cell: int | None = None) -> Lines | None:
         """The rows that findings count, of a file or of a notebook's cell; None where they are not at hand."""
@@ -53,17 +84,24 @@ class Context:
     def in_file(self, finding: Finding) -> Finding:
         """A finding with every place in a notebook's cell as a place in the text of the file, for formats that know no cells.
 
-        What is not there (the file has changed since) becomes the beginning of the file. Fixes are left out: see ``rewritten``.
+        What is not there (the file has changed since) becomes the beginning of the file. Fixes are left out: see
+        ``edit_in_file``.
         """
         flow = tuple(replace(step, span=self._span(step.path, step.cell, step.span), cell=None) for step in finding.flow)
         if finding.cell is None:
             return replace(finding, flow=flow)
         return replace(finding, span=self._span(finding.path, finding.cell, finding.span), cell=None, flow=flow, fix=None)
 
-    def rewritten(self, path: str, cell: int, source: str) -> tuple[Span, str] | None:
-        """What to put where in a notebook's text, for a cell to hold ``source``."""
-        notebook = self._notebook(path)
-        return None if notebook is None or notebook.source_of(cell) is None else notebook.replaced(cell, source)
+    def edit_in_file(self, finding: Finding) -> Edit | None:
+        """The fix of a finding in a notebook as an edit of the file's text: the cell's whole ``source`` anew."""
+        notebook = self._notebook(finding.path)
+        lines = self.lines(finding.path, finding.cell)
+        if notebook is None or lines is None or finding.cell is None or finding.fix is None:
+            return None
+        try:
+            return Edit(*notebook.replaced(finding.cell, lines.edited(finding.fix.edits)))
+        except LookupError:  # the file has changed since
+            return None
 
     def _source(self, path: str, cell: int) -> str | None:
         notebook = self._notebook(path)

@@ -34,7 +34,7 @@ def annotation(finding: Finding, context: Context) -> str:
     start, end = span.start, span.end
     properties = {
         "title": f"torchmemlint ({finding.code})",
-        "file": finding.path,
+        "file": context.path(finding.path),
         "line": str(start.row),
         "col": str(start.column),
         "endLine": str(end.row),

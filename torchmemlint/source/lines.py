@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from torchmemlint.findings import Position
+from torchmemlint.findings import Edit, Position
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
@@ -56,6 +57,15 @@ class Lines:
         if not 1 <= at.column <= length + 1:
             raise IndexError(f"no column {at.column} in row {at.row}")
         return self.starts[at.row - 1] + at.column - 1
+
+    def edited(self, edits: Iterable[Edit]) -> str:
+        """The text after edits that do not overlap. Raises IndexError where one lies outside."""
+        pieces = []
+        done = 0
+        for edit in sorted(edits, key=lambda one: one.span):
+            pieces += [self.text[done : self.offset(edit.span.start)], edit.content]
+            done = self.offset(edit.span.end)
+        return "".join([*pieces, self.text[done:]])
 
     def position(self, offset: int) -> Position:
         """The position of an offset between 0 and the length of the text."""
