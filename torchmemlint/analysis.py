@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torchmemlint.config import Settings
     from torchmemlint.index.facts import FunctionFacts
     from torchmemlint.index.ledger import Question
-    from torchmemlint.index.project import FunctionRef, Project
+    from torchmemlint.index.project import Project
     from torchmemlint.semantics.runs import Runs
 
 
@@ -80,16 +80,6 @@ def is_candidate(path: str, facts: FunctionFacts, roots: frozenset[str], text: s
     return "out of memory" in text and bool(words & {"RuntimeError", "Exception", "BaseException"})
 
 
-def sees_a_context(runs: Runs, ref: FunctionRef, facts: FunctionFacts, codes: frozenset[str]) -> bool:
-    """Whether an outermost function is given the context of an ``autograd.Function`` (TML107)."""
-    from torchmemlint.index.project import ClassRef
-
-    name = ref.qualname.rpartition(".")[2]
-    if "TML107" not in codes or not facts.owner or name not in ("forward", "setup_context"):
-        return False
-    return runs.world.is_autograd_function(ClassRef(ref.path, facts.owner))
-
-
 WITHOUT_GRAPH = frozenset(
     {
         "no_grad", "inference_mode", "enable_grad", "volatile", "set_per_process_memory_fraction", "OutOfMemoryError",
@@ -104,7 +94,6 @@ def analyze_module(project: Project, path: str, settings: Settings, runs: Runs |
     from torchmemlint.index.ledger import Page, account
     from torchmemlint.index.project import FunctionRef
     from torchmemlint.rules.root_cause import told_once
-    from torchmemlint.torch_facts import TORCH
 
     assert runs is not None
     analysis = Analysis()
@@ -120,14 +109,12 @@ def analyze_module(project: Project, path: str, settings: Settings, runs: Runs |
     ]
     trainers = training_names(project, path)
     roots = frozenset().union(*(m.RULE.roots for m in checks))
-    renames = any(target in TORCH.renamed for _, target in project.module(path).imports)
+    choosers = [m.is_root for m in checks if hasattr(m, "is_root")]
     for facts in project.module(path).functions:
         ref = FunctionRef(path, facts.qualname)
-        if facts.parent or not (
-            is_candidate(path, facts, roots, text, trainers)
-            or sees_a_context(runs, ref, facts, codes)
-            or (renames and facts.qualname == "<module>" and "TML501" in codes)
-        ):
+        if facts.parent:
+            continue
+        if not is_candidate(path, facts, roots, text, trainers) and not any(wanted(facts, ref, runs) for wanted in choosers):
             continue
         try:
             drafts = drafts_of(runs, ref, checks)

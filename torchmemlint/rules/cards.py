@@ -183,6 +183,14 @@ CARDS = {
         triggers=frozenset({"append", "extend", "inference_mode", "no_grad"}),
         experiment="tensors",
     ),
+    "device.cat_in_loop": Rule(
+        code="TML403",
+        name="cat-in-loop",
+        summary="A tensor grows by concatenation in a loop",
+        severity=Severity.NOTE,
+        triggers=frozenset({"cat", "column_stack", "concat", "concatenate", "dstack", "hstack", "row_stack", "vstack"}),
+        experiment="peak",
+    ),
     "footprint.deprecated_cuda_amp": Rule(
         code="TML501",
         name="deprecated-cuda-amp",

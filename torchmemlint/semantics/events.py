@@ -164,6 +164,16 @@ class ContextStore:
 
 
 @dataclass(frozen=True, slots=True)
+class Regrowth:
+    """``place = torch.cat([place, …])`` in a loop that does nothing else with the place. ``turns`` of the loop, -1 for unknown."""
+
+    site: Site
+    place: str
+    loop: tuple[int, int]
+    turns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Backward:
     """``value.backward(...)``, or a call that back-propagates its argument.
 
@@ -260,7 +270,7 @@ class DeprecatedImport:
     names: tuple[tuple[str, str], ...]
 
 
-Event = Accumulate | Store | ContextStore | Backward | CallEffect | GradModeMisuse | Handler | DeprecatedImport
+Event = Accumulate | Store | ContextStore | Regrowth | Backward | CallEffect | GradModeMisuse | Handler | DeprecatedImport
 
 
 @dataclass(frozen=True, slots=True)

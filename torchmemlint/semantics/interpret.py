@@ -20,8 +20,10 @@ from torchmemlint.semantics.events import (
     GradModeMisuse,
     LoopInfo,
     Record,
+    Regrowth,
     Store,
 )
+from torchmemlint.semantics.regrowth import added_to, grown_in, only_grows, turns_of
 from torchmemlint.semantics.state import State, join_states
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
@@ -102,6 +104,7 @@ class Interpreter(Calls):
         """Tests that the run could not decide → 2 when a branch of theirs trains (backward, step), else 1."""
         self.loop_names: set[str] = set()
         self.frozen_attributes: frozenset[str] = frozenset()
+        self.loop_statements: dict[tuple[int, int], ir.For | ir.While] = {}
         self.following: ir.Stmt | None = None
         """The statement after the one being run, in its block."""
         self.watch: Callable[[Interpreter, ir.Stmt, State], None] | None = None
@@ -150,8 +153,30 @@ class Interpreter(Calls):
     def assignment(self, statement: ir.Assign, state: State) -> State | None:
         value = self.eval(statement.value, state)
         for target in statement.targets:
+            if self.loops and isinstance(statement.value, (ir.Call, ir.IfExp)):
+                self.note_regrowth(target, statement.value, state)
             self.assign(target, value, state, statement.node, statement.value)
         return state
+
+    def note_regrowth(self, target: ir.Expr, source: ir.Expr, state: State) -> None:
+        """``out = torch.cat([out, x])`` in a loop of this function."""
+        text = text_of(target)
+        loop = self.loop_statements.get(self.loops[-1])
+        call = grown_in(source, text) if loop is not None and self.loops[-1][0] == self.frame else None
+        if call is None or loop is None or not dotted(call.func):
+            return
+        site = self.site(call.node)
+        if isinstance(source, ir.IfExp) and {text_of(source.test), f"not {text_of(source.test)}"} & set(site.guards):
+            return  # the branch around it has decided the test
+        if any(type(a) is Ext and a.name in TORCH.concatenations for a in self.eval(call.func, state)):
+            if only_grows(loop, target, call) and not all(self.is_constant(part, state) for part in added_to(call, text)):
+                self.emit(Regrowth(site, text, self.loops[-1], turns_of(loop)))
+
+    def is_constant(self, part: ir.Expr, state: State) -> bool:
+        """``torch.ones(1)``: a source of tensors with literals alone."""
+        if not isinstance(part, ir.Call) or not all(type(a.value) is ir.Const for a in part.args) or not dotted(part.func):
+            return False
+        return any(type(a) is Ext and TORCH.function_effect(a.name) == "source" for a in self.eval(part.func, state))
 
     def declaration(self, statement: ir.Declare, state: State) -> State | None:
         return state
@@ -684,6 +709,7 @@ class Interpreter(Calls):
         if literals is not None:
             return self.unrolled(statement, literals, state)
         loop = (self.frame, statement.node)
+        self.loop_statements[loop] = statement
         self.note_loop(loop, statement.iterable, iterable, names_in(statement.target))
         self.loop_names |= names_in(statement.target)
 
@@ -717,6 +743,7 @@ class Interpreter(Calls):
 
     def while_loop(self, statement: ir.While, state: State) -> State | None:
         loop = (self.frame, statement.node)
+        self.loop_statements[loop] = statement
         self.record.loops[loop] = LoopInfo(text_of(statement.test), "while")
         forever = only_const(self.eval(statement.test, state))
         endless = forever is not None and bool(forever.value)

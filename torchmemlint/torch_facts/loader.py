@@ -145,6 +145,8 @@ class TorchFacts:
     shares_storage: frozenset[str]
     """Tensor methods and attributes whose result shares the receiver's storage (where nothing has to be copied), though
     their effect is not "view"."""
+    concatenations: frozenset[str]
+    """Absolute names of functions that copy a sequence of tensors, their first argument, into one."""
     cut_dtypes: frozenset[str]
     """Absolute names of dtypes that cannot carry a graph."""
     oom_exceptions: dict[str, str]
@@ -232,6 +234,7 @@ def parse(text: str) -> TorchFacts:
         inert_calls=_name_set(document, "inert_calls"),
         inert_methods=_name_set(document, "inert_methods"),
         shares_storage=_name_set(document, "shares_storage"),
+        concatenations=_name_set(document, "concatenations"),
         cut_dtypes=_name_set(document, "cut_dtypes"),
         oom_exceptions=_strings(document, "oom_exceptions"),
         versions=_strings(document, "versions"),

@@ -63,9 +63,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from torchmemlint.findings import Edit, Fix, Position, Safety, Severity, Span
+from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics.events import CallEffect, DeprecatedImport, Site
+from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.uses import Written
+from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH, Renamed
 
 RULE = Rule(
@@ -81,6 +85,12 @@ RULE = Rule(
 EVENT = (CallEffect, DeprecatedImport)
 
 COST = "no memory: a FutureWarning at each call from torch 2.4 on, and one day an ImportError"
+
+
+def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
+    return facts.qualname == MODULE and any(
+        target in TORCH.renamed for _, target in runs.world.project.module(ref.path).imports
+    )
 
 
 def check(event: CallEffect | DeprecatedImport, flow: Flow) -> Iterator[Draft]:

@@ -73,8 +73,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
+from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics.events import ContextStore
+from torchmemlint.semantics.runs import Runs
 
 RULE = Rule(
     code="TML107",
@@ -85,6 +88,13 @@ RULE = Rule(
     experiment="cycle",
 )
 EVENT = ContextStore
+
+
+def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
+    name = ref.qualname.rpartition(".")[2]
+    if not facts.owner or name not in ("forward", "setup_context"):
+        return False
+    return runs.world.is_autograd_function(ClassRef(ref.path, facts.owner))
 
 
 def check(event: ContextStore, flow: Flow) -> Iterator[Draft]:
