@@ -67,9 +67,14 @@ def test_verdicts_on_our_own_snippets(name: str) -> None:
 
 def test_a_line_that_is_only_asked_about_needs_a_caller_in_sight(tmp_path: Path) -> None:
     file = tmp_path / "lonely.py"
-    file.write_text("def run(model, loader):\n    kept = []\n    for x in loader:\n        kept.append(model(x))\n")
+    source = "def run(model, loader):\n    kept = []\n    for x in loader:\n        kept.append(model(x))\n"
     span = Span(Position(4, 9), Position(4, 30))
-    for message, outcome in (("a message", "confirmed"), ("", "inconclusive")):
+    for end, message, outcome in (
+        ("    return kept\n", "a message", "confirmed"),
+        ("    return kept\n", "", "inconclusive"),  # a caller may want the graphs
+        ("    return [out.detach() for out in kept]\n", "", "confirmed"),  # nobody can
+    ):
+        file.write_text(source + end)
         finding = Finding("TML102", "a-rule", Severity.NOTE, Confidence.MEDIUM, message, str(file), span, function="run")
         (item,) = settle([finding])
         assert item.verdict.outcome.value == outcome

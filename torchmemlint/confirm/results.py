@@ -56,6 +56,10 @@ def _run(figures: Mapping[str, object]) -> Run:
         decorators=texts("decorators"),
         contexts=texts("contexts"),
         forced=series("forced"),
+        later_backwards=whole("later_backwards"),
+        empty_backwards=whole("empty_backwards"),
+        swallowed=texts("swallowed"),
+        escapes=escapes if isinstance(escapes := figures.get("escapes"), bool) else None,
     )
 
 

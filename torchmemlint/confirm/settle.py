@@ -50,7 +50,8 @@ def settle(plan: Plan, options: Options) -> Settled:
             said or ended.ending or _last_line(ended.output) or "the child said nothing", device=options.device
         )
     else:
-        verdict = decide_isolated(plan.finding.code, before, control, fixed, plan.doubts)
+        inert = run_of(ended, "inert before"), run_of(ended, "inert after")
+        verdict = decide_isolated(plan.finding.code, before, control, fixed, plan.doubts, inert)
         if ended.ending and verdict.after is None:
             verdict = replace(verdict, reason=f"{ended.ending}; {verdict.reason}")
     return Settled(plan, verdict, ended.sandbox, version, ended.seconds)

@@ -19,6 +19,10 @@ GRAPH_RULES = frozenset({"TML101", "TML102", "TML103", "TML104", "TML105", "TML2
 """Rules whose claim is about autograd graphs: tensors that pile up without one prove nothing for them."""
 
 
+_USELESS = frozenset({"TML101", "TML102", "TML103", "TML201", "TML203"})
+"""Rules that say of a graph that nobody needs it."""
+
+
 class Outcome(Enum):
     """What an experiment says about a finding."""
 
@@ -48,6 +52,10 @@ class Run:
     guesses            callees out of sight that the probed value rests on
     decorators, contexts   stand-ins that decorate the function, or were entered around the probe: either may switch grad mode
     forced             rows of ``if`` statements whose known answer was overruled to reach the line
+    later_backwards    backward calls after the sampled loop
+    empty_backwards    backward calls on a value without a graph: outside they are an error
+    swallowed          callees out of sight that were handed a graph and may have run a backward on it
+    escapes            something with a graph leaves the flagged function (None: it did not come to its end)
     """
 
     live_bytes: tuple[int, ...] = ()
@@ -71,6 +79,10 @@ class Run:
     decorators: tuple[str, ...] = ()
     contexts: tuple[str, ...] = ()
     forced: tuple[int, ...] = ()
+    later_backwards: int = 0
+    empty_backwards: int = 0
+    swallowed: tuple[str, ...] = ()
+    escapes: bool | None = None
 
     @property
     def live_bytes_per_step(self) -> int:
@@ -149,6 +161,11 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
     needs that the
     value was seen, that no operation was replaced, that nothing grows and that the peak is the twin's.
     """
+    if _needed(code, before, after):
+        assert after is not None
+        return Verdict(
+            Outcome.REFUTED, "", "a backward() needs this graph: without it, it fails", before.device, before, after
+        )  # fmt: skip
     if any("backward through the graph a second time" in error for error in before.errors) and code in {"TML104", "TML105"}:
         return Verdict(
             Outcome.CONFIRMED, "crash at the second step", "", before.device, before, after, after is None or not after.errors
@@ -158,6 +175,8 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
     if after is None or len(after.live_bytes) < MIN_STEPS:
         why = _why_not_run(after) if after else "there is no repaired twin to compare with"
         return inconclusive(f"no control: {why}", before, after)
+    if after.empty_backwards > before.empty_backwards:
+        return inconclusive("a backward() may need what the repair cuts off", before, after)
     kind = growth_kind(code, before, after)
     if kind and before.seen not in {"tensor", "number"}:
         return inconclusive("something grows, but the flagged line never ran on a tensor", before, after)
@@ -193,22 +212,41 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
     )
 
 
-def decide_isolated(code: str, before: Run, control: Run | None, fixed: Run | None, doubts: Doubts) -> Verdict:
+def _needed(code: str, before: Run, after: Run | None) -> bool:
+    """Whether a backward runs on the flagged value itself: then its graph is there for a purpose."""
+    if after is None or code not in _USELESS or before.guesses or before.forced or before.seen != "tensor":
+        return False
+    return after.empty_backwards > 0 == before.empty_backwards and before.backwards + before.later_backwards > 0
+
+
+def decide_isolated(
+    code: str,
+    before: Run,
+    control: Run | None,
+    fixed: Run | None,
+    doubts: Doubts,
+    inert: tuple[Run | None, Run | None] = (None, None),
+) -> Verdict:
     """The verdict on code that was cut out and ran on stand-ins: what ``decide`` says, unless something that was not
     seen could turn it.
 
-    ``control`` is the run whose flagged value was mended by the harness, ``fixed`` that of the code with the finding's own fix.
+    ``control`` is the run whose flagged value was mended by the harness, ``fixed`` that of the code with the finding's own fix;
+    ``inert`` the first two once more, with the callees out of sight that the value rests on giving nothing but data.
     """
     twin = control or fixed
     verdict = decide(code, before, twin)
     if verdict.outcome is Outcome.CONFIRMED:
-        reason = _doubt_of_growth(verdict.kind, before, doubts)
+        reason = ""
+        if before.guesses:
+            verdict, reason = _without_guesses(code, verdict, before, inert)
+            before, twin = verdict.before or before, verdict.after or twin
+        reason = reason or _doubt_of_growth(verdict.kind, before, doubts)
         if reason:
             return inconclusive(reason, before, twin)
         if control and fixed and len(fixed.live_bytes) >= MIN_STEPS:
             helped = _flat(verdict.kind, before, fixed) and bool(growth_kind(code, before, fixed))
             notes = () if helped else ("the printed fix does not stop the growth",)
-            verdict = replace(verdict, after=fixed, helped=helped, notes=notes)
+            verdict = replace(verdict, after=fixed, helped=helped, notes=(*verdict.notes, *notes))
         if doubts.grad == "default" and not before.backwards and "kept" not in verdict.kind:
             verdict = replace(verdict, notes=(*verdict.notes, "assumes that no caller out of sight switches grad mode off"))
     elif verdict.outcome is Outcome.REFUTED:
@@ -218,25 +256,41 @@ def decide_isolated(code: str, before: Run, control: Run | None, fixed: Run | No
     return verdict
 
 
+def _without_guesses(code: str, verdict: Verdict, before: Run, inert: tuple[Run | None, Run | None]) -> tuple[Verdict, str]:
+    """The verdict that does not rest on callees out of sight, or why there is none.
+
+    It stands where the growth stays when they give nothing but data; and where a backward of the code itself would fail if the
+    one such callee gave nothing but data: then it does give a value with a graph.
+    """
+    first, second = inert
+    if first is not None and second is not None:
+        again = decide(code, first, second)
+        if again.outcome is Outcome.CONFIRMED:
+            return again, ""
+        if len(before.guesses) == 1 and first.empty_backwards > 0 == before.empty_backwards:
+            return replace(verdict, notes=(f"`backward()` shows that `{before.guesses[0]}` gives a value with a graph",)), ""
+    return verdict, f"the value comes from `{before.guesses[0]}`, which is not in this file"
+
+
 def _doubt_of_growth(kind: str, before: Run, doubts: Doubts) -> str:
-    if before.guesses:
-        return f"the value comes from `{before.guesses[0]}`, which is not in this file"
     if before.forced:
         return f"it grows only where the `if` in row {before.forced[0]} holds, which it did not"
-    if "graph per step" in kind and doubts.consumed:
+    if "graph per step" in kind and (doubts.consumed or before.later_backwards):
         return "a later backward may consume what is kept: it is retained until then"
     if "device" in kind or "storage" in kind or kind == "tensors kept":
         return ""
     if before.backwards:  # a training step: grad mode is on, parameters are trained
         return ""
+    if before.swallowed:
+        return f"`{before.swallowed[0]}` is not in this file, is given the graph and may run a backward"
     if before.decorators:
         return f"the decorator `{before.decorators[0]}` is not in this file and may switch grad mode off"
     if before.contexts:
         return f"`with {before.contexts[0]}` is not in this file and may switch grad mode off"
     if doubts.frozen:
         return "the file freezes parameters; whether these are frozen is decided outside the function that ran"
-    if doubts.grad == "default" and not doubts.claimed:
-        return "nothing in sight calls the function that ran, so its grad mode is not known"
+    if doubts.grad == "default" and not doubts.claimed and before.escapes is not False:
+        return "nothing in sight calls the function that ran, and what leaves it may hang on a graph that its callers want"
     if doubts.grad not in {"on", "default"}:
         return "grad mode is decided by the callers of the function that ran, and not all of them are in sight"
     return ""

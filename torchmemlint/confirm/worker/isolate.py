@@ -27,7 +27,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from torchmemlint.confirm.worker import cut, standins
-from torchmemlint.confirm.worker.meter import StorageMeter, meter_for, tensors_in, walk
+from torchmemlint.confirm.worker.meter import Meter, StorageMeter, meter_for, tensors_in, walk
 from torchmemlint.confirm.worker.standins import StandIn, StandInTensor, words
 
 REAL_MODULES = frozenset(
@@ -61,11 +61,26 @@ class EndOfRun(BaseException):
     """Raised through the code when enough steps were sampled; no handler for Exception stops it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Where the counts stood at the end of the sampled loop: what runs after it is no part of the experiment."""
+
+    peak: int
+    errors: int
+    fallbacks: int
+    backwards: int
+    graph_forwards: int
+
+
 class Harness:
     """The object that the instrumented code calls; mends the flagged value in the repaired variant."""
 
-    def __init__(self, live: Callable[[], int], reset_peak: Callable[[], None], repair: str, force: bool) -> None:
-        self._live, self._reset_peak, self.repair, self._force = live, reset_peak, repair, force
+    def __init__(self, meter: Meter, repair: str, force: bool) -> None:
+        self._live, self._peak, self._reset_peak = meter.live_bytes, meter.peak_bytes, meter.reset_peak
+        self.repair, self._force = repair, force
+        self.done = False
+        self.sampled: Sampled | None = None
+        self.escapes: bool | None = None
         self._deadline = time.process_time() + RUN_SECONDS
         self._probed: list[weakref.ref[torch.Tensor]] = []
         self.attached = self.inexact = False
@@ -122,7 +137,9 @@ class Harness:
         """Stands around a loop's iterable: the sampled one runs standins.STEPS times whatever it holds, those around it
         once."""
         count = 0
-        if role == "other":
+        if self.done and time.process_time() > self._deadline:
+            raise EndOfRun
+        if role == "other" or self.done:
             yield from itertools.islice(self._items(items), OTHER_STEPS)
             return
         wanted = {"sample": standins.STEPS, "around": 1, "within": 3}[role]
@@ -144,8 +161,19 @@ class Harness:
                 count += 1
                 yield standins.data()
         if role == "sample":
-            self.tick()
-            raise EndOfRun
+            self._sampled()
+
+    def _sampled(self) -> None:
+        """The last sample is taken; what comes after the loop runs on, to see what the function gives out."""
+        self.tick()
+        self.done = True
+        self.sampled = Sampled(
+            self._peak(),
+            len(self.errors),
+            len(standins.record.fallbacks),
+            standins.record.backwards,
+            standins.record.graph_forwards,
+        )
 
     def _items(self, items: Any) -> Iterator[Any]:
         try:
@@ -162,10 +190,13 @@ class Harness:
     def while_(self, role: str, row: int, test: Any) -> bool:
         """Stands in a while's condition."""
         count = self._whiles[row] = self._whiles.get(row, 0) + 1
-        if role == "sample":
-            self.tick()
+        if self.done and (count > OTHER_STEPS or time.process_time() > self._deadline):
+            return False
+        if role == "sample" and not self.done:
             if count > standins.STEPS:
-                raise EndOfRun
+                self._sampled()
+                return False
+            self.tick()
             return True
         if role in {"around", "within"}:
             self._whiles[row] = count % 2
@@ -201,6 +232,8 @@ class Harness:
         except Exception as error:
             self.errors.append(f"with {text}: {type(error).__name__}"[:200])
             return StandIn(text)
+        if isinstance(value, StandInTensor):  # `with amp.scale_loss(loss, optimizer) as scaled:`
+            return contextlib.nullcontext(value)
         if isinstance(value, type) or not (hasattr(type(value), "__enter__") or hasattr(type(value), "__aenter__")):
             return StandIn(text)
         return value
@@ -262,6 +295,10 @@ class Harness:
         ):
             return [*value[:count], *(standins.data() for _ in range(count - len(value)))]
         return value
+
+    def gave(self, *results: Any) -> None:
+        """What the flagged function returned, and what it may have stored into: its receiver, its arguments."""
+        self.escapes = bool(self.escapes) or hangs_on_a_graph(results)
 
     # -- what fails
     def failed(self, row: int, error: Exception) -> None:
@@ -349,7 +386,7 @@ class Modules:
 
     def namespace(self, tree: ast.Module, harness: Harness | None, absolute: str) -> dict[str, Any]:
         """The globals that the definitions of a module leave."""
-        space = _namespace(tree, harness or Harness(lambda: 0, lambda: None, "", False), self, absolute)
+        space = _namespace(tree, harness or Harness(StorageMeter(), "", False), self, absolute)
         exec(compile(tree, f"<{absolute}>", "exec", __future__.annotations.compiler_flag), space)
         return space
 
@@ -531,6 +568,7 @@ class Target:
     modules: Mapping[str, str]
     packages: frozenset[str]
     claimed: bool
+    inert: frozenset[str] = frozenset()
 
 
 def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], None]) -> None:
@@ -570,13 +608,21 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
             replace(target, source=job["fixed_source"], place=cut.Place(int(job["fixed_row"]), target.place.column)), "", chosen
         )
         emit({"variant": "fixed", "run": figures})
-    if repair:
-        if code in {"TML201", "TML202"} and not best["backwards"]:
-            # nothing is trained where it ran: the repair is a decorator, or a with-block around all of it
-            figures = _measure(replace(target, grad="off"), "", chosen)
-        else:
-            figures = _measure(target, repair, chosen)
-        emit({"variant": "after", "run": figures})
+    if not repair:
+        return
+    # nothing is trained where it ran: the repair is a decorator, or a with-block around all of it
+    around = code in {"TML201", "TML202"} and not best["backwards"]
+
+    def repaired(target: Target) -> Mapping[str, object]:
+        return _measure(replace(target, grad="off"), "", chosen) if around else _measure(target, repair, chosen)
+
+    emit({"variant": "after", "run": repaired(target)})
+    guesses = best["guesses"]
+    if isinstance(guesses, list) and guesses:
+        # the same once more, with nothing but data from the callees that nobody can see
+        doubtful = replace(target, inert=frozenset(guesses))
+        emit({"variant": "inert before", "run": _measure(doubtful, "", chosen)})
+        emit({"variant": "inert after", "run": repaired(doubtful)})
 
 
 def _attempts(loops: int) -> Iterator[tuple[str, int, bool]]:
@@ -627,7 +673,7 @@ def _measure(target: Target, repair: str, attempt: tuple[str, int, bool]) -> Map
     started = time.monotonic()
     gc.collect()
     torch.manual_seed(0)
-    record = standins.Record()
+    record = standins.Record(target.inert)
     standins.begin(record)
     meter = meter_for(target.device)
     tree = ast.parse(source)
@@ -639,16 +685,19 @@ def _measure(target: Target, repair: str, attempt: tuple[str, int, bool]) -> Map
         if isinstance(meter, StorageMeter):
             record.on_host = meter.forget
         standins.weight()
-        harness = Harness(meter.live_bytes, meter.reset_peak, repair, force)
+        harness = Harness(meter, repair, force)
         harness.claimed = target.claimed
         meter.reset_peak()
         if program is not None:
             with torch.set_grad_enabled(target.grad != "off"):  # the callers' mode, where it is known to be off
                 errors = _drive(program, site, harness, target)
-        peak = meter.peak_bytes()
+        end = harness.sampled or Sampled(
+            meter.peak_bytes(), len(harness.errors), len(record.fallbacks), record.backwards, record.graph_forwards
+        )
         standins.begin(standins.Record())
     seen = next((kind for kind in ("stand-in", "tensor", "number", "other") if kind in harness.seen), "")
-    errors = [*harness.errors, *errors]
+    errors = [*harness.errors[: end.errors], *(() if harness.sampled else errors)]
+    fallbacks = record.fallbacks[: end.fallbacks]
     kept = cut.place_of(site.statement)
     place = "stand-in" if "stand-in" in harness.places else "real" if harness.places else ""
     if site.function is not None and not site.loops and not site.comprehends and not isinstance(kept, ast.Attribute):
@@ -659,29 +708,39 @@ def _measure(target: Target, repair: str, attempt: tuple[str, int, bool]) -> Map
         "uncollected_bytes": harness.uncollected,
         "nodes": harness.nodes,
         "retained_bytes": harness.retained,
-        "peak_bytes": peak,
+        "peak_bytes": end.peak,
         "graph_bytes": per_step * standins.FORWARD_BYTES or harness.graph_bytes,
-        "fallbacks": len(record.fallbacks),
+        "fallbacks": len(fallbacks),
         "seen": seen,
         "place": place,
-        "errors": list(dict.fromkeys([*errors, *record.fallbacks]))[:5],
+        "errors": list(dict.fromkeys([*errors, *fallbacks]))[:5],
         "device": target.device,
         "seconds": time.monotonic() - started,
         "mode": f"{mode}, loop {level}" + (", forced branch" if harness.forced else ""),
         "grad_modes": sorted(harness.grad_modes),
         "decorators": _decorators(record, site),
         "contexts": sorted(harness.contexts),
-        "attached": harness.attached or (harness.inexact and record.graph_forwards > 0),
+        "attached": harness.attached or (harness.inexact and end.graph_forwards > 0),
         "guesses": sorted(harness.guesses),
-        "backwards": record.backwards,
+        "backwards": end.backwards,
+        "later_backwards": record.backwards - end.backwards,
+        "empty_backwards": record.empty_backwards,
+        "swallowed": _swallowed(record, site),
+        "escapes": harness.escapes,
         "forced": harness.forced,
-        "graphs_built": record.graph_forwards,
+        "graphs_built": end.graph_forwards,
     }
 
 
 def _decorators(record: standins.Record, site: cut.Site) -> list[str]:
     around = {node.name for node in site.around if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
     return [decorator for function, decorator in record.unknown_decorators if function in around]
+
+
+def _swallowed(record: standins.Record, site: cut.Site) -> list[str]:
+    """Callees out of sight, other than in the flagged statement, that may have run a backward."""
+    own = range(site.statement.lineno, (site.statement.end_lineno or site.statement.lineno) + 1)
+    return [name for name, row in record.swallowed if row not in own]
 
 
 def _per_step(counts: list[int]) -> int:
@@ -746,7 +805,12 @@ def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness) -> No
     for _ in range(standins.STEPS if repeat else 1):
         if repeat:
             harness.tick()
-        _consume(function(*_arguments(function), **_keywords(function)))
+        given = [*_arguments(function), *_keywords(function).values()]
+        names = list(_keywords(function))
+        split = len(given) - len(names)
+        result = function(*given[:split], **dict(zip(names, given[split:], strict=True)))
+        harness.gave(_consume(result), receiver, given)
+        del result, given
     if repeat:
         harness.tick()
 
@@ -759,19 +823,48 @@ def _method(receiver: Any, klass: Any, name: str) -> Any:
     return found.__get__(receiver, klass) if hasattr(found, "__get__") else found
 
 
-def _consume(result: Any) -> None:
+def _consume(result: Any) -> Any:
+    """What the call gave: of a generator whether any of its values hangs on a graph, that value."""
     if inspect.iscoroutine(result):
-        asyncio.run(result)
-    elif inspect.isasyncgen(result):
+        return asyncio.run(result)
+    found: Any = None
+    if inspect.isasyncgen(result):
 
-        async def drain() -> None:
-            async for _ in result:
-                pass
+        async def drain() -> Any:
+            found = None
+            async for item in result:
+                found = item if hangs_on_a_graph(item) else found
+            return found
 
-        asyncio.run(drain())
-    elif inspect.isgenerator(result):
-        for _ in result:
-            pass
+        return asyncio.run(drain())
+    if inspect.isgenerator(result):
+        for item in result:
+            found = item if hangs_on_a_graph(item) else found
+        return found
+    return result
+
+
+def hangs_on_a_graph(value: Any) -> bool:
+    """Whether anything in ``value`` has a history, also what was stored in stand-ins."""
+    seen: set[int] = set()
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, StandIn):
+            if item._called is not None and item._value is None and item._called[2]:
+                return True  # the result of a call that was never used: its history is not known
+            waiting.extend(item._parts.values())
+            waiting.append(item._value)
+        elif any(tensor.grad_fn is not None for tensor in tensors_in(item)):
+            return True
+        elif isinstance(item, (list, tuple)):
+            waiting.extend(item)
+        elif isinstance(item, dict):
+            waiting.extend(item.values())
+    return False
 
 
 def _arguments(function: Any, skip: int = 0) -> list[Any]:

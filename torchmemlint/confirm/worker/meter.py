@@ -73,9 +73,12 @@ class StorageMeter(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        for item in tree_iter(result):
-            if isinstance(item, torch.Tensor):
-                self._see(item)
+        if isinstance(result, torch.Tensor):
+            self._see(result)
+        elif result is not None:
+            for item in tree_iter(result):
+                if isinstance(item, torch.Tensor):
+                    self._see(item)
         if self._poll:
             self._drop_expired()
         if self._live > self._peak:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_flatten, tree_iter, tree_map
+from torch.utils._pytree import tree_map
 
 FORWARD_BYTES = 1 << 20
 
@@ -27,15 +27,18 @@ def words(text: str) -> list[str]:
     return text.split()
 
 
-LAYERS = 8
+LAYERS = 4
 STEPS = 8
 SHAPE = (4, 4)
 
 
 class Record:
-    """What happened during one run, for the verdict; one per child and run."""
+    """What happened during one run, for the verdict; one per child and run.
 
-    def __init__(self) -> None:
+    ``inert`` names callees out of sight whose results are plain data in this run: what still grows then does not rest on them.
+    """
+
+    def __init__(self, inert: frozenset[str] = frozenset()) -> None:
         self.fallbacks: list[str] = []
         self.forwards = 0
         self.graph_forwards = 0
@@ -43,6 +46,9 @@ class Record:
         self.open_contexts: list[str] = []
         self.backwards = 0
         self.trusted = False
+        self.inert = inert
+        self.empty_backwards = 0
+        self.swallowed: list[tuple[str, int]] = []
         self.on_host: Callable[[torch.Tensor], None] = lambda tensor: None
 
     def fallback(self, what: str) -> None:
@@ -50,6 +56,24 @@ class Record:
         if len(self.fallbacks) < 200:
             self.fallbacks.append(what)
 
+    def swallow(self, name: str, row: int) -> None:
+        """Note that a callee out of sight was handed a graph and that the code makes nothing of its result: it may run a
+        backward on it."""
+        if name.rsplit(".", 1)[-1] not in _KEEPERS and (name, row) not in self.swallowed:
+            self.swallowed.append((name, row))
+
+
+_KEEPERS = frozenset(
+    words(
+        """
+    append extend appendleft add insert put set write log info debug warning print add_scalar set_postfix set_description
+    register_hook retain_grad log_metric log_metrics
+    """
+    )
+)  # fmt: skip
+"""Callees that by their name keep or tell what they are given."""
+_TRAINERS = ("backward", "step", "optim", "train")
+"""Parts of names of callees that may run a backward even where their result is used."""
 
 record = Record()
 _roles: dict[str, str] = {}
@@ -87,11 +111,28 @@ def data() -> torch.Tensor:
     return as_standin(_plain_data())
 
 
+def leaves(values: object) -> list[Any]:
+    """What the containers in ``values`` hold. (``torch.utils._pytree`` does the same eight times slower, and this runs
+    at every operation.)"""
+    found: list[Any] = []
+    waiting = [values]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, (tuple, list)):
+            waiting.extend(item[::-1])
+        elif isinstance(item, dict):
+            waiting.extend(item.values())
+        else:
+            found.append(item)
+    return found
+
+
 def guess_of(values: object) -> str:
     """Of what unseen callee a value was made, "" when nothing in it rests on a guess."""
-    return next(
-        (found for item in tree_iter(values) if (found := getattr(item, "_tml_guess", "")) and isinstance(found, str)), ""
-    )
+    for item in leaves(values):
+        if isinstance(item, StandInTensor) and "_tml_guess" in item.__dict__:
+            return str(item._tml_guess)
+    return ""
 
 
 def forward(name: str, inputs: list[torch.Tensor], guess: str = "") -> torch.Tensor:
@@ -102,6 +143,8 @@ def forward(name: str, inputs: list[torch.Tensor], guess: str = "") -> torch.Ten
     is a criterion, and gives
     a scalar.
     """
+    if guess and guess in record.inert:
+        return marked(data(), guess)
     with torch._C.DisableTorchFunctionSubclass():
         hangs = any(tensor.requires_grad for tensor in inputs)
         role = _roles.setdefault(name, "model" if not hangs else "criterion" if len(inputs) > 1 else "layer")
@@ -141,7 +184,7 @@ def marked(tensor: torch.Tensor, guess: str) -> torch.Tensor:
 
 
 def _tensors(values: object) -> list[torch.Tensor]:
-    return [item for item in tree_iter(values) if isinstance(item, torch.Tensor)]
+    return [item for item in leaves(values) if isinstance(item, torch.Tensor)]
 
 
 def _unpack_count(frame: Any) -> int | None:
@@ -155,6 +198,17 @@ def _unpack_count(frame: Any) -> int | None:
     if name == "UNPACK_EX":
         return int(code[at + 1]) + 1
     return None
+
+
+def _discards(frame: Any) -> bool:
+    """Whether the caller makes nothing of the result: the call is a statement of its own."""
+    code, at = frame.f_code.co_code, frame.f_lasti + 2
+    while 0 < at < len(code):
+        name = dis.opname[code[at]]
+        if name not in {"CACHE", "EXTENDED_ARG", "NOP"}:
+            return bool(name == "POP_TOP")
+        at += 2
+    return False
 
 
 _CUTS = frozenset(
@@ -202,15 +256,21 @@ class Bench(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
+        if name == "__get__":  # a property: nothing to move, and what fails is the code's own mistake
+            with torch._C.DisableTorchFunctionSubclass():
+                result = func(*args)
+            if isinstance(result, torch.Tensor) and isinstance(args[0], StandInTensor):
+                marked(as_standin(result), guess_of(args))
+            return result
         if name == "to" and len(args) > 1 and isinstance(args[1], StandIn):
             args = args[:1]  # a device or a dtype: this device, this dtype
             if not kwargs:
                 return args[0]
         if name in _FACTORIES:
             args = tree_map(lambda leaf: SHAPE[0] if isinstance(leaf, StandIn) else leaf, args)
-        kwargs = {key: self._option(key, value) for key, value in (kwargs or {}).items()}
-        args, kwargs = self._ready(args), self._ready(kwargs)
-        if name == "backward":
+        args = self._ready(args)
+        kwargs = self._ready({key: self._option(key, value) for key, value in kwargs.items()}) if kwargs else {}
+        if name == "backward" or func is torch.autograd.grad:
             return _backward(func, args, kwargs)
         if name in {"numpy", "__array__"} and isinstance(args[0], StandInTensor):
             with torch._C.DisableTorchFunctionSubclass():
@@ -234,11 +294,10 @@ class Bench(TorchFunctionMode):
                 if "out of memory" in str(error) or name in {"__get__", "__set__", "__delete__"}:
                     raise
                 result = self._replace(name, func, args, kwargs, error)
-        if any(isinstance(item, StandInTensor) for item in tree_iter((args, kwargs))):
+        if any(isinstance(item, StandInTensor) for item in leaves((args, kwargs))):
             guess = guess_of((args, kwargs))
-            for item in tree_iter(result):
-                if isinstance(item, torch.Tensor):
-                    marked(as_standin(item), guess)
+            for item in _tensors(result):
+                marked(as_standin(item), guess)
         return result
 
     def _option(self, key: str, value: object) -> object:
@@ -252,8 +311,7 @@ class Bench(TorchFunctionMode):
         return self._device if key == "device" else None
 
     def _ready(self, values: Any) -> Any:
-        leaves, _ = tree_flatten(values)
-        if not any(isinstance(leaf, (StandIn, torch.device, str)) for leaf in leaves):
+        if not any(isinstance(leaf, (StandIn, torch.device, str)) for leaf in leaves(values)):
             return values
         return tree_map(self._ready_leaf, values)
 
@@ -315,18 +373,35 @@ class Bench(TorchFunctionMode):
         return as_standin(result)
 
 
-def _backward(func: Any, args: Any, kwargs: Any) -> None:
-    """Run a backward; of a stand-in that is no scalar, that of its sum; of one without a graph nothing (but that is noted)."""
+def _backward(func: Any, args: Any, kwargs: Any) -> Any:
+    """Run a backward (or ``autograd.grad``); of a stand-in that is no scalar, that of its sum; of one without a graph nothing
+    (but that is noted)."""
     record.backwards += 1
-    roots = _tensors(args[:1])
+    roots = _tensors(args[:1] or kwargs.get("outputs"))
     standin = any(isinstance(tensor, StandInTensor) for tensor in roots)
+    empty = bool(roots) and not any(tensor.requires_grad for tensor in roots)
+    record.empty_backwards += empty
     with torch._C.DisableTorchFunctionSubclass():
-        if standin and not any(tensor.requires_grad for tensor in roots):
+        if func is torch.autograd.grad:
+            return _gradients(func, args, kwargs, standin)
+        if standin and empty:
             record.fallback("backward on a value without a graph")
-            return
+            return None
         if standin and roots[0].numel() != 1 and len(args) == 1 and kwargs.get("gradient") is None:
             args = (roots[0].sum(), *args[1:])
-        func(*args, **kwargs)
+        return func(*args, **kwargs)
+
+
+def _gradients(func: Any, args: Any, kwargs: Any, standin: bool) -> Any:
+    try:
+        result = func(*args, **kwargs)
+    except RuntimeError as error:
+        inputs = _tensors(args[1:2] or kwargs.get("inputs"))
+        if not standin or "second time" in str(error):
+            raise
+        record.fallback(f"grad: {str(error)[:80]}")
+        return tuple(data() for _ in inputs)
+    return tuple(as_standin(item) if standin and isinstance(item, torch.Tensor) else item for item in result)
 
 
 class StandInTensor(torch.Tensor):
@@ -337,9 +412,8 @@ class StandInTensor(torch.Tensor):
         # reached where no Bench is active (inside the harness itself)
         with torch._C.DisableTorchFunctionSubclass():
             result = func(*args, **(kwargs or {}))
-        for item in tree_iter(result):
-            if isinstance(item, torch.Tensor):
-                as_standin(item)
+        for item in _tensors(result):
+            as_standin(item)
         return result
 
     def __getattr__(self, name: str) -> Any:
@@ -353,22 +427,22 @@ class StandInTensor(torch.Tensor):
             return lambda: [("input_ids", self), ("labels", data())]
         if name in {"size", "shape"}:
             raise AttributeError(name)
-        return _part(self)
+        return _part(self, f".{name}")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         inputs = _tensors((args, kwargs))
-        return forward("an item", inputs) if inputs else _part(self)
+        return forward("an item", inputs) if inputs else _part(self, "()")
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
-            return _part(self)
+            return _part(self, f"[{key!r}]")
         return super().__getitem__(key)
 
     def __iter__(self) -> Iterator[Any]:
         count = _unpack_count(sys._getframe(1))
         if count is None:
             count = SHAPE[0]
-        return iter([_part(self) for _ in range(count)])
+        return iter([_part(self, f"[{index}]") for index in range(count)])
 
     def __contains__(self, item: object) -> bool:
         return True
@@ -390,12 +464,17 @@ class StandInTensor(torch.Tensor):
             return as_standin(self.detach().clone().requires_grad_(self.requires_grad))
 
 
-def _part(tensor: torch.Tensor) -> torch.Tensor:
-    """``out.logits``, ``batch["x"]``, an element of a returned tuple: a value on the same graph."""
+def _part(tensor: torch.Tensor, which: str) -> torch.Tensor:
+    """``out.logits``, ``batch["x"]``, an element of a returned tuple: a value on the same graph. Of a guess each part is one
+    of its own: a callee may well return a loss with a graph and figures without."""
+    guess = guess_of(tensor)
+    guess = guess and f"{guess}{which}"
+    if guess in record.inert:
+        return marked(data(), guess)
     with torch._C.DisableTorchFunctionSubclass():
         if tensor.requires_grad and tensor.is_floating_point():
-            return marked(as_standin(tensor + 0.0), guess_of(tensor))
-    return marked(data(), guess_of(tensor))
+            return marked(as_standin(tensor + 0.0), guess)
+    return marked(data(), guess)
 
 
 _TENSOR_MEMBERS = frozenset(
@@ -507,7 +586,7 @@ class StandIn:
         count = _unpack_count(sys._getframe(1))
         if count is not None:
             if self._called is not None:
-                return iter([_part(self.tml_tensor()) for _ in range(count)])
+                return iter([_part(self.tml_tensor(), f"[{index}]") for index in range(count)])
             return iter([StandIn(f"{self._name}[{index}]") for index in range(count)])
         return (data() for _ in range(STEPS))
 
@@ -534,9 +613,19 @@ class StandIn:
         if self._origin == "part" and self._name.rsplit(".", 1)[-1] in _SAME_DATA:
             return StandIn(self._name.rsplit(".", 1)[0])  # data moved, cast or reshaped is data
         if inputs:
-            return forward(self._name, inputs, self._guess())
-        unknown = [item for item in tree_iter((args, kwargs)) if isinstance(item, StandIn)]
+            return self._forward(inputs, sys._getframe(1))
+        unknown = [item for item in leaves((args, kwargs)) if isinstance(item, StandIn)]
         return StandIn(f"{self._name}()", called=(self, unknown, torch.is_grad_enabled()) if unknown else None)
+
+    def _forward(self, inputs: list[torch.Tensor], caller: Any) -> Any:
+        discarded = _discards(caller)
+        attached = [tensor for tensor in inputs if tensor.requires_grad]
+        last = self._name.rsplit(".", 1)[-1]
+        if discarded and "backward" in last and inputs:  # accelerator.backward(loss), engine.backward(loss)
+            return inputs[0].backward()  # type: ignore[no-untyped-call, unused-ignore]
+        if attached and (discarded or any(word in last for word in _TRAINERS)):
+            record.swallow(self._name, caller.f_lineno)
+        return forward(self._name, inputs, self._guess())
 
     def _guess(self) -> str:
         """Whether this callee, called with tensors, may be no model at all: then its name."""
