@@ -9,6 +9,7 @@ import json
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -37,9 +38,9 @@ def measure_pair(pair: Pair, device: str, timeout: float) -> dict[str, object]:
     }
 
 
-def measure_claims(device: str) -> list[dict[str, object]]:
+def measure_claims(device: str, only: Sequence[str] = ()) -> list[dict[str, object]]:
     """The claims' rows; the first one names the device."""
-    command = [sys.executable, "-m", "benchmarks.evidence.claims", "--device", device]
+    command = [sys.executable, "-m", "benchmarks.evidence.claims", "--device", device, *(["--only", *only] if only else [])]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode:
@@ -106,6 +107,21 @@ def _cell(column: str, value: object) -> str:
     return str(value)
 
 
+def renewed(record: dict[str, object], rows: Sequence[dict[str, object]]) -> dict[str, object]:
+    """A record with these claims' rows in the place of its own of the same names."""
+    old = record["claims"]
+    assert isinstance(old, list)
+    names = {row["claim"] for row in rows}
+    return {**record, "claims": [*(row for row in old if row["claim"] not in names), *rows]}
+
+
+def write(record: dict[str, object], stem: Path) -> None:
+    """The record as JSON and as a table."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    stem.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    stem.with_suffix(".md").write_text(table(record) + "\n", encoding="utf-8")
+
+
 def main() -> int:
     """Measure and write; 1 when a pair that this device can show is not confirmed."""
     parser = argparse.ArgumentParser("python -m benchmarks.evidence", description=__doc__)
@@ -114,7 +130,16 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=RECORDS)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=120)
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="CLAIM", help="measure these claims alone, into the latest record"
+    )
     arguments = parser.parse_args()
+    if arguments.only:
+        latest = max(arguments.output.glob(f"*-{arguments.device.replace(':', '')}.json"))
+        rows = measure_claims(arguments.device, arguments.only)[1:]
+        write(renewed(json.loads(latest.read_text(encoding="utf-8")), rows), latest.with_suffix(""))
+        print(latest)
+        return 0
     jobs = 1 if arguments.device != "cpu" else arguments.jobs
     with ThreadPoolExecutor(jobs) as threads:
         pairs = list(
@@ -130,13 +155,11 @@ def main() -> int:
         "pairs": pairs,
         "claims": claims,
     }
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    stem = f"{record['date']}-{arguments.device.replace(':', '')}"
-    (arguments.output / f"{stem}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    (arguments.output / f"{stem}.md").write_text(table(record) + "\n", encoding="utf-8")
+    stem = arguments.output / f"{record['date']}-{arguments.device.replace(':', '')}"
+    write(record, stem)
     failed = [row for row in pairs if row["verdict"] != "confirmed"]
     print(f"{len(pairs)} pairs, {len(pairs) - len(failed)} confirmed; {len(claims)} figures of claims")
-    print(arguments.output / f"{stem}.json")
+    print(stem.with_suffix(".json"))
     for row in failed:
         print(f"  {row['code']} {row['pair']}: {row['verdict']}: {row['reason']}")
     return 1 if failed else 0

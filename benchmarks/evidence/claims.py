@@ -19,9 +19,9 @@ from benchmarks.evidence.models import SUBJECTS, Subject
 from torchmemlint.confirm.worker.meter import StorageMeter, meter_for
 
 
-def peak_of(device: str, prepare: Callable[[], Callable[[], object]]) -> tuple[int, int, int, float]:
+def peak_of(device: str, prepare: Callable[[], Callable[[], object]], timed: bool = True) -> tuple[int, int, int, float]:
     """(bytes before, peak bytes above them, bytes above them after, seconds) of one call of what ``prepare`` returns,
-    after a warm-up call."""
+    after a warm-up call; 0.0 seconds where it is not ``timed``."""
     gc.collect()
     with meter_for(device) as meter:
         action = prepare()
@@ -34,7 +34,7 @@ def peak_of(device: str, prepare: Callable[[], Callable[[], object]]) -> tuple[i
         peak = meter.peak_bytes() - base
         after = meter.live_bytes() - base
         del kept
-    return base, peak, after, seconds_of(device, action)
+    return base, peak, after, seconds_of(device, action) if timed else 0.0
 
 
 def seconds_of(device: str, action: Callable[[], object], repeats: int = 5) -> float:
@@ -220,6 +220,125 @@ def micro_batches(device: str) -> Iterator[Figures]:
         }
 
 
+def micro_batches_by_number(device: str) -> Iterator[Figures]:
+    """The peak of one step over 16 times the usual batch, in 1 … 16 micro-batches: a backward for each, and all of them summed."""
+    for subject in SUBJECTS[:2]:
+
+        def prepare(parts: int, summed: bool, subject: Subject = subject) -> Callable[[], object]:
+            model = subject.make()
+            x, y = subject.data(subject.batch * 16)
+
+            def step() -> None:
+                model.zero_grad()
+                total: torch.Tensor | None = None
+                for inputs, labels in zip(x.chunk(parts), y.chunk(parts), strict=True):
+                    loss = torch.nn.functional.cross_entropy(model(inputs), labels) / parts
+                    if summed:
+                        total = loss if total is None else total + loss
+                    else:
+                        loss.backward()
+                    del loss
+                if total is not None:
+                    total.backward()
+
+            return step
+
+        for parts in (1, 2, 4, 8, 16):
+            yield {
+                "claim": "micro-batches by number",
+                "model": subject.name,
+                "parts": parts,
+                "peak_each": peak_of(device, partial(prepare, parts, False), timed=False)[1],
+                "peak_summed": peak_of(device, partial(prepare, parts, True), timed=False)[1],
+            }
+
+
+def loaded_checkpoint(device: str) -> Iterator[Figures]:
+    """A training step with SGD beside the dict that its weights were loaded from, and without it."""
+    for subject in SUBJECTS:
+
+        def prepare(held: bool, subject: Subject = subject) -> Callable[[], object]:
+            model = subject.make()
+            saved = {name: value.clone() for name, value in model.state_dict().items()}
+            model.load_state_dict(saved)
+            if not held:
+                saved = {}
+            x, y = subject.data()
+
+            def step() -> int:
+                model.zero_grad()
+                torch.nn.functional.cross_entropy(model(x), y).backward()
+                return len(saved)
+
+            return step
+
+        without, beside = (peak_of(device, partial(prepare, held), timed=False) for held in (False, True))
+        yield {
+            "claim": "loaded checkpoint",
+            "model": subject.name,
+            "base_without": without[0],
+            "base_with_dict": beside[0],
+            "held_dict": beside[0] - without[0],
+            "peak_of_a_step": without[1],
+        }
+
+
+def zeroed_gradients(device: str) -> Iterator[Figures]:
+    """The peak of a training step that fills its gradients with zeros, and of one that frees them."""
+    for subject in SUBJECTS:
+
+        def prepare(freed: bool, subject: Subject = subject) -> Callable[[], object]:
+            model = subject.make()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+            x, y = subject.data()
+
+            def step() -> None:
+                torch.nn.functional.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=freed)
+
+            return step
+
+        zeros, none = (peak_of(device, partial(prepare, freed), timed=False) for freed in (False, True))
+        yield {
+            "claim": "zeroed gradients",
+            "model": subject.name,
+            "peak_zeros": zeros[0] + zeros[1],
+            "peak_none": none[0] + none[1],
+            "held_between": zeros[0] - none[0],
+        }
+
+
+def full_logits(device: str) -> Iterator[Figures]:
+    """The next token's scores from all positions' logits, with and without an upcast, and from the last position alone; a
+    head of 32,000 words over a width of 256 in bfloat16, without a graph."""
+    from torch import nn
+
+    def prepare(tokens: int, how: str) -> Callable[[], object]:
+        head = nn.Linear(256, 32_000, bias=False).to(torch.bfloat16)
+        hidden = torch.randn(2, tokens, 256, dtype=torch.bfloat16)
+
+        def run() -> object:
+            with torch.no_grad():
+                if how == "last":
+                    return head(hidden[:, -1]).float()
+                logits = head(hidden)
+                return (logits.float() if how == "upcast" else logits)[:, -1].float().clone()
+
+        return run
+
+    for tokens in (128, 512, 2048):
+        peaks = {how: peak_of(device, partial(prepare, tokens, how), timed=False)[1] for how in ("upcast", "all", "last")}
+        yield {
+            "claim": "full logits",
+            "model": "32,000 words, batch of 2",
+            "tokens": tokens,
+            "peak_all_upcast": peaks["upcast"],
+            "peak_all": peaks["all"],
+            "peak_last": peaks["last"],
+        }
+
+
 def attention(device: str) -> Iterator[Figures]:
     """Attention by hand against ``scaled_dot_product_attention``, forward and backward."""
 
@@ -300,14 +419,28 @@ def memory_fraction(device: str) -> Iterator[Figures]:
     torch.cuda.set_per_process_memory_fraction(1.0, torch.device(device))
 
 
-CLAIMS = (no_grad_saves, mixed_precision_halves, checkpointing, micro_batches, attention, empty_cache, memory_fraction)
+CLAIMS = (
+    no_grad_saves,
+    mixed_precision_halves,
+    checkpointing,
+    micro_batches,
+    micro_batches_by_number,
+    loaded_checkpoint,
+    zeroed_gradients,
+    full_logits,
+    attention,
+    empty_cache,
+    memory_fraction,
+)
 
 
 def main() -> None:
     """Measure every claim on the device and print the figures."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", required=True)
-    device = parser.parse_args().device
+    parser.add_argument("--only", nargs="*", choices=[claim.__name__ for claim in CLAIMS], help="these claims alone")
+    arguments = parser.parse_args()
+    device = arguments.device
     if not device.startswith("cpu"):
         torch.set_default_device(device)
     else:
@@ -316,6 +449,8 @@ def main() -> None:
     name = torch.cuda.get_device_name(torch.device(device)) if device.startswith("cuda") else "cpu"
     print(json.dumps({"device": name, "torch": torch.__version__}), flush=True)
     for claim in CLAIMS:
+        if arguments.only and claim.__name__ not in arguments.only:
+            continue
         torch.manual_seed(0)
         try:
             for figures in claim(device):

@@ -230,4 +230,12 @@ CARDS = {
         roots=frozenset({"load_state_dict"}),
         experiment="peak",
     ),
+    "footprint.micro_batches_summed_before_backward": Rule(
+        code="TML507",
+        name="micro-batches-summed-before-backward",
+        summary="The losses of several forwards are added up before one backward: all their graphs live at once",
+        severity=Severity.WARNING,
+        triggers=frozenset({"backward", "manual_backward"}),
+        experiment="peak",
+    ),
 }

@@ -218,6 +218,10 @@ class Book:
         for gid in gids:
             self.record.evidence.setdefault(gid, set()).add(what)
 
+    def operation(self, gids: Iterable[int], what: str) -> None:
+        for gid in gids:
+            self.record.operations.setdefault(gid, set()).add(what)
+
     def emit(self, event: Event, tag: str = "") -> None:
         """Record an event; a later pass over the same site joins what it knows to what was known."""
         key = (type(event).__name__, event.site.frame, event.site.node, f"{tag}/{self.turn}")

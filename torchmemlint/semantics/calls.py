@@ -413,6 +413,8 @@ class Calls(Evaluator):
             case "self" if isinstance(info.cls, ClassRef) and self.world.is_module_class(info.cls):
                 return self.forward(oid, arguments, expr, state, text_of(expr.func))
             case "loss":
+                for value in arguments.positional[:1]:
+                    self.operation(hints_of(value), "loss")
                 return with_flags_set(self.arithmetic(arguments.all(), expr.node, state), SCALAR)
             case "function-module":
                 return self.arithmetic(arguments.all(), expr.node, state)
@@ -1102,6 +1104,7 @@ class Calls(Evaluator):
             for atom in value:
                 if type(atom) is Tensor:
                     self.notice(atom.graphs, "torch-op")
+                    self.operation(atom.graphs, "loss" if effect == "loss" else name.rpartition(".")[2])
         if self.contexts and effect in ("keep", "loss", "view", "cut", "mixed-max"):
             for value in values if name.rpartition(".")[2] in TENSORS_ONLY else values[:1]:
                 self.notice(
@@ -1622,9 +1625,13 @@ def _sum(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value
 
 def _extreme(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:
     """``max``/``min``: one of the arguments, or one of the elements; their comparison needs no graph."""
-    if len(arguments.positional) == 1:
-        return run.iterate(arguments.positional[0], expr.node, state)
-    return join_all(arguments.positional)
+    out = (
+        run.iterate(arguments.positional[0], expr.node, state)
+        if len(arguments.positional) == 1
+        else join_all(arguments.positional)
+    )
+    run.operation(hints_of(out), text_of(expr.func))
+    return out
 
 
 def _number(run: Calls, arguments: Arguments, expr: ir.Call, state: State) -> Value:

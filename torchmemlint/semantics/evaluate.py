@@ -603,6 +603,12 @@ class Evaluator(Book):
         if op == "%" and a is not None and isinstance(a.value, str):
             self.sink(*self.whole(right, state), "shown", "%", node)
             return PLAIN
+        if op == "**":
+            self.operation(hints_of(left), "pow")
+        elif op in ("*", "@", "/"):
+            # Of two sums, or of one with itself, it is no sum of its parts any more.
+            if hints_of(right):
+                self.operation(hints_of(left) & hints_of(right) if op != "/" else hints_of(right), "product")
         return self.arithmetic([left, right], node, state)
 
     def concatenate(self, left: Value, right: Value, node: int, state: State) -> Value | None:

@@ -305,6 +305,8 @@ class Record:
     graphs: dict[int, Graph] = field(default_factory=dict)
     sinks: dict[int, set[Sink]] = field(default_factory=dict)
     evidence: dict[int, set[str]] = field(default_factory=dict)
+    operations: dict[int, set[str]] = field(default_factory=dict)
+    """Torch functions and operators (by their last name; "loss" for a loss) that took a value which hangs on a graph or mark."""
     backwarded: set[int] = field(default_factory=set)
     """Graphs and marks that certainly or possibly reach a backward."""
     trained: set[int] = field(default_factory=set)

@@ -106,12 +106,14 @@ class Renamed:
 
     keyword     the argument that the old name implied, and its value (``device_type``, ``cuda``)
     parameters  the old name's positional parameters, which have other places in the new one
+    names       all new names of the same thing
     """
 
     name: str
     keyword: str
     value: str
     parameters: tuple[str, ...]
+    names: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -219,7 +221,8 @@ def parse(text: str) -> TorchFacts:
     for group in _tables(document, "renamed"):
         new, keyword, value = (str(group[key]) for key in ("new", "keyword", "value"))
         for name in _names(group):
-            renamed[name] = Renamed(new, keyword, value, tuple(str(group["parameters"]).split()))
+            parameters = tuple(str(group["parameters"]).split())
+            renamed[name] = Renamed(new, keyword, value, parameters, frozenset((new, *str(group.get("also", "")).split())))
     return TorchFacts(
         functions=functions,
         methods=methods,

@@ -13,9 +13,10 @@ modules live on the CPU), and in projects that never speak of CUDA.
 
 ## What it costs
 One more copy of everything in the file, on the device: until the dict is dropped for the first case, through the whole
-training for the second. Measured on the CPU, where model and dict share the one memory: a dict of 131 kB that is held
-while its model trains with SGD raises the peak from 0.43 to 0.56 MB. A checkpoint with Adam's state is three
-times its model. Loading with `map_location="cpu"` copies each tensor to where the parameter is, one after the other.
+training for the second. Measured on the CPU, where model and dict share the one memory: the dict of a 6-layer encoder
+holds 4.8 MB, as much as its weights, on top of each step's 43.8 MB (a convnet's 0.38 MB, an LSTM's 0.87 MB). A file with
+Adam's state is three times its weights. With `map_location="cpu"` the copy is in host memory, and `load_state_dict()`
+moves one tensor after the other.
 
 ## Example
 ```python

@@ -131,7 +131,7 @@ def imported(event: DeprecatedImport, flow: Flow) -> Iterator[Draft]:
 def called(event: CallEffect, flow: Flow) -> Iterator[Draft]:
     """A call by a dotted name: one finding each."""
     new = TORCH.renamed[event.name]
-    if not exists(new, flow) or flow.also_calls(event.site, frozenset({new.name, "torch.autocast"})):
+    if not exists(new, flow) or flow.also_calls(event.site, new.names):
         return
     yield Draft(
         flow.at(

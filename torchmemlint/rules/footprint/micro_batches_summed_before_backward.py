@@ -1,0 +1,191 @@
+"""The losses of several forwards are added up before one backward: all their graphs live at once.
+
+## What it does
+Reports a sum of losses, in a variable or in a list, that grows by one forward of the same model at each turn of a loop
+and is back-propagated as a whole, after the loop or every few turns. A backward for each part gives the same gradients
+and frees each graph before the next one is built.
+
+It is silent where the parts cannot be told apart: they share a graph that was built before the loop (several heads on
+one body), one turn goes on from the last (a recurrent state, the layers of a network), the loop is over the
+models, or what reaches the backward is no sum (a maximum, a square, a loss of summed outputs). So are loops over a few
+things that are written out (`for view in (x, x.flip(0))`) and `while` loops, such as the episode of an agent.
+
+## What it costs
+As many graphs at the peak as there are parts. Measured on the CPU, one step over the same samples (128 for a 6-layer
+encoder, 256 for a convnet), peak in MB:
+
+| micro-batches | encoder, backward each | encoder, summed | convnet, each | convnet, summed |
+|---|---|---|---|---|
+| 1 | 768 | 768 | 738 | 738 |
+| 2 | 386 | 760 | 369 | 604 |
+| 4 | 193 | 755 | 185 | 537 |
+| 8 | 97 | 753 | 92 | 503 |
+| 16 | 49 | 752 | 46 | 486 |
+
+With a backward each, memory follows the part; summed, it stays nearly what the whole batch needs, and the parts save
+nothing.
+
+## Example
+```python
+import torch.nn.functional as F
+
+
+def step(model, batch, labels, optimizer, parts=4):
+    optimizer.zero_grad()
+    total = 0.0
+    for x, y in zip(batch.chunk(parts), labels.chunk(parts)):
+        total = total + F.cross_entropy(model(x), y) / parts
+    total.backward()
+    optimizer.step()
+```
+
+Use instead:
+
+```python
+import torch.nn.functional as F
+
+
+def step(model, batch, labels, optimizer, parts=4):
+    optimizer.zero_grad()
+    for x, y in zip(batch.chunk(parts), labels.chunk(parts)):
+        loss = F.cross_entropy(model(x), y) / parts
+        loss.backward()
+    optimizer.step()
+```
+
+## Fix
+None is written: the backward moves into the loop, and what divides the sum with it.
+
+## When to ignore
+There are few parts and room for all of them; or a hook, a distributed wrapper or an optimizer's closure wants just one
+backward a step (`DistributedDataParallel.no_sync()` lets it have several).
+
+## References
+- torch.Tensor.backward, gradients accumulate: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.backward.html
+- Automatic mixed precision examples, "Gradient accumulation": https://docs.pytorch.org/docs/stable/notes/amp_examples.html
+- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; figures on CUDA are owed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchmemlint.findings import Severity
+from torchmemlint.rules.api import Draft, Flow, Rule, short
+from torchmemlint.semantics.events import Accumulate, Backward, Graph, Store
+
+RULE = Rule(
+    code="TML507",
+    name="micro-batches-summed-before-backward",
+    summary="The losses of several forwards are added up before one backward: all their graphs live at once",
+    severity=Severity.WARNING,
+    triggers=frozenset({"backward", "manual_backward"}),
+    experiment="peak",
+)
+EVENT = (Accumulate, Store)
+
+NOT_LINEAR = frozenset(
+    {
+        "abs", "amax", "amin", "clamp", "clip", "cumprod", "exp", "expm1", "log", "log10", "log1p", "log2", "log_softmax", "logsumexp",
+        "loss", "matmul", "max", "maximum", "median", "min", "minimum", "norm", "pow", "prod", "product", "quantile", "reciprocal",
+        "relu", "rsqrt", "sigmoid", "softmax", "softplus", "sort", "sqrt", "square", "std", "tanh", "topk", "var", "var_mean", "where",
+    }
+)  # fmt: skip
+"""What makes one value of the parts that a backward for each of them would not give."""
+
+
+def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft]:
+    if not flow.own(event.site) or event.loop is None or event.loop not in event.site.loops:
+        return
+    if isinstance(event, Accumulate):
+        if event.through_module or event.how not in ("+=", "+"):
+            return
+    elif event.how != "append" or event.external:
+        return
+    record = flow.record
+    info = record.loops.get(event.loop)
+    if info is None or info.kind == "while" or info.text.startswith(("(", "[")) or not linear(event.mark, flow):
+        return
+    later = next(
+        (e for e in record.events.values() if isinstance(e, Backward) and event.mark in e.graphs and after(e, event)), None
+    )
+    if later is None or later.partial or shared(event, later, flow):
+        return
+    own = one_forward_a_turn(event, flow, info.targets)
+    if own is None:
+        return
+    yield Draft(
+        flow.at(
+            RULE,
+            event.site,
+            f"`{short(event.place)}` collects losses that are back-propagated together: all their graphs live at once",
+            label="one more graph at each turn of the loop",
+            cost="as many graphs at the peak as the loop has turns, instead of one",
+            help="call `backward()` for each part, inside the loop: gradients add up, and each graph is freed before the next",
+            flow=[
+                flow.step_of(own, f"`{short(own.what)}(…)` builds a graph at each turn"),
+                flow.step(later.site, "one backward for all of them"),
+            ],
+        ),
+        handler=event.site.handler,
+    )
+
+
+def shared(event: Accumulate | Store, backward: Backward, flow: Flow) -> bool:
+    """Whether something else that a turn's graph gave is kept, and used in another way than by this backward: the graph is
+    still needed when the loop is over."""
+    record = flow.record
+
+    def of_a_turn(graphs: frozenset[int]) -> set[int]:
+        found = {g for g in record.ancestors(graphs) if g in record.graphs and event.loop in record.graphs[g].site.loops}
+        return {g for g in found if record.graphs[g].kind in ("forward", "opaque") and not record.graphs[g].frozen}
+
+    mine = of_a_turn(event.graphs)
+    return any(
+        isinstance(other, (Accumulate, Store))
+        and other.mark not in (event.mark, *backward.graphs)
+        and bool(mine & of_a_turn(other.graphs))
+        for other in record.events.values()
+    )
+
+
+def linear(mark: int, flow: Flow) -> bool:
+    """Whether only sums and factors stand between the collected losses and the backward."""
+    seen = flow.record.evidence.get(mark, set()) | flow.record.operations.get(mark, set())
+    return not seen & NOT_LINEAR
+
+
+def after(backward: Backward, event: Accumulate | Store) -> bool:
+    """Whether a backward runs after the loop, or in some of its turns only (``if i % 8 == 0``)."""
+    if event.loop not in backward.site.loops:
+        return True
+    inside = backward.site.loops[-1] == event.loop and event.site.loops[-1] == event.loop
+    return inside and bool(set(backward.site.guards) - set(event.site.guards))
+
+
+def one_forward_a_turn(event: Accumulate | Store, flow: Flow, targets: frozenset[str]) -> Graph | None:
+    """The forward of the loop's turn that the added loss hangs on; None where the turns share a graph, or go on from one another."""
+    record = flow.record
+    through = [record.graphs[g] for g in sorted(record.ancestors(event.graphs)) if g in record.graphs]
+    ran: list[Graph] = []
+    for graph in through:
+        if graph.kind == "carried":
+            own = isinstance(event, Accumulate) and graph.place == event.key
+            if not own and event.loop in graph.site.loops:
+                return None
+        elif graph.kind in ("forward", "leaf", "opaque") and graph.site.node >= 0:  # not a part of what was handed in
+            if event.loop not in graph.site.loops:
+                return None
+            if graph.kind == "forward" or graph.direct:
+                if graph.what.partition(".")[0].partition("[")[0] in targets:
+                    return None
+                ran.append(graph)
+    models = [g for g in ran if is_model(g, ran, flow)]
+    return models[0] if models else None
+
+
+def is_model(graph: Graph, ran: list[Graph], flow: Flow) -> bool:
+    """Whether what ran is a model, and not the loss of one: a module, or an unknown object whose result goes into a loss."""
+    if graph.kind == "forward":
+        return not graph.frozen
+    return "loss" in flow.record.operations.get(graph.gid, ()) or any(graph.gid in other.parents for other in ran)
