@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from notebooks import SETUP, TRAINING, notebook
 
 pytest.importorskip("pre_commit")
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
@@ -42,6 +43,7 @@ def write_user_project(folder: Path) -> None:
     (folder / "mistake.py").write_bytes(MISTAKE.read_bytes())
     (folder / "clean.py").write_text("import torch\n")
     (folder / "notes.txt").write_text(BROKEN)
+    (folder / "notebook.ipynb").write_text(notebook(SETUP, TRAINING), encoding="utf-8")
     (folder / "vendored").mkdir()
     (folder / "vendored" / "broken.py").write_text(BROKEN)
 
@@ -96,6 +98,7 @@ def test_the_hook_reports_what_the_command_reports(hooks: tuple[Path, Path], tmp
     assert done.returncode == 1
     assert reported(done.stdout) == reported(command.stdout)
     assert any(line.startswith("broken.py:2:") for line in reported(done.stdout))
+    assert any(line.startswith("notebook.ipynb:cell 2:4:5: TML101") for line in reported(done.stdout))
     assert "vendored" not in done.stdout
     assert "notes.txt" not in done.stdout
 
@@ -112,8 +115,11 @@ def test_the_fixing_hook_writes_what_the_command_writes(hooks: tuple[Path, Path]
     write_user_project(tmp_path / "same")
     run(sys.executable, "-m", "torchmemlint", "--fix", cwd=tmp_path / "same")
     fixed = (tmp_path / "same" / "mistake.py").read_bytes()
+    notebook_fixed = (tmp_path / "same" / "notebook.ipynb").read_bytes()
+    assert b"loss.detach()" in notebook_fixed
     done = pre_commit(hooks, "torchmemlint-fix")
     assert done.returncode == 1  # broken.py
     assert (hooks[0] / "mistake.py").read_bytes() == fixed
+    assert (hooks[0] / "notebook.ipynb").read_bytes() == notebook_fixed
     assert ("files were modified by this hook" in done.stdout) is (fixed != MISTAKE.read_bytes())
     assert (hooks[0] / "vendored" / "broken.py").read_text() == BROKEN
