@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from torchmemlint.findings import Finding, Severity
 from torchmemlint.reporters import Context
-from torchmemlint.reporters.style import place, printable
+from torchmemlint.reporters.style import in_cell, printable
 
 _TYPE = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "warning"}
 """There is no third type."""
@@ -30,9 +30,8 @@ def _command(finding: Finding, context: Context) -> str:
         "code": finding.code,
     }
     listed = "".join(f"{key}={_property(value)};" for key, value in properties.items())
-    where = f"{place(finding)}: " if finding.cell is not None else ""
     help_ = f" Help: {finding.help}" if finding.help else ""
-    return f"##vso[task.logissue {listed}]{_data(where + printable(finding.message + help_))}"
+    return f"##vso[task.logissue {listed}]{_data(in_cell(finding) + printable(finding.message + help_))}"
 
 
 def _data(text: str) -> str:

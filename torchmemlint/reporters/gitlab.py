@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 from torchmemlint.findings import Finding, Position, Severity
 from torchmemlint.reporters import Context
-from torchmemlint.reporters.style import place
+from torchmemlint.reporters.style import in_cell, place
 from torchmemlint.suppress.fingerprint import fingerprint
 
 _SEVERITY = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.NOTE: "info"}
@@ -26,10 +26,9 @@ def _issue(finding: Finding, context: Context) -> dict[str, object]:
     path = context.path(finding.path)
     # That of the finding is the same in two files with the same mistake; and of one without a statement, in two places.
     parts = (path, fingerprint(finding), "" if finding.statement else f"{place(finding)} {finding.message}")
-    where = f"{place(finding)}: " if finding.cell is not None else ""
     return {
         "check_name": finding.code,
-        "description": f"{where}{finding.code} {finding.message}",
+        "description": f"{in_cell(finding)}{finding.code} {finding.message}",
         "categories": ["Performance"],
         "severity": _SEVERITY[finding.severity],
         "fingerprint": blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest(),

@@ -15,7 +15,7 @@ from torchmemlint.errors import SourceError
 from torchmemlint.findings import Finding, Severity
 from torchmemlint.fixes import FixResult, apply_fixes
 from torchmemlint.reporters import Context, concise
-from torchmemlint.reporters.style import place
+from torchmemlint.reporters.style import in_cell
 from torchmemlint.source import is_notebook
 from torchmemlint.source.file import decode_source
 
@@ -47,7 +47,6 @@ def render(findings: Sequence[Finding], context: Context) -> str:
 
 def _message(finding: Finding, context: Context) -> dict[str, object]:
     at = context.in_file(finding).span.start
-    where = f"{place(finding)}: " if finding.cell is not None else ""
     details = [f"{word}: {text}" for word, text in (("cost", finding.cost), ("help", finding.help)) if text]
     return {
         "path": finding.path,
@@ -56,7 +55,7 @@ def _message(finding: Finding, context: Context) -> dict[str, object]:
         "code": CODE,
         "severity": _SEVERITY[finding.severity],
         "name": f"{finding.code} {finding.name}",
-        "description": "\n".join([where + finding.message, *details]),
+        "description": "\n".join([in_cell(finding) + finding.message, *details]),
         "original": None,
         "replacement": None,
     }

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from torchmemlint.findings import Finding, Position, Safety, Severity, Span
 from torchmemlint.reporters import Context
-from torchmemlint.reporters.style import place
+from torchmemlint.reporters.style import in_cell
 from torchmemlint.source.columns import utf8_column
 
 _SEVERITY = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.NOTE: "INFO"}
@@ -26,10 +26,9 @@ def render(findings: Sequence[Finding], context: Context) -> str:
 def _diagnostic(finding: Finding, context: Context) -> dict[str, object]:
     placed = context.in_file(finding)
     url = context.url(finding.code)
-    head = finding.message if finding.cell is None else f"{place(finding)}: {finding.message}"
     details = [f"{word}: {text}" for word, text in (("cost", finding.cost), ("help", finding.help)) if text]
     return {
-        "message": "\n".join([head, *details]),
+        "message": "\n".join([in_cell(finding) + finding.message, *details]),
         "location": _location(placed.path, placed.span, context),
         "severity": _SEVERITY[finding.severity],
         "code": {"value": finding.code, **({"url": url} if url else {})},

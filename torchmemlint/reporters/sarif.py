@@ -19,7 +19,7 @@ from urllib.parse import quote
 from torchmemlint import __version__
 from torchmemlint.findings import Confidence, Edit, Finding, Position, Safety, Severity, Span
 from torchmemlint.reporters import Context
-from torchmemlint.reporters.style import place
+from torchmemlint.reporters.style import in_cell
 from torchmemlint.rules import ALL_RULES, page
 from torchmemlint.rules.card import Rule
 from torchmemlint.source.columns import utf16_column
@@ -113,8 +113,7 @@ def _result(finding: Finding, rule_index: int, context: Context) -> dict[str, ob
         for at, step in enumerate(placed.flow, 1)
     ]
     links = [f"[{_escaped(step.message)}]({at})" for at, step in enumerate(placed.flow, 1)]
-    where = f" ({place(finding)})" if finding.cell is not None else ""
-    paragraphs = [_sentence(_escaped(finding.message) + where), *links]
+    paragraphs = [_sentence(in_cell(finding) + _escaped(finding.message)), *links]
     paragraphs += [
         f"{word}: {_sentence(_escaped(text))}" for word, text in (("Cost", finding.cost), ("Help", finding.help)) if text
     ]

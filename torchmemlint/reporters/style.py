@@ -43,6 +43,12 @@ def place(at: Finding | FlowStep) -> str:
     return f"{printable(at.path)}:{cell}{start.row}:{start.column}"
 
 
+def in_cell(finding: Finding) -> str:
+    """``cell N:row:column: ``, for messages of formats that can only point into the file; "" for other files."""
+    at = finding.span.start
+    return "" if finding.cell is None else f"cell {finding.cell}:{at.row}:{at.column}: "
+
+
 def expanded(line: str, column: int = 0) -> str:
     """A source line as it is shown: printable, tabs as spaces. ``column`` is the display column at which it begins."""
     out = []
