@@ -319,14 +319,17 @@ class Flow:
         """Whether the project works with CUDA devices anywhere."""
         return self.runs.world.project.speaks_of_cuda()
 
-    def called_in_training(self) -> bool:
-        """Whether some caller of the root is a module's forward or computes a loss: what the root returns may be trained."""
+    def called_in_training(self, by_trainers: bool = False) -> bool:
+        """Whether some caller of the root is a module's forward or computes a loss (or, ``by_trainers``, back-propagates
+        something): what the root returns may be trained."""
         project = self.runs.world.project
         todo, seen = [self.record.root], {self.record.root}
         for _ in range(3):
             callers = [c.ref for ref in todo for c in project.callers(ref).calls if c.ref not in seen]
             for ref in callers:
                 last = ref.qualname.rpartition(".")[2]
+                if by_trainers and self.runs.world.facts(ref).names & {"backward", "manual_backward"}:
+                    return True
                 if last in ("forward", "__call__", "training_step", "compute_loss") or (
                     purpose.trains(last) and "loss" in last
                 ):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from torchmemlint.index.project import ClassRef, FunctionRef
@@ -59,6 +59,12 @@ class Closure:
         self.called = False
 
 
+HOLDING = CONTAINERS | {"generator", "instance"}
+"""Objects that are looked into for what they hold; an instance for what its constructor was given."""
+EVERYTHING = "*"
+"""Stands for all attributes of an object."""
+
+
 class Book:
     """Numbers and remembers. All numbering is by site, so that the passes of a loop speak of the same things."""
 
@@ -76,6 +82,8 @@ class Book:
         """Object held by an attribute → the object whose attribute it is."""
         self.loaded: dict[int, int] = {}
         """What a file was read into, and each part taken from it → the object that the reading made."""
+        self.frozen_in: Callable[[ClassRef], frozenset[str]] = lambda _: frozenset()
+        """The attributes that a class's ``__init__`` leaves frozen (``Runs.frozen_attributes``)."""
         self.turn = 0
         """Number of the unrolled turn of a loop over literals: part of every site's identity."""
         self.statements = 0
@@ -163,7 +171,13 @@ class Book:
             held = state.vars.get((oid, "$frozen"))
             if held is not None:
                 return truth(held) is True
-            oid = self.holders.get(oid, oid)
+            holder = self.holders.get(oid, oid)
+            built_by = self.heap[holder].cls
+            if holder != oid and isinstance(built_by, ClassRef):
+                names = self.frozen_in(built_by)
+                if EVERYTHING in names or self.heap[oid].name.rpartition(".")[2] in names:
+                    return True
+            oid = holder
         return False
 
     # --- graphs ---------------------------------------------------------------------------------------------------
@@ -269,7 +283,7 @@ class Book:
                     flags |= f
             elif depth and kind is Obj:
                 assert isinstance(atom, Obj)
-                if self.heap[atom.oid].kind in CONTAINERS or self.heap[atom.oid].kind == "generator":
+                if self.heap[atom.oid].kind in HOLDING:
                     for item in self.contents(atom.oid, state):
                         g, h, o, f = self.deep(item, state, depth - 1)
                         graphs |= g

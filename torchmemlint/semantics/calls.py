@@ -57,6 +57,7 @@ from torchmemlint.torch_facts import TORCH
 MAX_DEPTH = 5
 MAX_RECURSION = 2
 """Times that a function is followed inside itself: a helper that flattens or detaches a container of containers."""
+PARAMETERS = frozenset({"parameters", "named_parameters", "requires_grad_"})
 FREEZING = {"requires_grad": False, "trainable": False, "freeze": True, "frozen": True}
 """Constructor arguments of modules, and the value with which no parameter requires grad."""
 INSIDE = ir.Const(-1, None)
@@ -374,7 +375,12 @@ class Calls(Evaluator):
         if kind == "instance":
             # What the constructor is given it may keep.
             gids = [self.whole(v, state)[0] for v in arguments.all()]
-            self.sink(NOTHING.union(*gids) if gids else NOTHING, "passed", text, expr.node)
+            kept = NOTHING.union(*gids) if gids else NOTHING
+            self.sink(kept, "passed", text, expr.node)
+            state.vars[oid, "[]"] = unknown(kept) if kept else EMPTY
+            if self.world.project.method(cls, "__init__") is None:  # a dataclass keeps them as they are
+                for word, value in arguments.keywords.items():
+                    state.vars[oid, word] = value
         return frozenset((Obj(oid),))
 
     def built_frozen(self, cls: ClassRef, arguments: Arguments) -> bool:
@@ -666,7 +672,7 @@ class Calls(Evaluator):
                 state.vars[oid, "$training"] = const(on)
                 self.record.flags.add("train()" if on else "eval()")
             return me
-        if info.kind not in ("module", "thing"):
+        if info.kind not in ("module", "thing") and not (info.kind == "self" and name in PARAMETERS):
             held = TORCH.kind_methods.get((info.kind, name))
             return self.kind_method(held, info.kind, name, arguments, expr, state) if held is not None else None
         if name == "requires_grad_":
@@ -971,7 +977,11 @@ class Calls(Evaluator):
                         if type(atom) is Obj and self.heap[atom.oid].kind == "dict":
                             self.copy_contents(atom.oid, oid, state)
                             value = join_all(self.contents(atom.oid, state))
-                    self.store(oid, info.name or text_of(receiver_of(expr)), "item", value, expr, INSIDE, state, keyed=True)
+                    # What another dict brings along is put under the names that are there already, step after step.
+                    self.store(
+                        oid, info.name or text_of(receiver_of(expr)), "item", value, expr, INSIDE, state, keyed=True,
+                        constant_key=info.external,
+                    )  # fmt: skip
                 for word, value in arguments.keywords.items():
                     self.put(oid, const(word), value, state)
                     stored = arguments.keyword_exprs.get(word, INSIDE)

@@ -280,7 +280,10 @@ class Evaluator(Book):
         if info.kind == "params":
             return UNKNOWN
         value = self.first_value(oid, name, expr, state)
-        if info.kind == "module":
+        given = state.vars.get((oid, "[]"), EMPTY) if info.kind == "instance" else EMPTY
+        if given and not any(type(a) in (Func, Plain, Const) for a in value):
+            value = join(value, given)
+        if info.kind in ("module", "self", "instance"):
             for atom in value:
                 if type(atom) is Obj and atom.oid != oid:
                     self.holders.setdefault(atom.oid, oid)

@@ -9,7 +9,7 @@ from typing import Any
 from torchmemlint.findings import Span
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.semantics.base import CONTAINERS, HARD_LIMIT, TENSOR, Closure, RunLimit
+from torchmemlint.semantics.base import CONTAINERS, EVERYTHING, HARD_LIMIT, TENSOR, Closure, RunLimit
 from torchmemlint.semantics.calls import Arguments, Calls, first_parameter, half_fix
 from torchmemlint.semantics.evaluate import looks_like_module, shallow, sorted_atoms
 from torchmemlint.semantics.events import (
@@ -1089,7 +1089,9 @@ class Interpreter(Calls):
             else:
                 me = self.outside("self", first, owner, key="self")
                 state.vars[self.frame, first] = frozenset((Obj(me),))
-                for name in sorted(self.frozen_attributes):
+                if EVERYTHING in self.frozen_attributes:
+                    state.vars[me, "$frozen"] = const(True)
+                for name in sorted(self.frozen_attributes - {EVERYTHING}):
                     for atom in self.object_attribute(me, name, None, state):
                         if type(atom) is Obj:
                             state.vars[atom.oid, "$frozen"] = const(True)

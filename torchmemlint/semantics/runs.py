@@ -8,7 +8,7 @@ from itertools import product
 from torchmemlint.errors import SourceError
 from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.semantics.base import RunLimit
+from torchmemlint.semantics.base import EVERYTHING, RunLimit
 from torchmemlint.semantics.events import Record, Sink
 from torchmemlint.semantics.interpret import MAX_PHASES, Interpreter
 from torchmemlint.semantics.values import Const, Obj
@@ -108,13 +108,14 @@ class Runs:
         self, ref: FunctionRef, mode: str, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
     ) -> Interpreter:
         run = Interpreter(self.world, ref, mode, assumptions)
+        run.frozen_in = self.frozen_attributes
         if owner is not None:
             run.frozen_attributes = self.frozen_attributes(owner) if not ref.qualname.endswith("__init__") else frozenset()
         return run
 
     def frozen_attributes(self, cls: ClassRef) -> frozenset[str]:
-        """Attributes that ``__init__`` leaves as modules with all parameters frozen. ``__init__`` is run only where its words
-        speak of ``requires_grad``."""
+        """Attributes that ``__init__`` leaves as modules with all parameters frozen; ``EVERYTHING`` where it freezes all that
+        the object has. ``__init__`` is run only where its words, or those of methods that it calls, speak of freezing."""
         if self.world.ledger.meanwhile(self._frozen, cls):
             return frozenset()
         return self.world.ledger.remember(self._frozen, cls, lambda: self._find_frozen(cls))
@@ -122,7 +123,7 @@ class Runs:
     def _find_frozen(self, cls: ClassRef) -> frozenset[str]:
         init = self.world.project.method(cls, "__init__")
         found = set()
-        if init is not None and self.world.facts(init).names & FREEZING_WORDS:
+        if init is not None and self._speaks_of_freezing(cls, init):
             for record in self.records(init):
                 if record.final is None:
                     continue
@@ -131,8 +132,16 @@ class Runs:
                         if isinstance(atom, Obj) and record.final.vars.get((atom.oid, "$frozen")) == frozenset(
                             (Const(True, "bool"),)
                         ):
-                            found.add(name)
+                            found.add(EVERYTHING if name == "self" else name)
         return frozenset(found)
+
+    def _speaks_of_freezing(self, cls: ClassRef, init: FunctionRef) -> bool:
+        facts = self.world.facts(init)
+        if facts.names & FREEZING_WORDS:
+            return True
+        own = {call.callee.removeprefix("self.") for call in facts.calls if call.callee.startswith("self.")}
+        methods = (self.world.project.method(cls, name) for name in sorted(own) if "." not in name)
+        return any(method is not None and bool(self.world.facts(method).names & FREEZING_WORDS) for method in methods)
 
     # --- fates --------------------------------------------------------------------------------------------------------
 

@@ -144,7 +144,7 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return None
     root = record.root
     name = "" if root.qualname == MODULE else root.qualname
-    if is_test(root.path, name):
+    if is_test(root.path, name) or (name.rpartition(".")[2] == "test" and not flow.runs.world.facts(root).params):
         return None
     evaluated = event.training is False or flow.assumed_evaluation()
     trains_here = flow.beside_backward(event)
@@ -171,7 +171,7 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     confidence = Confidence.HIGH if sure else Confidence.MEDIUM
     if not evaluated and needs_either(root, flow):
         return None
-    if not fate.only_cut and (not evaluated or fate.escapes) and flow.called_in_training():
+    if not fate.only_cut and (not evaluated or fate.escapes) and flow.called_in_training(by_trainers=fate.escapes):
         return None
     if event.mode != "on":
         # Handed on as a value, so that its callers are not known; a detach says that grad mode is on there.
@@ -268,8 +268,8 @@ MODULE_WORDS = frozenset(
 def through_own_forward(event: Graph, flow: Flow) -> bool:
     """Whether the module runs inside a ``forward`` of this very object, inlined into the function that wants its result. A
     ``forward`` of a class that is no module is a function like any other: the finding stands there."""
-    _, callee = flow.own_call(event.site)
-    if not flow.root_is_module():
+    site, callee = flow.own_call(event.site)
+    if not flow.root_is_module() or any(g.frozen and g.site.key == site.key for g in flow.record.graphs.values()):
         return False
     return callee.qualname.rpartition(".")[2] in ("forward", "__call__") and flow.frame(event.site).depth == 1
 

@@ -83,6 +83,9 @@ def in_training_loop(flow: Flow, loop: tuple[int, int] | None) -> bool:
     """Whether the loop back-propagates something: its turns are steps, and not the layers or the time steps of one forward."""
     from torchmemlint.semantics.events import Backward
 
+    info = flow.record.loops.get(loop) if loop is not None else None
+    if info is not None and info.text.endswith((".items()", ".values()", ".keys()")):
+        return False  # the parts of one step
     return loop is not None and any(isinstance(e, Backward) and loop in e.site.loops for e in flow.record.events.values())
 
 
