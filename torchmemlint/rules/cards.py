@@ -70,6 +70,14 @@ CARDS = {
         triggers=frozenset({"retain_graph"}),
         experiment="peak",
     ),
+    "retention.create_graph_backward": Rule(
+        code="TML106",
+        name="create-graph-backward",
+        summary="A backward builds a graph of the gradients and leaves them in `.grad`",
+        severity=Severity.WARNING,
+        triggers=frozenset({"create_graph"}),
+        experiment="growth",
+    ),
     "retention.tensor_set_on_autograd_ctx": Rule(
         code="TML107",
         name="tensor-set-on-autograd-ctx",

@@ -12,7 +12,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.base import CONTAINERS, MAX_STATEMENTS, NO_TENSOR, TENSOR, Closure
 from torchmemlint.semantics.evaluate import Evaluator, class_kind, looks_like_module, shallow, sorted_atoms, with_flags
-from torchmemlint.semantics.events import Backward, CallEffect, CallFate, GradModeMisuse, Graph, Store
+from torchmemlint.semantics.events import Backward, CallEffect, CallFate, GradientsFreed, GradModeMisuse, Graph, Store
 from torchmemlint.semantics.state import State, join_states
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
@@ -175,6 +175,8 @@ class Calls(Evaluator):
         """Tell calls whose method's name says enough: ``load_state_dict``; gradients that are filled with zeros, where the
         receiver is known to have parameters, or to be one's gradient."""
         kinds = {self.heap[a.oid].kind for a in receiver if type(a) is Obj}
+        if func.name == "zero_grad":
+            self.zeroed(arguments.get(0, "set_to_none"), expr.node)
         match func.name:
             case "load_state_dict" if arguments.all() and "scheduler" not in kinds:
                 self.effect("restore", text_of(func), arguments, expr, state)
@@ -188,6 +190,17 @@ class Calls(Evaluator):
                     return
                 if any(type(a) is Obj and self.heap[a.oid].kind == "params" for a in self.eval(owner, state)):
                     self.effect("gradient-zeroed", text_of(owner), arguments, expr)
+
+    def zeroed(self, to_none: Value | None, node: int) -> None:
+        """``zero_grad()``, which sets gradients to None unless it is told otherwise, from torch 2.0 on."""
+        target = self.world.settings.target_torch
+        free = truth(to_none) is not False if to_none is not None else target is None or target >= (2, 0)
+        if free:
+            self.gradients_freed(node)
+
+    def gradients_freed(self, node: int) -> None:
+        if "create-graph" in self.record.flags:
+            self.emit(GradientsFreed(self.site(node)))
 
     def special_form(self, expr: ir.Call, state: State) -> Value | None:
         func = expr.func
@@ -940,7 +953,7 @@ class Calls(Evaluator):
         create = truth(created) if created is not None else False
         retain = truth(retained) if retained is not None and not is_none(retained) else create
         kept_by = arguments.keyword_exprs.get("retain_graph")
-        self.record.flags.add("backward")
+        self.record.flags |= {"backward", "create-graph"} if create is True else {"backward"}
         if self.loaded and self.loops:
             self.record.alive |= {
                 a.oid for value in state.vars.values() for a in value if type(a) is Obj and a.oid in self.loaded

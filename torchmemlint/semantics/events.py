@@ -197,6 +197,13 @@ class Backward:
 
 
 @dataclass(frozen=True, slots=True)
+class GradientsFreed:
+    """Gradients are set to None, or deleted; told only in runs that build a graph of gradients (``create_graph=True``)."""
+
+    site: Site
+
+
+@dataclass(frozen=True, slots=True)
 class CallEffect:
     """A call whose effect the torch facts name: "empty-cache", "memory-fraction", "optimizer-step", "checkpoint", "load" …, or
     one that is told by its method's name: "restore" (``load_state_dict``), "zero-grad" (one that is given ``set_to_none``),
@@ -270,7 +277,18 @@ class DeprecatedImport:
     names: tuple[tuple[str, str], ...]
 
 
-Event = Accumulate | Store | ContextStore | Regrowth | Backward | CallEffect | GradModeMisuse | Handler | DeprecatedImport
+Event = (
+    Accumulate
+    | Store
+    | ContextStore
+    | Regrowth
+    | Backward
+    | GradientsFreed
+    | CallEffect
+    | GradModeMisuse
+    | Handler
+    | DeprecatedImport
+)
 
 
 @dataclass(frozen=True, slots=True)

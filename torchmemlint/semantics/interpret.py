@@ -49,6 +49,7 @@ from torchmemlint.semantics.values import (
     const,
     graphs_of,
     hints_of,
+    is_none,
     join,
     join_all,
     only_const,
@@ -409,6 +410,8 @@ class Interpreter(Calls):
                     self.record.flags.add("input-grad")
             return
         if target.name in ("data", "grad"):
+            if target.name == "grad" and is_none(value):
+                self.gradients_freed(node)
             return
         text = text_of(target)
         value = self.by_evidence(text, value, node)
@@ -1005,6 +1008,8 @@ class Interpreter(Calls):
         for target in statement.targets:
             if self.record.frames[self.frame].depth == 0:
                 self.deleted.append(text_of(target))
+            if isinstance(target, ir.Attr) and target.name == "grad":
+                self.gradients_freed(statement.node)
             if isinstance(target, ir.Name):
                 state.vars.pop(self.place_of(target.id), None)
         return state
