@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from torchmemlint.config import Settings
     from torchmemlint.index.facts import FunctionFacts
     from torchmemlint.index.ledger import Question
-    from torchmemlint.index.project import Project
+    from torchmemlint.index.project import FunctionRef, Project
+    from torchmemlint.rules.card import Rule
     from torchmemlint.semantics.runs import Runs
 
 
@@ -30,7 +31,10 @@ class Analysis:
     questions: set[Question] = field(default_factory=set)
 
 
-SHARED = frozenset({"backward", "manual_backward", "eval", "detach", "empty_cache"})
+BACKWARD = frozenset({"backward", "manual_backward", "empty_cache"})
+OF_INFERENCE = frozenset({"eval", "detach"})
+COLLECTED = frozenset({"TML401", "TML402"})
+"""Rules about results that are kept, with grad mode on or off."""
 
 
 def make_runs(project: Project, settings: Settings, read: Callable[[str], str]) -> Runs:
@@ -62,22 +66,43 @@ def is_of_another_framework(project: Project, path: str) -> bool:
     return bool(roots & OTHER_FRAMEWORKS) and not any("torch" in root or "lightning" in root for root in roots)
 
 
-def is_candidate(path: str, facts: FunctionFacts, roots: frozenset[str], text: str, trainers: frozenset[str]) -> bool:
-    """Whether an outermost function is worth running as a root: its words may make an enabled rule speak."""
+def is_candidate(
+    runs: Runs, ref: FunctionRef, facts: FunctionFacts, rules: Sequence[Rule], text: str, trainers: frozenset[str]
+) -> bool:
+    """Whether an outermost function is worth running as a root: its words may make one of the rules speak."""
     words = facts.names
-    if words & roots:
+    if any(words & rule.roots for rule in rules):
         return True
     if facts.qualname == "<module>":
-        return bool(words & (SHARED | WITHOUT_GRAPH))
-    if words & SHARED or words & WITHOUT_GRAPH:
+        return bool(words & (BACKWARD | OF_INFERENCE | WITHOUT_GRAPH))
+    if words & BACKWARD or words & WITHOUT_GRAPH:
         return True
-    if purpose.uses(facts.qualname) and not is_test(path, facts.qualname):
+    by_name = purpose.uses(facts.qualname) and not is_test(ref.path, facts.qualname)
+    if (by_name or words & OF_INFERENCE) and may_infer(runs, ref, facts, rules):
         return True
     for call in facts.calls:
         receiver, _, name = call.callee.rpartition(".")
         if name in trainers and receiver in ("", "self") and call.loops:
             return True
     return "out of memory" in text and bool(words & {"RuntimeError", "Exception", "BaseException"})
+
+
+def may_infer(runs: Runs, ref: FunctionRef, facts: FunctionFacts, rules: Sequence[Rule]) -> bool:
+    """Whether a function that only its name, or a word of inference, makes interesting can have a finding: it has a word of a
+    rule that is not about graphs, it collects what a model gave, it runs one with grad mode on, or something that it calls
+    back-propagates."""
+    from torchmemlint.semantics import roots
+
+    world = runs.world
+    spoken = [rule for rule in rules if facts.names & rule.triggers]
+    # What a function loads may go into a model in a function that it calls.
+    in_callees = roots.BACKWARD | {"load_state_dict"} if "load" in facts.names else roots.BACKWARD
+    return (
+        any(rule.roots for rule in spoken)
+        or (any(rule.code in COLLECTED for rule in spoken) and roots.stores_in_loop(world, ref))
+        or roots.may_build_graphs(world, ref)
+        or roots.reaches(world, ref, in_callees)
+    )
 
 
 WITHOUT_GRAPH = frozenset(
@@ -108,13 +133,15 @@ def analyze_module(project: Project, path: str, settings: Settings, runs: Runs |
         if hasattr(m, "check") and (m.RULE.code in codes or m.RULE.code in ("TML201", "TML203", "TML303"))
     ]
     trainers = training_names(project, path)
-    roots = frozenset().union(*(m.RULE.roots for m in checks))
     choosers = [m.is_root for m in checks if hasattr(m, "is_root")]
+    cards = [m.RULE for m in checks]
     for facts in project.module(path).functions:
         ref = FunctionRef(path, facts.qualname)
         if facts.parent:
             continue
-        if not is_candidate(path, facts, roots, text, trainers) and not any(wanted(facts, ref, runs) for wanted in choosers):
+        if not is_candidate(runs, ref, facts, cards, text, trainers) and not any(
+            wanted(facts, ref, runs) for wanted in choosers
+        ):
             continue
         try:
             drafts = drafts_of(runs, ref, checks)

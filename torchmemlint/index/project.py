@@ -55,6 +55,7 @@ class Project:
         self._grad = GradMode(self._names, self._evidence, self._calls, TORCH, no_grad_wrappers, complete)
         self._methods: dict[str, tuple[FunctionRef, ...]] | None = None
         self._attributes: frozenset[str] | None = None
+        self._modules: frozenset[str] | None = None
         self._switching: frozenset[str] | None = None
         self._words: frozenset[str] | None = None
         self._cuda: bool | None = None
@@ -201,6 +202,11 @@ class Project:
     def is_attribute_only(self, name: str) -> bool:
         """Whether classes of the project assign an attribute of that name and none defines a method of it: ``x.name(…)`` calls
         an object that is held there."""
+        return self.is_attribute(name) and not self.methods_named(name)
+
+    @question
+    def is_attribute(self, name: str) -> bool:
+        """Whether a method of some class of the project assigns an attribute of that name."""
         if self._attributes is None:
             self._attributes = frozenset(
                 attr.name
@@ -209,7 +215,15 @@ class Project:
                 for attr in klass.attrs
                 if attr.method
             )
-        return name in self._attributes and not self.methods_named(name)
+        return name in self._attributes
+
+    @question
+    def is_inside(self, absolute: str) -> bool:
+        """Whether an absolute name is that of something in a module of the project, or of such a module."""
+        if self._modules is None:
+            self._modules = frozenset(self._names.layout.names.values())
+        parts = absolute.split(".")
+        return any(".".join(parts[:count]) in self._modules for count in range(len(parts), 0, -1))
 
     # --- calls
 

@@ -1,0 +1,166 @@
+"""Which functions are run though only their name speaks for it: those in which a model may build a graph, and no others."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from torchmemlint.findings import Finding
+from torchmemlint.index.module_facts import module_facts
+from torchmemlint.index.project import FunctionRef, Project
+from torchmemlint.semantics import roots
+from torchmemlint.semantics.world import World
+from torchmemlint.settings import Settings
+
+TEXT = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+shared = nn.Linear(2, 2)
+
+def helper(x):
+    return x + 1
+
+def train(loss):
+    loss.backward()
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(2, 2)
+
+    def encode(self, x):
+        return helper(x)
+
+    def get_own_method(self, x):
+        return self.encode(x)
+
+    def get_held(self, x):
+        return self.net(x)
+
+    def get_self(self, x):
+        return self(x)
+
+def get_function(x):
+    return helper(F.relu(torch.stack(x)))
+
+def get_class():
+    return Model()
+
+def get_parameter(model, x):
+    return model(x)
+
+def get_of_item(models, x):
+    return models[0](x)
+
+def get_made(x):
+    return Model()(x)
+
+def get_global(x):
+    return shared(x)
+
+def get_method(model, x):
+    return model.predict(x)
+
+def get_other_method(model, x):
+    return model.parameters(), x.reshape(2)
+
+def get_attribute(model, x):
+    return model.net(x)
+
+def get_mapped(model, xs):
+    return list(map(model, xs))
+
+def get_checkpointed(x):
+    return checkpoint(shared, x)
+
+def get_inner(x):
+    def inner(f):
+        return f(x)
+    return inner
+
+@torch.no_grad()
+def get_decorated(model, x):
+    return model(x)
+
+def get_trained(loss):
+    return fit(loss)
+
+def fit(loss):
+    for _ in range(3):
+        train(loss)
+"""
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World(Project.build([module_facts("m.py", TEXT)]), Settings(), lambda path: TEXT)
+
+
+YES = {
+    *(
+        "get_parameter",
+        "get_of_item",
+        "get_made",
+        "get_global",
+        "get_method",
+        "get_attribute",
+        "get_mapped",
+        "get_checkpointed",
+    ),
+    *("get_inner", "Model.get_held", "Model.get_self"),
+}
+
+
+@pytest.mark.parametrize("name", [f.name for f in ast.parse(TEXT).body if isinstance(f, ast.FunctionDef) and "get" in f.name])
+def test_a_function_is_run_where_it_may_run_a_model(world: World, name: str) -> None:
+    assert roots.may_build_graphs(world, FunctionRef("m.py", name)) == (name in YES)
+
+
+@pytest.mark.parametrize("name", ["get_own_method", "get_held", "get_self"])
+def test_a_method_is_run_where_it_may_run_a_model(world: World, name: str) -> None:
+    assert roots.may_build_graphs(world, FunctionRef("m.py", f"Model.{name}")) == (f"Model.{name}" in YES)
+
+
+def test_tests_are_not_run_for_their_names(world: World) -> None:
+    project = Project.build([module_facts("tests/m.py", TEXT)])
+    inside = World(project, Settings(), lambda path: TEXT)
+    assert not roots.may_build_graphs(inside, FunctionRef("tests/m.py", "get_parameter"))
+
+
+def test_a_backward_is_seen_over_calls(world: World) -> None:
+    assert roots.reaches(world, FunctionRef("m.py", "get_trained"), roots.BACKWARD)
+    assert not roots.reaches(world, FunctionRef("m.py", "get_trained"), roots.BACKWARD, depth=1)
+    assert not roots.reaches(world, FunctionRef("m.py", "get_parameter"), roots.BACKWARD)
+
+
+def found(tmp_path: Path, text: str) -> list[Finding]:
+    from torchmemlint import check_paths
+
+    (tmp_path / "m.py").write_text(text)
+    return check_paths([tmp_path / "m.py"], isolated=True)
+
+
+def test_a_step_in_a_function_that_is_called_still_counts(tmp_path: Path) -> None:
+    """A name that speaks of use, no word of a backward in the function itself: the total is found all the same."""
+    text = """
+import torch
+
+def step(model, batch, optimizer):
+    optimizer.zero_grad()
+    loss = model(batch).sum()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+def get_best(model, loader, optimizer):
+    total = 0
+    for batch in loader:
+        total += step(model, batch, optimizer)
+    return float(total)
+"""
+    assert [f.code for f in found(tmp_path, text)] == ["TML101"]

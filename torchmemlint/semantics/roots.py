@@ -1,0 +1,82 @@
+"""Which functions are worth a run of their own, where only their name or a word of inference speaks for it: a look at their
+facts, before anything is parsed again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.index.layout import is_test
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.semantics import purpose
+from torchmemlint.semantics.world import World
+from torchmemlint.torch_facts import TORCH
+
+WITH_GRAPHS = frozenset({"on", "mixed", "no-callers", "escapes"})
+"""Modes of a function's callers (``World.start_mode``) in which a model that it runs may build a graph."""
+BACKWARD = frozenset({"backward", "manual_backward"})
+CALLS_DEEP = 2
+"""Calls over which a word is looked for."""
+RUN_WHAT_THEY_GET = frozenset({"map", "checkpoint", "checkpoint_sequential"})
+"""Functions that call their argument: facts leave ``map`` out, and tell the others by their own name."""
+
+
+def may_build_graphs(world: World, ref: FunctionRef) -> bool:
+    """Whether the function may run a model with grad mode on in its own statements: nothing else can be inference with grad.
+
+    Errs on the side of yes. What is no model: functions and classes of the project and of other packages, methods of the
+    function's own class, and methods of other objects that neither have a name that runs a model nor are attributes.
+    """
+    if is_test(ref.path, ref.qualname):
+        return False
+    return any(may_run_model(world, each, facts) for each, facts in family(world, ref)) and world.start_mode(ref) in WITH_GRAPHS
+
+
+def stores_in_loop(world: World, ref: FunctionRef) -> bool:
+    """Whether the function calls something inside a loop or comprehension of its own, as every store that outlives a turn does."""
+    return any(call.loops for _, facts in family(world, ref) for call in facts.calls)
+
+
+def reaches(world: World, ref: FunctionRef, words: frozenset[str], depth: int = CALLS_DEEP) -> bool:
+    """Whether the function, or a function of the project that it calls, has one of the words."""
+    for each, facts in family(world, ref):
+        if facts.names & words:
+            return True
+        if depth:
+            for call in facts.calls:
+                for callee in world.project.callees(ref.path, each.qualname, call).refs:
+                    if callee != ref and reaches(world, callee, words, depth - 1):
+                        return True
+    return False
+
+
+def family(world: World, ref: FunctionRef) -> Iterator[tuple[FunctionRef, FunctionFacts]]:
+    """The function and those inside it."""
+    prefix = ref.qualname + "."
+    for facts in world.project.module(ref.path).functions:
+        if facts.qualname == ref.qualname or facts.qualname.startswith(prefix):
+            yield FunctionRef(ref.path, facts.qualname), facts
+
+
+def may_run_model(world: World, ref: FunctionRef, facts: FunctionFacts) -> bool:
+    """Whether one function's own calls may run a module."""
+    if facts.names & RUN_WHAT_THEY_GET:
+        return True
+    owner = world.facts(FunctionRef(ref.path, world.outermost(ref))).owner
+    cls = ClassRef(ref.path, owner) if owner else None
+    return any(may_be_module(world, ref, cls, callee) for callee in {call.callee for call in facts.calls})
+
+
+def may_be_module(world: World, ref: FunctionRef, cls: ClassRef | None, callee: str) -> bool:
+    """Whether what a call names may be a module, or run one in its place."""
+    receiver, _, name = callee.rpartition(".")
+    if not name.isidentifier() or name in ("forward", "__call__"):
+        return True  # a text that is no name, or what a call or a subscript gives
+    if receiver in ("self", "cls") and cls is not None:
+        return world.project.method(cls, name) is None and name not in TORCH.module_methods
+    if receiver == "super()":
+        return False
+    absolute = world.project.resolve(ref.path, callee, ref.qualname)
+    if absolute is not None:
+        return world.symbol(absolute) is None and world.project.is_inside(absolute)
+    return not receiver or bool(purpose.RUNS_MODEL.match(name)) or world.project.is_attribute(name)
