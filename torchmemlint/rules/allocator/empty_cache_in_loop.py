@@ -146,7 +146,7 @@ def step_path(event: CallEffect, flow: Flow) -> str | None:
     facts = flow.runs.world.facts(ref)
     if last == "forward" and facts.owner:
         return "in every forward"
-    if event.site.guards:
+    if event.site.guards or drives_steps(flow):
         return None
     if facts.owner and forwards_before(event, flow) and called_in_steps(ref, flow):
         return "in every call of a method that is called step by step"
@@ -183,6 +183,15 @@ def tensor_like(flow: Flow, gid: int) -> bool:
     """Whether an unresolved call's result is treated as only a tensor can be."""
     return bool(
         flow.record.evidence.get(gid, set()) & {"detach", "argmax", "cpu", "cuda", "backward", "softmax", "sigmoid", "torch-op"}
+    )
+
+
+def drives_steps(flow: Flow) -> bool:
+    """Whether the function has a loop of its own in which a model runs: outside of it is before or after all steps."""
+    return any(
+        g.site.loops and (g.kind == "forward" or g.direct)
+        for g in [*flow.record.graphs.values(), *flow.record.forwards.values()]
+        if flow.own(g.site)
     )
 
 
