@@ -24,7 +24,7 @@ VALUED = frozenset(
     (
         *("--select", "--extend-select", "--ignore", "--per-file-ignores", "--exclude", "--extend-exclude"),
         *("--output-format", "--output-file", "--fail-on", "--config", "--stdin-filename", "--color", "--cache-dir"),
-        *("-j", "--jobs", "--baseline", "--since"),
+        *("-j", "--jobs", "--baseline", "--since", "--confirmed"),
     )
 )
 """Options of ``check`` that take a value, which must not be mistaken for a command."""
@@ -204,6 +204,11 @@ def check_parser() -> argparse.ArgumentParser:
     words = "write `# noqa: CODE REASON`, which flake8 reads, too"
     adopt.add_argument("--add-noqa", nargs="?", const="", metavar="REASON", help=words)
     adopt.add_argument("--since", metavar="REV", help="only findings on lines that changed since a git revision")
+    proof = parser.add_argument_group("proof")
+    proof.add_argument(
+        "--confirmed", metavar="FILE", help="show what `torchmemlint confirm --output-format json` has measured (FILE has it)"
+    )
+    proof.add_argument("--only-confirmed", action="store_true", help="report, and fail on, what it has confirmed alone")
     run = parser.add_argument_group("run")
     severities = [severity.value for severity in Severity]
     run.add_argument("--fail-on", choices=severities, help="the lightest finding that makes the exit status 1 (warning)")

@@ -60,6 +60,7 @@ class Outcome:
     baselined   how many findings the baseline hides; ``stale``, how many of its entries have no finding any more (0 where
                 single files were checked: their callers may be out of sight)
     unchanged   how many findings are not on rows that changed since the revision asked for
+    unconfirmed how many findings no experiment has confirmed, where only those are wanted
     """
 
     findings: tuple[Finding, ...]
@@ -71,6 +72,7 @@ class Outcome:
     baselined: int = 0
     stale: int = 0
     unchanged: int = 0
+    unconfirmed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

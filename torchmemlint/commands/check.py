@@ -22,6 +22,7 @@ from torchmemlint.settings import Settings
 
 if TYPE_CHECKING:
     from torchmemlint.cache import Cache
+    from torchmemlint.commands.confirmed import Measured
 
 SETTINGS = ("preview", "unsafe-fixes", "force-exclude", "respect-gitignore", "fail-on")
 FOR_PEOPLE = ("full", "concise", "grouped")
@@ -36,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     gc.set_threshold(50_000, 50, 50)
     if output_files(arguments.output_file) and arguments.diff:
         raise UsageError("--diff writes no report: leave out --output-file, or --diff")
+    measured = _measured(arguments)
     configuration = Configuration(CommandLine(_table(arguments), tuple(arguments.config), arguments.isolated))
     paths = arguments.paths or ["."]
     if arguments.show_files or arguments.show_settings:
@@ -53,11 +55,12 @@ def run(arguments: argparse.Namespace) -> int:
     if "-" in paths:
         if len(paths) > 1:
             raise UsageError("`-` reads standard input, and goes with no other path")
-        return _check_stdin(arguments, configuration)
+        return _check_stdin(arguments, configuration, measured)
     if not (arguments.fix or arguments.diff):
         cache = _cache(arguments, configuration)
         outcome = check_paths(paths, configuration, arguments.jobs, since=arguments.since or "", cache=cache)
-        report(outcome, arguments, sys.stdout)
+        outcome = _proved(outcome, arguments, measured)
+        report(outcome, arguments, sys.stdout, measured=measured)
         _warn_of(cache, arguments)
         return status(outcome, arguments.exit_zero)
     cache = _cache(arguments, configuration)
@@ -66,8 +69,23 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.diff:
         return _print_diff(fixed, arguments)
     failures = _write(fixed)
-    report(fixed.outcome, arguments, sys.stdout, repaired=len(fixed.repaired), failures=failures)
+    report(fixed.outcome, arguments, sys.stdout, repaired=len(fixed.repaired), failures=failures, measured=measured)
     return 2 if failures else status(fixed.outcome, arguments.exit_zero)
+
+
+def _measured(arguments: argparse.Namespace) -> Measured | None:
+    """The results that ``--confirmed`` names; raises UsageError where they, or what is asked with them, make no sense."""
+    if arguments.only_confirmed:
+        if not arguments.confirmed:
+            raise UsageError("--only-confirmed needs --confirmed FILE, what `torchmemlint confirm --output-format json` wrote")
+        for option in ("fix", "diff", "write_baseline", "prune_baseline", "add_ignore", "add_noqa"):
+            if getattr(arguments, option) not in (None, False):
+                raise UsageError(f"--only-confirmed only reports: leave out --{option.replace('_', '-')}")
+    if not arguments.confirmed:
+        return None
+    from torchmemlint.commands.confirmed import read_results
+
+    return read_results(arguments.confirmed)
 
 
 def _cache(arguments: argparse.Namespace, configuration: Configuration) -> Cache | None:
@@ -76,6 +94,14 @@ def _cache(arguments: argparse.Namespace, configuration: Configuration) -> Cache
     from torchmemlint.cache import Cache, folder_for
 
     return Cache.below(folder_for(arguments.cache_dir, configuration))
+
+
+def _proved(outcome: Outcome, arguments: argparse.Namespace, measured: Measured | None) -> Outcome:
+    if measured is None or not arguments.only_confirmed:
+        return outcome
+    from torchmemlint.commands.confirmed import only_confirmed
+
+    return only_confirmed(outcome, measured)
 
 
 def _warn_of(cache: Cache | None, arguments: argparse.Namespace) -> None:
@@ -117,7 +143,7 @@ def per_file_ignores(texts: Iterable[str]) -> dict[str, list[str]]:
 # --- standard input -------------------------------------------------------------------------------------------------
 
 
-def _check_stdin(arguments: argparse.Namespace, configuration: Configuration) -> int:
+def _check_stdin(arguments: argparse.Namespace, configuration: Configuration, measured: Measured | None) -> int:
     from torchmemlint.discover import excluded_by_hand
     from torchmemlint.run import check_source, fix_source
     from torchmemlint.source.file import decode_source
@@ -140,7 +166,8 @@ def _check_stdin(arguments: argparse.Namespace, configuration: Configuration) ->
         return status(outcome, arguments.exit_zero)
     if not (arguments.fix or arguments.diff):
         outcome = check_source(source, settings)
-        report(outcome, arguments, sys.stdout, text={name: source.file_text(source.text)}.get)
+        outcome = _proved(outcome, arguments, measured)
+        report(outcome, arguments, sys.stdout, text={name: source.file_text(source.text)}.get, measured=measured)
         return status(outcome, arguments.exit_zero)
     fixed = fix_source(source, settings)
     if arguments.diff:
@@ -194,6 +221,7 @@ def report(
     text: Callable[[str], str | None] | None = None,
     repaired: int = 0,
     failures: Sequence[str] = (),
+    measured: Measured | None = None,
 ) -> None:
     """Findings and their summary to ``out`` and to every ``--output-file``; what is about the run itself to standard error.
 
@@ -203,6 +231,8 @@ def report(
 
     output_format = arguments.output_format or os.environ.get("TORCHMEMLINT_OUTPUT_FORMAT", "full")
     context = Context(text or _text_on_disk, colored(arguments.color, out), root=repository_root())
+    if measured is not None:
+        context = replace(context, measured=measured)
     if arguments.statistics:
         out.write(statistics(outcome.findings, outcome.settings, as_json=output_format == "json"))
     else:
@@ -291,6 +321,8 @@ def _not_told(outcome: Outcome) -> Iterable[str]:
         yield f"{outcome.stale} {_are('finding', outcome.stale)} in the baseline but no longer found; run `--prune-baseline`."
     if outcome.unchanged:
         yield f"{outcome.unchanged} {more}{_are('finding', outcome.unchanged)} on lines that did not change."
+    if outcome.unconfirmed:
+        yield f"{outcome.unconfirmed} {more}{_are('finding', outcome.unconfirmed)} not confirmed by an experiment."
 
 
 def _are(noun: str, count: int) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from torchmemlint.confirm.settle import Settled
-from torchmemlint.confirm.verdict import Outcome, Run, verdict_json
+from torchmemlint.confirm.verdict import Outcome, Run, Verdict, verdict_json
 from torchmemlint.reporters import Context
 from torchmemlint.reporters.json import entry
 
@@ -38,6 +38,35 @@ def figures(run: Run) -> str:
     return (
         f"{size(run.live_bytes_per_step)}/step{graphs}, {run.nodes_per_step} nodes/step, peak {size(run.peak_bytes)}"
     )  # fmt: skip
+
+
+def measured(verdict: Verdict) -> str:
+    """A verdict in one sentence, for code frames: "confirmed: nodes per step (22 nodes/step, none with the repair; cpu)"."""
+    words = verdict.outcome.value + (f": {verdict.kind}" if verdict.kind else "")
+    if verdict.outcome is not Outcome.CONFIRMED or verdict.before is None:
+        return words + (f": {verdict.reason}" if verdict.reason else "")
+    before, after = verdict.before, verdict.after
+    parts = [_change(before, after)]
+    if verdict.helped is False:
+        parts.append("the printed fix does not help")
+    return f"{words} ({'; '.join(part for part in [*parts, verdict.device] if part)})"
+
+
+def _change(before: Run, after: Run | None) -> str:
+    """The figures of the growth, and where they come to with the repair. Bytes of stand-ins are none of the true model's:
+    graphs are told then."""
+    figures: list[tuple[str, str]] = []
+    if before.graphs_per_step:
+        rest = f"{after.graphs_per_step:.2f}" if after else ""
+        figures.append((f"{before.graphs_per_step:.2f} graphs/step", rest))
+    elif before.live_bytes_per_step:
+        figures.append((f"{size(before.live_bytes_per_step)}/step", size(after.live_bytes_per_step) if after else ""))
+    if before.nodes_per_step:
+        figures.append((f"{before.nodes_per_step} nodes/step", str(after.nodes_per_step) if after else ""))
+    if not figures and before.graph_bytes:
+        graphs = before.peak_bytes / before.graph_bytes
+        figures.append((f"{graphs:.1f} graphs at peak", f"{after.peak_bytes / before.graph_bytes:.1f}" if after else ""))
+    return ", ".join(first + (f", {rest} with the repair" if rest else "") for first, rest in figures)
 
 
 def full(settled: Sequence[Settled], ascii_only: bool = False) -> str:
@@ -96,7 +125,10 @@ def as_json(settled: Sequence[Settled]) -> str:
     """The array of ``check --output-format json``, each finding with its ``confirm``."""
     context = Context()
     rows = [
-        {**entry(item.plan.finding, context), "confirm": {**verdict_json(item.verdict), "sandbox": item.sandbox or None}}
+        {
+            **entry(item.plan.finding, context),
+            "confirm": {**verdict_json(item.verdict), "measured": measured(item.verdict), "sandbox": item.sandbox or None},
+        }
         for item in settled
     ]
     return json.dumps(rows, indent=2) + "\n"

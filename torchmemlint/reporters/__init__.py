@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
@@ -39,6 +39,20 @@ def _no_text(path: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Measurement:
+    """What an experiment said of a finding: "confirmed", "refuted" or "inconclusive", the figures in words, and the whole record
+    as ``torchmemlint confirm`` wrote it."""
+
+    verdict: str
+    words: str
+    record: Mapping[str, object]
+
+
+def _not_measured(finding: Finding) -> Measurement | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """What a report needs beside the findings.
 
@@ -47,12 +61,14 @@ class Context:
     color   write terminal colours; whoever writes to a terminal decides
     docs    where the rule pages are published, without a slash at the end; None while they are nowhere
     root    the absolute folder that paths are shown from in formats for other programs, "" where they stay as they are
+    measured  what an experiment has said of a finding, None where there was none
     """
 
     text: Callable[[str], str | None] = _no_text
     color: bool = False
     docs: str | None = None
     root: str = ""
+    measured: Callable[[Finding], Measurement | None] = _not_measured
     _lines: dict[tuple[str, int | None], Lines | None] = field(default_factory=dict, repr=False, compare=False)
     _notebooks: dict[str, Notebook | None] = field(default_factory=dict, repr=False, compare=False)
 

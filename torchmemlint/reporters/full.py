@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from torchmemlint.findings import Edit, Finding, Fix, Position, Safety, Severity, Span
-from torchmemlint.reporters import Context
+from torchmemlint.reporters import Context, Measurement
 from torchmemlint.reporters.style import Style, expanded, paint, place, printable, width
 from torchmemlint.source.lines import Lines
 
@@ -21,7 +21,10 @@ _FIX_TAG = {Safety.SAFE: "safe fix: --fix", Safety.UNSAFE: "unsafe fix: --fix --
 
 
 def render(findings: Sequence[Finding], context: Context) -> str:
-    blocks = (_Block(finding, context.lines(finding.path, finding.cell), context.color).rows() for finding in findings)
+    blocks = (
+        _Block(finding, context.lines(finding.path, finding.cell), context.color, context.measured(finding)).rows()
+        for finding in findings
+    )
     return "\n".join("".join(f"{row}\n" for row in rows) for rows in blocks)
 
 
@@ -50,6 +53,7 @@ class _Block:
     finding: Finding
     lines: Lines | None
     color: bool
+    measured: Measurement | None = None
 
     def rows(self) -> list[str]:
         finding = self.finding
@@ -66,7 +70,9 @@ class _Block:
             out.append(f"{' ' * gutter} {self._frame('|')}")
             out.extend(self._code(self.lines, code_rows, labels, gutter))
             out.append(f"{' ' * gutter} {self._frame('|')}")
-        notes = [*notes, *((word, text) for word, text in (("cost", finding.cost), ("help", self._help())) if text)]
+        measured = printable(self.measured.words) if self.measured is not None else ""
+        words = (("cost", finding.cost), ("measured", measured), ("help", self._help()))
+        notes = [*notes, *((word, text) for word, text in words if text)]
         out.extend(f"{' ' * gutter} {self._frame('=')} {paint(word, Style.BOLD, self.color)}: {text}" for word, text in notes)
         if self.lines is not None and finding.fix is not None and finding.fix.safety is not Safety.NONE:
             out.extend(self._diff(self.lines, finding.fix, gutter))

@@ -15,7 +15,8 @@ def render(findings: Sequence[Finding], context: Context) -> str:
 
 
 def entry(finding: Finding, context: Context) -> dict[str, object]:
-    """One finding as the value of the array."""
+    """One finding as the value of the array; ``confirm`` is there where an experiment was."""
+    measurement = context.measured(finding)
     return {
         "code": finding.code,
         "name": finding.name,
@@ -41,6 +42,7 @@ def entry(finding: Finding, context: Context) -> dict[str, object]:
         ],
         "url": context.url(finding.code),
         "fix": _fix(finding.fix),
+        **({} if measurement is None else {"confirm": dict(measurement.record)}),
     }
 
 

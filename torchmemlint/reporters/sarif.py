@@ -114,9 +114,9 @@ def _result(finding: Finding, rule_index: int, context: Context) -> dict[str, ob
     ]
     links = [f"[{_escaped(step.message)}]({at})" for at, step in enumerate(placed.flow, 1)]
     paragraphs = [_sentence(in_cell(finding) + _escaped(finding.message)), *links]
-    paragraphs += [
-        f"{word}: {_sentence(_escaped(text))}" for word, text in (("Cost", finding.cost), ("Help", finding.help)) if text
-    ]
+    measurement = context.measured(finding)
+    words = (("Cost", finding.cost), ("Measured", measurement.words if measurement else ""), ("Help", finding.help))
+    paragraphs += [f"{word}: {_sentence(_escaped(text))}" for word, text in words if text]
     primary = _location(placed.path, placed.span, context, around=True)
     result: dict[str, object] = {
         "ruleId": finding.code,
@@ -125,7 +125,11 @@ def _result(finding: Finding, rule_index: int, context: Context) -> dict[str, ob
         "message": {"text": "\n".join(paragraphs)},
         "locations": [primary],
         "partialFingerprints": {"primaryLocationLineHash": f"{fingerprint(finding)}:{finding.occurrence + 1}"},
-        "properties": {"confidence": finding.confidence.value, "function": finding.function},
+        "properties": {
+            "confidence": finding.confidence.value,
+            "function": finding.function,
+            **({"confirm": dict(measurement.record)} if measurement else {}),
+        },
     }
     if finding.confidence is not Confidence.HIGH:
         result["rank"] = 50.0
