@@ -375,13 +375,13 @@ def test_questions_survive() -> None:
     "text", ["", "1", "[]", "{}", '["text", 1]', '["facts", ["FunctionRef", "[1]"]]', '["facts", ["os", "[]"]]']
 )
 def test_what_is_no_question_does_not_hold(text: str) -> None:
-    known = answers.Answers(Project.build([]), lambda _: "")
+    known = answers.Answers(Project.build([]), {}, {})
     assert not known.holds(text, "")
     assert not known.holds(text, "x")
 
 
 def test_questions_only_ask() -> None:
-    known = answers.Answers(Project.build([module_facts("a.py", "x = 1")]), lambda _: "")
+    known = answers.Answers(Project.build([module_facts("a.py", "x = 1")]), {}, {})
     for name in ("__init__", "build", "__class__", "ledger", "_names"):
         assert known.digest((name, "a.py")) == answers.NO_ANSWER
     assert known.digest(("module", "b.py")) == answers.NO_ANSWER

@@ -229,6 +229,12 @@ def test_concise() -> None:
     )
 
 
+FLOW_PLACES = (
+    {"row": 6, "column": 16, "end_row": FINDING.flow[0].span.end.row, "end_column": FINDING.flow[0].span.end.column},
+    {"row": 3, "column": 1, "end_row": FINDING.flow[1].span.end.row, "end_column": FINDING.flow[1].span.end.column},
+)
+
+
 def test_json_has_exactly_the_promised_keys() -> None:
     (entry,) = json.loads(render("json", [FINDING], Context(docs="https://example.org/rules")))
     assert entry == {
@@ -239,19 +245,25 @@ def test_json_has_exactly_the_promised_keys() -> None:
         "severity": "error",
         "confidence": "high",
         "message": "`total` keeps the autograd graph of every step it adds",
+        "label": FINDING.label,
+        "cost": FINDING.cost,
+        "help": FINDING.help,
         "filename": "src/a.py",
         "cell": None,
         "location": {"row": 7, "column": 22},
         "end_location": {"row": 7, "column": 35},
         "function": "train",
+        "statement": FINDING.statement,
+        "occurrence": 0,
         "flow": [
-            {"filename": "src/a.py", "cell": None, "row": 6, "column": 16, "message": "`loss` is made here"},
-            {"filename": "src/b.py", "cell": None, "row": 3, "column": 1, "message": "called with grad on"},
+            {"filename": "src/a.py", "cell": None, **FLOW_PLACES[0], "message": "`loss` is made here"},
+            {"filename": "src/b.py", "cell": None, **FLOW_PLACES[1], "message": "called with grad on"},
         ],
         "url": "https://example.org/rules/TML101",
         "fix": {
             "applicability": "safe",
             "message": "detach it",
+            "needs_import": None,
             "edits": [{"content": ".detach()", "location": {"row": 7, "column": 35}, "end_location": {"row": 7, "column": 35}}],
         },
     }

@@ -13,10 +13,11 @@ from torchmemlint import surroundings as around
 from torchmemlint import workers
 from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.discover import Found
+from torchmemlint.pool import run_all
 from torchmemlint.run import _Run, check_paths, check_text, fix_paths
 from torchmemlint.screen import called_names, imported_names, may_fire, torch_related
 from torchmemlint.settings import Settings
-from torchmemlint.workers import Checked, ScanAll, Scanned, crashed, run_all, scan
+from torchmemlint.workers import Checked, ScanAll, Scanned, crashed, scan
 
 # --- screen ---------------------------------------------------------------------------------------------------------
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-COMMANDS = ("check", "clean", "rule", "trace", "oom", "confirm", "server")
+COMMANDS = ("check", "clean", "merge", "rule", "trace", "oom", "confirm", "server")
 
 VALUED = frozenset(
     (
         *("--select", "--extend-select", "--ignore", "--per-file-ignores", "--exclude", "--extend-exclude"),
         *("--output-format", "--output-file", "--fail-on", "--config", "--stdin-filename", "--color", "--cache-dir"),
-        *("-j", "--jobs", "--baseline", "--since", "--confirmed"),
+        *("-j", "--jobs", "--shard", "--executor", "--baseline", "--since", "--confirmed"),
     )
 )
 """Options of ``check`` that take a value, which must not be mistaken for a command."""
@@ -81,6 +81,10 @@ def _dispatch(command: str, rest: Sequence[str]) -> int:
             from torchmemlint.commands import rule
 
             return rule.run(rule_parser().parse_args(rest))
+        if command == "merge":
+            from torchmemlint.commands import merge
+
+            return merge.run(merge_parser().parse_args(rest))
         if command == "clean":
             from torchmemlint.commands import clean
 
@@ -220,6 +224,12 @@ def check_parser() -> argparse.ArgumentParser:
     run.add_argument("--no-cache", action="store_true", help="neither read nor write what earlier runs found")
     run.add_argument("--cache-dir", metavar="FOLDER", help="default: .torchmemlint_cache, or $TORCHMEMLINT_CACHE_DIR")
     run.add_argument("-j", "--jobs", type=_jobs, metavar="N", help="processes (default: as many as pay)")
+    run.add_argument(
+        "--shard", type=_shard, metavar="I/N", help="check part I of N; `torchmemlint merge` puts reports together"
+    )
+    run.add_argument(
+        "--executor", metavar="MODULE:FACTORY", help="where to check: a factory of an Executor, or dask:tcp://host:port"
+    )
     return parser
 
 
@@ -234,6 +244,32 @@ def _jobs(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of processes")
     return int(text)
+
+
+def _shard(text: str) -> tuple[int, int]:
+    import argparse
+
+    number, slash, count = text.partition("/")
+    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise argparse.ArgumentTypeError(f"{text!r} must be I/N, with I from 1 to N")
+    return int(number), int(count)
+
+
+def merge_parser() -> argparse.ArgumentParser:
+    from torchmemlint.findings import Severity
+    from torchmemlint.reporters import FORMATS
+
+    parser = _parser("merge", "Put the JSON reports of several runs (of shards, of machines) together.")
+    parser.add_argument("reports", nargs="+", metavar="REPORT.json", help="what --output-format json wrote")
+    parser.add_argument(
+        "-o", "--output-file", action="append", default=[], metavar="[FORMAT=]PATH", help="write there (may be given again)"
+    )
+    parser.add_argument("--output-format", choices=FORMATS, help="on standard output; default: full, or nothing beside -o")
+    severities = [severity.value for severity in Severity]
+    parser.add_argument("--fail-on", choices=severities, default="warning", help="the lightest finding that makes the status 1")
+    parser.add_argument("--exit-zero", action="store_true", help="exit status 0 whatever is found")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    return parser
 
 
 def rule_parser() -> argparse.ArgumentParser:

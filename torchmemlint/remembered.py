@@ -28,9 +28,9 @@ class Remembered:
         self._cache = cache
         self._settings = settings
         self._by_hand = by_hand
-        self._digests = {one.path: one.digest for one in scanned}
+        texts = {one.path: one.digest for one in scanned}
         facts = {one.path: one.facts_digest for one in scanned}
-        self.answers = Answers(project, lambda path: self._digests.get(path, ""), lambda path: facts.get(path, ""))
+        self.answers = Answers(project, texts, facts)
         self._wrappers = sorted({name for each in settings.values() for name in each.no_grad_wrappers})
 
     def checked(self, path: str) -> Checked | None:
@@ -53,15 +53,16 @@ class Remembered:
 
 
 class Repeated:
-    """A run that may be the same as an earlier one over the same paths: the same files with the same content and settings."""
+    """A run that may be the same as an earlier one over the same paths: the same files with the same content and settings.
+    ``part`` of its result is told, all by default."""
 
-    def __init__(self, cache: Cache, files: Sequence[Found], given: Sequence[str]) -> None:
+    def __init__(self, cache: Cache, files: Sequence[Found], given: Sequence[str], part: object = None) -> None:
         self._cache = cache
         self._paths = [file.path for file in files]
         settings = sorted({to_json(file.settings) for file in files})
         number = {each: place for place, each in enumerate(settings)}
         self._key = key_of(
-            os.getcwd(), tuple(given), settings, len(number) > 1 and [number[to_json(f.settings)] for f in files]
+            os.getcwd(), tuple(given), part, settings, len(number) > 1 and [number[to_json(f.settings)] for f in files]
         )
         self._earlier: dict[str, Stamp] = {}
         self._stamps: dict[str, Stamp] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from torchmemlint.config import Configuration
 from torchmemlint.discover import Found, discover
 from torchmemlint.errors import SourceError
 from torchmemlint.findings import Finding, Safety
+from torchmemlint.pool import run_all, run_on, shares, size_of, usable_cpus
 from torchmemlint.settings import Settings
 from torchmemlint.source import is_notebook
 from torchmemlint.suppress.baseline import Baseline, read_baseline, screen
@@ -31,12 +33,12 @@ from torchmemlint.workers import (
     inspect_comments,
     lost_scan,
     read,
-    run_all,
     scan,
-    usable_cpus,
 )
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from torchmemlint.cache import Cache
     from torchmemlint.index.project import Project
     from torchmemlint.source.file import SourceFile
@@ -44,10 +46,18 @@ if TYPE_CHECKING:
 
 MAX_FIX_ROUNDS = 10
 
-MANY_TO_SCAN = 400
-MANY_TO_INSPECT = 40
-"""Files from which several processes are faster than one, where the user did not say how many: each takes about 0.1 s to
-start, and 0.3 s more to import the parser."""
+BYTES_TO_SCAN = 4_000_000
+BYTES_TO_INSPECT = 600_000
+"""Size of the files from which several processes are faster than one, where the user did not say how many: about a second's
+work. Each process takes some 0.1 s to start, and 0.3 s more to import the parser."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of ``count`` parts of a run, 1 the first: every part looks at all files, and tells of its own."""
+
+    number: int
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +104,15 @@ def check_paths(
     since: str = "",
     baseline: bool = True,
     cache: Cache | None = None,
+    shard: Shard | None = None,
+    executor: tuple[Executor, int] | None = None,
 ) -> Outcome:
     """Checks files and folders; ``jobs`` None lets the size of the work decide.
 
     ``since`` keeps the findings on rows that changed since a git revision; ``baseline`` False tells those that the baseline
     hides, too. Raises UsageError where git cannot tell, and BaselineError for a baseline that cannot be read.
     """
-    return _over(paths, configuration, jobs, since, baseline, cache).check()
+    return _over(paths, configuration, jobs, since, baseline, cache, shard, executor).check()
 
 
 def fix_paths(
@@ -151,6 +163,8 @@ def _over(
     since: str = "",
     baseline: bool = True,
     cache: Cache | None = None,
+    shard: Shard | None = None,
+    executor: tuple[Executor, int] | None = None,
 ) -> _Run:
     found = discover(paths, configuration)
     by_hand = not any(os.path.isdir(path) for path in paths)
@@ -164,6 +178,8 @@ def _over(
         baseline=baseline,
         cache=cache,
         given=tuple(paths),
+        shard=shard,
+        executor=executor,
     )
 
 
@@ -206,6 +222,9 @@ class _Run:
     baselines: dict[str, Baseline] = field(default_factory=dict)
     cache: Cache | None = None
     given: tuple[str, ...] = ()
+    shard: Shard | None = None
+    told: frozenset[str] | None = None
+    executor: tuple[Executor, int] | None = None
     around: tuple[Scanned, ...] | None = None
     complete: bool = True
     settings: dict[str, Settings] = field(init=False)
@@ -219,7 +238,7 @@ class _Run:
         else:
             from torchmemlint.remembered import Repeated
 
-            repeated = Repeated(self.cache, self.files, self.given)
+            repeated = Repeated(self.cache, self.files, self.given, self.shard)
             result = repeated.result()
             if result is not None:
                 self.scanned, self.checked = result
@@ -230,6 +249,10 @@ class _Run:
 
     def _check(self, paths: Sequence[str]) -> None:
         self.scan(paths)
+        if self.shard is not None:
+            weights = [(path, size_of(path) if self.scanned[path].candidate else 1) for path in paths]
+            paths = sorted([*shares(weights, self.shard.count)][self.shard.number - 1])
+            self.told = frozenset(paths)
         failed = {path: done for path in paths if (done := self.scanned[path].failed) is not None}
         candidates = [path for path in paths if self.scanned[path].candidate]
         again = frozenset(paths)
@@ -241,7 +264,7 @@ class _Run:
         quiet = [path for path in paths if "TML002" in self.settings[path].codes and self._only_comments(path)]
         if quiet:
             all_comments = ScanAll(self.settings, self.texts)
-            jobs = self._jobs(len(quiet), MANY_TO_SCAN)
+            jobs = self._jobs(quiet, BYTES_TO_SCAN)
             self.checked |= zip(quiet, run_all(inspect_comments, all_comments, quiet, jobs, crashed), strict=True)
 
     def _only_comments(self, path: str) -> bool:
@@ -253,7 +276,7 @@ class _Run:
         project = self.link()
         if self.cache is None or self.texts:
             shared = InspectAll(project, self.settings, self.texts, self.comments)
-            return run_all(inspect, shared, paths, self._jobs(len(paths), MANY_TO_INSPECT), crashed)
+            return self._run_all(shared, paths)
         from torchmemlint.remembered import Remembered
 
         assert self.around is not None  # by linking
@@ -262,7 +285,7 @@ class _Run:
         new = [path for path in paths if path not in known]
         if new:
             shared = InspectAll(project, self.settings, self.texts, self.comments, remembered.answers)
-            for done in run_all(inspect, shared, new, self._jobs(len(new), MANY_TO_INSPECT), crashed):
+            for done in self._run_all(shared, new):
                 remembered.keep(done)
                 known[done.path] = done
         return [known[path] for path in paths]
@@ -270,7 +293,7 @@ class _Run:
     def scan(self, paths: Sequence[str], parse_all: bool = False) -> None:
         """Brings ``scanned`` up to date for some of the files."""
         shared = ScanAll(self.settings, self.texts, parse_all or self.by_hand, self.cache)
-        self.scanned |= zip(paths, run_all(scan, shared, paths, self._jobs(len(paths), MANY_TO_SCAN), lost_scan), strict=True)
+        self.scanned |= zip(paths, run_all(scan, shared, paths, self._jobs(paths, BYTES_TO_SCAN), lost_scan), strict=True)
 
     def link(self) -> Project:
         """The project of all files that matter: those scanned, and those around them that they call or that call them."""
@@ -292,13 +315,25 @@ class _Run:
             return around
         paths = connected(self.scanned.values())
         shared = ScanAll(dict.fromkeys(paths, Settings()), {}, parse_all=True, cache=self.cache)
-        beside = run_all(scan, shared, paths, self._jobs(len(paths), MANY_TO_SCAN), lost_scan)
+        beside = run_all(scan, shared, paths, self._jobs(paths, BYTES_TO_SCAN), lost_scan)
         return tuple(one for one in beside if one.facts is not None)
 
-    def _jobs(self, files: int, many: int) -> int:
+    def _run_all(self, shared: InspectAll, paths: Sequence[str]) -> list[Checked]:
+        if self.executor is None:
+            return run_all(inspect, shared, paths, self._jobs(paths, BYTES_TO_INSPECT), crashed)
+        # Wherever it is done, our files may not be there: the texts go along.
+        executor, places = self.executor
+        texts = dict(shared.texts)
+        for path in shared.project.paths:
+            if path not in texts:
+                with suppress(SourceError):
+                    texts[path] = read(path)
+        return run_on(executor, places, inspect, replace(shared, texts=texts), paths, crashed)
+
+    def _jobs(self, paths: Sequence[str], pays: int) -> int:
         if self.jobs is not None:
             return self.jobs
-        return usable_cpus() if files >= many else 1
+        return usable_cpus() if sum(map(size_of, paths)) >= pays else 1
 
     def _reported(self) -> _Reported:
         """What the baselines, and rows that did not change, leave of each file's findings."""
@@ -314,7 +349,7 @@ class _Run:
             screened = screen(self.baselines[name], covered, codes)
             found |= screened.kept
             baselined += screened.hidden
-            stale += 0 if self.by_hand else screened.stale
+            stale += 0 if self.by_hand or self.shard else screened.stale
         if self.since is not None:
             for path in [*found] or ["."]:
                 self.since.ask(path)  # a revision that git does not know must not look clean where nothing was found
@@ -336,7 +371,11 @@ class _Run:
     def _outcome(self) -> Outcome:
         reported = self._reported()
         checked = [self.checked[path] for path in sorted(self.checked)]
-        skipped = [f"{one.path}: {one.skipped}" for one in self.scanned.values() if one.skipped]
+        skipped = [
+            f"{one.path}: {one.skipped}"
+            for one in self.scanned.values()
+            if one.skipped and (self.told is None or one.path in self.told)
+        ]
         notes = [*self.notes, *sorted({note for one in checked for note in one.notes})]
         if not self.complete:
             notes.append("the project around the given files is too large to be searched whole: some callers are unknown")

@@ -3,18 +3,14 @@
     scan     bytes → Scanned: facts, or why there are none
     inspect  one file of a project → Checked
 
-Both take what all files share as their first argument. ``run_all`` maps one of them over files; its results do not depend on
-the number of processes.
+All take what all files share as their first argument; ``pool`` maps them over files.
 """
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from torchmemlint.digest import digest
 from torchmemlint.errors import SourceError
@@ -24,8 +20,6 @@ from torchmemlint.settings import Settings
 from torchmemlint.source import is_notebook
 
 if TYPE_CHECKING:
-    from multiprocessing.context import BaseContext
-
     from torchmemlint.cache import Cache
     from torchmemlint.index.answers import Answers
     from torchmemlint.index.facts import ModuleFacts
@@ -245,95 +239,3 @@ def _traceback(error: Exception) -> str:
     import traceback
 
     return "".join(traceback.format_exception(error))
-
-
-# --- several processes ----------------------------------------------------------------------------------------------
-
-S = TypeVar("S")
-R = TypeVar("R")
-
-_work: tuple[Callable[[object, str], object], object] | None = None
-"""In a worker process: the function and the shared argument of its calls."""
-
-
-def run_all(
-    function: Callable[[S, str], R], shared: S, paths: Sequence[str], jobs: int, lost: Callable[[str, str], R]
-) -> list[R]:
-    """``function(shared, path)`` for each path, in order, in up to ``jobs`` processes.
-
-    ``lost(path, why)`` makes the result of a file whose process died (a parser's segmentation fault, the kernel's
-    out-of-memory killer).
-    """
-    jobs = min(jobs, len(paths))
-    if jobs <= 1:
-        return [function(shared, path) for path in paths]
-    try:
-        return _in_pool(function, shared, paths, jobs, lost)
-    except (ImportError, NotImplementedError, PermissionError):  # no semaphores or processes here, as in some sandboxes
-        return [function(shared, path) for path in paths]
-
-
-def _in_pool(
-    function: Callable[[S, str], R], shared: S, paths: Sequence[str], jobs: int, lost: Callable[[str, str], R]
-) -> list[R]:
-    from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
-
-    results: dict[str, R] = {}
-    # Large enough that the pipe costs little, small enough that no process is left with a long tail alone.
-    size = max(1, min(32, len(paths) // (jobs * 4)))
-    chunks = [paths[start : start + size] for start in range(0, len(paths), size)]
-    context, send = _start_method(function, shared)
-
-    def pool_of(workers: int) -> ProcessPoolExecutor:
-        if send:
-            return ProcessPoolExecutor(workers, context, partial(_remember, function, shared))
-        return ProcessPoolExecutor(workers, context)
-
-    with pool_of(jobs) as pool:
-        try:
-            futures = [pool.submit(_call_each, chunk) for chunk in chunks]
-            for chunk, future in zip(chunks, futures, strict=True):
-                results.update(zip(chunk, future.result(), strict=True))  # type: ignore[arg-type]
-        except BrokenProcessPool:
-            pass
-    for path in paths:
-        if path not in results:  # its process died, or one that was working beside it: each gets a process of its own
-            with pool_of(1) as pool:
-                try:
-                    results[path] = pool.submit(_call_each, [path]).result()[0]  # type: ignore[assignment]
-                except BrokenProcessPool:
-                    results[path] = lost(path, "the process that checked it died")
-    return [results[path] for path in paths]
-
-
-def _start_method(function: Callable[[S, str], R], shared: S) -> tuple[BaseContext, bool]:
-    """The multiprocessing context, and whether its workers must be sent the function and what is shared.
-
-    Forked workers share the project without copying it; that is only sound while this process has one thread, and macOS and
-    Windows cannot. Elsewhere each worker gets the project through a pipe.
-    """
-    import multiprocessing
-    import threading
-
-    global _work
-    if sys.platform == "linux" and threading.active_count() == 1:
-        _work = (function, shared)  # type: ignore[assignment]
-        return multiprocessing.get_context("fork"), False
-    return multiprocessing.get_context("spawn"), True
-
-
-def _remember(function: Callable[[S, str], object], shared: S) -> None:
-    global _work
-    _work = (function, shared)  # type: ignore[assignment]
-
-
-def _call_each(paths: Sequence[str]) -> list[object]:
-    assert _work is not None  # set by the initializer, or before the fork
-    function, shared = _work
-    return [function(shared, path) for path in paths]
-
-
-def usable_cpus() -> int:
-    """The number of CPUs that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -7,7 +7,8 @@ import gc
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -17,10 +18,12 @@ from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.discover import discover
 from torchmemlint.errors import SourceError, UsageError
 from torchmemlint.findings import Finding, Severity
-from torchmemlint.run import Fixed, Outcome, check_paths, fix_paths, repairable
+from torchmemlint.run import Fixed, Outcome, Shard, check_paths, fix_paths, repairable
 from torchmemlint.settings import Settings
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from torchmemlint.cache import Cache
     from torchmemlint.commands.confirmed import Measured
 
@@ -58,11 +61,22 @@ def run(arguments: argparse.Namespace) -> int:
         return _check_stdin(arguments, configuration, measured)
     if not (arguments.fix or arguments.diff):
         cache = _cache(arguments, configuration)
-        outcome = check_paths(paths, configuration, arguments.jobs, since=arguments.since or "", cache=cache)
+        with _executor(arguments.executor) as executor:
+            outcome = check_paths(
+                paths,
+                configuration,
+                arguments.jobs,
+                since=arguments.since or "",
+                cache=cache,
+                shard=Shard(*arguments.shard) if arguments.shard else None,
+                executor=executor,
+            )
         outcome = _proved(outcome, arguments, measured)
         report(outcome, arguments, sys.stdout, measured=measured)
         _warn_of(cache, arguments)
         return status(outcome, arguments.exit_zero)
+    if arguments.shard or arguments.executor:
+        raise UsageError("--shard and --executor check; they do not go with --fix and --diff")
     cache = _cache(arguments, configuration)
     fixed = fix_paths(paths, configuration, arguments.jobs, since=arguments.since or "", cache=cache)
     _warn_of(cache, arguments)
@@ -102,6 +116,17 @@ def _proved(outcome: Outcome, arguments: argparse.Namespace, measured: Measured 
     from torchmemlint.commands.confirmed import only_confirmed
 
     return only_confirmed(outcome, measured)
+
+
+@contextmanager
+def _executor(spec: str | None) -> Iterator[tuple[Executor, int] | None]:
+    if spec is None:
+        yield None
+        return
+    from torchmemlint.executors import opened
+
+    with opened(spec) as found:
+        yield found
 
 
 def _warn_of(cache: Cache | None, arguments: argparse.Namespace) -> None:
@@ -230,7 +255,7 @@ def report(
     from torchmemlint.reporters import FORMATS, Context, render
 
     output_format = arguments.output_format or os.environ.get("TORCHMEMLINT_OUTPUT_FORMAT", "full")
-    context = Context(text or _text_on_disk, colored(arguments.color, out), root=repository_root())
+    context = Context(text or text_on_disk, colored(arguments.color, out), root=repository_root())
     if measured is not None:
         context = replace(context, measured=measured)
     if arguments.statistics:
@@ -270,7 +295,7 @@ def repository_root() -> str:
     return folder
 
 
-def _text_on_disk(path: str) -> str | None:
+def text_on_disk(path: str) -> str | None:
     from torchmemlint.workers import read
 
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 
 from torchmemlint.digest import digest
 from torchmemlint.index.facts import ArgFact, CallableUse, CallFact
@@ -39,15 +39,13 @@ def from_text(text: str) -> Question:
 class Answers:
     """Digests of one project's answers, each worked out once.
 
-    ``text_digest`` and ``facts_digest`` tell of a file's content and of its facts, by its path ("" where there are none).
+    ``texts`` and ``facts`` are digests of files' contents and of their facts, by path, as far as they are known.
     """
 
-    def __init__(
-        self, project: Project, text_digest: Callable[[str], str], facts_digest: Callable[[str], str] = lambda _: ""
-    ) -> None:
+    def __init__(self, project: Project, texts: Mapping[str, str], facts: Mapping[str, str]) -> None:
         self._project = project
-        self._text_digest = text_digest
-        self._facts_digest = facts_digest
+        self._texts = texts
+        self._facts = facts
         self._known: dict[Question, str] = {}
         self._by_text: dict[str, str | None] = {}
 
@@ -78,11 +76,9 @@ class Answers:
     def _ask(self, question: Question) -> str:
         name, *arguments = question
         if name == "text":
-            return self._text_digest(str(arguments[0])) or NO_ANSWER
-        if name == "module":
-            found = self._facts_digest(str(arguments[0]))
-            if found:
-                return found
+            return self._texts.get(str(arguments[0]), "") or NO_ANSWER
+        if name == "module" and self._facts.get(str(arguments[0])):
+            return self._facts[str(arguments[0])]
         if name not in _QUESTIONS:
             return NO_ANSWER
         around, self._project.ledger.open = self._project.ledger.open, Page()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
-from torchmemlint.findings import Finding, Fix, Position, Safety
+from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.reporters import Context
 from torchmemlint.suppress.fingerprint import fingerprint
 
@@ -25,17 +26,24 @@ def entry(finding: Finding, context: Context) -> dict[str, object]:
         "severity": finding.severity.value,
         "confidence": finding.confidence.value,
         "message": finding.message,
+        "label": finding.label,
+        "cost": finding.cost,
+        "help": finding.help,
         "filename": finding.path,
         "cell": finding.cell,
         "location": _position(finding.span.start),
         "end_location": _position(finding.span.end),
         "function": finding.function,
+        "statement": finding.statement,
+        "occurrence": finding.occurrence,
         "flow": [
             {
                 "filename": step.path,
                 "cell": step.cell,
                 "row": step.span.start.row,
                 "column": step.span.start.column,
+                "end_row": step.span.end.row,
+                "end_column": step.span.end.column,
                 "message": step.message,
             }
             for step in finding.flow
@@ -52,6 +60,7 @@ def _fix(fix: Fix | None) -> dict[str, object] | None:
     return {
         "applicability": fix.safety.value,
         "message": fix.message,
+        "needs_import": fix.needs_import,
         "edits": [
             {
                 "content": edit.content,
@@ -65,3 +74,76 @@ def _fix(fix: Fix | None) -> dict[str, object] | None:
 
 def _position(at: Position) -> dict[str, int]:
     return {"row": at.row, "column": at.column}
+
+
+def findings_in(text: str) -> tuple[Finding, ...]:
+    """The findings of a report that ``render`` made; their ``noqa_rows`` are not in it. Raises ValueError for anything else."""
+    try:
+        entries = json.loads(text)
+        if not isinstance(entries, list):
+            raise ValueError("not a list of findings")
+        return tuple(_finding(entry) for entry in entries)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a report in JSON of this version: {type(error).__name__}: {error}") from None
+
+
+def _finding(entry: dict[str, Any]) -> Finding:
+    return Finding(
+        code=_text(entry["code"]),
+        name=_text(entry["name"]),
+        severity=Severity(entry["severity"]),
+        confidence=Confidence(entry["confidence"]),
+        message=_text(entry["message"]),
+        path=_text(entry["filename"]),
+        span=_span(entry),
+        label=_text(entry["label"]),
+        cost=_text(entry["cost"]),
+        help=_text(entry["help"]),
+        function=_text(entry["function"]),
+        statement=_text(entry["statement"]),
+        noqa_row=_number(entry["noqa_row"]),
+        flow=tuple(
+            FlowStep(
+                _text(step["filename"]),
+                Span(
+                    Position(_number(step["row"]), _number(step["column"])),
+                    Position(_number(step["end_row"]), _number(step["end_column"])),
+                ),
+                _text(step["message"]),
+                None if step["cell"] is None else _number(step["cell"]),
+            )
+            for step in entry["flow"]
+        ),
+        fix=None if entry["fix"] is None else _fix_in(entry["fix"]),
+        cell=None if entry["cell"] is None else _number(entry["cell"]),
+        occurrence=_number(entry["occurrence"]),
+    )
+
+
+def _fix_in(fix: dict[str, Any]) -> Fix:
+    return Fix(
+        message=_text(fix["message"]),
+        safety=Safety(fix["applicability"]),
+        edits=tuple(Edit(_span(edit), _text(edit["content"])) for edit in fix["edits"]),
+        needs_import=None if fix["needs_import"] is None else _text(fix["needs_import"]),
+    )
+
+
+def _span(entry: dict[str, Any]) -> Span:
+    start, end = entry["location"], entry["end_location"]
+    return Span(
+        Position(_number(start["row"]), _number(start["column"])),
+        Position(_number(end["row"]), _number(end["column"])),
+    )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _number(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is no number")
+    return value

@@ -1,0 +1,179 @@
+"""One function over many files, in this process, in several, or on whatever runs an ``Executor``'s tasks.
+
+Results stand in the order of the files and do not depend on how many processes there were. A process that dies (a parser's
+segmentation fault, the kernel's out-of-memory killer) loses nothing: its files are done again, and a file that kills a process
+of its own is given to ``lost``.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from torchmemlint.digest import digest
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, ProcessPoolExecutor
+    from multiprocessing.context import BaseContext
+
+S = TypeVar("S")
+R = TypeVar("R")
+Work = tuple[Callable[[S, str], R], S]
+
+_CHUNKS = 6
+"""Chunks for each process: so many that none is left with a long tail alone, so few that sending them costs little."""
+
+_work: Work[object, object] | None = None
+"""In a worker process: the function and the shared argument of its calls."""
+_received: dict[str, Work[object, object]] = {}
+"""In a process of a cluster: the same, by the digest of how it came."""
+
+
+def run_all(
+    function: Callable[[S, str], R], shared: S, paths: Sequence[str], jobs: int, lost: Callable[[str, str], R]
+) -> list[R]:
+    """``function(shared, path)`` for each path, in order, in up to ``jobs`` processes; ``lost(path, why)`` where it kills its
+    process."""
+    jobs = min(jobs, len(paths))
+    if jobs <= 1:
+        return [function(shared, path) for path in paths]
+    try:
+        return _in_pool(function, shared, paths, jobs, lost)
+    except (ImportError, NotImplementedError, PermissionError):  # no semaphores or processes here, as in some sandboxes
+        return [function(shared, path) for path in paths]
+
+
+def run_on(
+    executor: Executor,
+    workers: int,
+    function: Callable[[S, str], R],
+    shared: S,
+    paths: Sequence[str],
+    lost: Callable[[str, str], R],
+) -> list[R]:
+    """As ``run_all``, on an executor that has ``workers`` places for tasks. Each task brings all that it needs; what the
+    executor fails at is done here."""
+    work = zlib.compress(pickle.dumps((function, shared)), 1)
+    name = digest(work)
+    chunks = chunks_by_size(paths, workers * _CHUNKS)
+    results: dict[str, R] = {}
+    futures = [executor.submit(call_received, name, work, chunk) for chunk in chunks]
+    for chunk, future in zip(chunks, futures, strict=True):
+        try:
+            results.update(zip(chunk, future.result(), strict=True))  # type: ignore[arg-type]
+        except Exception:  # an executor may raise what it likes when it loses a worker
+            continue
+    missing = [path for path in paths if path not in results]
+    if missing:
+        # Never in this process: what kills a worker there would kill it too.
+        results |= zip(missing, _in_pool(function, shared, missing, min(usable_cpus(), len(missing)), lost), strict=True)
+    return [results[path] for path in paths]
+
+
+def call_received(name: str, work: bytes, paths: Sequence[str]) -> list[object]:
+    """What a task does on a cluster: unpacks the work, once for all its tasks in one process, and does its files."""
+    if name not in _received:
+        _received.clear()
+        _received[name] = pickle.loads(zlib.decompress(work))
+    function, shared = _received[name]
+    return [function(shared, path) for path in paths]
+
+
+def chunks_by_size(paths: Sequence[str], count: int) -> list[list[str]]:
+    """The files in about ``count`` chunks of like size in bytes, the largest files first."""
+    sizes = {path: size_of(path) for path in paths}
+    share = sum(sizes.values()) // max(1, count) + 1
+    chunks: list[list[str]] = []
+    room = 0
+    for path in sorted(paths, key=lambda path: (-sizes[path], path)):
+        if room <= 0:
+            chunks.append([])
+            room = share
+        chunks[-1].append(path)
+        room -= sizes[path] + 1
+    return chunks
+
+
+def size_of(path: str) -> int:
+    """Bytes of a file on disk; 0 when there is none."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _in_pool(
+    function: Callable[[S, str], R], shared: S, paths: Sequence[str], jobs: int, lost: Callable[[str, str], R]
+) -> list[R]:
+    from concurrent.futures.process import BrokenProcessPool
+
+    chunks = chunks_by_size(paths, jobs * _CHUNKS)
+    pool_of = _pools(function, shared)
+    results: dict[str, R] = {}
+    with pool_of(jobs) as pool:
+        try:
+            for chunk, future in [(chunk, pool.submit(_call_each, chunk)) for chunk in chunks]:
+                results.update(zip(chunk, future.result(), strict=True))  # type: ignore[arg-type]
+        except BrokenProcessPool:
+            pass
+    # A process died, and with it the pool. Each of its chunks in a process of its own; where that dies too, each file.
+    left = [chunk for chunk in chunks if chunk[0] not in results]
+    for group in (*left, *([path] for chunk in left for path in chunk)):
+        if group[0] in results:
+            continue
+        with pool_of(1) as pool:
+            try:
+                results.update(zip(group, pool.submit(_call_each, group).result(), strict=True))  # type: ignore[arg-type]
+            except BrokenProcessPool:
+                if len(group) == 1:
+                    results[group[0]] = lost(group[0], "the process that checked it died")
+    return [results[path] for path in paths]
+
+
+def _pools(function: Callable[[S, str], R], shared: S) -> Callable[[int], ProcessPoolExecutor]:
+    """Makes pools whose processes have the function and what is shared.
+
+    Forked workers share the project without copying it; that is only sound while this process has one thread, and macOS and
+    Windows cannot. Elsewhere each worker gets the project through a pipe.
+    """
+    import multiprocessing
+    import threading
+    from concurrent.futures import ProcessPoolExecutor
+
+    global _work
+    if sys.platform == "linux" and threading.active_count() == 1:
+        _work = (function, shared)  # type: ignore[assignment]
+        return lambda workers: ProcessPoolExecutor(workers, multiprocessing.get_context("fork"))
+    context: BaseContext = multiprocessing.get_context("spawn")
+    return lambda workers: ProcessPoolExecutor(workers, context, partial(_remember, function, shared))
+
+
+def _remember(function: Callable[[S, str], object], shared: S) -> None:
+    global _work
+    _work = (function, shared)  # type: ignore[assignment]
+
+
+def _call_each(paths: Sequence[str]) -> list[object]:
+    assert _work is not None  # set by the initializer, or before the fork
+    function, shared = _work
+    return [function(shared, path) for path in paths]
+
+
+def usable_cpus() -> int:
+    """The number of CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def shares(weights: Sequence[tuple[str, int]], count: int) -> Iterator[list[str]]:
+    """Files dealt to ``count`` hands, the heaviest first, each to the hand that holds least: the same for the same files."""
+    hands: list[tuple[int, int, list[str]]] = [(0, place, []) for place in range(count)]
+    for path, weight in sorted(weights, key=lambda one: (-one[1], one[0])):
+        held, place, hand = min(hands, key=lambda one: one[:2])
+        hand.append(path)
+        hands[place] = (held + weight, place, hand)
+    return (hand for _, _, hand in hands)
