@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import pytest
 from notebooks import SETUP, TRAINING, notebook, rows
 
+from torchmemlint.cli import check_parser
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.reporters import FORMATS, Context, render
 from torchmemlint.reporters.sarif import MAX_RESULTS
@@ -464,3 +465,31 @@ def test_paths_from_a_file(project: Path) -> None:
     gone = lint("@nowhere", cwd=project)
     assert gone.returncode == 2
     assert "Traceback" not in gone.stderr
+
+
+# --- what the documentation says ------------------------------------------------------------------------------------
+
+
+def test_every_format_and_input_is_documented() -> None:
+    formats = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
+    assert [name for name in FORMATS if f"`{name}`" not in formats] == []
+    inputs = re.findall(
+        r"^  ([a-z-]+):$", (ROOT / "action.yml").read_text(encoding="utf-8").partition("outputs:")[0], re.MULTILINE
+    )
+    recipes = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    assert inputs
+    assert [name for name in inputs if name != "icon" and f"`{name}`" not in recipes] == []
+
+
+def test_the_commands_of_the_recipes_are_commands() -> None:
+    text = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    blocks = "\n".join(re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    commands = re.findall(r"(?:^|script: |- |sh ')torchmemlint (-[^|'#\n]+)", blocks, re.MULTILINE)
+    assert len(commands) >= 5
+    for command in commands:
+        check_parser().parse_args(command.split())
+    toml = re.search(r"^command = \[\n(.*?)^\]", blocks, re.MULTILINE | re.DOTALL)
+    assert toml is not None
+    words = re.findall(r"'([^']+)'", toml[1])
+    assert words[:2] == ["torchmemlint", "check"]
+    check_parser().parse_args([word for word in words[2:] if not word.startswith("@")])

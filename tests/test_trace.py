@@ -90,3 +90,9 @@ def test_each_phase_has_its_section(capsys: pytest.CaptureFixture[str], tmp_path
     section = out[out.index(f"assuming `train` is {phase}") :]
     loss = next(line for line in section if line.startswith("loss: "))
     assert ("back-propagated at line 6" in loss) == (phase == "True")
+
+
+def test_a_notebook_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "n.ipynb").write_text("{}")
+    assert cli.main(["trace", f"{tmp_path / 'n.ipynb'}:1"]) == 2
+    assert "notebooks cannot be traced" in capsys.readouterr().err

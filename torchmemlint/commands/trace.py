@@ -7,6 +7,7 @@ import os
 
 from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.errors import UsageError
+from torchmemlint.source import is_notebook
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -15,6 +16,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"`{arguments.place}` is not FILE:LINE, as in `torchmemlint trace train.py:42`")
     if not os.path.isfile(path):
         raise UsageError(f"{path}: no such file")
+    if is_notebook(path):
+        raise UsageError(f"{path}: notebooks cannot be traced; `jupyter nbconvert --to script` makes a script of one")
     from torchmemlint.run import project_around
     from torchmemlint.trace import trace
 
