@@ -183,8 +183,10 @@ def test_its_configuration_is_valid(path: Path) -> None:
 def test_its_commands_have_the_options_that_they_use(path: Path) -> None:
     from torchmemlint.cli import check_parser, split_command
 
-    for line in re.findall(r"^(?:\$ |- run: )?torchmemlint (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE):
-        words = re.split(r"\s+(?:#|>)\s*", line)[0].split()
+    for line in re.findall(
+        r"^(?:\$ |- run: | *- (?:script: )?| *sh ')?torchmemlint (.+?)'?$", path.read_text(encoding="utf-8"), re.MULTILINE
+    ):
+        words = re.split(r"\s+(?:#|>|\|)\s*", line)[0].split()
         command, rest = split_command(words)
         if command == "check":
             check_parser().parse_args(rest)  # SystemExit for an option that does not exist
