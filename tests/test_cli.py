@@ -504,3 +504,57 @@ def test_the_public_calls(tmp_path: Path) -> None:
     assert (found.code, found.path, found.span.start.row) == ("TML000", "new.py", 2)
     with pytest.raises(UsageError, match=r"missing\.py: no such file"):
         torchmemlint.check_paths([tmp_path / "missing.py"])
+
+
+# --- hyperlinks -----------------------------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("environment", "terminal", "asked", "expected"),
+    [
+        ({"TERM_PROGRAM": "WezTerm"}, True, "auto", True),
+        ({"TERM_PROGRAM": "WezTerm"}, False, "auto", False),
+        ({"TERM_PROGRAM": "WezTerm"}, True, "never", False),
+        ({"TERM_PROGRAM": "WezTerm", "NO_COLOR": "1"}, True, "auto", False),
+        ({"TERM_PROGRAM": "WezTerm", "CI": "true"}, True, "auto", False),
+        ({"TERM_PROGRAM": "WezTerm", "TERM": "tmux-256color"}, True, "auto", False),
+        ({"TERM_PROGRAM": "Apple_Terminal"}, True, "auto", False),
+        ({"TERM": "xterm-kitty"}, True, "auto", True),
+        ({"VTE_VERSION": "7600"}, True, "auto", True),
+        ({"VTE_VERSION": "4600"}, True, "auto", False),
+        ({"WT_SESSION": "1"}, True, "always", True),
+        ({"FORCE_HYPERLINK": "1"}, False, "auto", True),
+        ({"FORCE_HYPERLINK": "0", "TERM_PROGRAM": "WezTerm"}, True, "auto", False),
+        ({}, True, "auto", False),
+    ],
+)
+def test_who_gets_hyperlinks(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], terminal: bool, asked: str, expected: bool
+) -> None:
+    for name in [*os.environ]:
+        if name not in ("PATH", "HOME"):
+            monkeypatch.delenv(name)
+    for name, value in {"TERM": "xterm-256color", **environment}.items():
+        monkeypatch.setenv(name, value)
+    assert check.linked(asked, Terminal() if terminal else io.StringIO()) is expected
+
+
+def test_what_a_hyperlink_leads_to(lint: Runner) -> None:
+    (lint.folder / "a b.py").write_text(A)
+    plain = lint("a b.py", "--output-format=full").stdout
+    assert "\x1b" not in plain
+    linked = lint(
+        "a b.py", "--output-format=full", FORCE_HYPERLINK="1", TORCHMEMLINT_DOCS_URL="https://example.org/rules/"
+    ).stdout
+    address = f"file://{lint.folder.as_posix()}/a%20b.py"
+    assert f"\x1b]8;;{address}\x1b\\a b.py:2:1\x1b]8;;\x1b\\" in linked
+    assert "[\x1b]8;;https://example.org/rules/TML101.html\x1b\\TML101\x1b]8;;\x1b\\]" in linked
+    assert re.sub("\x1b]8;;[^\x1b]*\x1b\\\\", "", linked) == plain
+    without = lint("a b.py", "--output-format=full", FORCE_HYPERLINK="1").stdout
+    assert "[TML101]" in without
+    assert address in without

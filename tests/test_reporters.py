@@ -259,7 +259,7 @@ def test_json_has_exactly_the_promised_keys() -> None:
             {"filename": "src/a.py", "cell": None, **FLOW_PLACES[0], "message": "`loss` is made here"},
             {"filename": "src/b.py", "cell": None, **FLOW_PLACES[1], "message": "called with grad on"},
         ],
-        "url": "https://example.org/rules/TML101",
+        "url": "https://example.org/rules/TML101.html",
         "fix": {
             "applicability": "safe",
             "message": "detach it",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-COMMANDS = ("check", "clean", "merge", "rule", "trace", "oom", "confirm", "server")
+COMMANDS = ("check", "clean", "merge", "rule", "trace", "oom", "confirm", "server", "completion")
 
 VALUED = frozenset(
     (
@@ -101,6 +101,11 @@ def _dispatch(command: str, rest: Sequence[str]) -> int:
             from torchmemlint.confirm import command as confirm
 
             return confirm.main(rest)
+        if command == "completion":
+            from torchmemlint.commands import completion
+
+            print(completion.script(completion_parser().parse_args(rest).shell, parsers()), end="")
+            return 0
         if command == "server":
             from torchmemlint.lsp import command as server
 
@@ -138,18 +143,80 @@ def _parser(command: str, description: str, paths_from: str | None = None) -> ar
     return parser
 
 
+HELP = """\
+commands:
+  torchmemlint rule CODE         explain a rule: what it finds, what that costs, how to repair it
+  torchmemlint trace FILE:LINE   show what is believed at a line, and why a rule spoke or was silent
+  torchmemlint confirm [PATH]    run a finding and its repair, and measure what grows (needs torch)
+  torchmemlint oom LOG           explain the out-of-memory error in a log
+  torchmemlint server            a language server for editors (needs pygls)
+  torchmemlint completion SHELL  a completion script for bash, zsh or fish
+  torchmemlint clean             remove the cache
+  torchmemlint merge JSON ...    make one report of those of several --shard runs
+  Each has --help. A file that is called like a command is ./rule.
+
+examples:
+  torchmemlint                                   check the current folder
+  torchmemlint --fix src                         repair what is safe to repair
+  torchmemlint --diff --unsafe-fixes train.py    show what could be repaired
+  torchmemlint --select TML2 --statistics src    count the findings of some rules
+  torchmemlint --output-file report.sarif src    report to people, and to a file
+  torchmemlint --write-baseline                  from now on report only what is new
+  torchmemlint --since origin/main               check what a branch changes
+  torchmemlint --watch src                       check again at every change
+
+exit status:
+  0  nothing to report     1  findings (at least --fail-on), or a file that cannot be parsed
+  2  the run itself went wrong: a path, a setting, an option, or torchmemlint
+
+environment:
+  TORCHMEMLINT_OUTPUT_FORMAT  the default of --output-format
+  TORCHMEMLINT_NO_CACHE       1: neither read nor write the cache
+  TORCHMEMLINT_DOCS_URL       address of the rules' pages, if you publish them: links lead there
+  NO_COLOR, FORCE_COLOR       no colours; colours even into a pipe
+  FORCE_HYPERLINK             1: hyperlinks even where the terminal is not known; 0: none
+"""
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """The parser of every command, in the order of ``COMMANDS``."""
+    from torchmemlint.confirm import command as confirm
+    from torchmemlint.lsp import command as server
+    from torchmemlint.oom import command as oom
+
+    made = {
+        "check": check_parser(),
+        "clean": clean_parser(),
+        "merge": merge_parser(),
+        "rule": rule_parser(),
+        "trace": trace_parser(),
+        "oom": oom.parser(),
+        "confirm": confirm.parser(),
+        "server": server.parser(),
+        "completion": completion_parser(),
+    }
+    return {name: made[name] for name in COMMANDS}
+
+
+def completion_parser() -> argparse.ArgumentParser:
+    from torchmemlint.commands.completion import SHELLS
+
+    parser = _parser("completion", "Print a script that completes commands, options and rules in a shell.")
+    parser.add_argument("shell", choices=SHELLS)
+    return parser
+
+
 def check_parser() -> argparse.ArgumentParser:
     """The arguments of ``check``; options that are settings have the setting's key as ``dest``, and None when not given."""
+    import argparse
+
     from torchmemlint.findings import Severity
     from torchmemlint.reporters import FORMATS
 
     parser = _parser("[check]", "Find the mistakes in PyTorch code that waste or leak GPU memory.", paths_from="@")
     parser.usage = "torchmemlint [check] [options] [PATH ...]"
-    parser.epilog = (
-        "Other commands: `torchmemlint rule CODE` explains a rule, `torchmemlint trace FILE:LINE` shows what is believed "
-        "there, `torchmemlint oom LOG` explains an out-of-memory error, `torchmemlint confirm` runs a finding and its repair. "
-        "Exit status: 0 nothing found, 1 findings, 2 the run itself went wrong."
-    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = HELP
     parser.add_argument(
         "paths",
         nargs="*",
@@ -216,6 +283,7 @@ def check_parser() -> argparse.ArgumentParser:
     run = parser.add_argument_group("run")
     severities = [severity.value for severity in Severity]
     run.add_argument("--fail-on", choices=severities, help="the lightest finding that makes the exit status 1 (warning)")
+    run.add_argument("--watch", action="store_true", help="check again whenever a file changes, until Ctrl-C")
     run.add_argument("--exit-zero", action="store_true", help="exit status 0 whatever is found")
     run.add_argument(
         "--config", action="append", default=[], metavar="FILE|KEY=VALUE", help="configuration file, or one setting"

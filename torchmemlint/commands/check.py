@@ -40,8 +40,10 @@ def run(arguments: argparse.Namespace) -> int:
     gc.set_threshold(50_000, 50, 50)
     if output_files(arguments.output_file) and arguments.diff:
         raise UsageError("--diff writes no report: leave out --output-file, or --diff")
+    if arguments.watch:
+        return _watch(arguments)
     measured = _measured(arguments)
-    configuration = Configuration(CommandLine(_table(arguments), tuple(arguments.config), arguments.isolated))
+    configuration = _configuration(arguments)
     paths = arguments.paths or ["."]
     if arguments.show_files or arguments.show_settings:
         return _show(arguments, paths, configuration)
@@ -100,6 +102,25 @@ def _measured(arguments: argparse.Namespace) -> Measured | None:
     from torchmemlint.commands.confirmed import read_results
 
     return read_results(arguments.confirmed)
+
+
+def _configuration(arguments: argparse.Namespace) -> Configuration:
+    return Configuration(CommandLine(_table(arguments), tuple(arguments.config), arguments.isolated))
+
+
+def _watch(arguments: argparse.Namespace) -> int:
+    """The same run again and again; nothing that writes is repeated."""
+    from torchmemlint.commands.watch import watch
+
+    once = ("fix", "diff", "write_baseline", "prune_baseline", "show_files", "show_settings")
+    given = [name for name in once if getattr(arguments, name)]
+    given += [name for name in ("add_ignore", "add_noqa") if getattr(arguments, name) is not None]
+    if given:
+        raise UsageError(f"--watch does not go with --{given[0].replace('_', '-')}")
+    if "-" in arguments.paths:
+        raise UsageError("--watch needs files; standard input does not change")
+    arguments.watch = False
+    return watch(arguments.paths or ["."], lambda: _configuration(arguments), lambda: run(arguments))
 
 
 def _cache(arguments: argparse.Namespace, configuration: Configuration) -> Cache | None:
@@ -255,7 +276,9 @@ def report(
     from torchmemlint.reporters import FORMATS, Context, render
 
     output_format = arguments.output_format or os.environ.get("TORCHMEMLINT_OUTPUT_FORMAT", "full")
-    context = Context(text or text_on_disk, colored(arguments.color, out), root=repository_root())
+    context = Context(
+        text or text_on_disk, colored(arguments.color, out), _docs(), repository_root(), link=linked(arguments.color, out)
+    )
     if measured is not None:
         context = replace(context, measured=measured)
     if arguments.statistics:
@@ -377,6 +400,35 @@ def colored(asked: str, out: TextIO) -> bool:
     if any(os.environ.get(name, "0") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
         return True
     return out.isatty() and os.environ.get("TERM") != "dumb"
+
+
+LINKING = ("iTerm.app", "WezTerm", "vscode", "Hyper", "ghostty", "Tabby", "rio", "WarpTerminal")
+"""Values of TERM_PROGRAM of terminals that show OSC 8 hyperlinks."""
+
+
+def linked(asked: str, out: TextIO) -> bool:
+    """Whether to write hyperlinks: by FORCE_HYPERLINK, else where colours are written to a terminal that is known to take them.
+
+    The terminals are those of https://github.com/Alhadis/OSC8-Adoption. Inside tmux and screen nothing is known of the
+    terminal outside.
+    """
+    if forced := os.environ.get("FORCE_HYPERLINK"):
+        return forced != "0"
+    term, given = os.environ.get("TERM", ""), os.environ
+    if not (out.isatty() and colored(asked, out)) or given.get("CI") or term.startswith(("screen", "tmux")):
+        return False
+    vte = given.get("VTE_VERSION", "0")
+    return (
+        given.get("TERM_PROGRAM") in LINKING
+        or term in ("xterm-kitty", "alacritty", "foot", "xterm-ghostty")
+        or any(given.get(name) for name in ("WT_SESSION", "KONSOLE_VERSION", "DOMTERM", "KITTY_WINDOW_ID"))
+        or (vte.isdecimal() and int(vte) >= 5000)
+    )
+
+
+def _docs() -> str | None:
+    """Where the rules' pages are published, for hyperlinks and machine formats; pages end in ``.html``."""
+    return os.environ.get("TORCHMEMLINT_DOCS_URL", "").rstrip("/") or None
 
 
 def status(outcome: Outcome, exit_zero: bool) -> int:

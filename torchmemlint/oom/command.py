@@ -25,22 +25,27 @@ class _Arguments:
     output_format: str
 
 
-def _parse(argv: Sequence[str] | None) -> _Arguments:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """The arguments of ``oom``."""
+    made = argparse.ArgumentParser(
         prog="torchmemlint oom",
         description="Explain the out-of-memory errors of a log: what ran out, the numbers that show it, what to change.",
         epilog="Exit status: 0 diagnosed, 1 no out-of-memory error found, 2 error.",
         allow_abbrev=False,
     )
-    parser.add_argument("logs", nargs="+", metavar="LOG", help="a log file, or - for standard input")
-    parser.add_argument(
+    made.add_argument("logs", nargs="+", metavar="LOG", help="a log file, or - for standard input")
+    made.add_argument(
         "--src",
         metavar="ROOT",
         help="where the program's files are: its tracebacks are followed there and the whole of it is checked "
         "(default: the current directory, only the files that the traceback names are checked)",
     )
-    parser.add_argument("--output-format", choices=tuple(_FORMATS), default="text")
-    known = parser.parse_args(argv)
+    made.add_argument("--output-format", choices=tuple(_FORMATS), default="text")
+    return made
+
+
+def _parse(argv: Sequence[str] | None) -> _Arguments:
+    known = parser().parse_args(argv)
     return _Arguments(tuple(known.logs), known.src, known.output_format)
 
 

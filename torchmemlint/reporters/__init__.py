@@ -59,7 +59,8 @@ class Context:
     text    the text of a file by the path that findings have (of a notebook, its JSON), None where it is not at hand (then no
             code is shown)
     color   write terminal colours; whoever writes to a terminal decides
-    docs    where the rule pages are published, without a slash at the end; None while they are nowhere
+    docs    the address of the folder with the rules' pages, without a slash at the end; None while they are nowhere
+    link    write hyperlinks that a terminal opens
     root    the absolute folder that paths are shown from in formats for other programs, "" where they stay as they are
     measured  what an experiment has said of a finding, None where there was none
     """
@@ -69,12 +70,13 @@ class Context:
     docs: str | None = None
     root: str = ""
     measured: Callable[[Finding], Measurement | None] = _not_measured
+    link: bool = False
     _lines: dict[tuple[str, int | None], Lines | None] = field(default_factory=dict, repr=False, compare=False)
     _notebooks: dict[str, Notebook | None] = field(default_factory=dict, repr=False, compare=False)
 
     def url(self, code: str) -> str | None:
         """The address of a rule's page."""
-        return f"{self.docs}/{code}" if self.docs else None
+        return f"{self.docs}/{code}.html" if self.docs else None
 
     def path(self, path: str) -> str:
         """A path as other programs want it: from the root where it is below that, else absolute."""

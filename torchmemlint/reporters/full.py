@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torchmemlint.findings import Edit, Finding, Fix, Position, Safety, Severity, Span
 from torchmemlint.reporters import Context, Measurement
-from torchmemlint.reporters.style import Style, expanded, paint, place, printable, width
+from torchmemlint.reporters.style import Style, expanded, file_address, link, paint, place, printable, width
 from torchmemlint.source.lines import Lines
 
 MAX_LABEL_ROWS = 4
@@ -22,7 +22,14 @@ _FIX_TAG = {Safety.SAFE: "safe fix: --fix", Safety.UNSAFE: "unsafe fix: --fix --
 
 def render(findings: Sequence[Finding], context: Context) -> str:
     blocks = (
-        _Block(finding, context.lines(finding.path, finding.cell), context.color, context.measured(finding)).rows()
+        _Block(
+            finding,
+            context.lines(finding.path, finding.cell),
+            context.color,
+            context.measured(finding),
+            context.url(finding.code) if context.link else None,
+            file_address(finding.path) if context.link else None,
+        ).rows()
         for finding in findings
     )
     return "\n".join("".join(f"{row}\n" for row in rows) for rows in blocks)
@@ -48,12 +55,14 @@ class _Label:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """The rows of one finding's report."""
+    """The rows of one finding's report; ``page`` and ``file`` are where the code and the place lead, if anywhere."""
 
     finding: Finding
     lines: Lines | None
     color: bool
     measured: Measurement | None = None
+    page: str | None = None
+    file: str | None = None
 
     def rows(self) -> list[str]:
         finding = self.finding
@@ -61,10 +70,10 @@ class _Block:
         labels, notes = self._labels_and_notes()
         code_rows = _rows_around(labels, self.lines) if self.lines is not None else []
         gutter = len(str(max(code_rows, default=1)))
-        head = paint(f"{finding.severity.value}[{finding.code}]", style, self.color)
+        head = paint(f"{finding.severity.value}[{link(finding.code, self.page)}]", style, self.color)
         out = [
             f"{head}: {paint(printable(finding.message), Style.BOLD, self.color)}",
-            f"{' ' * gutter}{self._frame('-->')} {place(finding)}",
+            f"{' ' * gutter}{self._frame('-->')} {link(place(finding), self.file)}",
         ]
         if self.lines is not None and code_rows:
             out.append(f"{' ' * gutter} {self._frame('|')}")

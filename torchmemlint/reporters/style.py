@@ -31,6 +31,22 @@ def paint(text: str, style: Style, color: bool) -> str:
     return f"\x1b[{style.value}m{text}\x1b[0m" if color and text else text
 
 
+def link(text: str, target: str | None) -> str:
+    """Text that leads to an address in terminals that know OSC 8; the text alone for None.
+
+    https://gist.github.com/egmontkob/eb114294efbcd5adb1944c9f3cb5feda
+    """
+    return f"\x1b]8;;{target}\x1b\\{text}\x1b]8;;\x1b\\" if target else text
+
+
+def file_address(path: str) -> str:
+    """The address of a file on this machine."""
+    import os
+    from urllib.parse import quote  # only terminals that take links pay for it
+
+    return f"file://{quote(os.path.abspath(path))}"
+
+
 def printable(text: str) -> str:
     """Text that cannot move the cursor, break the line or turn the reading direction; tabs stay."""
     return _UNSAFE.sub("\ufffd", text)
