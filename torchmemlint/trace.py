@@ -18,6 +18,7 @@ from torchmemlint.rules.api import Draft, Flow, short
 from torchmemlint.semantics.base import CONTAINERS
 from torchmemlint.semantics.events import (
     Accumulate,
+    Attention,
     Backward,
     CallEffect,
     DeprecatedImport,
@@ -312,6 +313,8 @@ class Words:
                 return f"back-propagates{': ' if more else ''}{', '.join(more)}"
             case CallEffect():
                 return f"`{short(event.name)}`: {event.effect}"
+            case Attention():
+                return "values are mixed by attention weights that lie in memory"
             case DeprecatedImport():
                 return f"imports a deprecated name: {', '.join(old for _, old in event.names)}"
             case GradModeMisuse():

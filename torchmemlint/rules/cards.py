@@ -218,6 +218,16 @@ CARDS = {
         roots=frozenset({"checkpoint", "checkpoint_sequential"}),
         experiment="peak",
     ),
+    "footprint.attention_materialized": Rule(
+        code="TML504",
+        name="attention-materialized",
+        summary="Attention is written out, and the scores of every position against every other lie in memory",
+        severity=Severity.NOTE,
+        default=False,
+        triggers=frozenset({"Softmax", "softmax"}),
+        roots=frozenset({"Softmax", "softmax"}),
+        experiment="peak",
+    ),
     "footprint.gradients_zeroed_not_freed": Rule(
         code="TML505",
         name="gradients-zeroed-not-freed",

@@ -28,6 +28,7 @@ from torchmemlint.semantics.values import (
     SCALAR,
     UNKNOWN,
     VIEW,
+    WEIGHTS,
     Atom,
     Cls,
     Const,
@@ -436,7 +437,9 @@ class Calls(Evaluator):
                     self.operation(hints_of(value), "loss")
                 return with_flags_set(self.arithmetic(arguments.all(), expr.node, state), SCALAR)
             case "function-module":
-                return self.arithmetic(arguments.all(), expr.node, state)
+                result = self.arithmetic(arguments.all(), expr.node, state)
+                name = info.cls.rpartition(".")[2] if isinstance(info.cls, str) else ""
+                return self.in_role(name, result, arguments.all(), expr.node, state)
         if isinstance(info.cls, ClassRef):
             for name in ("__call__", "forward"):
                 method = self.world.project.method(info.cls, name)
@@ -821,7 +824,7 @@ class Calls(Evaluator):
                 self.backward([me], arguments, expr, state, retain_at=1)
                 return NONE
             case "view":
-                made = self.made(me, expr.node, state)
+                made = self.in_role(name, self.made(me, expr.node, state), [me], expr.node, state)
                 return with_flags(made, VIEW) if name in ("select", "diagonal", "narrow") and atom.outputs else made
             case "device":
                 return self.move(atom, me, name, arguments, state)
@@ -834,7 +837,8 @@ class Calls(Evaluator):
                 self.sink(gids, "kept-part", f".{name}()", expr.node)
                 return frozenset((Tuple((values, tensor(flags=INTEGER))),)) if sure else me
             case "inplace":
-                value = self.arithmetic([me, *arguments.all()], expr.node, state)
+                operands = [me, *arguments.all()]
+                value = self.in_role(name, self.arithmetic(operands, expr.node, state), operands, expr.node, state)
                 func = expr.func
                 if isinstance(func, ir.Attr) and name in ("add_", "sub_", "lerp_", "addcmul_", "mul_", "copy_", "addcdiv_"):
                     added = join_all(arguments.all())
@@ -853,7 +857,8 @@ class Calls(Evaluator):
                 self.record.flags.add("input-grad")
                 return UNKNOWN
             case "keep" | "clone":
-                result = self.arithmetic([me, *arguments.all()], expr.node, state)
+                operands = [me, *arguments.all()]
+                result = self.in_role(name, self.arithmetic(operands, expr.node, state), operands, expr.node, state)
                 if (
                     name in REDUCTIONS
                     and not any(k in ("dim", "axis") for k in arguments.keywords)
@@ -1056,6 +1061,8 @@ class Calls(Evaluator):
         """A value is put into a holder; told when the holder outlives a loop or the calls of the root function. Returns the value
         as it lies in the holder, marked."""
         graphs, hints, outputs, flags = self.deep(value, state)
+        if flags & WEIGHTS:
+            self.record.flags.add("weights-kept")
         things = frozenset(self.thing_graph(a.oid) for a in value if type(a) is Obj and self.heap[a.oid].kind == "thing")
         graphs |= things
         mark = self.graph("stored", expr.node, place, key=(oid, how))
@@ -1155,8 +1162,8 @@ class Calls(Evaluator):
                     for atom in value:
                         if type(atom) is Obj and self.heap[atom.oid].kind in CONTAINERS | {"generator"}:
                             operands = [*operands, *self.contents(atom.oid, state)]
-                result = self.arithmetic(operands, expr.node, state)
                 last = name.rpartition(".")[2]
+                result = self.in_role(last, self.arithmetic(operands, expr.node, state), values, expr.node, state)
                 if effect == "loss":
                     reduction = arguments.keywords.get("reduction")
                     if reduction is None or only_const(reduction) not in (Const("none", "str"),):

@@ -9,7 +9,9 @@ from typing import Any
 from torchmemlint.index.facts import ClassFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
+from torchmemlint.semantics.attention import MIXES, role
 from torchmemlint.semantics.base import CONTAINERS, Book
+from torchmemlint.semantics.events import Attention
 from torchmemlint.semantics.state import State, join_states
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
@@ -202,6 +204,8 @@ class Evaluator(Book):
             case Ext():
                 return self.absolute(f"{atom.name}.{name}", self.path, name)
             case Obj():
+                if name == "mT" and self.heap[atom.oid].kind == "thing":  # only tensors have it
+                    return self.attribute_of_atom(Tensor(frozenset((self.thing_graph(atom.oid),))), name, expr, state)
                 return self.object_attribute(atom.oid, name, expr, state)
             case Tensor():
                 effect = TORCH.attributes.get(name)
@@ -217,7 +221,7 @@ class Evaluator(Book):
                 if effect in ("number", "shape"):
                     return PLAIN
                 if effect in ("view", "keep"):
-                    return self.made(single, expr.node, state)
+                    return self.in_role(name, self.made(single, expr.node, state), [single], expr.node, state)
                 return self.part(atom, f".{name}", expr.node)
             case Cls():
                 ref = ClassRef(atom.path, atom.qualname)
@@ -612,7 +616,19 @@ class Evaluator(Book):
             # Of two sums, or of one with itself, it is no sum of its parts any more.
             if hints_of(right):
                 self.operation(hints_of(left) & hints_of(right) if op != "/" else hints_of(right), "product")
-        return self.arithmetic([left, right], node, state)
+        return self.in_role(op, self.arithmetic([left, right], node, state), [left, right], node, state)
+
+    def in_role(self, operation: str, result: Value, operands: list[Value], node: int, state: State) -> Value:
+        """The result, with the flags that it has as a step of attention; tells the last step."""
+        flags = role(operation, operands, self.is_parameter)
+        if flags == MIXES:
+            self.emit(Attention(self.site(node), state.mode))
+            return result
+        return with_flags(result, flags)
+
+    def is_parameter(self, value: Value) -> bool:
+        graphs = [self.record.graphs[g].kind for a in value if type(a) is Tensor for g in a.graphs]
+        return bool(graphs) and all(kind in ("leaf", "carried") for kind in graphs)
 
     def concatenate(self, left: Value, right: Value, node: int, state: State) -> Value | None:
         """``list + list`` and ``tuple + tuple``; None when no container is among the operands."""

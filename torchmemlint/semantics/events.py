@@ -270,6 +270,14 @@ class Handler:
 
 
 @dataclass(frozen=True, slots=True)
+class Attention:
+    """Values are mixed by attention weights that lie in memory: ``softmax(q @ k.T) @ v``. ``mode`` is the grad mode there."""
+
+    site: Site
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeprecatedImport:
     """An import of names that torch calls otherwise today: (name that it binds here, absolute old name)."""
 
@@ -288,6 +296,7 @@ Event = (
     | GradModeMisuse
     | Handler
     | DeprecatedImport
+    | Attention
 )
 
 

@@ -34,6 +34,7 @@ from torchmemlint.semantics.values import (
     PLAIN,
     SCALAR,
     UNKNOWN,
+    WEIGHTS,
     Atom,
     Cls,
     Const,
@@ -415,6 +416,8 @@ class Interpreter(Calls):
             return
         text = text_of(target)
         value = self.by_evidence(text, value, node)
+        if self.deep(value, state)[3] & WEIGHTS:
+            self.record.flags.add("weights-kept")
         for atom in owners:
             if type(atom) is not Obj:
                 continue
@@ -916,6 +919,8 @@ class Interpreter(Calls):
 
     def return_(self, statement: ir.Return, state: State) -> State | None:
         value = self.eval(statement.value, state) if statement.value is not None else NONE
+        if self.deep(value, state)[3] & WEIGHTS:
+            self.record.flags.add("weights-kept")
         ends = self.ends[-1]
         ends.returns = join(ends.returns, shallow(value))
         ends.state = join_states(ends.state, state)

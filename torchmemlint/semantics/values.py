@@ -20,8 +20,15 @@ DETACHED = 16
 """Flag of a tensor: a graph was cut from it on purpose."""
 GUESSED = 32
 """Flag of a tensor: a call out of sight gave it, so that it may be no tensor at all."""
-PACKED = 32
+PACKED = 64
 """Flag of what stands for a tensor: a ``PackedSequence``, whose ``.data`` is a field that keeps the graph."""
+
+TURNED = 128
+"""Flag of a tensor: two of its dimensions were exchanged."""
+SCORES = 256
+"""Flag of a tensor: the product of two activations, one of them turned: each position against each other."""
+WEIGHTS = 512
+"""Flag of a tensor: a softmax of such scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +214,9 @@ def _join_tensors(tensors: list[Tensor]) -> Tensor:
         graphs, hints, outputs = graphs | other.graphs, hints | other.hints, outputs | other.outputs
         both &= other.flags
         either |= other.flags
-    return Tensor(graphs, hints, outputs, (both & (SCALAR | INTEGER | DETACHED)) | (either & (VIEW | BATCH | PACKED)))
+    return Tensor(
+        graphs, hints, outputs, (both & (SCALAR | INTEGER | DETACHED)) | (either & (VIEW | BATCH | PACKED | SCORES | WEIGHTS))
+    )
 
 
 def graphs_of(value: Value) -> frozenset[int]:

@@ -1,0 +1,95 @@
+"""Attention is written out, and the scores of every position against every other lie in memory.
+
+## What it does
+Reports the last product of `softmax(q @ k.transpose(-2, -1)) @ v`, in any of its spellings (`matmul`, `bmm`, `einsum`,
+`nn.Softmax`, masks, dropout and scaling between). Off by default: it is a rewrite that is worth it for long sequences.
+
+It is silent where the weights themselves are returned or kept, where the keys are a parameter (as many scores as there
+are codes, not positions), and where `target-torch` is below 2.0, which has no `scaled_dot_product_attention`.
+
+## What it costs
+Memory by the square of the sequence length, for each head and sample: the scores, their softmax and what lies between
+are kept for the backward. Measured on the CPU, one sample of 4 heads of width 32, peak of forward and backward in MB:
+
+| positions | written out | `scaled_dot_product_attention` |
+|---|---|---|
+| 256 | 3.4 | 0.66 |
+| 512 | 13.1 | 1.3 |
+| 1,024 | 51.4 | 2.6 |
+| 2,048 | 203 | 5.2 |
+
+Without grad mode the scores still lie there twice at the peak. On the CPU a `dropout_p` above zero makes the function
+write its scores out as well (204 MB at 2,048); the flash and memory-efficient kernels of CUDA do not (from the documentation,
+not measured). `nn.MultiheadAttention` writes them out when it has to return weights, which is its default:
+207 MB against 10.6 with `need_weights=False`.
+
+## Example
+```python
+import torch
+
+
+def attend(q, k, v):
+    scores = q @ k.transpose(-2, -1) / q.size(-1) ** 0.5
+    return torch.softmax(scores, dim=-1) @ v
+```
+
+Use instead:
+
+```python
+import torch.nn.functional as F
+
+
+def attend(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v)
+```
+
+## Fix
+None is written: scale, mask (True means "take part" there) and dropout have to be carried over by hand.
+
+## When to ignore
+Sequences are short, or something is done to the scores that a mask which is added cannot express.
+
+## References
+- torch.nn.functional.scaled_dot_product_attention:
+  https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
+- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; figures on CUDA are owed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchmemlint.findings import Severity
+from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.semantics.events import Attention
+
+RULE = Rule(
+    code="TML504",
+    name="attention-materialized",
+    summary="Attention is written out, and the scores of every position against every other lie in memory",
+    severity=Severity.NOTE,
+    default=False,
+    triggers=frozenset({"softmax", "Softmax"}),
+    roots=frozenset({"softmax", "Softmax"}),
+    experiment="peak",
+)
+EVENT = Attention
+
+
+def check(event: Attention, flow: Flow) -> Iterator[Draft]:
+    target = flow.runs.world.settings.target_torch
+    if not flow.own(event.site) or "weights-kept" in flow.record.flags or (target is not None and target < (2, 0)):
+        return
+    yield Draft(
+        flow.at(
+            RULE,
+            event.site,
+            "attention is written out: its scores need memory by the square of the sequence length",
+            label="softmax of scores, times values",
+            cost="the scores of every position against every other, several times"
+            + ("" if event.mode == "off" else ", kept for the backward")
+            + " (203 MB against 5 MB at 2,048 positions, 4 heads)",
+            help="`torch.nn.functional.scaled_dot_product_attention(q, k, v)` never has all of them at once",
+        ),
+        handler=event.site.handler,
+    )
