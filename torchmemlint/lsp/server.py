@@ -295,12 +295,14 @@ class _Service:
             finding.message,
             *(f"{word}: {text}" for word, text in (("cost", finding.cost), ("help", finding.help)) if text),
         ]
+        docs = os.environ.get("TORCHMEMLINT_DOCS_URL", "").rstrip("/")
         related = [one for step in finding.flow if (one := self.related(step)) is not None]
         return types.Diagnostic(
             range=_range(places.span(finding.span)),
             message="\n".join(words),
             severity=_SEVERITY[finding.severity],
             code=finding.code,
+            code_description=types.CodeDescription(f"{docs}/{finding.code}.html") if docs else None,
             source=SOURCE,
             related_information=related or None,
             tags=[types.DiagnosticTag.Unnecessary] if finding.code == "TML002" else None,
