@@ -264,6 +264,8 @@ class Evaluator(Book):
                         training=graph.training,
                     )
                 }
+            elif apart and graph.kind != "forward":
+                hints |= {gid}  # no longer told apart: this part may be a number beside the loss
             else:
                 graphs |= {gid}
         return tensor(graphs, hints, atom.outputs, atom.flags & ~SCALAR)

@@ -146,6 +146,8 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     name = "" if root.qualname == MODULE else root.qualname
     if is_test(root.path, name) or (name.rpartition(".")[2] == "test" and not flow.runs.world.facts(root).params):
         return None
+    if record.assumptions and record.mode == "mixed":
+        return None  # some callers switch grad mode off: those, it may be, that ask for this phase
     evaluated = event.training is False or flow.assumed_evaluation()
     trains_here = flow.beside_backward(event)
     # What follows needs the callers, who are run for it: first what would rule the graph out whatever they do.
