@@ -26,6 +26,7 @@ from torchmemlint.semantics.events import (
     GradModeMisuse,
     Graph,
     Handler,
+    LastLogits,
     Record,
     Site,
     Store,
@@ -315,6 +316,8 @@ class Words:
                 return f"`{short(event.name)}`: {event.effect}"
             case Attention():
                 return "values are mixed by attention weights that lie in memory"
+            case LastLogits():
+                return "the last position is taken of all positions' logits"
             case DeprecatedImport():
                 return f"imports a deprecated name: {', '.join(old for _, old in event.names)}"
             case GradModeMisuse():

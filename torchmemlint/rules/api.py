@@ -228,6 +228,10 @@ class Flow:
         calls = self.runs.world.facts(ref).calls
         return any(self.runs.world.project.resolve(ref.path, call.callee, ref.qualname) in names for call in calls)
 
+    def passes_keyword(self, site: Site, words: frozenset[str]) -> bool:
+        """Whether some call in the site's function is given an argument of one of these names."""
+        return any(a.keyword in words for call in self.runs.world.facts(self.frame(site).ref).calls for a in call.args)
+
     def names_anywhere(self, words: set[str]) -> bool:
         """Whether any function of the project says one of these words."""
         return any(self.runs.world.project.says(word) for word in sorted(words))

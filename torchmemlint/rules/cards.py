@@ -256,4 +256,14 @@ CARDS = {
         triggers=frozenset({"backward", "manual_backward"}),
         experiment="peak",
     ),
+    "footprint.full_logits_kept": Rule(
+        code="TML508",
+        name="full-logits-kept",
+        summary="Scores of the whole vocabulary are made for every position, and only the last position's are used",
+        severity=Severity.NOTE,
+        default=False,
+        triggers=frozenset({"logits"}),
+        roots=frozenset({"logits"}),
+        experiment="peak",
+    ),
 }

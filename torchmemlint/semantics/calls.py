@@ -21,6 +21,7 @@ from torchmemlint.semantics.values import (
     FREE_TENSOR,
     GUESSED,
     INTEGER,
+    LOGITS,
     NONE,
     NOTHING,
     PACKED,
@@ -433,6 +434,7 @@ class Calls(Evaluator):
             case "self" if isinstance(info.cls, ClassRef) and self.world.is_module_class(info.cls):
                 return self.forward(oid, arguments, expr, state, text_of(expr.func))
             case "loss":
+                self.whole_logits(arguments.all(), state)
                 for value in arguments.positional[:1]:
                     self.operation(hints_of(value), "loss")
                 return with_flags_set(self.arithmetic(arguments.all(), expr.node, state), SCALAR)
@@ -805,6 +807,8 @@ class Calls(Evaluator):
         effect = TORCH.methods.get(name)
         gids = atom.graphs | atom.hints
         self.notice(atom.graphs, name)
+        if effect == "cut":
+            self.whole_logits([me], state)
         match effect:
             case "cut":
                 self.sink(gids, "cut", f".{name}()", expr.node)
@@ -1063,6 +1067,8 @@ class Calls(Evaluator):
         graphs, hints, outputs, flags = self.deep(value, state)
         if flags & WEIGHTS:
             self.record.flags.add("weights-kept")
+        if flags & LOGITS:
+            self.record.flags.add("logits-used")
         things = frozenset(self.thing_graph(a.oid) for a in value if type(a) is Obj and self.heap[a.oid].kind == "thing")
         graphs |= things
         mark = self.graph("stored", expr.node, place, key=(oid, how))
@@ -1339,6 +1345,7 @@ class Calls(Evaluator):
         """An unresolved call: its result may hang on whatever went in, and may be attached by itself."""
         last = what.rpartition(".")[2].partition("(")[0]
         values = arguments.all()
+        self.whole_logits(values, state)
         if oid >= 0 and last not in ("forward", "__call__") and self.world.guards_itself(last):
             self.cut_all(arguments, expr, state, "no_grad")
             return FREE_TENSOR

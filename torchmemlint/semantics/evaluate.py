@@ -9,9 +9,9 @@ from typing import Any
 from torchmemlint.index.facts import ClassFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.semantics.attention import MIXES, role
+from torchmemlint.semantics.attention import MIXES, flags_of, role
 from torchmemlint.semantics.base import CONTAINERS, Book
-from torchmemlint.semantics.events import Attention
+from torchmemlint.semantics.events import Attention, LastLogits
 from torchmemlint.semantics.state import State, join_states
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
@@ -20,6 +20,7 @@ from torchmemlint.semantics.values import (
     FREE_TENSOR,
     GUESSED,
     INTEGER,
+    LOGITS,
     NONE,
     NOTHING,
     PACKED,
@@ -222,7 +223,8 @@ class Evaluator(Book):
                     return PLAIN
                 if effect in ("view", "keep"):
                     return self.in_role(name, self.made(single, expr.node, state), [single], expr.node, state)
-                return self.part(atom, f".{name}", expr.node)
+                part = self.part(atom, f".{name}", expr.node)
+                return with_flags(part, LOGITS) if name == "logits" else part
             case Cls():
                 ref = ClassRef(atom.path, atom.qualname)
                 method = self.world.project.method(ref, name)
@@ -473,6 +475,12 @@ class Evaluator(Book):
                     part = frozenset((atom,))
                 if len(expr.index) > 1:  # no tuple of outputs is indexed so, only a tensor
                     part = self.made(part, expr.node, state)
+                if atom.flags & LOGITS:
+                    if is_last(expr.index, index):
+                        self.emit(LastLogits(self.site(expr.node)))
+                    else:
+                        self.record.flags.add("logits-used")
+                    part = frozenset(replace(a, flags=a.flags & ~LOGITS) if type(a) is Tensor else a for a in part)
                 return with_flags(part, view)
             case Unknown():
                 return unknown(atom.hints)
@@ -623,10 +631,19 @@ class Evaluator(Book):
     def in_role(self, operation: str, result: Value, operands: list[Value], node: int, state: State) -> Value:
         """The result, with the flags that it has as a step of attention; tells the last step."""
         flags = role(operation, operands, self.is_parameter)
+        if operation in CASTS:
+            flags |= flags_of(operands[0]) & LOGITS
+        else:
+            self.whole_logits(operands, state)
         if flags == MIXES:
             self.emit(Attention(self.site(node), state.mode))
             return result
         return with_flags(result, flags)
+
+    def whole_logits(self, operands: list[Value], state: State) -> None:
+        """Note where something is done with the logits of all positions."""
+        if any(self.deep(value, state)[3] & LOGITS for value in operands):
+            self.record.flags.add("logits-used")
 
     def is_parameter(self, value: Value) -> bool:
         graphs = [self.record.graphs[g].kind for a in value if type(a) is Tensor for g in a.graphs]
@@ -1063,6 +1080,17 @@ def min_flags(tensors: list[Tensor]) -> int:
     for atom in tensors[1:]:
         both &= atom.flags
     return both & (SCALAR | INTEGER | GUESSED) | (BATCH if any(a.flags & BATCH for a in tensors) and not both & SCALAR else 0)
+
+
+CASTS = frozenset({"float", "double", "half", "bfloat16", "type", "contiguous", "clone"})
+
+
+def is_last(exprs: list[ir.Expr], values: list[Value]) -> bool:
+    """Whether an indexing is ``[:, -1]``, perhaps with whole dimensions behind."""
+    if len(exprs) < 2 or not all(type(e) is ir.Slice and not e.parts for i, e in enumerate(exprs) if i != 1):
+        return False
+    single = only_const(values[1])
+    return single is not None and single.value == -1
 
 
 def takes_small_part(exprs: list[ir.Expr], values: list[Value]) -> bool:

@@ -270,6 +270,13 @@ class Handler:
 
 
 @dataclass(frozen=True, slots=True)
+class LastLogits:
+    """The last position is taken of a model's logits (``model(ids).logits[:, -1]``)."""
+
+    site: Site
+
+
+@dataclass(frozen=True, slots=True)
 class Attention:
     """Values are mixed by attention weights that lie in memory: ``softmax(q @ k.T) @ v``. ``mode`` is the grad mode there."""
 
@@ -297,6 +304,7 @@ Event = (
     | Handler
     | DeprecatedImport
     | Attention
+    | LastLogits
 )
 
 

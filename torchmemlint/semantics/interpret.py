@@ -29,6 +29,7 @@ from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
     EMPTY,
     GUESSED,
+    LOGITS,
     NONE,
     NOTHING,
     PLAIN,
@@ -416,8 +417,11 @@ class Interpreter(Calls):
             return
         text = text_of(target)
         value = self.by_evidence(text, value, node)
-        if self.deep(value, state)[3] & WEIGHTS:
+        flags = self.deep(value, state)[3]
+        if flags & WEIGHTS:
             self.record.flags.add("weights-kept")
+        if flags & LOGITS:
+            self.record.flags.add("logits-used")
         for atom in owners:
             if type(atom) is not Obj:
                 continue
@@ -919,8 +923,11 @@ class Interpreter(Calls):
 
     def return_(self, statement: ir.Return, state: State) -> State | None:
         value = self.eval(statement.value, state) if statement.value is not None else NONE
-        if self.deep(value, state)[3] & WEIGHTS:
+        flags = self.deep(value, state)[3]
+        if flags & WEIGHTS:
             self.record.flags.add("weights-kept")
+        if flags & LOGITS:
+            self.record.flags.add("logits-used")
         ends = self.ends[-1]
         ends.returns = join(ends.returns, shallow(value))
         ends.state = join_states(ends.state, state)

@@ -29,6 +29,8 @@ SCORES = 256
 """Flag of a tensor: the product of two activations, one of them turned: each position against each other."""
 WEIGHTS = 512
 """Flag of a tensor: a softmax of such scores."""
+LOGITS = 1024
+"""Flag of a tensor: the ``logits`` of a model's output, for every position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +217,10 @@ def _join_tensors(tensors: list[Tensor]) -> Tensor:
         both &= other.flags
         either |= other.flags
     return Tensor(
-        graphs, hints, outputs, (both & (SCALAR | INTEGER | DETACHED)) | (either & (VIEW | BATCH | PACKED | SCORES | WEIGHTS))
+        graphs,
+        hints,
+        outputs,
+        (both & (SCALAR | INTEGER | DETACHED)) | (either & (VIEW | BATCH | PACKED | SCORES | WEIGHTS | LOGITS)),
     )
 
 

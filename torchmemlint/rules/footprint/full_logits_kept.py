@@ -1,0 +1,93 @@
+"""Scores of the whole vocabulary are made for every position, and only the last position's are used.
+
+## What it does
+Reports `outputs.logits[:, -1]` where nothing else is done with the logits: the head of a language model has multiplied
+every position by every word before. Off by default: it is of use with long prompts and large vocabularies.
+
+It is silent where other positions are used, too (a loss, `argmax` over all), and where the call says how many it wants
+(`logits_to_keep`, `num_logits_to_keep`).
+
+## What it costs
+Positions × vocabulary for each sample, and twice that again where they are cast to float32. Measured on the CPU, a
+bfloat16 head of 32,000 words, a batch of 2, peak in MB:
+
+| positions | all, cast to float32 | all | last alone |
+|---|---|---|---|
+| 128 | 49 | 17 | 0.4 |
+| 512 | 197 | 66 | 0.4 |
+| 2,048 | 787 | 263 | 0.4 |
+
+With a cache of keys and values only the first call, over the prompt, makes more than one position.
+
+## Example
+```python
+import torch
+
+
+@torch.no_grad()
+def next_token(model, ids):
+    outputs = model(input_ids=ids)
+    return outputs.logits[:, -1].argmax(-1)
+```
+
+Use instead:
+
+```python
+import torch
+
+
+@torch.no_grad()
+def next_token(model, ids):
+    outputs = model(input_ids=ids, logits_to_keep=1)
+    return outputs.logits[:, -1].argmax(-1)
+```
+
+## Fix
+None is written: which name the argument has depends on the version of transformers (`num_logits_to_keep` in 4.45 to
+4.49, `logits_to_keep` later), and not every model takes it. In a model of one's own, slice what goes into the head.
+
+## When to ignore
+Prompts are short, or the model is called with one new token at a time.
+
+## References
+- transformers, `logits_to_keep`: https://huggingface.co/docs/transformers/model_doc/llama#transformers.LlamaForCausalLM.forward
+- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; figures on CUDA are owed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchmemlint.findings import Severity
+from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.semantics.events import LastLogits
+
+RULE = Rule(
+    code="TML508",
+    name="full-logits-kept",
+    summary="Scores of the whole vocabulary are made for every position, and only the last position's are used",
+    severity=Severity.NOTE,
+    default=False,
+    triggers=frozenset({"logits"}),
+    roots=frozenset({"logits"}),
+    experiment="peak",
+)
+EVENT = LastLogits
+
+
+def check(event: LastLogits, flow: Flow) -> Iterator[Draft]:
+    if not flow.own(event.site) or "logits-used" in flow.record.flags:
+        return
+    if flow.passes_keyword(event.site, frozenset({"logits_to_keep", "num_logits_to_keep"})):
+        return
+    yield Draft(
+        flow.at(
+            RULE,
+            event.site,
+            "scores of every position are made, and the last position's are used",
+            label="one position of all",
+            cost="positions × vocabulary for each sample: 263 MB against 0.4 MB (2,048 positions, 32,000 words, batch of 2)",
+            help="let the model make the last one alone: `logits_to_keep=1` in transformers",
+        ),
+        handler=event.site.handler,
+    )
