@@ -86,6 +86,14 @@ CARDS = {
         triggers=frozenset({"Function", "InplaceFunction"}),
         experiment="cycle",
     ),
+    "retention.cached_module_or_tensor": Rule(
+        code="TML109",
+        name="cached-module-or-tensor",
+        summary="A cache of functools keeps modules or tensors that it is called with",
+        severity=Severity.WARNING,
+        triggers=frozenset({"cache", "lru_cache"}),
+        experiment="growth",
+    ),
     "gradmode.inference_with_grad": Rule(
         code="TML201",
         name="inference-with-grad",

@@ -89,6 +89,8 @@ class Book:
         self.statements = 0
         self.contexts: set[int] = set()
         """Objects that are the context of an ``autograd.Function`` whose forward is run."""
+        self.weighs_evidence = False
+        """Whether evidence of what unknown objects are, and are not, is gathered with care in this run."""
         self._ids: dict[tuple[object, ...], int] = {}
         self._sunk: set[tuple[int, str, str, int, int]] = set()
         self._closure_keys: dict[tuple[object, ...], int] = {}

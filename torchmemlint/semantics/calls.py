@@ -762,7 +762,7 @@ class Calls(Evaluator):
                 return NONE
         if name in TORCH.methods:
             return self.tensor_method(Tensor(frozenset((gid,))), name, arguments, expr, state)
-        if self.contexts:
+        if self.weighs_evidence:
             self.notice((gid,), NO_TENSOR)
         if name not in COMMON_METHODS and self.world.guards_itself(name):
             return FREE_TENSOR
@@ -1141,7 +1141,7 @@ class Calls(Evaluator):
                 if type(atom) is Tensor:
                     self.notice(atom.graphs, "torch-op")
                     self.operation(atom.graphs, "loss" if effect == "loss" else name.rpartition(".")[2])
-        if self.contexts and effect in ("keep", "loss", "view", "cut", "mixed-max"):
+        if self.weighs_evidence and effect in ("keep", "loss", "view", "cut", "mixed-max"):
             for value in values if name.rpartition(".")[2] in TENSORS_ONLY else values[:1]:
                 self.notice(
                     (self.thing_graph(a.oid) for a in value if type(a) is Obj and self.heap[a.oid].kind == "thing"), TENSOR

@@ -197,6 +197,23 @@ class Backward:
 
 
 @dataclass(frozen=True, slots=True)
+class CachedFunction:
+    """``functools.lru_cache`` or ``cache`` on the root function.
+
+    name     the decorator's text; entries: how many calls it keeps, None for all
+    modules  parameters that are modules; tensors: those that are annotated as tensors
+    things   parameters of which nothing is known, and the graphs that stand for them: tensors, if there is evidence
+    """
+
+    site: Site
+    name: str
+    entries: int | None
+    modules: tuple[str, ...]
+    tensors: tuple[str, ...]
+    things: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class GradientsFreed:
     """Gradients are set to None, or deleted; told only in runs that build a graph of gradients (``create_graph=True``)."""
 
@@ -298,6 +315,7 @@ Event = (
     | ContextStore
     | Regrowth
     | Backward
+    | CachedFunction
     | GradientsFreed
     | CallEffect
     | GradModeMisuse

@@ -15,6 +15,7 @@ from torchmemlint.semantics.evaluate import looks_like_module, shallow, sorted_a
 from torchmemlint.semantics.events import (
     Accumulate,
     Backward,
+    CachedFunction,
     ContextStore,
     DeprecatedImport,
     GradModeMisuse,
@@ -1085,15 +1086,50 @@ class Interpreter(Calls):
         self.bind_root(function, owner, state)
         for decorator in function.decorators:
             self.check_decorator(decorator, function, decorator.node, state)
+        cached = [d for d in function.decorators if self.is_cache(d, state)]
+        self.weighs_evidence = self.weighs_evidence or bool(cached)
+        given = {p.name: state.vars.get((self.frame, p.name), EMPTY) for p in function.params} if cached else {}
         ends = FrameEnds()
         self.ends.append(ends)
         end = self.block(function.body, state)
+        for decorator in cached:
+            self.note_cache(decorator, function, given)
         final = join_states(end, ends.state)
         self.run_uncalled(final if final is not None else State({}, state.mode))
         self.ends.pop()
         record.final = final
         finish(record)
         return record
+
+    def is_cache(self, decorator: ir.Expr, state: State) -> bool:
+        callee = decorator.func if isinstance(decorator, ir.Call) else decorator
+        if dotted(callee).rpartition(".")[2] not in ("lru_cache", "cache"):
+            return False
+        return any(type(a) is Ext and a.name in ("functools.lru_cache", "functools.cache") for a in self.eval(callee, state))
+
+    def note_cache(self, decorator: ir.Expr, function: ir.Function, given: dict[str, Value]) -> None:
+        """What a cached function is called with: judged after its body has shown what its parameters are."""
+        entries = cache_size(decorator)
+        if entries == 0:
+            return
+        modules: list[str] = []
+        tensors: list[str] = []
+        things: list[tuple[str, int]] = []
+        ref = self.record.root
+        for param in function.params:
+            for atom in given[param.name]:
+                if type(atom) is not Obj:
+                    continue
+                info = self.heap[atom.oid]
+                own = info.kind == "self" and isinstance(info.cls, ClassRef) and self.world.is_module_class(info.cls)
+                if own or info.kind == "module":
+                    modules.append(param.name)
+                elif self.world.project.class_of(ref.path, ref.qualname, param.name) == "torch.Tensor":
+                    tensors.append(param.name)
+                elif info.kind == "thing":
+                    things.append((param.name, self.thing_graph(atom.oid)))
+        name = text_of(decorator.func if isinstance(decorator, ir.Call) else decorator)
+        self.emit(CachedFunction(self.site(decorator.node), name, entries, tuple(modules), tuple(tensors), tuple(things)))
 
     def bind_root(self, function: ir.Function, owner: ClassRef | None, state: State) -> None:
         params = function.params
@@ -1122,6 +1158,7 @@ class Interpreter(Calls):
         """In an ``autograd.Function``'s forward or setup_context: the first parameter is its context; without grad, nothing
         that it is given has a graph here."""
         state.mode = "off"
+        self.weighs_evidence = True
         for number, param in enumerate(function.params):
             for atom in state.vars.get((self.frame, param.name), EMPTY):
                 if type(atom) is not Obj:
@@ -1184,6 +1221,17 @@ def finish(record: Record) -> None:
             record.trained |= sure
             if not event.retain and not event.partial:
                 record.freed |= sure
+
+
+def cache_size(decorator: ir.Expr) -> int | None:
+    """How many calls ``lru_cache`` or ``cache`` keeps, None for all."""
+    call = decorator if isinstance(decorator, ir.Call) else None
+    if dotted(call.func if call is not None else decorator).rpartition(".")[2] == "cache":
+        return None
+    given = next((a.value for a in call.args if a.keyword in (None, "maxsize")), None) if call is not None else None
+    if not isinstance(given, ir.Const):
+        return 128
+    return given.value if isinstance(given.value, int) else None
 
 
 def flat(atom: Atom, run: Interpreter, state: State, depth: int = 2) -> list[Atom]:

@@ -1,0 +1,110 @@
+"""A cache of functools keeps modules or tensors that it is called with.
+
+## What it does
+Reports `functools.lru_cache` and `functools.cache` on a method of an `nn.Module`, and on a function or method with a
+parameter that is a tensor or a module: annotated as one, or used as only one can be.
+
+It is silent where the arguments are numbers, names and devices, for static and class methods, for `cached_property`
+(which the object itself holds), and for `maxsize=0`.
+
+## What it costs
+The cache belongs to the function, not to the object: what it was called with stays until as many other calls have pushed
+it out (128 for a plain `lru_cache`), for `cache` and `maxsize=None` for ever. Measured for a module of 65,536 bytes that
+is made, called once and dropped in each step: 65,536 bytes more per step.
+
+Tensors are hashed by identity: a second tensor with the same values is never found, so such a cache only keeps, each
+argument and each result, with its autograd graph where grad mode is on.
+
+## Example
+```python
+from functools import lru_cache
+
+import torch
+from torch import nn
+
+
+class Rotary(nn.Module):
+    @lru_cache(maxsize=32)
+    def table(self, length):
+        return torch.arange(length).float()
+```
+
+Use instead:
+
+```python
+from functools import lru_cache
+
+import torch
+from torch import nn
+
+
+@lru_cache(maxsize=32)
+def table(length):
+    return torch.arange(length).float()
+
+
+class Rotary(nn.Module):
+    def table(self, length):
+        return table(length)
+```
+
+## Fix
+None is written: what the key should be is a choice.
+
+## When to ignore
+There is one such module, and it lives as long as the program.
+
+## References
+- functools.lru_cache, "the cache keeps references to the arguments and return values":
+  https://docs.python.org/3/library/functools.html#functools.lru_cache
+- Python FAQ, "How do I cache method calls?":
+  https://docs.python.org/3/faq/programming.html#how-do-i-cache-method-calls
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchmemlint.findings import Severity
+from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.index.project import FunctionRef
+from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.semantics.events import CachedFunction
+from torchmemlint.semantics.runs import Runs
+
+RULE = Rule(
+    code="TML109",
+    name="cached-module-or-tensor",
+    summary="A cache of functools keeps modules or tensors that it is called with",
+    severity=Severity.WARNING,
+    triggers=frozenset({"lru_cache", "cache"}),
+    experiment="growth",
+)
+EVENT = CachedFunction
+
+
+def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
+    return any(use.callee.rpartition(".")[2] in ("lru_cache", "cache") for use in facts.decorators)
+
+
+def check(event: CachedFunction, flow: Flow) -> Iterator[Draft]:
+    tensors = [*event.tensors, *(name for name, gid in event.things if flow.shown_tensor(gid))]
+    if not event.modules and not tensors:
+        return
+    if event.modules:
+        held = f"`{event.modules[0]}`, a module, with its parameters"
+    else:
+        held = f"`{tensors[0]}`, a tensor, and can find it again only by identity"
+    entries = "for ever" if event.entries is None else f"until {event.entries} other calls have come"
+    yield Draft(
+        flow.at(
+            RULE,
+            event.site,
+            f"`{event.name}` keeps {held}",
+            label="keeps arguments and results beyond their time",
+            cost=f"each argument and result stays {entries}, results with their autograd graph where grad mode is on",
+            help="cache by numbers in a function of its own, or on the object (`functools.cached_property`, an attribute)",
+        ),
+        handler=event.site.handler,
+    )
