@@ -10,7 +10,7 @@ It is silent where the arguments are numbers, names and devices, for static and 
 ## What it costs
 The cache belongs to the function, not to the object: what it was called with stays until as many other calls have pushed
 it out (128 for a plain `lru_cache`), for `cache` and `maxsize=None` for ever. Measured for a module of 65,536 bytes that
-is made, called once and dropped in each step: 65,536 bytes more per step.
+is made, called once and dropped in each step: 65,664 bytes more per step, what it returned included.
 
 Tensors are hashed by identity: a second tensor with the same values is never found, so such a cache only keeps, each
 argument and each result, with its autograd graph where grad mode is on.
