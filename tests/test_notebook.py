@@ -132,6 +132,7 @@ def test_only_python_kernels(metadata: dict[str, object], other: str) -> None:
         ("[]", "is not a notebook", (1, 1)),
         ('{"cells": 3}', "is not a notebook", (1, 1)),
         ('{"cells": ' + "[" * 100_000, "nested too deeply", (1, 1)),
+        ('{"cells": [' + "9" * 10_000 + "]}", "is not valid JSON: Exceeds the limit", (1, 1)),
     ],
 )
 def test_what_is_no_notebook(raw: str, words: str, place: tuple[int, int]) -> None:

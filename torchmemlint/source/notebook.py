@@ -269,6 +269,8 @@ def read_notebook(raw: str) -> Notebook:
         raise SourceError(f"is not valid JSON: {error.msg}", error.lineno, error.colno) from error
     except RecursionError as error:
         raise SourceError("is not a notebook: its JSON is nested too deeply") from error
+    except ValueError as error:  # a number with thousands of digits
+        raise SourceError(f"is not valid JSON: {error}") from error
     if not isinstance(content, dict) or not isinstance(content.get("cells"), list):
         if isinstance(content, dict) and isinstance(content.get("worksheets"), list):
             return Notebook(raw, other="is in the notebook format of before 2015; `jupyter nbconvert --to notebook` renews it")
