@@ -313,6 +313,11 @@ class Names:
                 qualname = f"{klass.qualname}.{name}"
                 if qualname in self.functions[klass.path]:
                     return FunctionRef(klass.path, qualname)
+                for attr in self.classes[klass.path][klass.qualname].attrs:
+                    if attr.name == name and attr.method == "" and attr.kind == "name":  # `decode = decode_function`
+                        given = self.dotted(klass.path, attr.value)
+                        if isinstance(given, FunctionRef):
+                            return given
         return None
 
     def subclasses(self, ref: ClassRef) -> tuple[ClassRef, ...]:

@@ -643,6 +643,8 @@ class Calls(Evaluator):
             kind == "self" and isinstance(info.cls, ClassRef) and self.world.is_module_class(info.cls) and name in ("forward",)
         ):
             effect = TORCH.module_methods.get(name)
+            if name in TORCH.part_methods:
+                return frozenset((Obj(oid),))
             if name in ("forward", "__call__") or (
                 effect is None
                 and name not in DICT_METHODS

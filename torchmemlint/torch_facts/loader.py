@@ -130,6 +130,8 @@ class TorchFacts:
     """Absolute name → kind. ``class_kind`` also knows families of names."""
     module_methods: dict[str, str]
     """Name of a torch.nn.Module method → effect."""
+    part_methods: frozenset[str]
+    """Methods of other libraries' modules that return a module that is part of them."""
     module_evidence: frozenset[str]
     """Methods whose call tells that the receiver is a Module (``eval``: only without arguments)."""
     kind_methods: dict[tuple[str, str], str]
@@ -229,6 +231,7 @@ def parse(text: str) -> TorchFacts:
         attributes=_flat(document, "attributes", "effect", ATTRIBUTE_EFFECTS),
         classes=_flat(document, "classes", "kind", CLASS_KINDS),
         module_methods=_flat(document, "module_methods", "effect", MODULE_EFFECTS),
+        part_methods=_name_set(document, "part_methods"),
         module_evidence=_name_set(document, "module_evidence"),
         kind_methods=kind_methods,
         guarded_methods=guarded,
