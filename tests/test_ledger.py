@@ -60,9 +60,8 @@ def test_the_same_for_fixtures(folder: str) -> None:
 
 def test_findings_rest_on_the_callers_of_their_function() -> None:
     found = dict(analyses(bent_project.project(()), alone=False))
-    asked = {question[0] for question in found["evaluate.py"].questions}
-    assert {"text", "module", "facts", "grad_mode"} <= asked
-    assert ("text", "pkg/steps.py") in found["evaluate.py"].questions
+    assert ("text", "pkg/steps.py") in found["train.py"].questions
+    assert ("grad_mode", FunctionRef("pkg/steps.py", "validate")) in found["pkg/steps.py"].questions
 
 
 def test_an_answer_is_worked_out_once_and_charged_twice() -> None:

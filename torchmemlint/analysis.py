@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchmemlint.findings import Finding
 from torchmemlint.index.layout import is_test
@@ -35,6 +35,10 @@ BACKWARD = frozenset({"backward", "manual_backward", "empty_cache"})
 OF_INFERENCE = frozenset({"eval", "detach"})
 COLLECTED = frozenset({"TML401", "TML402"})
 """Rules about results that are kept, with grad mode on or off."""
+
+
+AskRule = Callable[[Any, object, object], Iterable[Any]]
+"""As ``ask_rule``."""
 
 
 def make_runs(project: Project, settings: Settings, read: Callable[[str], str]) -> Runs:
@@ -113,8 +117,11 @@ WITHOUT_GRAPH = frozenset(
 )  # fmt: skip
 
 
-def analyze_module(project: Project, path: str, settings: Settings, runs: Runs | None = None) -> Analysis:
-    """The findings of one file, unsorted. ``runs`` shares what earlier files made the engine learn."""
+def analyze_module(
+    project: Project, path: str, settings: Settings, runs: Runs | None = None, ask: AskRule | None = None
+) -> Analysis:
+    """The findings of one file, unsorted. ``runs`` shares what earlier files made the engine learn; ``ask`` stands in for
+    ``ask_rule``."""
     from torchmemlint import rules
     from torchmemlint.index.ledger import Page, account
     from torchmemlint.index.project import FunctionRef
@@ -144,7 +151,7 @@ def analyze_module(project: Project, path: str, settings: Settings, runs: Runs |
         ):
             continue
         try:
-            drafts = drafts_of(runs, ref, checks)
+            drafts = drafts_of(runs, ref, checks, ask or ask_rule)
             analysis.findings += [d.finding for d in told_once(drafts) if d.finding.code in codes]
         except Exception:  # the one function is lost, the run goes on
             analysis.crashes.append(f"{path}: {facts.qualname}: {traceback.format_exc()}")
@@ -152,7 +159,12 @@ def analyze_module(project: Project, path: str, settings: Settings, runs: Runs |
     return analysis
 
 
-def drafts_of(runs: Runs, ref, checks):  # type: ignore[no-untyped-def]
+def ask_rule(module, event, flow):  # type: ignore[no-untyped-def]
+    """What a rule's file says of an event."""
+    return module.check(event, flow)
+
+
+def drafts_of(runs: Runs, ref, checks, ask=ask_rule):  # type: ignore[no-untyped-def]
     """Every draft of the rules over one root's records, the same place told once."""
     from torchmemlint.rules.api import Flow
 
@@ -163,7 +175,7 @@ def drafts_of(runs: Runs, ref, checks):  # type: ignore[no-untyped-def]
             for module in checks:
                 if not isinstance(event, module.EVENT):
                     continue
-                for draft in module.check(event, flow):
+                for draft in ask(module, event, flow):
                     key = (draft.finding.code, draft.finding.span, draft.finding.path)
                     if key not in seen:
                         seen[key] = draft

@@ -292,6 +292,7 @@ def check_parser() -> argparse.ArgumentParser:
     run.add_argument("--no-cache", action="store_true", help="neither read nor write what earlier runs found")
     run.add_argument("--cache-dir", metavar="FOLDER", help="default: .torchmemlint_cache, or $TORCHMEMLINT_CACHE_DIR")
     run.add_argument("-j", "--jobs", type=_jobs, metavar="N", help="processes (default: as many as pay)")
+    run.add_argument("--profile", action="store_true", help="where the time goes, by stage and rule (one process, no cache)")
     run.add_argument(
         "--shard", type=_shard, metavar="I/N", help="check part I of N; `torchmemlint merge` puts reports together"
     )

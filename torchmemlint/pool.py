@@ -35,17 +35,26 @@ _received: dict[str, Work[object, object]] = {}
 
 
 def run_all(
-    function: Callable[[S, str], R], shared: S, paths: Sequence[str], jobs: int, lost: Callable[[str, str], R]
+    function: Callable[[S, str], R],
+    shared: S,
+    paths: Sequence[str],
+    jobs: int,
+    lost: Callable[[str, str], R],
+    tell: Callable[[int], None] = lambda files: None,
 ) -> list[R]:
     """``function(shared, path)`` for each path, in order, in up to ``jobs`` processes; ``lost(path, why)`` where it kills its
-    process."""
+    process. ``tell`` hears whenever some more files are done."""
     jobs = min(jobs, len(paths))
-    if jobs <= 1:
-        return [function(shared, path) for path in paths]
-    try:
-        return _in_pool(function, shared, paths, jobs, lost)
-    except (ImportError, NotImplementedError, PermissionError):  # no semaphores or processes here, as in some sandboxes
-        return [function(shared, path) for path in paths]
+    if jobs > 1:
+        try:
+            return _in_pool(function, shared, paths, jobs, lost, tell)
+        except (ImportError, NotImplementedError, PermissionError):  # no semaphores or processes here, as in some sandboxes
+            pass
+    results = []
+    for path in paths:
+        results.append(function(shared, path))
+        tell(1)
+    return results
 
 
 def run_on(
@@ -55,6 +64,7 @@ def run_on(
     shared: S,
     paths: Sequence[str],
     lost: Callable[[str, str], R],
+    tell: Callable[[int], None] = lambda files: None,
 ) -> list[R]:
     """As ``run_all``, on an executor that has ``workers`` places for tasks. Each task brings all that it needs; what the
     executor fails at is done here."""
@@ -66,12 +76,13 @@ def run_on(
     for chunk, future in zip(chunks, futures, strict=True):
         try:
             results.update(zip(chunk, future.result(), strict=True))  # type: ignore[arg-type]
+            tell(len(chunk))
         except Exception:  # an executor may raise what it likes when it loses a worker
             continue
     missing = [path for path in paths if path not in results]
     if missing:
         # Never in this process: what kills a worker there would kill it too.
-        results |= zip(missing, _in_pool(function, shared, missing, min(usable_cpus(), len(missing)), lost), strict=True)
+        results |= zip(missing, _in_pool(function, shared, missing, min(usable_cpus(), len(missing)), lost, tell), strict=True)
     return [results[path] for path in paths]
 
 
@@ -108,7 +119,12 @@ def size_of(path: str) -> int:
 
 
 def _in_pool(
-    function: Callable[[S, str], R], shared: S, paths: Sequence[str], jobs: int, lost: Callable[[str, str], R]
+    function: Callable[[S, str], R],
+    shared: S,
+    paths: Sequence[str],
+    jobs: int,
+    lost: Callable[[str, str], R],
+    tell: Callable[[int], None],
 ) -> list[R]:
     from concurrent.futures.process import BrokenProcessPool
 
@@ -119,6 +135,7 @@ def _in_pool(
         try:
             for chunk, future in [(chunk, pool.submit(_call_each, chunk)) for chunk in chunks]:
                 results.update(zip(chunk, future.result(), strict=True))  # type: ignore[arg-type]
+                tell(len(chunk))
         except BrokenProcessPool:
             pass
     # A process died, and with it the pool. Each of its chunks in a process of its own; where that dies too, each file.

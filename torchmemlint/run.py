@@ -8,8 +8,8 @@ discover → scan (screen, facts) → link → inspect (lower, interpret, rules,
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     from torchmemlint.cache import Cache
     from torchmemlint.index.project import Project
+    from torchmemlint.profile import Profile
+    from torchmemlint.progress import Progress
     from torchmemlint.source.file import SourceFile
     from torchmemlint.source.notebook import CellRows
 
@@ -58,6 +60,23 @@ class Shard:
 
     number: int
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a run may use, none of which changes what it finds.
+
+    executor  where files are checked, and how many at a time
+    profile   takes the time of everything, in one process
+    """
+
+    cache: Cache | None = None
+    executor: tuple[Executor, int] | None = None
+    progress: Progress | None = None
+    profile: Profile | None = None
+
+    def stage(self, name: str) -> AbstractContextManager[None]:
+        return nullcontext() if self.profile is None else self.profile.clock.stage(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +122,15 @@ def check_paths(
     *,
     since: str = "",
     baseline: bool = True,
-    cache: Cache | None = None,
     shard: Shard | None = None,
-    executor: tuple[Executor, int] | None = None,
+    means: Means | None = None,
 ) -> Outcome:
     """Checks files and folders; ``jobs`` None lets the size of the work decide.
 
     ``since`` keeps the findings on rows that changed since a git revision; ``baseline`` False tells those that the baseline
     hides, too. Raises UsageError where git cannot tell, and BaselineError for a baseline that cannot be read.
     """
-    return _over(paths, configuration, jobs, since, baseline, cache, shard, executor).check()
+    return _over(paths, configuration, jobs, since, baseline, shard, means).check()
 
 
 def fix_paths(
@@ -121,10 +139,10 @@ def fix_paths(
     jobs: int | None = None,
     *,
     since: str = "",
-    cache: Cache | None = None,
+    means: Means | None = None,
 ) -> Fixed:
     """Checks files and folders, and repairs in memory what their settings allow."""
-    return _over(paths, configuration, jobs, since, True, cache).fix()
+    return _over(paths, configuration, jobs, since, means=means).fix()
 
 
 def check_text(text: str, filename: str, settings: Settings, *, comments: bool = True) -> list[Finding]:
@@ -162,24 +180,24 @@ def _over(
     jobs: int | None,
     since: str = "",
     baseline: bool = True,
-    cache: Cache | None = None,
     shard: Shard | None = None,
-    executor: tuple[Executor, int] | None = None,
+    means: Means | None = None,
 ) -> _Run:
-    found = discover(paths, configuration)
+    means = means or Means()
+    with means.stage("find"):
+        found = discover(paths, configuration)
     by_hand = not any(os.path.isdir(path) for path in paths)
     return _Run(
         found.files,
-        jobs,
+        1 if means.profile is not None else jobs,
         by_hand=by_hand,
         problems=found.problems,
         notes=found.notes,
         since=Since(since) if since else None,
         baseline=baseline,
-        cache=cache,
         given=tuple(paths),
         shard=shard,
-        executor=executor,
+        means=means,
     )
 
 
@@ -220,11 +238,10 @@ class _Run:
     scanned: dict[str, Scanned] = field(default_factory=dict)
     checked: dict[str, Checked] = field(default_factory=dict)
     baselines: dict[str, Baseline] = field(default_factory=dict)
-    cache: Cache | None = None
     given: tuple[str, ...] = ()
     shard: Shard | None = None
     told: frozenset[str] | None = None
-    executor: tuple[Executor, int] | None = None
+    means: Means = field(default_factory=lambda: Means())
     around: tuple[Scanned, ...] | None = None
     complete: bool = True
     settings: dict[str, Settings] = field(init=False)
@@ -233,12 +250,12 @@ class _Run:
         self.settings = {file.path: file.settings for file in self.files}
 
     def check(self) -> Outcome:
-        if self.cache is None or self.by_hand:
+        if self.means.cache is None or self.by_hand:
             self._check([file.path for file in self.files])
         else:
             from torchmemlint.remembered import Repeated
 
-            repeated = Repeated(self.cache, self.files, self.given, self.shard)
+            repeated = Repeated(self.means.cache, self.files, self.given, self.shard)
             result = repeated.result()
             if result is not None:
                 self.scanned, self.checked = result
@@ -258,14 +275,20 @@ class _Run:
         again = frozenset(paths)
         self.checked = {path: done for path, done in self.checked.items() if path not in again} | failed
         if candidates:
-            for done in self._inspect(candidates):
+            with self.means.stage("rest"):
+                inspected = self._inspect(candidates)
+            for done in inspected:
                 broken = failed[done.path].findings if done.path in failed else ()  # cells of a notebook
                 self.checked[done.path] = replace(done, findings=(*broken, *done.findings))
         quiet = [path for path in paths if "TML002" in self.settings[path].codes and self._only_comments(path)]
         if quiet:
             all_comments = ScanAll(self.settings, self.texts)
             jobs = self._jobs(quiet, BYTES_TO_SCAN)
-            self.checked |= zip(quiet, run_all(inspect_comments, all_comments, quiet, jobs, crashed), strict=True)
+            self.checked |= zip(
+                quiet,
+                run_all(inspect_comments, all_comments, quiet, jobs, crashed, self._telling("reading", quiet)),
+                strict=True,
+            )
 
     def _only_comments(self, path: str) -> bool:
         """Whether a file can be read, and no rule but TML002 can speak in it."""
@@ -273,14 +296,15 @@ class _Run:
         return not (scanned.candidate or scanned.failed or scanned.skipped)
 
     def _inspect(self, paths: Sequence[str]) -> list[Checked]:
-        project = self.link()
-        if self.cache is None or self.texts:
+        with self.means.stage("link"):
+            project = self.link()
+        if self.means.cache is None or self.texts:
             shared = InspectAll(project, self.settings, self.texts, self.comments)
             return self._run_all(shared, paths)
         from torchmemlint.remembered import Remembered
 
         assert self.around is not None  # by linking
-        remembered = Remembered(self.cache, project, [*self.scanned.values(), *self.around], self.settings, self.by_hand)
+        remembered = Remembered(self.means.cache, project, [*self.scanned.values(), *self.around], self.settings, self.by_hand)
         known = {path: found for path in paths if (found := remembered.checked(path)) is not None}
         new = [path for path in paths if path not in known]
         if new:
@@ -292,8 +316,8 @@ class _Run:
 
     def scan(self, paths: Sequence[str], parse_all: bool = False) -> None:
         """Brings ``scanned`` up to date for some of the files."""
-        shared = ScanAll(self.settings, self.texts, parse_all or self.by_hand, self.cache)
-        self.scanned |= zip(paths, run_all(scan, shared, paths, self._jobs(paths, BYTES_TO_SCAN), lost_scan), strict=True)
+        shared = ScanAll(self.settings, self.texts, parse_all or self.by_hand, self.means.cache)
+        self.scanned |= zip(paths, self._scan_all(shared, paths), strict=True)
 
     def link(self) -> Project:
         """The project of all files that matter: those scanned, and those around them that they call or that call them."""
@@ -311,24 +335,37 @@ class _Run:
         from torchmemlint.surroundings import connected, surroundings
 
         if self.by_hand:
-            around, self.complete = surroundings(list(self.scanned.values()), self.texts, self.cache)
+            around, self.complete = surroundings(list(self.scanned.values()), self.texts, self.means.cache)
             return around
         paths = connected(self.scanned.values())
-        shared = ScanAll(dict.fromkeys(paths, Settings()), {}, parse_all=True, cache=self.cache)
-        beside = run_all(scan, shared, paths, self._jobs(paths, BYTES_TO_SCAN), lost_scan)
+        shared = ScanAll(dict.fromkeys(paths, Settings()), {}, parse_all=True, cache=self.means.cache)
+        beside = self._scan_all(shared, paths)
         return tuple(one for one in beside if one.facts is not None)
 
+    def _scan_all(self, shared: ScanAll, paths: Sequence[str]) -> list[Scanned]:
+        with self.means.stage("scan"):
+            return run_all(scan, shared, paths, self._jobs(paths, BYTES_TO_SCAN), lost_scan, self._telling("reading", paths))
+
+    def _telling(self, words: str, paths: Sequence[str]) -> Callable[[int], None]:
+        if self.means.progress is None:
+            return lambda files: None
+        self.means.progress.begin(words, len(paths))
+        return self.means.progress.add
+
     def _run_all(self, shared: InspectAll, paths: Sequence[str]) -> list[Checked]:
-        if self.executor is None:
-            return run_all(inspect, shared, paths, self._jobs(paths, BYTES_TO_INSPECT), crashed)
+        tell = self._telling("checking", paths)
+        if self.means.profile is not None:
+            shared = replace(shared, watch=self.means.profile)
+        if self.means.executor is None:
+            return run_all(inspect, shared, paths, self._jobs(paths, BYTES_TO_INSPECT), crashed, tell)
         # Wherever it is done, our files may not be there: the texts go along.
-        executor, places = self.executor
+        executor, places = self.means.executor
         texts = dict(shared.texts)
         for path in shared.project.paths:
             if path not in texts:
                 with suppress(SourceError):
                     texts[path] = read(path)
-        return run_on(executor, places, inspect, replace(shared, texts=texts), paths, crashed)
+        return run_on(executor, places, inspect, replace(shared, texts=texts), paths, crashed, tell)
 
     def _jobs(self, paths: Sequence[str], pays: int) -> int:
         if self.jobs is not None:

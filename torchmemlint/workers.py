@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from torchmemlint.index.answers import Answers
     from torchmemlint.index.facts import ModuleFacts
     from torchmemlint.index.project import Project
+    from torchmemlint.profile import Profile
     from torchmemlint.semantics.runs import Runs
     from torchmemlint.source.file import SourceFile
 
@@ -82,13 +83,15 @@ class ScanAll:
 @dataclass(frozen=True, slots=True)
 class InspectAll:
     """How files are inspected: the linked project, each file's settings, the texts that stand in for files, and whether
-    suppressing comments are obeyed. ``answers`` writes down what findings rest on, for a cache."""
+    suppressing comments are obeyed. ``answers`` writes down what findings rest on, for a cache; ``watch`` takes the time of all
+    that is done, in this process."""
 
     project: Project
     settings: Mapping[str, Settings]
     texts: Mapping[str, SourceFile]
     comments: bool = True
     answers: Answers | None = None
+    watch: Profile | None = None
     engines: dict[Settings, Runs] = field(default_factory=dict)
     """One engine a process (and kind of settings), made when the first file is inspected: what it learns serves the next."""
 
@@ -147,8 +150,10 @@ def inspect(shared: InspectAll, path: str) -> Checked:
         from torchmemlint.suppress import apply
 
         if settings not in shared.engines:
-            shared.engines[settings] = make_runs(shared.project, settings, shared.text)
-        analysis = analyze_module(shared.project, path, settings, shared.engines[settings])
+            make = make_runs if shared.watch is None else shared.watch.make_runs
+            shared.engines[settings] = make(shared.project, settings, shared.text)
+        ask = None if shared.watch is None else shared.watch.ask
+        analysis = analyze_module(shared.project, path, settings, shared.engines[settings], ask)
         findings = [*analysis.findings, *(_internal_error(path, crash) for crash in analysis.crashes)]
         kept = []
         if findings or "TML002" in settings.codes:

@@ -18,7 +18,7 @@ from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.discover import discover
 from torchmemlint.errors import SourceError, UsageError
 from torchmemlint.findings import Finding, Severity
-from torchmemlint.run import Fixed, Outcome, Shard, check_paths, fix_paths, repairable
+from torchmemlint.run import Fixed, Means, Outcome, Shard, check_paths, fix_paths, repairable
 from torchmemlint.settings import Settings
 
 if TYPE_CHECKING:
@@ -62,26 +62,26 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError("`-` reads standard input, and goes with no other path")
         return _check_stdin(arguments, configuration, measured)
     if not (arguments.fix or arguments.diff):
-        cache = _cache(arguments, configuration)
-        with _executor(arguments.executor) as executor:
+        means = _means(arguments, configuration)
+        with _executor(arguments.executor) as executor, means.stage("rest"):
             outcome = check_paths(
                 paths,
                 configuration,
                 arguments.jobs,
                 since=arguments.since or "",
-                cache=cache,
                 shard=Shard(*arguments.shard) if arguments.shard else None,
-                executor=executor,
+                means=replace(means, executor=executor),
             )
+        _end(means, arguments)
         outcome = _proved(outcome, arguments, measured)
         report(outcome, arguments, sys.stdout, measured=measured)
-        _warn_of(cache, arguments)
         return status(outcome, arguments.exit_zero)
     if arguments.shard or arguments.executor:
         raise UsageError("--shard and --executor check; they do not go with --fix and --diff")
-    cache = _cache(arguments, configuration)
-    fixed = fix_paths(paths, configuration, arguments.jobs, since=arguments.since or "", cache=cache)
-    _warn_of(cache, arguments)
+    means = _means(arguments, configuration)
+    with means.stage("rest"):
+        fixed = fix_paths(paths, configuration, arguments.jobs, since=arguments.since or "", means=means)
+    _end(means, arguments)
     if arguments.diff:
         return _print_diff(fixed, arguments)
     failures = _write(fixed)
@@ -150,9 +150,26 @@ def _executor(spec: str | None) -> Iterator[tuple[Executor, int] | None]:
         yield found
 
 
-def _warn_of(cache: Cache | None, arguments: argparse.Namespace) -> None:
-    if cache is not None and cache.trouble and not arguments.quiet:
-        print(f"torchmemlint: warning: {cache.trouble}", file=sys.stderr)
+def _means(arguments: argparse.Namespace, configuration: Configuration) -> Means:
+    from torchmemlint.progress import Progress
+
+    progress = None if arguments.quiet else Progress()
+    if arguments.profile:
+        from torchmemlint.profile import Profile
+
+        # What is remembered takes no time, and other processes have times of their own.
+        return Means(None, None, progress, Profile())
+    return Means(_cache(arguments, configuration), None, progress)
+
+
+def _end(means: Means, arguments: argparse.Namespace) -> None:
+    """What is told about the run itself when its work is done."""
+    if means.progress is not None:
+        means.progress.end()
+    if means.cache is not None and means.cache.trouble and not arguments.quiet:
+        print(f"torchmemlint: warning: {means.cache.trouble}", file=sys.stderr)
+    if means.profile is not None:
+        sys.stderr.write(means.profile.table())
 
 
 def _table(arguments: argparse.Namespace) -> dict[str, object]:
