@@ -118,9 +118,9 @@ def test_the_profile_names_stages_and_rules(here: Path, capsys: pytest.CaptureFi
 
 
 def test_time_inside_a_stage_is_not_the_outer_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter([0, 1, 3, 6, 10])
+    times = iter([0, 1, 3, 6])
     monkeypatch.setattr(profile.time, "process_time", lambda: next(times))
     clock = Clock()
     with clock.stage("outer"), clock.stage("inner"):
         pass
-    assert clock.spent == {"outer": 2 + 4, "inner": 3}
+    assert clock.spent == {"outer": 1 + 3, "inner": 2}
