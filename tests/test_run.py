@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from torchmemlint import pool, workers
 from torchmemlint import surroundings as around
-from torchmemlint import workers
 from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.discover import Found
 from torchmemlint.pool import run_all
@@ -176,7 +176,7 @@ def test_without_processes_the_work_is_done_here(monkeypatch: pytest.MonkeyPatch
     def refuse(*arguments: object) -> None:
         raise PermissionError("no semaphores")
 
-    monkeypatch.setattr(workers, "_in_pool", refuse)
+    monkeypatch.setattr(pool, "_in_pool", refuse)
     assert run_all(_label, "7", PATHS, 4, _lost) == [f"7:{path}" for path in PATHS]
 
 
