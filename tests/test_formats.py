@@ -18,8 +18,7 @@ from notebooks import SETUP, TRAINING, notebook, rows
 
 from torchmemlint.cli import check_parser
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
-from torchmemlint.reporters import FORMATS, Context, render
-from torchmemlint.reporters.sarif import MAX_RESULTS
+from torchmemlint.reporters import FORMATS, Context, render, sarif
 from torchmemlint.reporters.style import printable
 from torchmemlint.rules import ALL_RULES
 
@@ -155,10 +154,12 @@ def test_sarif_paths() -> None:
     assert artifact("../a.py", here) == f"file://{os.path.dirname(here)}/a.py"
 
 
-def test_sarif_keeps_the_heaviest_where_github_takes_no_more() -> None:
-    light = [finding(span=span(row, 1, 2), severity=Severity.NOTE, code="TML308") for row in range(1, MAX_RESULTS + 3)]
+def test_sarif_keeps_the_heaviest_where_github_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sarif.MAX_RESULTS == 25_000
+    monkeypatch.setattr(sarif, "MAX_RESULTS", 20)
+    light = [finding(span=span(row, 1, 2), severity=Severity.NOTE, code="TML308") for row in range(1, 23)]
     (run,) = json.loads(render("sarif", [*light, finding(path="z.py")], Context()))["runs"]
-    assert len(run["results"]) == MAX_RESULTS
+    assert len(run["results"]) == 20
     assert run["results"][-1]["level"] == "error"
     (note,) = run["invocations"][0]["toolExecutionNotifications"]
     assert note["message"]["text"].startswith("3 findings of the lightest kinds are left out")
@@ -318,12 +319,14 @@ def test_columns_in_the_units_of_each_format(tmp_path: Path, newline: str, bom: 
     )
     found = json.loads((tmp_path / "o.json").read_text(encoding="utf-8"))
     assert len(found) == 2 * len(BEFORE)
-    sarif = json.loads((tmp_path / "o.sarif").read_text(encoding="utf-8"))["runs"][0]["results"]
+    results = json.loads((tmp_path / "o.sarif").read_text(encoding="utf-8"))["runs"][0]["results"]
     rdjson = json.loads((tmp_path / "o.rdjson").read_text(encoding="utf-8"))["diagnostics"]
     gitlab = json.loads((tmp_path / "o.gitlab").read_text(encoding="utf-8"))
     lintrunner = [json.loads(line) for line in (tmp_path / "o.lintrunner").read_text(encoding="utf-8").splitlines()]
     azure = (tmp_path / "o.azure").read_text(encoding="utf-8").splitlines()
-    for entry, result, diagnostic, issue, message, command in zip(found, sarif, rdjson, gitlab, lintrunner, azure, strict=True):
+    for entry, result, diagnostic, issue, message, command in zip(
+        found, results, rdjson, gitlab, lintrunner, azure, strict=True
+    ):
         path = tmp_path / entry["filename"]
         data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
         # Without any code of ours: where the flagged bytes are, and what stands before them in their line.
