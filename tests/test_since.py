@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -136,6 +137,29 @@ def test_from_a_folder_below_and_by_absolute_path(repository: Path, lint: Lint, 
     monkeypatch.chdir(repository / "sub")
     assert lint("--since=HEAD") == (1, ["c.py:8 TML101"])
     assert lint("--since=HEAD", str(repository / "a.py")) == (0, [])
+
+
+@needs_git
+def test_rows_of_a_notebook_are_those_of_its_cells(repository: Path, lint: Lint) -> None:
+    def write(*cells: str) -> None:
+        content = {
+            "cells": [{"cell_type": "code", "metadata": {}, "source": text.splitlines(keepends=True)} for text in cells],
+            "metadata": {},
+        }
+        (repository / "a.ipynb").write_text(json.dumps(content, indent=1))
+
+    old, new = OLD.replace("import torch\n", ""), NEW.strip()
+    write("import torch", old)
+    git("add", "-A")
+    git("commit", "-q", "-m", "a notebook")
+    assert lint("--since=HEAD", "a.ipynb") == (0, [])
+    write("import torch", "# another cell", old)
+    assert lint("--since=HEAD", "a.ipynb") == (0, [])
+    write("import torch", old, new)
+    code, (found,) = lint("--since=HEAD", "a.ipynb")
+    assert (code, found.startswith("a.ipynb:cell 3")) == (1, True)
+    write("import torch", old.replace("total += loss", "total += 2 * loss"))
+    assert lint("--since=HEAD", "a.ipynb")[0] == 1
 
 
 @needs_git

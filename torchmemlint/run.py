@@ -399,11 +399,13 @@ class _Run:
 
     def _changed(self, since: Since, path: str) -> Changed:
         try:
-            on_disk = read(path).text
+            source = read(path)
         except SourceError:
             return EVERYTHING  # of a file that cannot be read no row is known
-        changed = since.changed(path, on_disk)
-        return changed.carried(on_disk, self.texts[path].text) if path in self.texts else changed
+        changed = since.changed(path, source.file_text(source.text))
+        if source.notebook is not None:
+            changed = changed.renumbered(source.notebook.rows_in_file(source.lines))
+        return changed.carried(source.text, self.texts[path].text) if path in self.texts else changed
 
     def _outcome(self) -> Outcome:
         reported = self._reported()

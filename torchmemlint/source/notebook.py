@@ -136,6 +136,14 @@ class Notebook:
         at = Position(at.row, min(at.column, len(lines.row(at.row)) + 1))
         return self._raw_lines.position(value.offset(self.raw, lines.offset(at)))
 
+    def rows_in_file(self, lines: Lines) -> dict[int, int]:
+        """The row in the file's own text of each row of the module that stands in a cell; ``lines`` are those of the module."""
+        rows = {}
+        for first, cell in self.rows_of_cells(lines).begins:
+            for row in range(1, len(Lines.of(self._values[cell].text)) + 1):
+                rows[first + row] = self.in_file(cell, Position(row, 1)).row
+        return rows
+
     def replaced(self, cell: int, source: str) -> tuple[Span, str]:
         """What stands for a cell's ``source`` in the file, and what has to, for it to be ``source``."""
         value = self._values[cell]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torchmemlint.errors import UsageError
@@ -26,12 +27,21 @@ class Changed:
     everything: bool = False
 
     def covers(self, finding: Finding) -> bool:
-        """Whether a finding of this file belongs to what changed."""
-        if self.everything:
+        """Whether a finding of this file belongs to what changed; one about a notebook's cell that does not parse always does."""
+        if self.everything or finding.cell is not None:
             return True
         spans = [finding.span, *(step.span for step in finding.flow if step.path == finding.path)]
         shown = {row for span in spans for row in range(span.start.row, span.end.row + 1)}
         return bool(shown & self.rows or (shown | finding.noqa_rows) & self.beside_gaps)
+
+    def renumbered(self, rows: Mapping[int, int]) -> Changed:
+        """The same change in rows that are counted otherwise: ``rows`` has the row in the file of each."""
+        if self.everything:
+            return self
+        return Changed(
+            frozenset(row for row, in_file in rows.items() if in_file in self.rows),
+            frozenset(row for row, in_file in rows.items() if in_file in self.beside_gaps),
+        )
 
     def carried(self, before: str, after: str) -> Changed:
         """The same rows when ``before``, the text that git compared, has become ``after``; what differs has changed too."""
@@ -89,9 +99,8 @@ class Since:
         repository = self.ask(path)
         name = os.path.relpath(os.path.realpath(path), repository.top).replace(os.sep, "/")
         if name in repository.changed:
-            # git's rows end at \n alone: where that is not so, or rows are those of a notebook's cells, the file stands as one.
-            odd = name.endswith(".ipynb") or _LONE_RETURN.search(text) is not None
-            return EVERYTHING if odd else repository.changed[name]
+            # git's rows end at \n alone: where that is not so, the file stands as one.
+            return EVERYTHING if _LONE_RETURN.search(text) else repository.changed[name]
         return NOTHING if name in repository.tracked else EVERYTHING
 
     def _top(self, folder: str) -> str | None:
