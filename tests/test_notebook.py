@@ -159,6 +159,13 @@ def test_flow_crosses_cells_and_places_count_in_cells() -> None:
     assert finding.noqa_row == 4
 
 
+def test_a_finding_on_a_row_with_a_magic_has_no_fix() -> None:
+    (finding,) = check(SETUP, TRAINING.replace("total += loss", "%time total += loss"))
+    assert (finding.code, finding.cell) == ("TML101", 2)
+    assert finding.span == Span(Position(4, 11), Position(4, 24))
+    assert finding.fix is None
+
+
 def test_a_notebook_has_the_findings_of_its_code_as_a_script() -> None:
     script = check_source(FIXTURE, "n.py", isolated=True)
     assert script

@@ -121,7 +121,8 @@ class Notebook:
             if lines.row(row) == f"{_MARK}{cell.number}{self.nonce}":
                 found.append((row, cell.number))
                 cell = next(waiting, None)
-        return CellRows(tuple(found))
+        masked = (row for row in range(1, len(lines) + 1) if self.originals and self._tail.match(lines.row(row)))
+        return CellRows(tuple(found), frozenset(masked))
 
     def source_of(self, cell: int) -> str | None:
         """What the user sees in a cell; None where there is no such code cell."""
@@ -191,9 +192,10 @@ class Notebook:
 
 @dataclass(frozen=True, slots=True)
 class CellRows:
-    """(row of the mark, cell) for each cell of a module."""
+    """(row of the mark, cell) for each cell of a module, and the rows that are masked."""
 
     begins: tuple[tuple[int, int], ...]
+    masked: frozenset[int] = frozenset()
 
     def place(self, row: int) -> tuple[int | None, int]:
         """The cell of a row of the module, and the row in it."""
@@ -210,8 +212,11 @@ class CellRows:
         cell, _ = self.place(finding.span.start.row)
         fix = finding.fix
         if fix is not None:
-            if any(self.place(edit.span.start.row)[0] != cell for edit in fix.edits):
-                fix = None  # no form has a fix over several cells; --fix does it all the same
+            touched = {row for edit in fix.edits for row in range(edit.span.start.row, edit.span.end.row + 1)}
+            if any(self.place(row)[0] != cell for row in touched):
+                fix = None  # no format has a fix over several cells; --fix does it all the same
+            elif touched & self.masked:
+                fix = None  # nor does --fix change a row with a magic
             else:
                 fix = replace(fix, edits=tuple(replace(edit, span=self._span(edit.span)) for edit in fix.edits))
         return replace(
