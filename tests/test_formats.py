@@ -417,6 +417,13 @@ def test_a_report_replaces_the_old_one_and_keeps_its_mode_and_link(project: Path
     assert (project / "real.json").stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="needs /dev/stdout")
+def test_a_report_into_a_pipe(project: Path) -> None:
+    done = lint("a.py", "-q", "--output-format", "grouped", "--output-file", "concise=/dev/stdout", cwd=project)
+    assert "a.py:7:5: TML101" in done.stdout
+    assert done.returncode == 1
+
+
 def test_reports_after_fixing_and_of_standard_input(project: Path) -> None:
     lint("a.py", "--fix", "--output-file", "r.json", cwd=project)
     assert json.loads((project / "r.json").read_text()) == []

@@ -67,13 +67,13 @@ def write_report(path: str, text: str) -> None:
     temporary = None
     data = text.encode("utf-8", "backslashreplace")
     try:
-        target = os.path.realpath(path)
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        mode = os.stat(target).st_mode if os.path.exists(target) else None
+        mode = os.stat(path).st_mode if os.path.exists(path) else None
         if mode is not None and not stat.S_ISREG(mode):  # a pipe or a device is written to, and stays what it is
-            with open(target, "wb") as file:
+            with open(path, "wb") as file:
                 file.write(data)
             return
+        target = os.path.realpath(path)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=".torchmemlint-", dir=os.path.dirname(target))
         with open(descriptor, "wb") as file:
             file.write(data)
