@@ -325,14 +325,16 @@ class Flow:
 
     def called_in_training(self, by_trainers: bool = False) -> bool:
         """Whether some caller of the root is a module's forward or computes a loss (or, ``by_trainers``, back-propagates
-        something): what the root returns may be trained."""
+        something, or says that it trains): what the root returns may be trained."""
         project = self.runs.world.project
         todo, seen = [self.record.root], {self.record.root}
         for _ in range(3):
             callers = [c.ref for ref in todo for c in project.callers(ref).calls if c.ref not in seen]
             for ref in callers:
                 last = ref.qualname.rpartition(".")[2]
-                if by_trainers and self.runs.world.facts(ref).names & {"backward", "manual_backward"}:
+                if by_trainers and (
+                    self.runs.world.facts(ref).names & {"backward", "manual_backward"} or purpose.words(last)[:1] == ("train",)
+                ):
                     return True
                 if last in ("forward", "__call__", "training_step", "compute_loss") or (
                     purpose.trains(last) and "loss" in last
@@ -365,12 +367,20 @@ class Flow:
         return bool(facts.owner) and self.runs.world.is_module_class(ClassRef(self.record.root.path, facts.owner)) is not False
 
     def watches_gradients(self) -> bool:
-        """Whether the root, or the class it is part of, hooks into gradients: its graphs are wanted without a backward in sight."""
+        """Whether the root, or the class it is part of, hooks into gradients, or makes an input that the root reads require
+        grad: its graphs are wanted without a backward in sight."""
         world = self.runs.world
         facts = world.facts(self.record.root)
         prefix = (facts.owner or facts.qualname) + "."
         return any(
             other.names & GRADIENT_HOOKS
+            or any(
+                call.callee.startswith("self.")
+                and call.callee.endswith(".requires_grad_")
+                and not call.args
+                and call.callee.split(".")[1] in facts.names
+                for call in other.calls
+            )
             for other in world.project.module(self.record.root.path).functions
             if other.qualname == facts.qualname or other.qualname.startswith(prefix)
         )

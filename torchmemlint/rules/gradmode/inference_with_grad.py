@@ -146,6 +146,8 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     name = "" if root.qualname == MODULE else root.qualname
     if is_test(root.path, name) or (name.rpartition(".")[2] == "test" and not flow.runs.world.facts(root).params):
         return None
+    if is_private(name) and not flow.runs.world.project.callers(root).calls:
+        return None  # no public API, and nobody in sight calls it
     if record.assumptions and record.mode == "mixed":
         return None  # some callers switch grad mode off: those, it may be, that ask for this phase
     evaluated = event.training is False or flow.assumed_evaluation()
@@ -271,8 +273,8 @@ def through_own_forward(event: Graph, flow: Flow) -> bool:
     """Whether the module runs inside a ``forward`` of this very object, inlined into the function that wants its result. A
     ``forward`` of a class that is no module is a function like any other: the finding stands there."""
     site, callee = flow.own_call(event.site)
-    if not flow.root_is_module() or any(g.frozen and g.site.key == site.key for g in flow.record.graphs.values()):
-        return False
+    if not flow.root_is_module() or any(g.kind == "forward" and g.site.key == site.key for g in flow.record.graphs.values()):
+        return False  # the call itself makes a graph: that one is judged
     return callee.qualname.rpartition(".")[2] in ("forward", "__call__") and flow.frame(event.site).depth == 1
 
 
@@ -301,6 +303,11 @@ def explicit(fate: Fate) -> bool:
     return any(
         s.kind == "cut" and s.how in (".detach()", ".data", ".item()", ".tolist()", ".numpy()", "no_grad") for s in fate.cuts
     )
+
+
+def is_private(name: str) -> bool:
+    """Whether a function, or a class that it is a method of, is named for its module's own use."""
+    return any(part.startswith("_") and not part.startswith("__") for part in name.split("."))
 
 
 def is_entry(name: str) -> bool:
