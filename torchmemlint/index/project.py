@@ -292,9 +292,11 @@ class Project:
 
     @question
     def says(self, word: str) -> bool:
-        """Whether any function of the project says this word (see ``FunctionFacts.names``)."""
+        """Whether any function of the project says this word (see ``FunctionFacts.names``), or gives an argument of that name."""
         if self._words is None:
-            self._words = frozenset().union(*(f.names for m in self._names.modules.values() for f in m.functions))
+            functions = [f for m in self._names.modules.values() for f in m.functions]
+            keywords = frozenset(arg.keyword for f in functions for call in f.calls for arg in call.args)
+            self._words = keywords.union(*(f.names for f in functions))
         return word in self._words
 
     @question

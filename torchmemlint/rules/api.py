@@ -232,7 +232,7 @@ class Flow:
         """Whether some call in the site's function is given an argument of one of these names."""
         return any(a.keyword in words for call in self.runs.world.facts(self.frame(site).ref).calls for a in call.args)
 
-    def names_anywhere(self, words: set[str]) -> bool:
+    def names_anywhere(self, words: frozenset[str]) -> bool:
         """Whether any function of the project says one of these words."""
         return any(self.runs.world.project.says(word) for word in sorted(words))
 
@@ -318,6 +318,12 @@ class Flow:
             for other in world.project.module(self.record.root.path).functions
             if other.qualname == facts.qualname or other.qualname.startswith(prefix)
         )
+
+    def on_cuda(self) -> bool:
+        """Whether something is moved to a CUDA device in the function, or to a device that is not named in a project that works
+        with CUDA."""
+        flags = self.record.flags
+        return "on-cuda" in flags or ("on-some-device" in flags and self.speaks_of_cuda())
 
     def speaks_of_cuda(self) -> bool:
         """Whether the project works with CUDA devices anywhere."""

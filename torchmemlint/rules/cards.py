@@ -216,6 +216,14 @@ CARDS = {
         triggers=frozenset({"amp"}),
         roots=frozenset({"GradScaler", "autocast", "custom_bwd", "custom_fwd"}),
     ),
+    "footprint.full_precision_training": Rule(
+        code="TML502",
+        name="full-precision-training",
+        summary="A model is trained on a GPU in full precision, and nothing in the project takes a smaller type",
+        severity=Severity.NOTE,
+        default=False,
+        triggers=frozenset({"backward"}),
+    ),
     "footprint.checkpoint_misused": Rule(
         code="TML503",
         name="checkpoint-misused",

@@ -126,7 +126,7 @@ class Calls(Evaluator):
                 return self.super_call(func.name, expr, state)
             receiver = self.eval(func.value, state)
             arguments = self.arguments(expr, state)
-            if func.name in ("zero_grad", "zero_", "fill_", "load_state_dict"):
+            if func.name in ("zero_grad", "zero_", "fill_", "load_state_dict", "cuda", "to"):
                 self.tell_by_name(func, receiver, arguments, expr, state)
             out = EMPTY
             for atom in sorted_atoms(receiver):
@@ -186,6 +186,15 @@ class Calls(Evaluator):
                 kinds & {"optimizer", "module"} and arguments.positional
             ):
                 self.effect("zero-grad", text_of(func), arguments, expr)
+            case "cuda":
+                self.record.flags.add("on-cuda")
+            case "to":
+                place = arguments.get(0, "device")
+                single = only_const(place) if place is not None else None
+                if single is not None and str(single.value).startswith("cuda"):
+                    self.record.flags.add("on-cuda")
+                elif place is not None and single is None and not any(type(a) is Ext for a in place):  # no dtype
+                    self.record.flags.add("on-some-device")
             case "zero_" | "fill_":
                 owner = gradient_owner(func.value)
                 if owner is None or (func.name == "fill_" and not is_zero(arguments.get(0, "value"))):

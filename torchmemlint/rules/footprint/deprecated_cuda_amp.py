@@ -164,7 +164,11 @@ def version(new: Renamed) -> tuple[int, int]:
 
 def safety(flow: Flow) -> Safety:
     known = flow.runs.world.settings.target_torch is not None
-    return Safety.SAFE if known and not flow.names_anywhere({"set_autocast_dtype", "set_autocast_gpu_dtype"}) else Safety.UNSAFE
+    return (
+        Safety.SAFE
+        if known and not flow.names_anywhere(frozenset({"set_autocast_dtype", "set_autocast_gpu_dtype"}))
+        else Safety.UNSAFE
+    )
 
 
 def rename_import(event: DeprecatedImport, new: Sequence[Renamed], flow: Flow) -> Fix | None:
