@@ -84,6 +84,8 @@ class Book:
         """What a file was read into, and each part taken from it → the object that the reading made."""
         self.frozen_in: Callable[[ClassRef], frozenset[str]] = lambda _: frozenset()
         """The attributes that a class's ``__init__`` leaves frozen (``Runs.frozen_attributes``)."""
+        self.retyped = 0
+        """How often an object turned out to be of another kind: what was evaluated before may be told otherwise now."""
         self.turn = 0
         """Number of the unrolled turn of a loop over literals: part of every site's identity."""
         self.statements = 0
@@ -153,6 +155,7 @@ class Book:
 
     def retype(self, oid: int, kind: str, cls: ClassRef | str | None = None) -> None:
         info = self.heap[oid]
+        self.retyped += info.kind != kind
         self.heap[oid] = replace(info, kind=kind, cls=cls if cls is not None else info.cls)
 
     def outlived_loop(self, oid: int) -> tuple[int, int] | None:

@@ -108,7 +108,7 @@ class Evaluator(Book):
     def narrow(self, test: ir.Expr, holds: bool, state: State) -> bool:
         raise NotImplementedError
 
-    def loop_passes(self, loop: tuple[int, int], state: State, body):  # type: ignore[no-untyped-def]
+    def loop_passes(self, loop, state: State, body, endless: bool = False, own=frozenset()):  # type: ignore[no-untyped-def]
         raise NotImplementedError
 
     def inline_property(self, ref: FunctionRef, oid: int, node: int, state: State) -> Value:
@@ -854,7 +854,9 @@ class Evaluator(Book):
         # The clause's names are a scope of their own: what they held before, they hold again afterwards.
         places = [(self.frame, name) for name in target_names(clause.target)]
         before = {place: state.vars.pop(place, None) for place in places}
-        after = self.loop_passes((self.frame, clause.node), state, body)
+        # What the comprehension has collected so far is in nobody's reach yet, and its names are bound by each turn.
+        own = frozenset((*places, (oid, "[]")))
+        after = self.loop_passes((self.frame, clause.node), state, body, own=own)
         if after is not None:
             state.vars, state.mode = after.vars, after.mode
         for place, held in before.items():

@@ -9,7 +9,7 @@ from typing import Any
 from torchmemlint.findings import Span
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.semantics.base import CONTAINERS, EVERYTHING, HARD_LIMIT, TENSOR, Closure, RunLimit
+from torchmemlint.semantics.base import CONTAINERS, EVERYTHING, FIRST_NUMBER, HARD_LIMIT, TENSOR, Closure, RunLimit
 from torchmemlint.semantics.calls import Arguments, Calls, first_parameter, half_fix
 from torchmemlint.semantics.evaluate import looks_like_module, shallow, sorted_atoms
 from torchmemlint.semantics.events import (
@@ -25,7 +25,7 @@ from torchmemlint.semantics.events import (
     Store,
 )
 from torchmemlint.semantics.regrowth import added_to, grown_in, only_grows, turns_of
-from torchmemlint.semantics.state import State, join_states
+from torchmemlint.semantics.state import Key, State, join_states
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
     EMPTY,
@@ -770,12 +770,23 @@ class Interpreter(Calls):
         return after
 
     def loop_passes(
-        self, loop: tuple[int, int], state: State, body: Callable[[State], State | None], endless: bool = False
+        self,
+        loop: tuple[int, int],
+        state: State,
+        body: Callable[[State], State | None],
+        endless: bool = False,
+        own: frozenset[Key] = frozenset(),
     ) -> State | None:
         """Run a loop's body until its head state settles. From the second pass on, places that were bound before the loop and
-        changed in it are marked as carried round it."""
+        changed in it are marked as carried round it.
+
+        ``own`` are places that the body binds before it reads them, whatever they held. A pass that would start where the one
+        before it did would tell the same again, and is left out.
+        """
         self.loops.append(loop)
         head = state
+        last: State | None = None
+        retyped = 0
         exits: State | None = None
         marks: dict[tuple[int, str], frozenset[int]] = {}
         for number in range(MAX_PASSES):
@@ -784,6 +795,9 @@ class Interpreter(Calls):
                 held = inner.vars.get(place)
                 if held is not None:
                     inner.vars[place] = add_marks(held, mark)
+            if last is not None and retyped == self.retyped and self.starts_alike(inner, last, loop, own):
+                break
+            last, retyped = inner.copy(), self.retyped
             ends = LoopEnds()
             self.loop_ends.append(ends)
             end = join_states(body(inner), ends.continues)
@@ -807,6 +821,21 @@ class Interpreter(Calls):
             head = merged
         self.loops.pop()
         return exits if endless else join_states(head, exits)
+
+    def starts_alike(self, now: State, last: State, loop: tuple[int, int], own: frozenset[Key]) -> bool:
+        """Whether two passes of a loop start alike: in all that the body can read before it binds it."""
+        if now.mode != last.mode:
+            return False
+        if not own:
+            return now.vars == last.vars
+        held = last.vars.get
+        for place, value in now.vars.items():
+            old = held(place)
+            if old is value or old == value or place in own:
+                continue
+            if place[0] < FIRST_NUMBER or loop not in self.heap[place[0]].loops:
+                return False  # neither the body's own name nor inside an object that the body makes
+        return True
 
     def break_(self, statement: ir.Break, state: State) -> State | None:
         if self.loop_ends:
