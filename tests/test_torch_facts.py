@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import pickle
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -713,3 +716,38 @@ def test_a_renamed_call_takes_what_the_old_one_took(old: str) -> None:
     # An omitted argument means the same; autocast's own dtype is the device's, which is the old default unless it was set.
     for name in set(order) & set(after) - {"dtype", "cache_enabled", "bwd"}:
         assert before[name].default == after[name].default
+
+
+def with_torch(script: str) -> subprocess.CompletedProcess[str]:
+    """Runs a script whose torch has not read any allocator options yet."""
+    if not hasattr(torch._C, "_accelerator_setAllocatorSettings"):
+        pytest.skip("this torch does not tell its allocator's options")
+    clean = {name: value for name, value in os.environ.items() if "ALLOC_CONF" not in name}
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=clean)
+
+
+@pytest.mark.parametrize(
+    ("value", "refused"),
+    [
+        ("expandable_segments:True,max_split_size_mb:128", False),
+        ("garbage_collection_threshold:0.6", False),
+        ("roundup_power2_divisions:[256:1,512:2,1024:4,>:8]", False),
+        ("expandable_segments:true", True),
+        ("max_split_size_mb=128", True),
+        ("max_split_size_mb:10", True),
+    ],
+)
+def test_the_allocator_refuses_what_the_rule_says_that_it_refuses(value: str, refused: bool) -> None:
+    from torchmemlint.rules.allocator.allocator_config_too_late import refusal
+
+    done = with_torch(f"import torch; torch._C._accelerator_setAllocatorSettings({value!r})")
+    assert (done.returncode != 0) == refused == (refusal(value) is not None)
+
+
+def test_the_allocators_options_are_read_after_torch_is_imported() -> None:
+    script = (
+        "import os, torch; os.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'max_split_size_mb:128'; "
+        "print(torch._C._accelerator_getAllocatorSettings())"
+    )
+    done = with_torch(script)
+    assert done.stdout.strip() == "max_split_size_mb:128", done.stderr

@@ -172,6 +172,13 @@ CARDS = {
         severity=Severity.ERROR,
         triggers=frozenset({"set_memory_fraction", "set_per_process_memory_fraction"}),
     ),
+    "allocator.allocator_config_too_late": Rule(
+        code="TML307",
+        name="allocator-config-too-late",
+        summary="Options of the allocator are set too late, or in a form that it refuses",
+        severity=Severity.WARNING,
+        triggers=frozenset({"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"}),
+    ),
     "allocator.memory_fraction_cap": Rule(
         code="TML308",
         name="memory-fraction-cap",

@@ -12,7 +12,16 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.base import CONTAINERS, MAX_STATEMENTS, NO_TENSOR, TENSOR, Closure
 from torchmemlint.semantics.evaluate import Evaluator, class_kind, looks_like_module, shallow, sorted_atoms, with_flags
-from torchmemlint.semantics.events import Backward, CallEffect, CallFate, GradientsFreed, GradModeMisuse, Graph, Store
+from torchmemlint.semantics.events import (
+    Backward,
+    CallEffect,
+    CallFate,
+    EnvironmentSet,
+    GradientsFreed,
+    GradModeMisuse,
+    Graph,
+    Store,
+)
 from torchmemlint.semantics.state import State, join_states
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
@@ -54,6 +63,7 @@ from torchmemlint.semantics.values import (
     truth,
     unknown,
 )
+from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 
 MAX_DEPTH = 5
@@ -126,6 +136,8 @@ class Calls(Evaluator):
                 return self.super_call(func.name, expr, state)
             receiver = self.eval(func.value, state)
             arguments = self.arguments(expr, state)
+            if func.name in ("cuda", "to") and self.reaches_device(func.name, arguments):
+                self.record.flags.add("device")
             if func.name in ("zero_grad", "zero_", "fill_", "load_state_dict", "cuda", "to"):
                 self.tell_by_name(func, receiver, arguments, expr, state)
             out = EMPTY
@@ -201,6 +213,28 @@ class Calls(Evaluator):
                     return
                 if any(type(a) is Obj and self.heap[a.oid].kind == "params" for a in self.eval(owner, state)):
                     self.effect("gradient-zeroed", text_of(owner), arguments, expr)
+
+    def reaches_device(self, name: str, arguments: Arguments) -> bool:
+        """Whether ``x.cuda()`` or ``x.to(…)`` puts something on a device."""
+        return name == "cuda" or names_device(arguments.get(0, "device"))
+
+    def environment(self, key: Value, value: Value, node: int) -> None:
+        """``os.environ[key] = value``, where the key is one of the allocator's."""
+        name, held = only_const(key), only_const(value)
+        if name is None or not isinstance(name.value, str) or name.value not in ALLOCATOR_VARIABLES:
+            return
+        text = held.value if held is not None and isinstance(held.value, str) else None
+        self.emit(EnvironmentSet(self.site(node), name.value, text, "device" in self.record.flags, self.torch_loaded()))
+
+    def torch_loaded(self) -> bool:
+        """Whether torch is imported when the statement at hand runs: above it at module level, or by the module of this
+        function (unless the function imports it itself)."""
+        function = self.frame_closure[self.frame].function
+        if function.name == MODULE:
+            return "torch" in self.record.flags
+        imports = self.world.project.module(self.path).imports
+        roots = {local for local, target in imports if target.partition(".")[0] == "torch"}
+        return bool(roots - function.locals)
 
     def zeroed(self, to_none: Value | None, node: int) -> None:
         """``zero_grad()``, which sets gradients to None unless it is told otherwise, from torch 2.0 on."""
@@ -1114,6 +1148,16 @@ class Calls(Evaluator):
         builtin = _BUILTINS.get(name)
         if builtin is not None:
             return builtin(self, arguments, expr, state)
+        if name in ("os.environ.setdefault", "os.putenv") and len(arguments.positional) == 2:
+            self.environment(arguments.positional[0], arguments.positional[1], expr.node)
+        elif name == "os.environ.update":
+            pairs = [(const(word), value) for word, value in arguments.keywords.items()]
+            for atom in join_all(arguments.positional):
+                if type(atom) is Obj and self.heap[atom.oid].kind == "dict":
+                    words = [str(getattr(key, "value", "")) for key in state.vars.get((atom.oid, "$keys"), EMPTY)]
+                    pairs += [(const(word[2:-2]), state.vars.get((atom.oid, word), UNKNOWN)) for word in sorted(words)]
+            for key, value in pairs:
+                self.environment(key, value, expr.node)
         effect = TORCH.function_effect(name)
         if effect is not None:
             return self.torch_function(name, effect, arguments, expr, state)
@@ -1147,6 +1191,8 @@ class Calls(Evaluator):
 
     def torch_function(self, name: str, effect: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
         values = arguments.all()
+        if names_device(arguments.keywords.get("device")):
+            self.record.flags.add("device")
         for value in values[:2]:
             for atom in value:
                 if type(atom) is Tensor:
@@ -1201,6 +1247,8 @@ class Calls(Evaluator):
                 return FREE_TENSOR
             case "autocast":
                 return self.manager("none", expr)
+            case "number" if name == "torch.device" and values and all(type(a) is Const for a in values[0]):
+                return values[0]  # a device and its name are the same here
             case "cut" | "number":
                 for value in values:
                     self.sink(*self.whole(value, state), "cut", name, expr.node)
@@ -1461,6 +1509,8 @@ COMMON_METHODS = frozenset(
     }
 )  # fmt: skip
 """Methods that objects outside the project have as well: their name says nothing about the class."""
+ALLOCATOR_VARIABLES = frozenset({"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"})
+"""Environment variables that the caching allocator reads: https://docs.pytorch.org/docs/stable/notes/cuda.html."""
 TENSORS_ONLY = frozenset({"matmul", "mm", "bmm", "addmm", "mv", "dot", "linear", "cat", "stack", "outer"})
 """Functions of which every positional argument is a tensor."""
 INTEGER_DTYPES = frozenset(
@@ -1558,6 +1608,11 @@ def reshape(inner: Value | None, make: Callable[[Tensor], Tensor]) -> Value:
         else:
             out.append(atom)
     return frozenset(out)
+
+
+def names_device(value: Value | None) -> bool:
+    """Whether a device that may be meant is a CUDA device."""
+    return any(type(a) is Const and isinstance(a.value, str) and a.value.startswith("cuda") for a in value or ())
 
 
 def is_small(expr: ir.Expr) -> bool:

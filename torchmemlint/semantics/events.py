@@ -214,6 +214,22 @@ class CachedFunction:
 
 
 @dataclass(frozen=True, slots=True)
+class EnvironmentSet:
+    """An environment variable of the allocator is set for this process.
+
+    value         its text, None when that is not known
+    device_used   something was put on a device before, in this run
+    torch_loaded  torch is imported by then
+    """
+
+    site: Site
+    name: str
+    value: str | None
+    device_used: bool
+    torch_loaded: bool
+
+
+@dataclass(frozen=True, slots=True)
 class GradientsFreed:
     """Gradients are set to None, or deleted; told only in runs that build a graph of gradients (``create_graph=True``)."""
 
@@ -316,6 +332,7 @@ Event = (
     | Regrowth
     | Backward
     | CachedFunction
+    | EnvironmentSet
     | GradientsFreed
     | CallEffect
     | GradModeMisuse

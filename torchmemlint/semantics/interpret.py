@@ -478,7 +478,9 @@ class Interpreter(Calls):
         text = text_of(target)
         slots = len(target.index) == 1 and isinstance(target.index[0], ir.Binary) and target.index[0].op == "%"
         for atom in sorted_atoms(owners):
-            if type(atom) is Obj:
+            if type(atom) is Ext and atom.name == "os.environ" and len(index) == 1:
+                self.environment(index[0], value, node)
+            elif type(atom) is Obj:
                 info = self.heap[atom.oid]
                 if info.kind in CONTAINERS or info.kind == "thing":
                     place = (atom.oid, f"[{key.value!r}]" if key is not None else "[]")
@@ -1040,6 +1042,8 @@ class Interpreter(Calls):
         if old:
             self.emit(DeprecatedImport(self.site(statement.node), old))
         for name, absolute in statement.bindings:
+            if absolute.partition(".")[0] == "torch":
+                self.record.flags.add("torch")
             if not name.startswith("*"):
                 resolved = self.world.project.resolve(self.path, name)
                 value = self.absolute(resolved if resolved is not None else absolute.lstrip("."), self.path, name)

@@ -151,6 +151,8 @@ class TorchFacts:
     their effect is not "view"."""
     concatenations: frozenset[str]
     """Absolute names of functions that copy a sequence of tensors, their first argument, into one."""
+    allocator_options: frozenset[str]
+    """Options of ``PYTORCH_CUDA_ALLOC_CONF``."""
     cut_dtypes: frozenset[str]
     """Absolute names of dtypes that cannot carry a graph."""
     oom_exceptions: dict[str, str]
@@ -241,6 +243,7 @@ def parse(text: str) -> TorchFacts:
         inert_methods=_name_set(document, "inert_methods"),
         shares_storage=_name_set(document, "shares_storage"),
         concatenations=_name_set(document, "concatenations"),
+        allocator_options=_name_set(document, "allocator_options"),
         cut_dtypes=_name_set(document, "cut_dtypes"),
         oom_exceptions=_strings(document, "oom_exceptions"),
         versions=_strings(document, "versions"),
