@@ -720,6 +720,7 @@ def test_a_renamed_call_takes_what_the_old_one_took(old: str) -> None:
 
 def with_torch(script: str) -> subprocess.CompletedProcess[str]:
     """Runs a script whose torch has not read any allocator options yet."""
+    torch = pytest.importorskip("torch")
     if not hasattr(torch._C, "_accelerator_setAllocatorSettings"):
         pytest.skip("this torch does not tell its allocator's options")
     clean = {name: value for name, value in os.environ.items() if "ALLOC_CONF" not in name}
