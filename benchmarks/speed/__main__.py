@@ -14,21 +14,14 @@ import os
 import platform
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from torchmemlint import rules
 from torchmemlint.config import CommandLine, Configuration
-from torchmemlint.discover import Found, discover
-from torchmemlint.index.project import FunctionRef, Project
-from torchmemlint.semantics.events import Record
-from torchmemlint.semantics.runs import Runs
-from torchmemlint.semantics.world import World
-from torchmemlint.settings import Settings
-from torchmemlint.workers import InspectAll, ScanAll, inspect, read, scan
+from torchmemlint.profile import Profile
+from torchmemlint.run import Means, check_paths
 
 STAGES = ("scan", "link", "parse", "run", "rules")
 
@@ -53,89 +46,26 @@ class Figures:
     findings: int
 
 
-@dataclass
-class Clock:
-    """CPU time by stage; time inside an inner stage is not the outer one's."""
-
-    spent: dict[str, float] = field(default_factory=dict)
-    _open: list[str] = field(default_factory=list)
-    _since: float = field(default_factory=time.process_time)
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        self._close()
-        self._open.append(name)
-        try:
-            yield
-        finally:
-            self._close()
-            self._open.pop()
-
-    def _close(self) -> None:
-        now = time.process_time()
-        if self._open:
-            self.spent[self._open[-1]] = self.spent.get(self._open[-1], 0.0) + now - self._since
-        self._since = now
-
-
-class TimedWorld(World):
-    def __init__(self, project: Project, settings: Settings, clock: Clock) -> None:
-        super().__init__(project, settings, lambda path: read(path).text)
-        self.clock = clock
-        self.parsed = 0
-        self._seen: set[tuple[str, str]] = set()
-
-    def lowered(self, path: str, outermost: str):  # type: ignore[no-untyped-def]
-        if (path, outermost) in self._seen:
-            return super().lowered(path, outermost)
-        self._seen.add((path, outermost))
-        with self.clock.stage("parse"):
-            found = super().lowered(path, outermost)
-        self.parsed += found.region.text.count("\n") if found is not None else 0
-        return found
-
-
-class TimedRuns(Runs):
-    def __init__(self, world: TimedWorld) -> None:
-        super().__init__(world)
-        self.clock = world.clock
-        self.count = 0
-
-    def _run(self, ref: FunctionRef) -> list[Record]:
-        with self.clock.stage("run"):
-            found = super()._run(ref)
-        self.count += len(found)
-        return found
-
-
 def measure(folder: Path) -> Figures:
     """Checks a folder in this process, with every rule that is on by default."""
-    configuration = Configuration(CommandLine(isolated=True))
-    clock = Clock()
-    with clock.stage("scan"):
-        files: Sequence[Found] = discover([str(folder)], configuration).files
-        settings = {file.path: file.settings for file in files}
-        shared = ScanAll(settings, {})
-        scanned = [scan(shared, file.path) for file in files]
-    with clock.stage("link"):
-        facts = [one.facts for one in scanned if one.facts is not None]
-        project = Project.build(facts)
-    with clock.stage("rules"):
-        work = InspectAll(project, settings, {})
-        world = TimedWorld(project, next(iter(settings.values())), clock)
-        runs = TimedRuns(world)
-        work.engines.update(dict.fromkeys(settings.values(), runs))
-        found = sum(len(inspect(work, one.path).findings) for one in scanned if one.candidate)
+    profile = Profile()
+    with profile.clock.stage("rest"):
+        outcome = check_paths([str(folder)], Configuration(CommandLine(isolated=True)), means=Means(profile=profile))
+    spent = dict(profile.clock.spent)
+    total = sum(spent.values())
+    stages = {stage: spent.pop(stage, 0.0) for stage in STAGES}
+    stages["scan"] += spent.pop("find", 0.0)
+    stages["rules"] = sum(spent.values())
     return Figures(
         name=folder.name,
-        files=len(files),
-        lines=sum(one.facts.rows for one in scanned if one.facts is not None),
-        parsed=world.parsed,
-        runs=runs.count,
-        **{stage: round(clock.spent.get(stage, 0.0), 2) for stage in STAGES},
-        total=round(sum(clock.spent.values()), 2),
+        files=len(outcome.settings),
+        lines=sum(Path(path).read_bytes().count(b"\n") for path in outcome.settings),
+        parsed=profile.lines,
+        runs=profile.runs,
+        **{stage: round(seconds, 2) for stage, seconds in stages.items()},
+        total=round(total, 2),
         megabytes=resident(),
-        findings=found,
+        findings=len(outcome.findings),
     )
 
 

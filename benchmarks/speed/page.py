@@ -1,0 +1,99 @@
+"""A record of ``compare`` as a table and a drawing in ``docs/performance.md`` and ``docs/performance.svg``."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+OURS = ("ast.parse", "cold", "warm", "changed")
+COLORS = {"ast.parse": "#9aa4b2", "cold": "#c2410c", "warm": "#0f766e", "changed": "#0369a1"}
+WORDS = {
+    "ast.parse": "ast.parse of every file",
+    "cold": "torchmemlint, no cache",
+    "warm": "torchmemlint, nothing changed",
+    "changed": "torchmemlint, one file changed",
+}
+
+
+def write_page(record: dict[str, Any]) -> None:
+    """Replaces what stands between the marks of the page, and the drawing."""
+    path = DOCS / "performance.md"
+    text = path.read_text(encoding="utf-8")
+    found = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+    path.write_text(found.sub(lambda _: f"{BEGIN}\n{table(record)}\n{END}", text), encoding="utf-8")
+    (DOCS / "performance.svg").write_text(drawing(record), encoding="utf-8")
+
+
+def table(record: dict[str, Any]) -> str:
+    """The costs of every tree; CPU seconds unless it says wall."""
+    lines = [
+        f"CPython {record['python']}, {record['cpus']} cores, {record['date']}; seconds of CPU, and of wall time after the bar.",
+        "",
+        "| tree | files | lines | `ast.parse` | no cache, one process | × `ast.parse` | largest MB | nothing changed | one file changed |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in record["rows"]:
+        costs = row["costs"]
+        cells = [row["name"], f"{row['files']:,}", f"{row['lines']:,}", f"{costs['ast.parse']['cpu']:.2f}"]
+        cells += [
+            _pair(costs["cold"]),
+            f"{costs['cold']['cpu'] / costs['ast.parse']['cpu']:.1f}",
+            str(costs["cold"]["megabytes"]),
+        ]
+        cells += [_pair(costs["warm"]), _pair(costs["changed"])]
+        lines.append("| " + " | ".join(cells) + " |")
+    peers = [(row, name) for row in record["rows"] for name in row["costs"] if name not in (*OURS, "cached")]
+    if peers:
+        lines += ["", "| tree | program | CPU s | × torchmemlint without a cache |", "|---|---|---:|---:|"]
+        for row, name in peers:
+            cpu = row["costs"][name]["cpu"]
+            lines.append(f"| {row['name']} | {name} | {cpu:.1f} | {cpu / row['costs']['cold']['cpu']:.1f} |")
+    return "\n".join(lines)
+
+
+def _pair(cost: dict[str, float]) -> str:
+    return f"{cost['cpu']:.2f} \\| {cost['wall']:.2f}"
+
+
+def drawing(record: dict[str, Any]) -> str:
+    """Milliseconds of CPU for 1,000 lines, as bars on a scale where each step is ten times the one before."""
+    bars: list[tuple[str, str, float]] = []
+    for row in record["rows"]:
+        bars.append((row["name"], "", 0.0))
+        for name, cost in row["costs"].items():
+            if name != "cached":
+                bars.append((WORDS.get(name, name), COLORS.get(name, "#57534e"), 1e6 * cost["cpu"] / row["lines"]))
+    left, wide, step = 230, 420, 20
+    largest = max((value for _, _, value in bars), default=1.0)
+    decades = 1
+    while 10 ** (decades - 1) < largest:
+        decades += 1
+
+    def place(value: float) -> float:
+        from math import log10
+
+        return wide * max(0.0, (log10(max(value, 0.1)) + 1) / decades)
+
+    high = 40 + step * len(bars)
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + wide + 80} {high}" font-family="sans-serif" font-size="12">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        f'<text x="{left}" y="16" fill="#44403c">milliseconds of CPU for 1,000 lines</text>',
+    ]
+    for decade in range(decades + 1):
+        x = left + wide * decade / decades
+        out.append(f'<line x1="{x:.0f}" x2="{x:.0f}" y1="22" y2="{high - 6}" stroke="#e7e5e4"/>')
+    y = 26
+    for name, color, value in bars:
+        if color:
+            out.append(f'<text x="{left - 8}" y="{y + 14}" text-anchor="end">{escape(name)}</text>')
+            out.append(f'<rect x="{left}" y="{y + 4}" width="{place(value):.1f}" height="12" fill="{color}"/>')
+            out.append(f'<text x="{left + place(value) + 5:.1f}" y="{y + 14}" fill="#44403c">{value:.3g}</text>')
+        else:
+            out.append(f'<text x="8" y="{y + 15}" font-weight="bold">{escape(name)}</text>')
+        y += step
+    return "\n".join([*out, "</svg>", ""])
