@@ -86,7 +86,7 @@ def change(client: LanguageClient, uri: str, text: str, version: int = 2) -> Non
 
 async def shown(client: LanguageClient, uri: str, codes: list[str] | None = None) -> list[types.Diagnostic]:
     """The diagnostics of a document, when they are those that are waited for (or the first, for None)."""
-    for _ in range(400):
+    for _ in range(1200):
         found = client.diagnostics.get(uri)
         if found is not None and (codes is None or [one.code for one in found] == codes):
             return list(found)
