@@ -228,6 +228,17 @@ class Flow:
         calls = self.runs.world.facts(ref).calls
         return any(self.runs.world.project.resolve(ref.path, call.callee, ref.qualname) in names for call in calls)
 
+    def class_says(self, site: Site, words: frozenset[str]) -> bool:
+        """Whether the site's function, or a method of its class, says one of these words."""
+        ref = self.frame(site).ref
+        facts = self.runs.world.facts(ref)
+        prefix = (facts.owner or facts.qualname) + "."
+        return any(
+            other.names & words
+            for other in self.runs.world.project.module(ref.path).functions
+            if other.qualname == facts.qualname or other.qualname.startswith(prefix)
+        )
+
     def passes_keyword(self, site: Site, words: frozenset[str]) -> bool:
         """Whether some call in the site's function is given an argument of one of these names."""
         return any(a.keyword in words for call in self.runs.world.facts(self.frame(site).ref).calls for a in call.args)

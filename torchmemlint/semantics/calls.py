@@ -907,7 +907,8 @@ class Calls(Evaluator):
                 return UNKNOWN
             case "keep" | "clone":
                 operands = [me, *arguments.all()]
-                result = self.in_role(name, self.arithmetic(operands, expr.node, state), operands, expr.node, state)
+                step = "" if name == "softmax" and over_queries(arguments.get(0, "dim")) else name
+                result = self.in_role(step, self.arithmetic(operands, expr.node, state), operands, expr.node, state)
                 if (
                     name in REDUCTIONS
                     and not any(k in ("dim", "axis") for k in arguments.keywords)
@@ -1226,7 +1227,8 @@ class Calls(Evaluator):
                         if type(atom) is Obj and self.heap[atom.oid].kind in CONTAINERS | {"generator"}:
                             operands = [*operands, *self.contents(atom.oid, state)]
                 last = name.rpartition(".")[2]
-                result = self.in_role(last, self.arithmetic(operands, expr.node, state), values, expr.node, state)
+                step = "" if last == "softmax" and over_queries(arguments.get(1, "dim")) else last
+                result = self.in_role(step, self.arithmetic(operands, expr.node, state), values, expr.node, state)
                 if effect == "loss":
                     reduction = arguments.keywords.get("reduction")
                     if reduction is None or only_const(reduction) not in (Const("none", "str"),):
@@ -1531,6 +1533,12 @@ def gradient_owner(expr: ir.Expr) -> ir.Expr | None:
     if isinstance(expr, ir.Attr) and expr.name == "data":
         expr = expr.value
     return expr.value if isinstance(expr, ir.Attr) and expr.name == "grad" else None
+
+
+def over_queries(dim: Value | None) -> bool:
+    """Whether a softmax is not over the last dimension of its scores: the weights of each key add up to one."""
+    single = only_const(dim) if dim is not None else None
+    return single is not None and single.value in (-2, 0)
 
 
 def is_zero(value: Value | None) -> bool:
