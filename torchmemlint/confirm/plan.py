@@ -60,10 +60,11 @@ def plan(finding: Finding, text: str | None, project: Project | None = None) -> 
     if fixed is not None:
         job["fixed_source"], job["fixed_row"] = fixed
     statement = _statement_at(tree, finding.span.start.row)
-    name = _kept_in(statement) if statement is not None and finding.code not in _FORWARD else ""
+    place = _kept_in(statement) if finding.code not in _FORWARD else None
+    name = _last_name(place)
     doubts = Doubts(
         grad,
-        bool(name) and consumed_later(tree, name, finding.function),
+        bool(name) and consumed_later(tree, name, finding.function, isinstance(place, ast.Name)),
         _freezes(tree, finding.function, job.get("modules", {})),
         claimed,
     )
@@ -183,8 +184,8 @@ def _statement_at(tree: ast.Module, row: int) -> ast.stmt | None:
     return found
 
 
-def _kept_in(statement: ast.stmt) -> str:
-    """The last name of the place that the statement stores into."""
+def _kept_in(statement: ast.stmt | None) -> ast.expr | None:
+    """The name or attribute that the statement stores into."""
     target: ast.expr | None = None
     if isinstance(statement, (ast.AugAssign, ast.AnnAssign)):
         target = statement.target
@@ -198,12 +199,16 @@ def _kept_in(statement: ast.stmt) -> str:
         target = statement.value.func.value
     while isinstance(target, (ast.Subscript, ast.Starred)):
         target = target.value
-    return target.attr if isinstance(target, ast.Attribute) else target.id if isinstance(target, ast.Name) else ""
+    return target
 
 
-def consumed_later(tree: ast.Module, name: str, function: str) -> bool:
+def _last_name(place: ast.expr | None) -> str:
+    return place.attr if isinstance(place, ast.Attribute) else place.id if isinstance(place, ast.Name) else ""
+
+
+def consumed_later(tree: ast.Module, name: str, function: str, local: bool = False) -> bool:
     """Whether code of this file reads the place ``name`` (or calls the function that returns it) where it also runs a
-    backward."""
+    backward; a ``local`` name is only read in its own function."""
     own = function.rsplit(".", 1)[-1]
     returned = any(
         isinstance(node, ast.Return) and node.value is not None and name in _names(node.value)
@@ -217,15 +222,18 @@ def consumed_later(tree: ast.Module, name: str, function: str) -> bool:
         )
         if not any(isinstance(node, ast.Attribute) and node.attr in {"backward", "grad", "manual_backward"} for node in nodes):
             continue
+        elsewhere = local and own != getattr(scope, "name", own)
         for node in nodes:
+            if returned and isinstance(node, ast.Call) and own in _names(node.func):
+                return True
+            if elsewhere:
+                continue
             if isinstance(node, ast.Call) and any(name in _names(argument) for argument in node.args):
                 return True  # sum(losses), torch.stack(self.log_probs)
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and name in _names(node.func.value):
                 if node.func.attr in {"backward", "mean", "sum"}:
                     return True
             if isinstance(node, (ast.For, ast.comprehension)) and name in _names(node.iter):
-                return True
-            if returned and isinstance(node, ast.Call) and own in _names(node.func):
                 return True
     return False
 

@@ -240,7 +240,7 @@ def decide_isolated(
         if before.guesses:
             verdict, reason = _without_guesses(code, verdict, before, inert)
             before, twin = verdict.before or before, verdict.after or twin
-        reason = reason or _doubt_of_growth(verdict.kind, before, doubts)
+        reason = reason or _doubt_of_growth(code, verdict.kind, before, doubts)
         if reason:
             return inconclusive(reason, before, twin)
         if control and fixed and len(fixed.live_bytes) >= MIN_STEPS:
@@ -249,7 +249,7 @@ def decide_isolated(
             verdict = replace(verdict, after=fixed, helped=helped, notes=(*verdict.notes, *notes))
         if doubts.grad == "default" and not before.backwards and "kept" not in verdict.kind:
             verdict = replace(verdict, notes=(*verdict.notes, "assumes that no caller out of sight switches grad mode off"))
-    elif verdict.outcome is Outcome.REFUTED:
+    elif verdict.outcome is Outcome.REFUTED and not _needed(code, before, twin):
         reason = _doubt_of_nothing(before)
         if reason:
             return inconclusive(reason, before, twin)
@@ -272,10 +272,11 @@ def _without_guesses(code: str, verdict: Verdict, before: Run, inert: tuple[Run 
     return verdict, f"the value comes from `{before.guesses[0]}`, which is not in this file"
 
 
-def _doubt_of_growth(kind: str, before: Run, doubts: Doubts) -> str:
+def _doubt_of_growth(code: str, kind: str, before: Run, doubts: Doubts) -> str:
     if before.forced:
         return f"it grows only where the `if` in row {before.forced[0]} holds, which it did not"
-    if "graph per step" in kind and (doubts.consumed or before.later_backwards):
+    if "graph per step" in kind and (doubts.consumed or (before.later_backwards and code != "TML203")):
+        # (a target network is not trained: whatever a later backward runs through, this graph is for nothing)
         return "a later backward may consume what is kept: it is retained until then"
     if "device" in kind or "storage" in kind or kind == "tensors kept":
         return ""

@@ -12,6 +12,7 @@ and the flagged value passes through a probe, which in the repaired variant also
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -322,9 +323,8 @@ class _Body(ast.NodeTransformer):
             return
         if self.code in {*FORWARD_RULES, "TML105", "TML106"}:
             for field, value in ast.iter_fields(node):
-                if field == "value" and isinstance(value, ast.expr):
-                    method = "value" if self.code in {"TML105", "TML106"} else "forward"
-                    setattr(node, field, _call(method, _later(value)) if method == "forward" else value)
+                if field == "value" and isinstance(value, ast.expr) and self.code in FORWARD_RULES:
+                    setattr(node, field, _WrapCalls().visit(value))
             return
         if self.code == "TML104":
             carried = set(_store_names(node))
@@ -399,6 +399,17 @@ class _WrapCall(ast.NodeTransformer):
         return ast.copy_location(_call("forward", _later(node), ast.Constant(self.exact)), node)
 
 
+class _WrapCalls(ast.NodeTransformer):
+    """Wraps every call of a statement of which it is not said which one is the forward."""
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        return ast.copy_location(_call("forward", _later(node)), node)
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
+        return node
+
+
 class _Carried(ast.NodeTransformer):
     """Sends each argument that the statement assigns as well (a carried state) through the probe."""
 
@@ -465,6 +476,33 @@ def _guard_classes(tree: ast.Module, site: Site | None) -> None:
             for node in klass.body:
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and (site is None or node not in site.around):
                     _Body(None, "", 0).visit(node)
+
+
+def modules_of(tree: ast.Module, klass: ast.ClassDef | None) -> frozenset[str]:
+    """Names of attributes that a method of the class sets to a module: to an instance of a class of this file that has a
+    ``forward``, or of ``torch.nn``'s."""
+    if klass is None:
+        return frozenset()
+    with_forward = {
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(item, ast.FunctionDef) and item.name == "forward" for item in node.body)
+    }
+    found: set[str] = set()
+    for node in ast.walk(klass):
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+            continue
+        target, value = node.targets[0], node.value
+        while (
+            isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in {"to", "cuda", "eval"}
+        ):
+            value = value.func.value  # Encoder(…).to(device)
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and isinstance(value, ast.Call):
+            made = ast.unparse(value.func)
+            if made in with_forward or re.fullmatch(r"(torch\.)?nn\.[A-Z]\w*", made):
+                found.add(target.attr)
+    return frozenset(found)
 
 
 def definitions(tree: ast.Module) -> ast.Module:

@@ -249,7 +249,7 @@ class Harness:
     def forward(self, call: Any, exact: bool = False) -> Any:
         """The probe around a forward call; not ``exact``: around a whole statement that may also cut the graph off again."""
         self.inexact = self.inexact or not exact
-        if not callable(call) or isinstance(call, StandIn):
+        if not isinstance(call, types.FunctionType):  # what no lambda can hold comes as a value
             self._saw(call)
             return call
         standins.record.trusted = self.claimed  # the linter says that this very call is a forward
@@ -260,7 +260,8 @@ class Harness:
             standins.record.trusted = False
         if isinstance(value, StandIn) and value._called is not None:
             value = value.tml_tensor()
-        self._saw(value)
+        if exact or _kind(value) == "tensor":  # of several calls, those that make no tensor are not the forward
+            self._saw(value)
         return value
 
     def switch(self, value: Any) -> Any:
@@ -296,9 +297,10 @@ class Harness:
             return [*value[:count], *(standins.data() for _ in range(count - len(value)))]
         return value
 
-    def gave(self, *results: Any) -> None:
-        """What the flagged function returned, and what it may have stored into: its receiver, its arguments."""
-        self.escapes = bool(self.escapes) or hangs_on_a_graph(results)
+    def gave(self, known: frozenset[int], *results: Any) -> None:
+        """What the flagged function returned, and what it may have stored into: its receiver, its arguments. ``known`` are the
+        stand-ins that were there before."""
+        self.escapes = bool(self.escapes) or hangs_on_a_graph(results, known)
 
     # -- what fails
     def failed(self, row: int, error: Exception) -> None:
@@ -673,12 +675,12 @@ def _measure(target: Target, repair: str, attempt: tuple[str, int, bool]) -> Map
     started = time.monotonic()
     gc.collect()
     torch.manual_seed(0)
-    record = standins.Record(target.inert)
-    standins.begin(record)
-    meter = meter_for(target.device)
     tree = ast.parse(source)
     site = cut.locate(tree, target.place)
     assert site is not None
+    record = standins.Record(target.inert, cut.modules_of(tree, site.klass))
+    standins.begin(record)
+    meter = meter_for(target.device)
     program = cut.whole(tree, site, code, level) if mode == "whole function" else cut.sliced(tree, site, code, level)
     errors: list[str] = []
     with meter:
@@ -802,6 +804,7 @@ def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness) -> No
         first = next(iter(inspect.signature(function).parameters), "")
         scope = {"self": receiver} if receiver is not None else {first: None}
         harness.look(lambda: eval(text, scope))
+    known = _standins_in(receiver) if receiver is not None else frozenset()
     for _ in range(standins.STEPS if repeat else 1):
         if repeat:
             harness.tick()
@@ -809,7 +812,7 @@ def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness) -> No
         names = list(_keywords(function))
         split = len(given) - len(names)
         result = function(*given[:split], **dict(zip(names, given[split:], strict=True)))
-        harness.gave(_consume(result), receiver, given)
+        harness.gave(known, _consume(result), receiver, given)
         del result, given
     if repeat:
         harness.tick()
@@ -844,8 +847,21 @@ def _consume(result: Any) -> Any:
     return result
 
 
-def hangs_on_a_graph(value: Any) -> bool:
-    """Whether anything in ``value`` has a history, also what was stored in stand-ins."""
+def _standins_in(value: StandIn) -> frozenset[int]:
+    """The identities of the stand-in and all that is stored in it."""
+    seen: set[int] = set()
+    waiting: list[Any] = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, StandIn) and id(item) not in seen:
+            seen.add(id(item))
+            waiting.extend(item._parts.values())
+    return frozenset(seen)
+
+
+def hangs_on_a_graph(value: Any, known: frozenset[int] = frozenset()) -> bool:
+    """Whether anything in ``value`` has a history, also what was stored in stand-ins; of those that are ``known``, only what was
+    stored."""
     seen: set[int] = set()
     waiting = [value]
     while waiting:
@@ -854,7 +870,7 @@ def hangs_on_a_graph(value: Any) -> bool:
             continue
         seen.add(id(item))
         if isinstance(item, StandIn):
-            if item._called is not None and item._value is None and item._called[2]:
+            if item._called is not None and item._value is None and item._called[2] and id(item) not in known:
                 return True  # the result of a call that was never used: its history is not known
             waiting.extend(item._parts.values())
             waiting.append(item._value)

@@ -36,9 +36,11 @@ class Record:
     """What happened during one run, for the verdict; one per child and run.
 
     ``inert`` names callees out of sight whose results are plain data in this run: what still grows then does not rest on them.
+    ``modules`` names attributes of the flagged method's class that some line of it sets to a module.
     """
 
-    def __init__(self, inert: frozenset[str] = frozenset()) -> None:
+    def __init__(self, inert: frozenset[str] = frozenset(), modules: frozenset[str] = frozenset()) -> None:
+        self.modules = modules
         self.fallbacks: list[str] = []
         self.forwards = 0
         self.graph_forwards = 0
@@ -72,8 +74,8 @@ _KEEPERS = frozenset(
     )
 )  # fmt: skip
 """Callees that by their name keep or tell what they are given."""
-_TRAINERS = ("backward", "step", "optim", "train")
-"""Parts of names of callees that may run a backward even where their result is used."""
+_TRAINERS = frozenset(words("backward step optimize optimise train update"))
+"""Words in names of callees that may run a backward even where their result is used."""
 
 record = Record()
 _roles: dict[str, str] = {}
@@ -139,21 +141,21 @@ def forward(name: str, inputs: list[torch.Tensor], guess: str = "") -> torch.Ten
     """What a stand-in model (or criterion) returns for ``inputs``; saves ``FORWARD_BYTES`` when grad mode is on and it
     has something to train.
 
-    A callee that first saw a tensor with a graph is taken for one without parameters of its own; with several tensors it
-    is a criterion, and gives
-    a scalar.
+    A callee that first saw a tensor with a graph is taken for one without parameters of its own, unless it is known or named as a
+    network; with several tensors it is a criterion, and gives a scalar.
     """
     if guess and guess in record.inert:
-        return marked(data(), guess)
+        return marked(data(), guess, True)
     with torch._C.DisableTorchFunctionSubclass():
         hangs = any(tensor.requires_grad for tensor in inputs)
-        role = _roles.setdefault(name, "model" if not hangs else "criterion" if len(inputs) > 1 else "layer")
+        trained = _is_network(name) and not _CRITERION.search(name)
+        role = _roles.setdefault(name, "model" if not hangs or trained else "criterion" if len(inputs) > 1 else "layer")
         link = _link(inputs)
         record.forwards += 1
         plain = _plain_data()
         result = _activations(weight() if role == "model" else None, link) + (plain.mean() if role == "criterion" else plain)
         record.graph_forwards += result.requires_grad
-    return marked(as_standin(result), guess or guess_of(inputs))
+    return marked(as_standin(result), guess or guess_of(inputs), bool(guess))
 
 
 def _link(inputs: list[torch.Tensor]) -> torch.Tensor:
@@ -176,10 +178,11 @@ def _activations(parameters: torch.Tensor | None, link: torch.Tensor) -> torch.T
     return result
 
 
-def marked(tensor: torch.Tensor, guess: str) -> torch.Tensor:
-    """The tensor, with the name of the unseen callee that it rests on."""
+def marked(tensor: torch.Tensor, guess: str, direct: bool = False) -> torch.Tensor:
+    """The tensor, with the name of the unseen callee that it rests on; ``direct``: the very result of that callee."""
     if guess:
         tensor._tml_guess = guess  # type: ignore[attr-defined]
+        tensor._tml_direct = direct  # type: ignore[attr-defined]
     return tensor
 
 
@@ -467,14 +470,15 @@ class StandInTensor(torch.Tensor):
 def _part(tensor: torch.Tensor, which: str) -> torch.Tensor:
     """``out.logits``, ``batch["x"]``, an element of a returned tuple: a value on the same graph. Of a guess each part is one
     of its own: a callee may well return a loss with a graph and figures without."""
-    guess = guess_of(tensor)
-    guess = guess and f"{guess}{which}"
-    if guess in record.inert:
-        return marked(data(), guess)
+    guess, direct = guess_of(tensor), getattr(tensor, "_tml_direct", False)
+    if guess and direct:
+        guess = f"{guess}{which}"[:200]
+        if guess in record.inert:
+            return marked(data(), guess, True)
     with torch._C.DisableTorchFunctionSubclass():
         if tensor.requires_grad and tensor.is_floating_point():
-            return marked(as_standin(tensor + 0.0), guess)
-    return marked(data(), guess)
+            return marked(as_standin(tensor + 0.0), guess, direct)
+    return marked(data(), guess, direct)
 
 
 _TENSOR_MEMBERS = frozenset(
@@ -500,6 +504,17 @@ _NETWORK = re.compile(
 )
 """Attributes that no line in sight sets, and that a verb would not be called by: taken for modules (a name alone decides
 nothing else)."""
+
+
+_CRITERION = re.compile(r"(^|[._])(criterion|loss_fn|loss_func)\w*$")
+
+
+def _is_network(name: str) -> bool:
+    """Whether a callee out of sight is taken for a module: a line in sight makes one of it, or its name says so."""
+    last = name.rsplit(".", 1)[-1]
+    return last in record.modules or _NETWORK.search(last) is not None
+
+
 _FALSE_NAMES = (
     "dry_run",
     "debug",
@@ -623,13 +638,13 @@ class StandIn:
         last = self._name.rsplit(".", 1)[-1]
         if discarded and "backward" in last and inputs:  # accelerator.backward(loss), engine.backward(loss)
             return inputs[0].backward()  # type: ignore[no-untyped-call, unused-ignore]
-        if attached and (discarded or any(word in last for word in _TRAINERS)):
+        if attached and (discarded or not _TRAINERS.isdisjoint(last.split("_"))):
             record.swallow(self._name, caller.f_lineno)
         return forward(self._name, inputs, self._guess())
 
     def _guess(self) -> str:
         """Whether this callee, called with tensors, may be no model at all: then its name."""
-        noun = self._origin in {"own", "part"} and _NETWORK.search(self._name.rsplit(".", 1)[-1]) is not None
+        noun = self._origin in {"own", "part"} and _is_network(self._name)
         trusted = (record.trusted or noun) and not self._name.endswith((".generate", ".sample"))
         return "" if self._origin == "given" or trusted else str(self._name)
 
