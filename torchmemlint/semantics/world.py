@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from torchmemlint.errors import SourceError
@@ -14,6 +15,8 @@ from torchmemlint.settings import Settings
 from torchmemlint.torch_facts import MODULE_KINDS, TORCH
 
 MODULE = "<module>"
+KEPT_TEXTS = 100
+"""Files whose lines are kept at hand: those of a large tree would be a large part of the process."""
 
 
 class World:
@@ -44,6 +47,8 @@ class World:
     def lines(self, path: str) -> list[str]:
         self.ledger.open.questions.add(("text", path))
         if path not in self._lines:
+            if len(self._lines) == KEPT_TEXTS:
+                del self._lines[next(iter(self._lines))]
             self._lines[path] = split_lines(self._read(path))
         return self._lines[path]
 
@@ -311,23 +316,9 @@ class World:
 PLAIN_ROOTS = frozenset({"builtins", "abc", "typing", "enum", "collections", "dataclasses", "object", "Generic"})
 
 
+_LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+
+
 def split_lines(text: str) -> list[str]:
     """Physical lines with their ends, split as Python's tokenizer does (``\\n``, ``\\r\\n``, ``\\r`` only)."""
-    lines = []
-    start = 0
-    length = len(text)
-    position = 0
-    while position < length:
-        newline = text.find("\n", position)
-        carriage = text.find("\r", position)
-        if newline == -1 and carriage == -1:
-            break
-        if carriage != -1 and (newline == -1 or carriage < newline):
-            end = carriage + 2 if newline == carriage + 1 else carriage + 1
-        else:
-            end = newline + 1
-        lines.append(text[start:end])
-        start = position = end
-    if start < length:
-        lines.append(text[start:])
-    return lines
+    return [line[0] for line in _LINES.finditer(text)]
