@@ -107,10 +107,7 @@ def imported(event: DeprecatedImport, flow: Flow) -> Iterator[Draft]:
     new = [TORCH.renamed[old] for _, old in event.names]
     if not all(exists(one, flow) for one in new) or any("TYPE_CHECKING" in guard for guard in event.site.guards):
         return
-    if any(
-        flow.bound_to(event.site, local) & {one.name, "torch.autocast"}
-        for (local, _), one in zip(event.names, new, strict=True)
-    ):
+    if any(flow.bound_to(event.site, local) & one.names for (local, _), one in zip(event.names, new, strict=True)):
         return
     olds = ", ".join(f"`{old}`" for _, old in event.names)
     one = len(event.names) == 1
