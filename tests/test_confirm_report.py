@@ -192,6 +192,9 @@ def test_without_torch_there_is_one_line_and_status_2(
     ("arguments", "words"),
     [
         (["--steps", "2", "."], "--steps"),
+        (["--timeout", "0", "."], "--timeout"),
+        (["--timeout", "nan", "."], "--timeout"),
+        (["--jobs", "-1", "."], "--jobs"),
         (["--device", "tpu", "."], "--device tpu"),
         (["--device", "cuda:7", "."], "--device cuda:7"),
         ([".", "--", "python", "x.py"], "--watch"),

@@ -82,6 +82,10 @@ def settle_and_report(arguments: argparse.Namespace) -> int:
     """The isolation mode."""
     if arguments.steps < 6:
         raise UsageError("--steps must be at least 6: the first two steps are warm-up")
+    if not arguments.timeout > 0:
+        raise UsageError("--timeout must be a number of seconds above 0")
+    if arguments.jobs < 0:
+        raise UsageError("--jobs must be 1 or more")
     findings = find(arguments.targets or ["."], arguments)
     devices = devices_for(arguments.device, arguments.jobs)
     options = Options(devices[0], arguments.timeout, arguments.steps, not arguments.no_sandbox)
