@@ -86,6 +86,17 @@ CARDS = {
         triggers=frozenset({"Function", "InplaceFunction"}),
         experiment="cycle",
     ),
+    "retention.hook_keeps_output": Rule(
+        code="TML108",
+        name="hook-keeps-output",
+        summary="A hook collects what it is given, with its autograd graph, where nothing empties it",
+        severity=Severity.WARNING,
+        fix=Safety.UNSAFE,
+        preview=True,
+        triggers=frozenset({"register_backward_hook", "register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook", "register_module_forward_hook"}),
+        roots=frozenset({"register_backward_hook", "register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook", "register_module_forward_hook"}),
+        experiment="growth",
+    ),
     "retention.cached_module_or_tensor": Rule(
         code="TML109",
         name="cached-module-or-tensor",

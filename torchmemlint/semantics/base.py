@@ -18,7 +18,7 @@ from torchmemlint.semantics.events import (
     Store,
 )
 from torchmemlint.semantics.state import ObjInfo, State
-from torchmemlint.semantics.values import EMPTY, NOTHING, Obj, Tensor, Tuple, Unknown, Value, truth
+from torchmemlint.semantics.values import EMPTY, NOTHING, Func, Obj, Tensor, Tuple, Unknown, Value, truth
 from torchmemlint.semantics.world import World
 
 CONTAINERS = frozenset({"list", "dict", "set"})
@@ -91,6 +91,10 @@ class Book:
         self.statements = 0
         self.contexts: set[int] = set()
         """Objects that are the context of an ``autograd.Function`` whose forward is run."""
+        self.hooked: set[Func] = set()
+        """Functions that were registered as hooks of a module."""
+        self.hook_arguments: frozenset[int] = NOTHING
+        """While a hook runs: the graphs that stand for its arguments."""
         self.weighs_evidence = False
         """Whether evidence of what unknown objects are, and are not, is gathered with care in this run."""
         self._ids: dict[tuple[object, ...], int] = {}

@@ -20,6 +20,7 @@ from torchmemlint.semantics.events import (
     GradientsFreed,
     GradModeMisuse,
     Graph,
+    HookStore,
     Store,
 )
 from torchmemlint.semantics.state import State, join_states
@@ -136,6 +137,8 @@ class Calls(Evaluator):
                 return self.super_call(func.name, expr, state)
             receiver = self.eval(func.value, state)
             arguments = self.arguments(expr, state)
+            if func.name in HOOKS and arguments.positional:
+                self.hooked |= {a for a in arguments.positional[0] if type(a) is Func}
             if func.name in ("cuda", "to") and self.reaches_device(func.name, arguments):
                 self.record.flags.add("device")
             if func.name in ("zero_grad", "zero_", "fill_", "load_state_dict", "cuda", "to"):
@@ -1117,6 +1120,9 @@ class Calls(Evaluator):
             self.record.flags.add("logits-used")
         things = frozenset(self.thing_graph(a.oid) for a in value if type(a) is Obj and self.heap[a.oid].kind == "thing")
         graphs |= things
+        if self.hook_arguments & (graphs | hints) and not keyed and self.heap[oid].frame != self.frame:
+            single = len(value) == 1 and bool(things)
+            self.emit(HookStore(self.site(expr.node), place, stored.node, single and how == "append"), tag=place)
         mark = self.graph("stored", expr.node, place, key=(oid, how))
         value = add_marks(value, frozenset((mark,)))
         info = self.heap[oid]
@@ -1511,6 +1517,13 @@ COMMON_METHODS = frozenset(
     }
 )  # fmt: skip
 """Methods that objects outside the project have as well: their name says nothing about the class."""
+HOOKS = frozenset(
+    {
+        "register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook", "register_backward_hook",
+        "register_module_forward_hook",
+    }
+)  # fmt: skip
+"""Methods of a module (or functions of torch) that keep a function and call it with inputs, outputs or gradients."""
 ALLOCATOR_VARIABLES = frozenset({"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"})
 """Environment variables that the caching allocator reads: https://docs.pytorch.org/docs/stable/notes/cuda.html."""
 TENSORS_ONLY = frozenset({"matmul", "mm", "bmm", "addmm", "mv", "dot", "linear", "cat", "stack", "outer"})

@@ -230,6 +230,19 @@ class EnvironmentSet:
 
 
 @dataclass(frozen=True, slots=True)
+class HookStore:
+    """A module's hook appends one of its arguments, or what hangs on it, to a container that outlives the call.
+
+    value  node of the appended expression; sure: it is the argument itself
+    """
+
+    site: Site
+    place: str
+    value: int
+    sure: bool
+
+
+@dataclass(frozen=True, slots=True)
 class GradientsFreed:
     """Gradients are set to None, or deleted; told only in runs that build a graph of gradients (``create_graph=True``)."""
 
@@ -333,6 +346,7 @@ Event = (
     | Backward
     | CachedFunction
     | EnvironmentSet
+    | HookStore
     | GradientsFreed
     | CallEffect
     | GradModeMisuse

@@ -1128,6 +1128,7 @@ class Interpreter(Calls):
         for decorator in cached:
             self.note_cache(decorator, function, given)
         final = join_states(end, ends.state)
+        self.run_hooks(final if final is not None else State({}, state.mode))
         self.run_uncalled(final if final is not None else State({}, state.mode))
         self.ends.pop()
         record.final = final
@@ -1218,6 +1219,31 @@ class Interpreter(Calls):
             found = None
         self.classify(oid, found, param.name)
         return frozenset((Obj(oid),))
+
+    def run_hooks(self, state: State) -> None:
+        """Functions that the root registered as hooks: what they do with what a module gives them."""
+        for atom in sorted_atoms(frozenset(self.hooked)):
+            assert type(atom) is Func
+            closure = self.closures[atom.key]
+            if closure.lowered is None:
+                found = None if self.tired() else self.world.function(closure.ref)
+                if found is None:
+                    continue
+                closure.function, closure.lowered = found
+            params = list(closure.function.params)
+            bound: dict[str, Value] = {}
+            if atom.receiver >= 0 and params:
+                bound[params.pop(0).name] = frozenset((Obj(atom.receiver),))
+            for param in params:
+                oid = self.outside("thing", param.name, None, key=("hook", atom.key, param.name))
+                bound[param.name] = frozenset((Obj(oid),))
+            given = [a.oid for p in params[1:] for a in bound[p.name] if type(a) is Obj]
+            self.hook_arguments = frozenset(self.thing_graph(oid) for oid in given)
+            inner = State({**self.defined[atom.key].vars, **state.vars} if atom.key in self.defined else dict(state.vars), "on")
+            self.ends.append(FrameEnds())
+            self.run_function(closure, bound, closure.function.node, inner)
+            self.ends.pop()
+            self.hook_arguments = NOTHING
 
     def run_uncalled(self, state: State) -> None:
         """Closures that the root never called itself (callbacks, hooks): run once with unknown arguments."""
