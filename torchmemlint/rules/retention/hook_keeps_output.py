@@ -16,7 +16,10 @@ an evaluation with grad mode on. Detaching takes the graph away, not the tensor.
 
 ## Example
 ```python
-def watch(layer):
+from torch import nn
+
+
+def watch(layer: nn.Module):
     outputs = []
 
     def keep(module, inputs, output):
@@ -29,7 +32,10 @@ def watch(layer):
 Use instead:
 
 ```python
-def outputs_of(model, layer, inputs):
+from torch import nn
+
+
+def outputs_of(model: nn.Module, layer: nn.Module, inputs):
     outputs = []
 
     def keep(module, inputs, output):
