@@ -383,6 +383,10 @@ class Flow:
         facts = self.runs.world.facts(self.record.root)
         return bool(facts.owner) and self.runs.world.is_module_class(ClassRef(self.record.root.path, facts.owner)) is not False
 
+    def hooks_forwards(self) -> bool:
+        """Whether the root registers forward hooks: what a model returns is not all that comes of running it."""
+        return "register_forward_hook" in self.runs.world.facts(self.record.root).names
+
     def watches_gradients(self) -> bool:
         """Whether the root, or the class it is part of, hooks into gradients, or makes an input that the root reads require
         grad: its graphs are wanted without a backward in sight."""

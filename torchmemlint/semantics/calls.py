@@ -70,6 +70,10 @@ from torchmemlint.torch_facts import TORCH
 MAX_DEPTH = 5
 MAX_RECURSION = 2
 """Times that a function is followed inside itself: a helper that flattens or detaches a container of containers."""
+TAKING = frozenset({"gather", "index_select", "masked_select", "take", "take_along_dim", "masked_fill", "scatter"})
+"""Tensor methods whose result has the type of numbers that the receiver has."""
+DRAWING = frozenset({"sample", "predict", "act"})
+"""Methods of a model that may run it without an argument."""
 PARAMETERS = frozenset({"parameters", "named_parameters", "requires_grad_"})
 FREEZING = {"requires_grad": False, "trainable": False, "freeze": True, "frozen": True}
 """Constructor arguments of modules, and the value with which no parameter requires grad."""
@@ -694,6 +698,7 @@ class Calls(Evaluator):
             if name in ("forward", "__call__") or (
                 effect is None
                 and name not in DICT_METHODS
+                and (arguments.all() or name in DRAWING)  # what is given nothing has nothing to run on
                 and (purpose.RUNS_MODEL.match(name) or self.world.is_attribute_only(name))
             ):
                 if self.world.guards_itself(name):
@@ -918,7 +923,7 @@ class Calls(Evaluator):
                     and not arguments.positional
                 ):
                     return with_flags_set(result, SCALAR)
-                return result
+                return with_flags(result, INTEGER) if name in TAKING and atom.flags & INTEGER else result
             case "source":
                 return FREE_TENSOR
         if name in TORCH.module_methods and not sure:
@@ -1152,6 +1157,8 @@ class Calls(Evaluator):
             self.emit(GradModeMisuse(self.site(expr.node), "volatile", name))
         if name in TORCH.renamed:
             self.effect("renamed", name, arguments, expr)
+        if name == "torch.device" and arguments.positional and only_const(arguments.positional[0]) is not None:
+            return arguments.positional[0]  # `x.to(torch.device("cpu"))` is `x.to("cpu")`
         builtin = _BUILTINS.get(name)
         if builtin is not None:
             return builtin(self, arguments, expr, state)

@@ -150,6 +150,8 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return None  # no public API, and nobody in sight calls it
     if record.assumptions and record.mode == "mixed":
         return None  # some callers switch grad mode off: those, it may be, that ask for this phase
+    if flow.hooks_forwards() and all(sink.kind == "dropped" for sink in record.sinks.get(event.gid, ())):
+        return None  # what the hooks keep is the result
     evaluated = event.training is False or flow.assumed_evaluation()
     trains_here = flow.beside_backward(event)
     # What follows needs the callers, who are run for it: first what would rule the graph out whatever they do.
@@ -210,7 +212,7 @@ TENSOR_ONLY = frozenset(
 
 def may_be_module(event: Graph, flow: Flow) -> bool:
     """Whether ``likely_module`` can say yes, whatever becomes of the result."""
-    if not event.direct or flow.is_part(event) or purpose.is_helper(event.what):
+    if not event.direct or flow.is_part(event) or purpose.is_helper(event.what) or is_callable(event.what, flow):
         return False
     return (
         purpose.may_be_network(event.what)
@@ -218,6 +220,12 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
         or "detach" in seen_on(event, flow)
         or flow.trains_in_another_phase(event)
     )
+
+
+def is_callable(what: str, flow: Flow) -> bool:
+    """Whether a parameter of the root is annotated as a function, and no more."""
+    params = flow.runs.world.facts(flow.record.root).params
+    return any(param.name == what and param.annotation.rpartition(".")[2] == "Callable" for param in params)
 
 
 def words_on(event: Graph, flow: Flow) -> frozenset[str]:
