@@ -156,6 +156,7 @@ def analyze_module(
         except Exception:  # the one function is lost, the run goes on
             analysis.crashes.append(f"{path}: {facts.qualname}: {traceback.format_exc()}")
     analysis.questions, analysis.notes = account(page)
+    runs.forget()
     return analysis
 
 

@@ -17,6 +17,8 @@ from torchmemlint.semantics.world import MODULE, World
 MAX_CALLERS = 12
 """Callers that are run to see what becomes of a result; more than that, and the answer is "unknown"."""
 MAX_CALLER_DEPTH = 3
+KEPT_RECORDS = 200
+"""Functions whose records are kept from one file to the next: on a large project they would fill the memory."""
 FREEZING_WORDS = frozenset({"requires_grad", "requires_grad_", "freeze", "frozen", "trainable"})
 """Words of an ``__init__`` that may freeze what it builds."""
 
@@ -55,6 +57,13 @@ class Runs:
         self.world = world
         self._records: dict[FunctionRef, tuple[list[Record], Page]] = {}
         self._frozen: dict[ClassRef, tuple[frozenset[str], Page]] = {}
+
+    def forget(self) -> None:
+        """Between two files: let go of records and lowered functions when there are many. They are worked out again, with the
+        same answer, if another file asks."""
+        if len(self._records) > KEPT_RECORDS:
+            self._records.clear()
+        self.world.forget()
 
     def records(self, ref: FunctionRef) -> list[Record]:
         """The records of a root, one per combination of phases; empty where it cannot be run."""

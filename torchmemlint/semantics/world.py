@@ -17,6 +17,8 @@ from torchmemlint.torch_facts import MODULE_KINDS, TORCH
 MODULE = "<module>"
 KEPT_TEXTS = 100
 """Files whose lines are kept at hand: those of a large tree would be a large part of the process."""
+KEPT_REGIONS = 800
+"""Lowered functions that are kept from one file to the next, for the same reason."""
 
 
 class World:
@@ -51,6 +53,12 @@ class World:
                 del self._lines[next(iter(self._lines))]
             self._lines[path] = split_lines(self._read(path))
         return self._lines[path]
+
+    def forget(self) -> None:
+        """Let go of lowered functions when there are many."""
+        if len(self._regions) > KEPT_REGIONS:
+            self._regions.clear()
+            self._functions.clear()
 
     def lowered(self, path: str, outermost: str):  # type: ignore[no-untyped-def]
         """The lowered region of an outermost function, or of the module's own statements; None where it cannot be lowered."""
