@@ -80,7 +80,7 @@ def test_a_crash_of_carried_state_is_a_verdict() -> None:
         ({"contexts": ("no_gradients",)}, Doubts("on"), "no_gradients"),
         ({"forced": (12,)}, Doubts("on"), "row 12"),
         ({}, Doubts("unknown"), "callers"),
-        ({}, Doubts("default", claimed=False), "nothing in sight calls"),
+        ({}, Doubts("default", claimed=False), "does not report this line"),
         ({}, Doubts("on", frozen=True), "freezes"),
         ({}, Doubts("on", consumed=True), "later backward"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,18 @@ def _top(path: str) -> str:
         if folder == "." and os.path.exists("__init__.py"):
             break
     return folder
+
+
+def files_around(path: str) -> Iterator[str]:
+    """The files of the outermost folder that holds the file and, like every folder between, Python files of its own: wider than
+    the project where a package lacks an ``__init__.py``."""
+    top = _top(path)
+    while True:
+        above = os.path.dirname(os.path.abspath(top))
+        if above == os.path.abspath(top) or not any(name.endswith(".py") for name in os.listdir(above)):
+            break
+        top = above
+    yield from islice(_files(top), MAX_FILES)
 
 
 def _files(top: str) -> Iterator[str]:

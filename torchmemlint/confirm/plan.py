@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -50,6 +51,8 @@ def plan(finding: Finding, text: str | None, project: Project | None = None) -> 
         return Plan(finding, None, Doubts(), f"the file cannot be parsed: {error}")
     grad = caller_mode(finding, project)
     claimed = bool(finding.message)  # one that only the command line asked for says nothing
+    if grad == "default" and not claimed and project is not None and _named_elsewhere(finding):
+        grad = "unknown"
     job: dict[str, object] = {
         "runner": "isolated", "source": text, "place": _place(finding),
         "code": finding.code, "grad": grad, "claimed": claimed,
@@ -96,6 +99,25 @@ def caller_mode(finding: Finding, project: Project | None) -> str:
             return "default"
     # of a finding whose every step was resolved, the linter knows the mode (and of none at all, nobody does)
     return "on" if finding.confidence is Confidence.HIGH and finding.message else "unknown"
+
+
+def _named_elsewhere(finding: Finding) -> bool:
+    """Whether another file around has a call that, by its name, may be one of the finding's function: a caller that could not
+    be resolved decides the grad mode."""
+    from torchmemlint.confirm.around import files_around
+
+    call = finding.function.rpartition(".")[2] + "("
+    for path in files_around(finding.path):
+        if os.path.samefile(path, finding.path):
+            continue
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                lines = file.readlines()
+        except OSError:
+            continue
+        if any(call in line and not line.lstrip().startswith(("def ", "async def ", "#")) for line in lines):
+            return True
+    return False
 
 
 def fixed_twin(finding: Finding, text: str) -> tuple[str, int] | None:

@@ -23,6 +23,9 @@ _USELESS = frozenset({"TML101", "TML102", "TML103", "TML201", "TML203"})
 """Rules that say of a graph that nobody needs it."""
 
 
+_FORWARDS = frozenset({"TML201", "TML202", "TML203"})
+
+
 class Outcome(Enum):
     """What an experiment says about a finding."""
 
@@ -280,6 +283,8 @@ def _doubt_of_growth(code: str, kind: str, before: Run, doubts: Doubts) -> str:
         return "a later backward may consume what is kept: it is retained until then"
     if "device" in kind or "storage" in kind or kind == "tensors kept":
         return ""
+    if before.backwards and code in _FORWARDS and not doubts.claimed:
+        return "the linter does not report this line, and what it gives may have a part in the backward of another step"
     if before.backwards:  # a training step: grad mode is on, parameters are trained
         return ""
     if before.swallowed:
@@ -290,8 +295,8 @@ def _doubt_of_growth(code: str, kind: str, before: Run, doubts: Doubts) -> str:
         return f"`with {before.contexts[0]}` is not in this file and may switch grad mode off"
     if doubts.frozen:
         return "the file freezes parameters; whether these are frozen is decided outside the function that ran"
-    if doubts.grad == "default" and not doubts.claimed and before.escapes is not False:
-        return "nothing in sight calls the function that ran, and what leaves it may hang on a graph that its callers want"
+    if not doubts.claimed and before.escapes is not False:
+        return "the linter does not report this line, and what leaves it may hang on a graph that its callers want"
     if doubts.grad not in {"on", "default"}:
         return "grad mode is decided by the callers of the function that ran, and not all of them are in sight"
     return ""

@@ -728,7 +728,7 @@ def _measure(target: Target, repair: str, attempt: tuple[str, int, bool]) -> Map
         "later_backwards": record.backwards - end.backwards,
         "empty_backwards": record.empty_backwards,
         "swallowed": _swallowed(record, site),
-        "escapes": harness.escapes,
+        "escapes": harness.escapes if mode == "whole function" else None,
         "forced": harness.forced,
         "graphs_built": end.graph_forwards,
     }
