@@ -7,7 +7,7 @@
     # torchmemlint: disable[TML1]              from this row on …
     # torchmemlint: enable[TML1]               … up to this row; without brackets: all codes
     # torchmemlint: file-ignore[TML301]        the whole file, wherever it stands
-    # flake8: noqa                             the whole file, on a row of its own; also ``# flake8: noqa: TML101``
+    # flake8: noqa: TML101                     the whole file, on a row of its own; without codes it is for flake8 alone
 
 A rule's name may stand wherever a code may. Only comments count: the tokenizer is asked, because ``"# noqa"`` in a string
 is no comment. It is asked only where the text has one of the words at all.
@@ -164,7 +164,7 @@ def _rows_of_interest(text: str) -> Iterator[tuple[int, int, str | None, bool]]:
 def _parse(row: int, column: int, comment: str, alone: bool, rule_names: Collection[str]) -> Iterator[Directive | str]:
     """The directives in one comment; a string is a complaint about one."""
     noqas = [(noqa, Kind.STATEMENT) for noqa in _NOQA.finditer(comment)]
-    if (flake8 := _FLAKE8_FILE.match(comment)) and alone:
+    if (flake8 := _FLAKE8_FILE.match(comment)) and alone and flake8["codes"]:
         noqas.insert(0, (flake8, Kind.FILE))
     for match, kind in noqas:
         words = _noqa_codes(match, rule_names)
