@@ -161,7 +161,7 @@ class _Service:
     # --- when it is checked -----------------------------------------------------------------------------------------
 
     def initialize(self, params: types.InitializeParams) -> None:
-        folders = [folder.uri for folder in params.workspace_folders or ()] or [params.root_uri]
+        folders = [folder.uri for folder in params.workspace_folders or ()] or [params.root_uri or ""]
         root = folders[0] and uris.to_fs_path(folders[0])
         if root and os.path.isdir(root):
             os.chdir(root)  # as for the command: globs and the baseline of a project without configuration are relative to it

@@ -4,8 +4,8 @@
 Reports `ctx.name = tensor` in the `forward` or `setup_context` of a `torch.autograd.Function`, also for a tuple or list
 of tensors, where `ctx.save_for_backward` is the way. It says apart whether the tensor is an output.
 
-It is silent for sizes, dtypes, numbers and options, for the state of a random number generator, for scalars, and for
-what an extension returns, of which nothing is known.
+It is silent for sizes, dtypes, numbers and options, for the state of a random number generator, for scalars and
+tensors without elements, and for what an extension returns, of which nothing is known.
 
 ## What it costs
 What `save_for_backward` holds is freed by the `backward()` that uses it, and an output is held without a cycle. An
@@ -70,6 +70,7 @@ None is written: `save_for_backward` is called once with all tensors, and every 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
@@ -90,6 +91,10 @@ RULE = Rule(
 EVENT = ContextStore
 
 
+WITHOUT_ELEMENTS = re.compile(r"(empty|zeros)\(\s*0\s*[,)]|tensor\(\s*\[\s*\]\s*[,)]")
+"""A tensor that is made with no elements."""
+
+
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
     name = ref.qualname.rpartition(".")[2]
     if not facts.owner or name not in ("forward", "setup_context"):
@@ -100,6 +105,8 @@ def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
 def check(event: ContextStore, flow: Flow) -> Iterator[Draft]:
     if not flow.own(event.site) or not (event.tensor or any(flow.shown_tensor(gid) for gid in event.things)):
         return
+    if WITHOUT_ELEMENTS.search(flow.lowered(event.site).statement(event.site.node)[1]):
+        return  # a place for the kernel to put something, and no memory
     output = bool(({event.mark} | event.things) & flow.record.returned)
     if output:
         message = f"`{event.place}` holds an output of this function: the tensor and its node keep each other alive"
