@@ -476,6 +476,20 @@ def test_a_file_without_torch_brings_in_neither_torch_nor_the_parser_nor_the_eng
     assert "torchmemlint.run" in modules
 
 
+def test_libcst_comes_with_the_first_finding(tmp_path: Path) -> None:
+    train = tmp_path / "train.py"
+    text = (
+        "import torch\n\n\ndef train(model, data):\n    total = 0\n    for x in data:\n        loss = model(x).sum()\n"
+        "        loss.backward()\n        total += loss.item()\n    return total\n"
+    )
+    train.write_text(text)
+    modules = imported_by(tmp_path, "train.py")
+    assert "torchmemlint.semantics.interpret" in modules
+    assert modules.isdisjoint({"libcst", "torchmemlint.lower.visitor"})
+    train.write_text(text.replace(".item()", ""))
+    assert "libcst" in imported_by(tmp_path, "train.py", "--exit-zero")
+
+
 def test_linting_never_imports_torch_nor_what_it_reads(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import torch\nraise SystemExit('was run')\nfor x in data:\n    loss = model(x).sum()\n    total += loss\n"

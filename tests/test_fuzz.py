@@ -13,8 +13,13 @@ from pathlib import Path
 
 import pytest
 from gaps import ROOT, Texts, alarms, fixed, marks, without_marks
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, assume, given, note, settings
 from hypothesis import strategies as st
+
+from torchmemlint.index.module_facts import module_facts
+from torchmemlint.lower import quick
+from torchmemlint.lower.lowered import from_libcst
+from torchmemlint.lower.regions import MODULE, cut_function, cut_module
 
 SEEDS = [without_marks(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))]
 WORDS = re.compile(r"\b[A-Za-z_]\w*\b")
@@ -146,6 +151,19 @@ def bent(draw: Callable[[st.SearchStrategy], object]) -> str:
 def test_a_bent_program_is_no_crash(text: str) -> None:
     note(text)
     judge({"fuzz.py": text})
+
+
+@settings(checks, max_examples=100)
+@given(bent())
+def test_both_ways_of_lowering_give_the_same(text: str) -> None:
+    note(text)
+    assume(readable(text))
+    facts = module_facts("fuzz.py", text)
+    lines = text.split("\n")
+    for function in facts.functions:
+        if not function.parent:
+            region = cut_module(lines, facts) if function.qualname == MODULE else cut_function(lines, function)
+            assert repr(quick.lower(region).functions) == repr(from_libcst(region).functions)
 
 
 @NEVER_SEEN

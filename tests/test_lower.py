@@ -8,7 +8,7 @@ import symtable
 import sys
 import sysconfig
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,10 +17,10 @@ from torchmemlint.errors import SourceError
 from torchmemlint.findings import Position, Span
 from torchmemlint.index.facts import ModuleFacts
 from torchmemlint.index.module_facts import module_facts
-from torchmemlint.lower import ir
-from torchmemlint.lower.layout import Lowered
+from torchmemlint.lower import ir, quick
+from torchmemlint.lower.lowered import Lowered
+from torchmemlint.lower.lowered import from_libcst as lower
 from torchmemlint.lower.regions import MODULE, Region, cut_function, cut_module
-from torchmemlint.lower.visitor import lower
 
 NEWLINE = re.compile(r"\r\n?|\n")
 
@@ -151,6 +151,53 @@ GRAMMAR = {
 def test_construct(source: str) -> None:
     _, module = lower_text(source + "\n")
     assert show(module.body) == f"[{GRAMMAR[source]}]"
+
+
+OPEN = ("del a,", "del (a  # ,\n)")
+"""What ``ast`` does not tell from something else; before Python 3.12, whose f-strings have odd positions, also ``OPEN_INSIDE``."""
+OPEN_INSIDE = ("x = f'{a[1, 2]}'", "x = f'{f(k=1, *a)}'")
+AGREED = (
+    "a[1, 2]; a[(1, 2)]; a[(1), (2)]; a[((1), 2)]; a[(1, 2), 3]; a[1,]; a[()]; a[(1, 2)[0], (3)]; a[(')', '('), '(']; a[é, (é)]",
+    "a[(1 # )\n), (2)]; a[( # (\n1, 2)]; a[(1, 2), 3:4]; a[\n(\n1), 2\n]",
+    "f(k=1, *a, j=2, *b, **c); f(*a, k=1); f(*a, *b)",
+    "class A(B, *b, k=1, **c): pass",
+    "a and b and c or (d or e) or f and g",
+    "f'{a=}' f'{b:{c}{d}}' 'x' ''; f''; f'a' 'b'; u'a'; f'{f(1, *a)}'",
+    "del a; del (a); del (a, b); del a, b; del [a, b]; del (a, b), c; del ()",
+    "try: a\nexcept B: b\nelse: c\nfinally: d",
+    "if a: b\nelse:\n  if c: d",
+    "(lambda *, a=1, **k: a); (lambda *a: a); (lambda a, /, b, *, c: a)",
+    "ｗｉｄｔｈ.ｘ = f(ｋ=1)\ndef ｆ(ｐ): global ｇ; import ａ.ｂ; from ｃ import ｄ",
+    "match x:\n  case {'a': ｍ, **ｒ}: pass\n  case a.b | -1j: pass\n  case (1): pass\n  case [1, *_]: pass\n  case y: pass",
+    "x = yield 1, 2\n{**a, 'b': 1, **c}; [*a, *b]; {*a}; (*a,)",
+    "for a.b, [c, *d] in e: pass",
+    "x: (int) = (1)\nx[0]: int = 1",
+    "@(a.b)\n@c\nasync def f(): return [i async for i in x if await i]",
+)
+
+
+@pytest.mark.parametrize("source", [*GRAMMAR, *OPEN, *OPEN_INSIDE, *AGREED])
+def test_the_quick_way_gives_the_same(source: str) -> None:
+    region = Region("x.py", MODULE, source + "\n", range(1, source.count("\n") + 2))
+    try:
+        ast.parse(source)
+    except SyntaxError:
+        assert source in GRAMMAR
+        pytest.skip("syntax of a newer Python")
+    one, other = quick.lower(region), lower(region)
+    assert repr(one.functions) == repr(other.functions)
+    by_libcst = source in OPEN or (source in OPEN_INSIDE and sys.version_info < (3, 12))
+    assert (one._places is not None) == by_libcst
+    assert one.span(0) == other.span(0)
+
+
+def test_a_finding_is_refused_where_libcst_reads_something_else() -> None:
+    lowered = quick.lower(Region("x.py", MODULE, "f(a, b)\n", range(1, 2)))
+    lowered.functions[MODULE].body.clear()
+    with pytest.raises(SourceError, match="something else"):
+        lowered.span(0)
+    with pytest.raises(SourceError, match="something else"):
+        lowered.span(0)
 
 
 def test_a_literal_none_case_is_told_from_a_pattern_without_literal() -> None:
@@ -362,9 +409,11 @@ def test_unreadable_source_says_where() -> None:
     assert caught.value.row == 8
 
 
-def test_a_long_chain_of_operators_is_refused_before_it_ends_the_process() -> None:
-    with pytest.raises(SourceError, match="1000"):
-        lower_text("pass\nx = " + " and ".join(["a"] * 20_000) + "\n")
+@pytest.mark.parametrize("way", [lower, quick.lower])
+def test_a_long_chain_of_operators_is_refused_before_it_ends_the_process(way: Callable[[Region], Lowered]) -> None:
+    with pytest.raises(SourceError, match="1000") as caught:
+        way(Region("x.py", MODULE, "pass\nx = " + " and ".join(["a"] * 20_000) + "\n", range(1, 3)))
+    assert caught.value.row == 2
 
 
 def test_words_that_hold_and_or_are_no_chain() -> None:
@@ -431,6 +480,7 @@ def test_places_names_and_scopes_agree_with_cpython(file: Path) -> None:
     our_scopes: set[tuple[str, int, tuple[str, ...]]] = set()
     for region in regions(text, facts):
         lowered = lower(region)
+        assert repr(quick.lower(region).functions) == repr(lowered.functions)
         if region.qualname == MODULE:
             continue
         for node in walk(lowered.functions[region.qualname]):

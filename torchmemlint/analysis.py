@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from torchmemlint.errors import SourceError
 from torchmemlint.findings import Finding
 from torchmemlint.index.layout import is_test
 from torchmemlint.semantics import purpose
@@ -176,8 +177,11 @@ def drafts_of(runs: Runs, ref, checks, ask=ask_rule):  # type: ignore[no-untyped
             for module in checks:
                 if not isinstance(event, module.EVENT):
                     continue
-                for draft in ask(module, event, flow):
-                    key = (draft.finding.code, draft.finding.span, draft.finding.path)
-                    if key not in seen:
-                        seen[key] = draft
+                try:
+                    for draft in ask(module, event, flow):
+                        key = (draft.finding.code, draft.finding.span, draft.finding.path)
+                        if key not in seen:
+                            seen[key] = draft
+                except SourceError as error:  # the place that a finding would show has no source that libcst can read
+                    runs.world.ledger.note(f"{ref.path}: {ref.qualname}: not reported: {error}")
     return list(seen.values())

@@ -3,8 +3,9 @@
 find     looking for files and their settings
 scan     reading and screening them; ``ast`` → facts
 link     the project
-parse    LibCST and lowering, of the regions that a run reaches
+lower    ``ast`` → IR, of the regions that a run reaches
 run      interpretation, callers that a rule asks for included
+libcst   reading the regions whose places a finding shows
 TML…     the rules, each without the runs that it asks for
 rest     all else: choosing functions, suppression
 """
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from torchmemlint.semantics.runs import Runs
     from torchmemlint.settings import Settings
 
-STAGES = ("find", "scan", "link", "parse", "run", "rest")
+STAGES = ("find", "scan", "link", "lower", "run", "libcst", "rest")
 
 
 @dataclass(slots=True)
@@ -52,28 +53,42 @@ class Clock:
 
 @dataclass(slots=True)
 class Profile:
-    """Times of one run in one process; ``lines`` that LibCST parsed, ``runs`` of functions, and how often rules were ``asked``."""
+    """Times of one run in one process; ``lines`` that were lowered and that LibCST ``read``, ``runs`` of functions, and how often
+    rules were ``asked``."""
 
     clock: Clock = field(default_factory=Clock)
     lines: int = 0
+    read: int = 0
     runs: int = 0
     asked: dict[str, int] = field(default_factory=dict)
 
     def make_runs(self, project: Project, settings: Settings, read: Callable[[str], str]) -> Runs:
         """As ``analysis.make_runs``."""
         from torchmemlint.index.project import FunctionRef
+        from torchmemlint.lower.layout import Places
+        from torchmemlint.lower.lowered import Lowered
         from torchmemlint.semantics.events import Record
         from torchmemlint.semantics.runs import Runs
         from torchmemlint.semantics.world import World
 
         profile = self
 
+        class TimedLowered(Lowered):
+            @property
+            def places(self) -> Places:
+                if self._places is None:
+                    profile.read += self.region.text.count("\n")
+                with profile.clock.stage("libcst"):
+                    return super().places
+
         class TimedWorld(World):
             def _lower(self, path: str, outermost: str) -> object:
-                with profile.clock.stage("parse"):
+                with profile.clock.stage("lower"):
                     found: Any = super()._lower(path, outermost)
-                profile.lines += found.region.text.count("\n") if found is not None else 0
-                return found
+                if found is None:
+                    return None
+                profile.lines += found.region.text.count("\n")
+                return TimedLowered(found.region, found.functions, found._places)
 
         class TimedRuns(Runs):
             def _run(self, ref: FunctionRef) -> list[Record]:
@@ -95,7 +110,7 @@ class Profile:
         """The stages in order, then the rules, the dearest first; seconds of CPU."""
         spent = self.clock.spent
         total = sum(spent.values())
-        told = {"parse": f"{self.lines:,} lines", "run": f"{self.runs:,} runs"}
+        told = {"lower": f"{self.lines:,} lines", "run": f"{self.runs:,} runs", "libcst": f"{self.read:,} lines"}
         rows = [(name, spent.get(name, 0.0), told.get(name, "")) for name in STAGES]
         rules = sorted((code for code in spent if code not in STAGES), key=lambda code: (-spent[code], code))
         rows += [(code, spent[code], f"{self.asked[code]:,} events") for code in rules]

@@ -1,8 +1,8 @@
 """``python -m benchmarks.speed FOLDER…``: where the CPU time of a check goes, one process, nothing cached.
 
-For each folder, in seconds of CPU: *scan* (reading, screening, ``ast`` → facts), *link* (the project), *parse* (libcst and
-lowering, of the regions that a run reaches), *run* (the interpretation, callers that a rule asks for included), *rules* (all
-the rest: rules, suppression). With ``--repeat`` the smallest of several totals counts, with all its parts.
+For each folder, in seconds of CPU: *scan* (reading, screening, ``ast`` → facts), *link* (the project), *lower* (``ast`` →
+IR, of the regions that a run reaches), *run* (the interpretation, callers that a rule asks for included), *libcst* (reading the
+regions that findings show), *rules* (all the rest: rules, suppression). With ``--repeat`` the smallest of several totals counts, with all its parts.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.profile import Profile
 from torchmemlint.run import Means, check_paths
 
-STAGES = ("scan", "link", "parse", "run", "rules")
+STAGES = ("scan", "link", "lower", "run", "libcst", "rules")
 
 
 @dataclass(frozen=True)
 class Figures:
-    """One folder's. Times are in seconds of CPU; ``parsed`` counts the lines of the regions that libcst read, ``megabytes`` is
+    """One folder's. Times are in seconds of CPU; ``lowered`` counts the lines of the regions that a run reached, ``megabytes`` is
     the largest resident size of the process."""
 
     name: str
     files: int
     lines: int
-    parsed: int
+    lowered: int
     runs: int
     scan: float
     link: float
-    parse: float
+    lower: float
     run: float
+    libcst: float
     rules: float
     total: float
     megabytes: int
@@ -60,7 +61,7 @@ def measure(folder: Path) -> Figures:
         name=folder.name,
         files=len(outcome.settings),
         lines=sum(Path(path).read_bytes().count(b"\n") for path in outcome.settings),
-        parsed=profile.lines,
+        lowered=profile.lines,
         runs=profile.runs,
         **{stage: round(seconds, 2) for stage, seconds in stages.items()},
         total=round(total, 2),

@@ -19,24 +19,19 @@ from libcst._nodes.internal import CodegenState
 
 from torchmemlint.errors import SourceError
 from torchmemlint.findings import Position, Span
-from torchmemlint.lower import ir
 from torchmemlint.lower.regions import Region
+from torchmemlint.lower.scope import TOO_DEEP
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
 @dataclass(slots=True)
-class Lowered:
-    """A region in flow IR, and the way back from IR nodes to source.
-
-    ``functions`` holds the region's outermost function (or ``<module>``) by qualified name; closures are inside it.
-    The methods take the number that an IR node carries as ``node``. The first to need positions raises ``SourceError`` where
-    the region is nested too deeply.
-    """
+class Places:
+    """What ``Lowered`` answers about one region, from libcst's nodes by their numbers. The first question for a position
+    raises ``SourceError`` where the region is nested too deeply."""
 
     region: Region
-    functions: dict[str, ir.Function]
     _tree: cst.Module
     _nodes: list[cst.CSTNode]
     _parents: list[int]
@@ -44,34 +39,27 @@ class Lowered:
     _layout: _Layout | None = field(default=None, init=False)
 
     def parent(self, node: int) -> int:
-        """The number of the node around ``node``; -1 above the region itself."""
         return self._parents[node]
 
     def enclosing(self, node: int) -> int:
-        """The simple statement, compound statement, handler, case or decorator that ``node`` belongs to (or is)."""
         while type(self._nodes[node]) not in self._statement_types and self._parents[node] >= 0:
             node = self._parents[node]
         return node
 
     def span(self, node: int) -> Span:
-        """From the node's first to its last character, without parentheses around it; a compound statement's with its body."""
         return self._span(*self._text_layout().exact(self._nodes[node]))
 
     def outer_span(self, node: int) -> Span:
-        """As ``span``, with the parentheses around an expression: what an edit replaces, or appends to."""
         return self._span(*self._text_layout().inclusive(self._nodes[node]))
 
     def header_span(self, node: int) -> Span:
-        """Of a compound statement (``node`` itself), handler or case: up to its colon. Of anything else: its span."""
         return self._span(*self._header(node))
 
     def statement(self, node: int) -> tuple[Span, str]:
-        """The enclosing simple statement or compound header, and its source with every run of white space made one space."""
         start, end = self._header(self.enclosing(node))
         return self._span(start, end), " ".join(self.region.text[start:end].split())
 
     def source(self, node: int) -> str:
-        """The source text of ``span(node)``; its line ends are ``\\n``."""
         start, end = self._text_layout().exact(self._nodes[node])
         return self.region.text[start:end]
 
@@ -97,7 +85,7 @@ class Lowered:
             try:
                 self._layout = _Layout(self._tree, self.region.text)
             except RecursionError as error:
-                raise SourceError("this source is nested too deeply to be analysed", self.region.first_row) from error
+                raise SourceError(TOO_DEEP, self.region.first_row) from error
         return self._layout
 
 

@@ -1,6 +1,6 @@
 """libcst → flow IR: a direct walk over a candidate region's lossless tree.
 
-One method per construct, chosen by the node's type from a table. libcst's own visitors and metadata providers are not used
+Done for the regions that have a finding; ``lower.quick`` makes the same IR for all of them. One method per construct, chosen by the node's type from a table. libcst's own visitors and metadata providers are not used
 here: they cost ten to a hundred times this walk. Every libcst node that an IR node stands for gets a number, its parent's
 number beside it; spans are found from the numbers when a finding asks (``lower.layout``).
 """
@@ -8,6 +8,7 @@ number beside it; spans are found from the numbers when a finding asks (``lower.
 from __future__ import annotations
 
 import ast
+import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -17,11 +18,12 @@ import libcst as cst
 from torchmemlint.errors import SourceError
 from torchmemlint.index.module_facts import parse
 from torchmemlint.lower import ir
-from torchmemlint.lower.layout import Lowered
+from torchmemlint.lower.layout import Places
 from torchmemlint.lower.regions import MODULE, Region
+from torchmemlint.lower.scope import LONGEST_CHAIN, TOO_DEEP, TOO_LONG, Scope, case_literal
 
 
-def lower(region: Region) -> Lowered:
+def read(region: Region) -> tuple[ir.Function, Places]:
     """Parse a region and lower it. Raises ``SourceError`` where libcst cannot read it, or it is nested too deeply.
 
     The file must have passed ``index.module_facts``, which refuses deep nesting: libcst recurses on the C stack, and a sum of
@@ -39,37 +41,16 @@ def lower(region: Region) -> Lowered:
         column = error.raw_column + 1 + region.cut_columns.get(row, 0)
         raise SourceError("this source cannot be parsed by libcst; a newer libcst may know its syntax", row, column) from error
     except RecursionError as error:
-        raise SourceError("this source is nested too deeply to be analysed", region.first_row) from error
-    return Lowered(region, {function.qualname: function}, tree, walk.nodes, walk.parents, _STATEMENT_TYPES)
-
-
-_LONGEST_CHAIN: Final = 1000
-"""Operands of one ``and`` or ``or``. libcst 1.9 reads 3,000 with 8 MiB of stack and crashes at 10,000."""
+        raise SourceError(TOO_DEEP, region.first_row) from error
+    return function, Places(region, tree, walk.nodes, walk.parents, _STATEMENT_TYPES)
 
 
 def _refuse_long_chains(region: Region) -> None:
-    if region.text.count("and") + region.text.count("or") <= _LONGEST_CHAIN:
+    if region.text.count("and") + region.text.count("or") <= LONGEST_CHAIN:
         return
     for node in ast.walk(parse(region.text)):
-        if isinstance(node, ast.BoolOp) and len(node.values) > _LONGEST_CHAIN:
-            row = region.rows[node.lineno - 1]
-            raise SourceError(f"a chain of more than {_LONGEST_CHAIN} 'and' or 'or' cannot be analysed", row)
-
-
-class _Scope:
-    """What a function, class or module body binds, while it is lowered."""
-
-    __slots__ = ("bound", "is_generator", "outside", "prefix")
-
-    def __init__(self, prefix: str) -> None:
-        self.prefix = prefix
-        self.bound: set[str] = set()
-        self.outside: set[str] = set()
-        self.is_generator = False
-
-    @property
-    def locals(self) -> frozenset[str]:
-        return frozenset(self.bound - self.outside)
+        if isinstance(node, ast.BoolOp) and len(node.values) > LONGEST_CHAIN:
+            raise SourceError(TOO_LONG, region.rows[node.lineno - 1])
 
 
 class _Lowering:
@@ -80,7 +61,7 @@ class _Lowering:
     def __init__(self) -> None:
         self.nodes: list[cst.CSTNode] = []
         self.parents: list[int] = []
-        self.scope = _Scope("")
+        self.scope = Scope("")
 
     def region(self, tree: cst.Module, region: Region) -> ir.Function:
         top = self.number(tree, -1)
@@ -116,27 +97,16 @@ class _Lowering:
                 lowered.append(_STATEMENTS[type(node)](self, node, parent))
         return lowered
 
-    def bind(self, target: ir.Expr) -> ir.Expr:
-        """Note the names that an assignment to ``target`` binds in the scope at hand."""
-        if isinstance(target, ir.Name):
-            self.scope.bound.add(target.id)
-        elif isinstance(target, ir.Sequence):
-            for item in target.items:
-                self.bind(item)
-        elif isinstance(target, ir.Star):
-            self.bind(target.value)
-        return target
-
     # --- expressions --------------------------------------------------------------------------------------------------
 
     def name(self, node: cst.Name, parent: int) -> ir.Expr:
         number = self.number(node, parent)
-        word = node.value
+        word = _ident(node.value)
         return ir.Const(number, _KEYWORDS[word]) if word in _KEYWORDS else ir.Name(number, word)
 
     def attribute(self, node: cst.Attribute, parent: int) -> ir.Expr:
         number = self.number(node, parent)
-        return ir.Attr(number, self.expr(node.value, number), node.attr.value)
+        return ir.Attr(number, self.expr(node.value, number), _ident(node.attr.value))
 
     def integer(self, node: cst.Integer, parent: int) -> ir.Expr:
         return ir.Const(self.number(node, parent), int(node.value, 0))
@@ -188,7 +158,7 @@ class _Lowering:
         return ir.Call(number, self.expr(node.func, number), self.arguments(node.args, number))
 
     def arguments(self, args: Iterable[cst.Arg], parent: int) -> list[ir.Arg]:
-        return [ir.Arg(self.expr(a.value, parent), a.keyword.value if a.keyword else None, a.star) for a in args]
+        return [ir.Arg(self.expr(a.value, parent), _ident(a.keyword.value) if a.keyword else None, a.star) for a in args]
 
     def subscript(self, node: cst.Subscript, parent: int) -> ir.Expr:
         number = self.number(node, parent)
@@ -276,7 +246,7 @@ class _Lowering:
     def lambda_(self, node: cst.Lambda, parent: int) -> ir.Expr:
         number = self.number(node, parent)
         params = self.params(node.params, number)
-        outer = self.enter("<lambda>", params)
+        outer, self.scope = self.scope, self.scope.inner("<lambda>", params)
         body = self.expr(node.body, number)
         scope, self.scope = self.scope, outer
         function = ir.Function(number, "<lambda>", scope.prefix, params, [], [ir.Return(body.node, body)])
@@ -286,8 +256,9 @@ class _Lowering:
     def walrus(self, node: cst.NamedExpr, parent: int) -> ir.Expr:
         number = self.number(node, parent)
         target = cst.ensure_type(node.target, cst.Name)
-        self.scope.bound.add(target.value)
-        return ir.Walrus(number, ir.Name(self.number(target, number), target.value), self.expr(node.value, number))
+        name = _ident(target.value)
+        self.scope.bound.add(name)
+        return ir.Walrus(number, ir.Name(self.number(target, number), name), self.expr(node.value, number))
 
     def await_(self, node: cst.Await, parent: int) -> ir.Expr:
         number = self.number(node, parent)
@@ -309,11 +280,11 @@ class _Lowering:
     def assign(self, node: cst.Assign, parent: int) -> ir.Stmt:
         number = self.number(node, parent)
         value = self.expr(node.value, number)
-        return ir.Assign(number, [self.bind(self.expr(t.target, number)) for t in node.targets], value)
+        return ir.Assign(number, [self.scope.bind(self.expr(t.target, number)) for t in node.targets], value)
 
     def annotated(self, node: cst.AnnAssign, parent: int) -> ir.Stmt:
         number = self.number(node, parent)
-        target = self.bind(self.expr(node.target, number))
+        target = self.scope.bind(self.expr(node.target, number))
         annotation = self.expr(node.annotation.annotation, number)
         if node.value is None:
             return ir.Declare(number, target, annotation)
@@ -321,12 +292,12 @@ class _Lowering:
 
     def augmented(self, node: cst.AugAssign, parent: int) -> ir.Stmt:
         number = self.number(node, parent)
-        target = self.bind(self.expr(node.target, number))
+        target = self.scope.bind(self.expr(node.target, number))
         return ir.AugAssign(number, target, _OPERATORS[type(node.operator)], self.expr(node.value, number))
 
     def type_alias(self, node: cst.TypeAlias, parent: int) -> ir.Stmt:
         number = self.number(node, parent)
-        return ir.Assign(number, [self.bind(self.expr(node.name, number))], self.expr(node.value, number))
+        return ir.Assign(number, [self.scope.bind(self.expr(node.name, number))], self.expr(node.value, number))
 
     def return_(self, node: cst.Return, parent: int) -> ir.Stmt:
         number = self.number(node, parent)
@@ -345,7 +316,7 @@ class _Lowering:
 
     def delete(self, node: cst.Del, parent: int) -> ir.Stmt:
         number = self.number(node, parent)
-        target = self.bind(self.expr(node.target, number))
+        target = self.scope.bind(self.expr(node.target, number))
         return ir.Delete(number, target.items if isinstance(target, ir.Sequence) else [target])
 
     def assert_(self, node: cst.Assert, parent: int) -> ir.Stmt:
@@ -353,7 +324,7 @@ class _Lowering:
         return ir.Assert(number, self.expr(node.test, number), self.maybe(node.msg, number))
 
     def outside(self, node: cst.Global | cst.Nonlocal, parent: int) -> ir.Stmt:
-        names = [item.name.value for item in node.names]
+        names = [_ident(item.name.value) for item in node.names]
         self.scope.outside.update(names)
         return ir.Scope(self.number(node, parent), "global" if isinstance(node, cst.Global) else "nonlocal", names)
 
@@ -390,7 +361,7 @@ class _Lowering:
 
     def for_(self, node: cst.For, parent: int) -> ir.Stmt:
         number = self.number(node, parent)
-        iterable, target = self.expr(node.iter, number), self.bind(self.expr(node.target, number))
+        iterable, target = self.expr(node.iter, number), self.scope.bind(self.expr(node.target, number))
         body, orelse = self.body(node.body.body, number), self.orelse(node.orelse, number)
         return ir.For(number, target, iterable, body, orelse, node.asynchronous is not None)
 
@@ -409,7 +380,7 @@ class _Lowering:
     def handler(self, node: cst.ExceptHandler | cst.ExceptStarHandler, parent: int) -> ir.Handler:
         number = self.number(node, parent)
         kind = self.maybe(node.type, number)
-        name = cst.ensure_type(node.name.name, cst.Name).value if node.name else None
+        name = _ident(cst.ensure_type(node.name.name, cst.Name).value) if node.name else None
         if name is not None:
             self.scope.bound.add(name)
         return ir.Handler(number, kind, name, self.body(node.body.body, number), isinstance(node, cst.ExceptStarHandler))
@@ -420,7 +391,7 @@ class _Lowering:
         for item in node.items:
             at = self.number(item, number)
             manager = self.expr(item.item, at)
-            items.append(ir.WithItem(at, manager, self.bind(self.expr(item.asname.name, at)) if item.asname else None))
+            items.append(ir.WithItem(at, manager, self.scope.bind(self.expr(item.asname.name, at)) if item.asname else None))
         return ir.With(number, items, self.body(node.body.body, number), node.asynchronous is not None)
 
     def match(self, node: cst.Match, parent: int) -> ir.Stmt:
@@ -431,24 +402,13 @@ class _Lowering:
         number = self.number(node, parent)
         literal: ir.Const | None = None
         if isinstance(node.pattern, cst.MatchValue | cst.MatchSingleton):
-            value = self.expr(node.pattern.value, number)
-            if isinstance(value, ir.Unary) and isinstance(value.value, ir.Const):
-                amount = value.value.value
-                value = ir.Const(value.node, -amount) if isinstance(amount, int | float | complex) else value
-            literal = value if isinstance(value, ir.Const) else None
+            literal = case_literal(self.expr(node.pattern.value, number))
         binds = list(dict.fromkeys(_captures(node.pattern)))
         self.scope.bound.update(binds)
         guard = self.maybe(node.guard, number)
         return ir.MatchCase(number, literal, binds, guard, self.body(node.body.body, number), _matches_all(node.pattern))
 
     # --- definitions --------------------------------------------------------------------------------------------------
-
-    def enter(self, name: str, params: Iterable[ir.Param] = ()) -> _Scope:
-        """Open the scope of a function or class called ``name``; the scope around it is returned, to be put back."""
-        outer = self.scope
-        self.scope = _Scope(f"{outer.prefix}.{name}" if outer.prefix else name)
-        self.scope.bound.update(param.name for param in params)
-        return outer
 
     def params(self, node: cst.Parameters, parent: int) -> list[ir.Param]:
         params = [self.param(p, "positional", parent) for p in (*node.posonly_params, *node.params)]
@@ -461,19 +421,19 @@ class _Lowering:
 
     def param(self, node: cst.Param, kind: str, parent: int) -> ir.Param:
         annotation = self.expr(node.annotation.annotation, parent) if node.annotation else None
-        return ir.Param(node.name.value, annotation, self.maybe(node.default, parent), kind)
+        return ir.Param(_ident(node.name.value), annotation, self.maybe(node.default, parent), kind)
 
     def decorators(self, decorators: Iterable[cst.Decorator], parent: int) -> list[ir.Expr]:
         return [self.expr(node.decorator, self.number(node, parent)) for node in decorators]
 
     def function(self, node: cst.FunctionDef, parent: int) -> ir.Function:
         number = self.number(node, parent)
-        name = node.name.value
+        name = _ident(node.name.value)
         decorators = self.decorators(node.decorators, number)
         params = self.params(node.params, number)
         returns = self.expr(node.returns.annotation, number) if node.returns else None
         self.scope.bound.add(name)
-        outer = self.enter(name, params)
+        outer, self.scope = self.scope, self.scope.inner(name, params)
         body = self.body(node.body.body, number)
         scope, self.scope = self.scope, outer
         is_async = node.asynchronous is not None
@@ -487,21 +447,26 @@ class _Lowering:
 
     def class_def(self, node: cst.ClassDef, parent: int) -> ir.Stmt:
         number = self.number(node, parent)
-        name = node.name.value
+        name = _ident(node.name.value)
         decorators = self.decorators(node.decorators, number)
         bases = self.arguments((*node.bases, *node.keywords), number)
         self.scope.bound.add(name)
-        outer = self.enter(name)
+        outer, self.scope = self.scope, self.scope.inner(name)
         body = self.body(node.body.body, number)
         self.scope = outer
         return ir.ClassDef(number, name, bases, decorators, body)
 
 
+def _ident(text: str) -> str:
+    """A name as Python knows it, which is not always as it is written (PEP 3131)."""
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
 def _dotted(node: cst.CSTNode) -> str:
     """The text of a module's name."""
     if isinstance(node, cst.Attribute):
-        return f"{_dotted(node.value)}.{node.attr.value}"
-    return cst.ensure_type(node, cst.Name).value
+        return f"{_dotted(node.value)}.{_ident(node.attr.value)}"
+    return _ident(cst.ensure_type(node, cst.Name).value)
 
 
 def _alias(alias: cst.ImportAlias) -> str:
@@ -527,7 +492,7 @@ def _captures(pattern: cst.CSTNode) -> Iterable[str]:
         if isinstance(pattern, cst.MatchAs) and pattern.pattern is not None:
             yield from _captures(pattern.pattern)
         if pattern.name is not None:
-            yield pattern.name.value
+            yield _ident(pattern.name.value)
     elif isinstance(pattern, cst.MatchSequence):
         for element in pattern.patterns:
             yield from _captures(element if isinstance(element, cst.MatchStar) else element.value)
@@ -538,7 +503,7 @@ def _captures(pattern: cst.CSTNode) -> Iterable[str]:
         for item in pattern.elements:
             yield from _captures(item.pattern)
         if pattern.rest is not None:
-            yield pattern.rest.value
+            yield _ident(pattern.rest.value)
     elif isinstance(pattern, cst.MatchClass):
         for positional in pattern.patterns:
             yield from _captures(positional.value)

@@ -15,7 +15,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.world import MODULE, World
 
 if TYPE_CHECKING:
-    from torchmemlint.lower.layout import Lowered
+    from torchmemlint.lower.lowered import Lowered
 
 
 @dataclass(frozen=True, slots=True)

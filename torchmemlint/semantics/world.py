@@ -65,7 +65,7 @@ class World:
         return self.ledger.remember(self._regions, (path, outermost), lambda: self._lower(path, outermost))
 
     def _lower(self, path: str, outermost: str) -> object:
-        from torchmemlint.lower import regions, visitor
+        from torchmemlint.lower import quick, regions
 
         try:
             lines = self.lines(path)
@@ -73,7 +73,7 @@ class World:
                 region = regions.cut_module(lines, self.project.module(path))
             else:
                 region = regions.cut_function(lines, self.facts(FunctionRef(path, outermost)), path)
-            return visitor.lower(region)
+            return quick.lower(region)
         except (SourceError, RecursionError) as error:
             self.ledger.note(f"{path}: {outermost}: not analysed: {error}")
             return None

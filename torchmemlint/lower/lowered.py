@@ -1,0 +1,74 @@
+"""A region in flow IR, and the way back from it to source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from torchmemlint.errors import SourceError
+from torchmemlint.findings import Span
+from torchmemlint.lower import ir
+from torchmemlint.lower.regions import Region
+
+if TYPE_CHECKING:
+    from torchmemlint.lower.layout import Places
+
+
+@dataclass(slots=True)
+class Lowered:
+    """``functions`` holds the region's outermost function (or ``<module>``) by qualified name; closures are inside it.
+
+    The methods take the number that an IR node carries as ``node``. The first that is called has the region read by libcst
+    and lowered once more; it raises ``SourceError`` where libcst cannot read it, or reads something else than ``ast`` did.
+    """
+
+    region: Region
+    functions: dict[str, ir.Function]
+    _places: Places | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def places(self) -> Places:
+        if self._places is None:
+            from torchmemlint.lower.visitor import read
+
+            function, self._places = read(self.region)
+            if self.functions != {function.qualname: function}:  # then a number may name another node there
+                self._places = None
+                raise SourceError("libcst reads something else here than Python's own parser", self.region.first_row)
+        return self._places
+
+    def parent(self, node: int) -> int:
+        """The number of the node around ``node``; -1 above the region itself."""
+        return self.places.parent(node)
+
+    def enclosing(self, node: int) -> int:
+        """The simple statement, compound statement, handler, case or decorator that ``node`` belongs to (or is)."""
+        return self.places.enclosing(node)
+
+    def span(self, node: int) -> Span:
+        """From the node's first to its last character, without parentheses around it; a compound statement's with its body."""
+        return self.places.span(node)
+
+    def outer_span(self, node: int) -> Span:
+        """As ``span``, with the parentheses around an expression: what an edit replaces, or appends to."""
+        return self.places.outer_span(node)
+
+    def header_span(self, node: int) -> Span:
+        """Of a compound statement (``node`` itself), handler or case: up to its colon. Of anything else: its span."""
+        return self.places.header_span(node)
+
+    def statement(self, node: int) -> tuple[Span, str]:
+        """The enclosing simple statement or compound header, and its source with every run of white space made one space."""
+        return self.places.statement(node)
+
+    def source(self, node: int) -> str:
+        """The source text of ``span(node)``; its line ends are ``\\n``."""
+        return self.places.source(node)
+
+
+def from_libcst(region: Region) -> Lowered:
+    """A region as libcst reads it. Raises ``SourceError`` where it cannot."""
+    from torchmemlint.lower.visitor import read
+
+    function, places = read(region)
+    return Lowered(region, {function.qualname: function}, places)
