@@ -74,7 +74,8 @@ class Names:
             self._imports[path] = dict(imports)
             self._assigned[path] = dict(module.assigned)
         self._symbols: dict[tuple[str, str], Symbol | None] = {}
-        self._star_closure: dict[str, tuple[str, ...]] = {}
+        self._star_closure: dict[str, dict[str, int]] = {}
+        self._binders: dict[str, list[str]] | None = None
         self._asked: set[tuple[str, str]] = set()
         self._mros: dict[ClassRef, tuple[ClassRef | str, ...]] = {}
         self._subclasses: dict[ClassRef, tuple[ClassRef, ...]] | None = None
@@ -108,7 +109,7 @@ class Names:
         self._asked.add(key)
         found = self._direct(path, name)
         if found is None and not name.startswith("_"):
-            for module in self._star_modules(path) if self._stars[path] else ():
+            for module in self._star_binders(path, name) if self._stars[path] else ():
                 found = self._direct(module, name)
                 if found is not None:
                     break
@@ -140,8 +141,20 @@ class Names:
             return alias if alias is not None and not isinstance(alias, Variable) else Variable(path, name, text)
         return None
 
-    def _star_modules(self, path: str) -> tuple[str, ...]:
-        """The modules whose names ``path`` has by star imports, through any number of them, in the order of the imports."""
+    def _star_binders(self, path: str, name: str) -> list[str]:
+        """The modules from which ``path`` may have a name by star imports, through any number of them, in the order of the
+        imports. A package's ``__init__`` can have thousands of them, few of which bind the name."""
+        if self._binders is None:
+            self._binders = defaultdict(list)
+            for module in self.modules:
+                parts = (self.functions[module], self.classes[module], self._imports[module], self._assigned[module])
+                for bound in {bound for part in parts for bound in part if "." not in bound}:
+                    self._binders[bound].append(module)
+        order = self._star_modules(path)
+        return sorted((module for module in self._binders.get(name, ()) if module in order), key=order.__getitem__)
+
+    def _star_modules(self, path: str) -> dict[str, int]:
+        """The modules that the star imports of ``path`` lead to, with their ranks in the order of the imports."""
         found = self._star_closure.get(path)
         if found is None:
             seen = {path: None}
@@ -151,7 +164,8 @@ class Names:
                 seen[current] = None
                 targets = [self._file_of(current, target) for target in reversed(self._stars[current])]
                 stack += [target for target in targets if target and target not in seen]
-            found = self._star_closure[path] = tuple(seen)[1:]
+            del seen[path]
+            found = self._star_closure[path] = {module: rank for rank, module in enumerate(seen)}
         return found
 
     def _file_of(self, path: str, target: str) -> str:
