@@ -97,6 +97,16 @@ class Flow:
     def step_of(self, graph: Graph, message: str) -> FlowStep | None:
         return self.step(graph.site, message) if graph.site.node >= 0 else None
 
+    def own_cap(self, event: CallEffect) -> bool:
+        """Whether a cap stands in no loop, or is set for each device in turn: the loop's variable says for which."""
+        if not event.site.loops:
+            return True
+        info = self.record.loops.get(event.site.loops[-1])
+        device = next((node for name, node in event.nodes if name in ("1", "device")), -1)
+        if info is None or device < 0:
+            return False
+        return bool(info.targets & set(re.findall(r"\w+", self.source(event.site, device))))
+
     # --- what -------------------------------------------------------------------------------------------------------
 
     def at(

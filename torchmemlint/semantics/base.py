@@ -217,8 +217,9 @@ class Book:
             if len(self.record.graphs) > MAX_GRAPHS:
                 raise RunLimit
             self.record.graphs[gid] = Graph(
-                gid, kind, site or self.site(node), what, parents - {gid}, mode, training, module, frozen, place, callee, direct
-            )
+                gid, kind, site or self.site(node), what, parents - {gid}, mode, training, module, frozen, place, callee,
+                self.heap[module].loops if module in self.heap else (), direct,
+            )  # fmt: skip
         else:
             old.parents |= parents - {gid}
             if old.mode != mode:

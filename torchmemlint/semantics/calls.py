@@ -318,6 +318,9 @@ class Calls(Evaluator):
                 ref = self.frame_closure[self.frame].ref
                 if text and looks_like_module(self.world.evidence(ref).get(text, frozenset())):
                     oid = self.outside("module", text, None, key=("called", text))
+                    made = [g for g in hints_of(frozenset((atom,))) if self.record.graphs[g].kind == "opaque"]
+                    if made:  # what a call out of sight returned: as old as that call
+                        self.heap[oid] = replace(self.heap[oid], loops=self.record.graphs[min(made)].site.loops)
                     return self.forward(oid, arguments, expr, state, text)
                 return self.opaque(text_of(expr.func), arguments, expr, state, hints_of(frozenset((atom,))))
             case _:
@@ -535,7 +538,9 @@ class Calls(Evaluator):
             self.sink(graphs, "cut", "no_grad", expr.node)
             gid = self.number("graph", "forward-off", self.frame, expr.node, self.turn, text)
             if gid not in self.record.forwards:
-                self.record.forwards[gid] = Graph(gid, "forward", self.site(expr.node), text, mode="off", module=oid)
+                self.record.forwards[gid] = Graph(
+                    gid, "forward", self.site(expr.node), text, mode="off", module=oid, module_loops=info.loops
+                )
             return reshape(
                 inner,
                 lambda t: Tensor(

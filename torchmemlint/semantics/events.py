@@ -67,6 +67,8 @@ class Graph:
     frozen: bool = False
     place: tuple[int, str] = (-1, "")
     callee: FunctionRef | None = None
+    module_loops: tuple[tuple[int, int], ...] = ()
+    """The loops in which the module was made."""
     direct: bool = False
     """For "opaque": an object that the code does not show (a parameter, an attribute) was called like a function: it may
     well be a module."""
@@ -302,6 +304,7 @@ class Handler:
     recovery (node, what) of statements that run inside the handler and need memory or free it: "retry", "empty_cache", "gc",
              "del", "zero_grad", "forward"
     keeps    node of a statement that keeps the exception beyond the handler, -1
+    moves    all that was tried is to bring something to a device
     """
 
     site: Site
@@ -312,6 +315,7 @@ class Handler:
     reraises: bool
     recovery: tuple[tuple[int, str], ...]
     keeps: int
+    moves: bool
     loop: tuple[int, int] | None
 
 
@@ -376,6 +380,8 @@ class LoopInfo:
     kind: str
     targets: frozenset[str] = frozenset()
     """Names that each turn binds."""
+    attempts: bool = False
+    """A turn that succeeds leaves the loop: each turn is one more attempt at the same thing."""
 
 
 @dataclass(slots=True)

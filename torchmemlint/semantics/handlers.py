@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import Handler
 from torchmemlint.semantics.text import dotted, text_of
-from torchmemlint.semantics.values import Cls, Ext
+from torchmemlint.semantics.values import Cls, Ext, Func
 from torchmemlint.torch_facts import TORCH
 
 if TYPE_CHECKING:
@@ -45,11 +46,21 @@ QUIET = frozenset(
 )  # fmt: skip
 
 
-def describe(run: Interpreter, handler: ir.Handler, statement: ir.Try, state: State) -> Handler | None:
-    """The Handler event of an ``except`` that is about out-of-memory errors; None for any other."""
+MOVES = frozenset({"to", "cuda", "cpu", "eval", "train", "float", "half", "bfloat16", "requires_grad_", "device"})
+"""Methods that bring a module or tensor to a device or type: what fails there holds one parameter, and no graph."""
+CALCULATES = frozenset({"keep", "view", "loss", "inplace", "mixed-max", "checkpoint", "backward", "autograd-grad", "load"})
+"""Effects of torch functions that may be what ran out of memory, and be tried again."""
+
+
+def describe(
+    run: Interpreter, handler: ir.Handler, statement: ir.Try, state: State, following: ir.Stmt | None
+) -> Handler | None:
+    """The Handler event of an ``except`` that is about out-of-memory errors; None for any other. ``following`` is the statement
+    after the whole ``try`` statement."""
     types = caught(run, handler.type, state)
     by_type = any(t in TORCH.oom_exceptions or t.rpartition(".")[2] == "OutOfMemoryError" for t in types)
-    tests = [node for node in nodes_of(handler.body) if tests_message(node)]
+    about_error = names_of_error(handler)
+    tests = [node for node in nodes_of(handler.body) if tests_message(node) and reads_error(node, about_error)]
     asked = tests or [node for node in nodes_of(handler.body) if asks_helper(node, handler.name)]
     # A handler of RuntimeError that empties the cache is about memory, whether it asks or not.
     empties = "builtins.RuntimeError" in types and any(
@@ -60,11 +71,84 @@ def describe(run: Interpreter, handler: ir.Handler, statement: ir.Try, state: St
     body = handler.body
     if not by_type:
         body = about_memory(handler.body, verdict_names(handler.body), handler.name)
-    loop = run.loops[-1] if run.loops else None
+    fallbacks = beside_type(handler.body)
+    found = recoveries(body, statement.body, run, about_error, state)
+    if found and all(what in CLEANUPS for _, what in found) and cleans_again(statement, following):
+        found = []  # what frees nothing here is done once more where it does
     return Handler(
-        run.site(handler.node), types, handler.name or "", tuple(t.node for t in tests if isinstance(t, (ir.Compare, ir.Call))),
-        not by_type, always_raises(body), tuple(recoveries(body, statement.body, run)), keeping(body, handler.name), loop,
+        run.site(handler.node), types, handler.name or "",
+        tuple(t.node for t in tests if isinstance(t, (ir.Compare, ir.Call)) and t.node not in fallbacks),
+        not by_type, always_raises(body), tuple(found), keeping(body, handler.name), only_moves(statement.body),
+        run.loops[-1] if run.loops else None,
     )  # fmt: skip
+
+
+CLEANUPS = frozenset({"empty_cache", "gc.collect", "cleanup", "del", "zero_grad"})
+
+
+def beside_type(body: list[ir.Stmt]) -> frozenset[int]:
+    """The nodes of alternatives to a test of the class: there the words are for older releases and other libraries."""
+    found: set[int] = set()
+    for node in nodes_of(body):
+        if isinstance(node, ir.BoolOp) and node.op == "or" and any(names_oom_class(n) for n in _walk(node)):
+            found |= {n.node for n in _walk(node) if isinstance(n, (ir.Compare, ir.Call))}
+    return frozenset(found)
+
+
+def names_oom_class(node: object) -> bool:
+    return (isinstance(node, ir.Attr) and node.name == "OutOfMemoryError") or (
+        isinstance(node, ir.Const) and node.value == "OutOfMemoryError"
+    )
+
+
+def names_of_error(handler: ir.Handler) -> frozenset[str]:
+    """The handler's name of the exception, and what the handler makes of it (``text = str(e)``, ``kind, e, tb = sys.exc_info()``)."""
+    names = {handler.name} if handler.name else set()
+    for node in nodes_of(handler.body):
+        if isinstance(node, ir.Assign) and reads_error(node.value, frozenset(names)):
+            names |= names_in(node.targets)
+    return frozenset(names)
+
+
+def reads_error(node: object, names: frozenset[str]) -> bool:
+    """Whether the exception at hand is read in an expression: by one of its names, or by ``traceback`` and ``sys.exc_info``."""
+    for inner in _walk(node):
+        if isinstance(inner, ir.Name) and inner.id in names:
+            return True
+        if isinstance(inner, ir.Call) and READS_ERROR.search(dotted(inner.func)):
+            return True
+    return False
+
+
+READS_ERROR = re.compile(r"(^|\.)(format_exc|exc_info|exception|format_exception|format_exception_only)$")
+
+
+def only_moves(tried: list[ir.Stmt]) -> bool:
+    """Whether all that is tried is to bring something to a device."""
+    calls = [n for n in nodes_of(tried) if isinstance(n, ir.Call)]
+    lasts = [n.func.name if isinstance(n.func, ir.Attr) else dotted(n.func) for n in calls]
+    lasts = [last for last in lasts if last not in QUIET]
+    return bool(lasts) and all(last in MOVES for last in lasts)
+
+
+def cleans_again(statement: ir.Try, following: ir.Stmt | None) -> bool:
+    """Whether the cache is emptied (or a cleanup called) where the exception is gone: first thing of the next attempt, in the
+    ``finally``, or right after the ``try``."""
+    first: list[ir.Stmt] = []
+    for inner in statement.body:
+        if not isinstance(inner, ir.ExprStmt) or not isinstance(inner.value, ir.Call):
+            break
+        first.append(inner)
+    after = [following] if isinstance(following, ir.ExprStmt) else []
+    return any(
+        isinstance(inner, ir.ExprStmt) and isinstance(inner.value, ir.Call) and frees(inner.value)
+        for inner in [*first, *statement.final, *after]
+    )
+
+
+def frees(call: ir.Call) -> bool:
+    last = dotted(call.func).rpartition(".")[2]
+    return last == "empty_cache" or bool(CLEANS.search(last))
 
 
 def verdict_names(body: list[ir.Stmt]) -> frozenset[str]:
@@ -160,10 +244,14 @@ def tests_message(node: object) -> bool:
     return False
 
 
-def recoveries(body: list[ir.Stmt], tried: list[ir.Stmt], run: Interpreter) -> list[tuple[int, str]]:
+def recoveries(
+    body: list[ir.Stmt], tried: list[ir.Stmt], run: Interpreter, about_error: frozenset[str], state: State
+) -> list[tuple[int, str]]:
     """Statements inside the handler that need memory or mean to free it, in order."""
     attempted = {dotted(n.func) for n in nodes_of(tried) if isinstance(n, ir.Call)} - {""}
     attempted = {name for name in attempted if name.rpartition(".")[2] not in QUIET}
+    moving = only_moves(tried)
+    data = made_of_the_same(body, tried)
     out: list[tuple[int, str]] = []
     own = run.ref.qualname.rpartition(".")[2]
     for node in nodes_of(body):
@@ -183,11 +271,70 @@ def recoveries(body: list[ir.Stmt], tried: list[ir.Stmt], run: Interpreter) -> l
                 out.append((node.node, "zero_grad"))
             elif CLEANS.search(last):
                 out.append((node.node, "cleanup"))
-            elif last == own or (name in attempted and may_run_model(run, name)):
-                out.append((node.node, "retry"))
-            elif last == "cpu" or (last == "to" and node.args and text_of(node.args[0].value) == "'cpu'"):
+            elif last == "cpu" or (last == "to" and node.args and text_of(node.args[0].value) in TO_HOST):
                 out.append((node.node, "move"))
+            elif last == own or (
+                name in attempted
+                and (moving or last not in MOVES)
+                and not reads_error(node.args, about_error)
+                and on_the_same(node, data, run, state)
+                and may_calculate(node.func, run, state)
+                and may_run_model(run, name)
+            ):
+                out.append((node.node, "retry"))
     return out
+
+
+TO_HOST = ("'cpu'", "torch.device('cpu')", "device('cpu')")
+
+
+def made_of_the_same(body: list[ir.Stmt], tried: list[ir.Stmt]) -> set[str]:
+    """Names that a handler gives to parts of what was tried (``for half in batch.chunk(2)``)."""
+    known = names_in(tried)
+    for node in nodes_of(body):
+        if isinstance(node, ir.Assign) and names_in(node.value) & known:
+            known |= names_in(node.targets)
+        elif isinstance(node, (ir.For, ir.CompClause)) and names_in(node.iterable) & known:
+            known |= names_in(node.target)
+    return known
+
+
+def names_in(part: object) -> set[str]:
+    return {n.id for n in _walk(part) if isinstance(n, ir.Name)}
+
+
+def on_the_same(call: ir.Call, data: set[str], run: Interpreter, state: State) -> bool:
+    """Whether a call is handed something that the failed one could have been handed, or nothing but numbers: a dict of words
+    for a queue (``events.put({"kind": "error"})``) has nothing to do with the failed step."""
+    names = names_in(call.args)
+    if not names:
+        return not any(isinstance(n, (ir.DictDisplay, ir.FormattedString)) or is_text(n) for n in _walk(call.args))
+    return any(name in data and not is_code(name, run, state) for name in names)
+
+
+def is_text(node: object) -> bool:
+    return isinstance(node, ir.Const) and isinstance(node.value, str)
+
+
+def is_code(name: str, run: Interpreter, state: State) -> bool:
+    """Whether a name stands for a module, function or class that is imported or defined."""
+    return all(isinstance(atom, (Ext, Cls, Func)) for atom in run.name(ir.Name(-1, name), state))
+
+
+def may_calculate(callee: ir.Expr, run: Interpreter, state: State) -> bool:
+    """Whether a callee may be what ran out of memory: not the standard library, and no torch function that only wraps or makes
+    something (``nn.Parameter``)."""
+    if "(" in dotted(callee):
+        return True  # evaluating a callee that itself calls would run that call twice
+    for atom in run.eval(callee, state):
+        if isinstance(atom, Ext):
+            root = atom.name.partition(".")[0]
+            effect = TORCH.function_effect(atom.name)
+            if root in sys.stdlib_module_names or (effect is not None and effect not in CALCULATES):
+                return False
+            if root == "torch" and effect is None and TORCH.class_kind(atom.name) is None:
+                return False
+    return True
 
 
 def may_run_model(run: Interpreter, callee: str) -> bool:
@@ -221,8 +368,10 @@ def keeping(body: list[ir.Stmt], name: str | None) -> int:
     if not name:
         return -1
     for node in nodes_of(body):
-        if isinstance(node, ir.Assign) and isinstance(node.value, ir.Name) and node.value.id == name:
-            return node.node
+        if isinstance(node, ir.Assign):
+            kept = node.value.items if isinstance(node.value, ir.Sequence) else [node.value]
+            if any(isinstance(item, ir.Name) and item.id == name for item in kept):
+                return node.node
         if isinstance(node, ir.Call) and isinstance(node.func, ir.Attr) and node.func.name in ("append", "add", "put"):
             if any(isinstance(a.value, ir.Name) and a.value.id == name for a in node.args):
                 return node.node

@@ -710,11 +710,16 @@ class Interpreter(Calls):
     # --- loops ----------------------------------------------------------------------------------------------------------
 
     def note_loop(
-        self, loop: tuple[int, int], iterable: ir.Expr, value: Value, targets: set[str] | frozenset[str] = frozenset()
+        self,
+        loop: tuple[int, int],
+        iterable: ir.Expr,
+        value: Value,
+        targets: set[str] | frozenset[str] = frozenset(),
+        attempts: bool = False,
     ) -> None:
         kinds = {self.heap[a.oid].kind for a in value if type(a) is Obj}
         kind = "loader" if "loader" in kinds else next(iter(sorted(kinds)), "")
-        self.record.loops[loop] = LoopInfo(text_of(iterable), kind, frozenset(targets))
+        self.record.loops[loop] = LoopInfo(text_of(iterable), kind, frozenset(targets), attempts)
 
     def for_loop(self, statement: ir.For, state: State) -> State | None:
         iterable = self.eval(statement.iterable, state)
@@ -723,7 +728,7 @@ class Interpreter(Calls):
             return self.unrolled(statement, literals, state)
         loop = (self.frame, statement.node)
         self.loop_statements[loop] = statement
-        self.note_loop(loop, statement.iterable, iterable, names_in(statement.target))
+        self.note_loop(loop, statement.iterable, iterable, names_in(statement.target), leaves(statement.body))
         self.loop_names |= names_in(statement.target)
 
         def body(inner: State) -> State | None:
@@ -757,7 +762,7 @@ class Interpreter(Calls):
     def while_loop(self, statement: ir.While, state: State) -> State | None:
         loop = (self.frame, statement.node)
         self.loop_statements[loop] = statement
-        self.record.loops[loop] = LoopInfo(text_of(statement.test), "while")
+        self.record.loops[loop] = LoopInfo(text_of(statement.test), "while", attempts=leaves(statement.body))
         forever = only_const(self.eval(statement.test, state))
         endless = forever is not None and bool(forever.value)
 
@@ -905,6 +910,7 @@ class Interpreter(Calls):
 
     def try_block(self, statement: ir.Try, state: State) -> State | None:
         entry = state.copy()
+        following = self.following
         # A handler can start after any statement of the body; statements inside nested blocks are joined at their ends.
         raised: list[State] = []
         end: State | None = state
@@ -926,7 +932,7 @@ class Interpreter(Calls):
             branch.mode = entry.mode
             if handler.name is not None:
                 branch.vars[self.place_of(handler.name)] = UNKNOWN
-            self.note_handler(handler, statement, branch)
+            self.note_handler(handler, statement, branch, following)
             self.handlers.append(handler.node)
             out = join_states(out, self.block(handler.body, branch))
             self.handlers.pop()
@@ -939,10 +945,10 @@ class Interpreter(Calls):
             return None if out is None else self.block(statement.final, out)
         return out
 
-    def note_handler(self, handler: ir.Handler, statement: ir.Try, state: State) -> None:
+    def note_handler(self, handler: ir.Handler, statement: ir.Try, state: State, following: ir.Stmt | None) -> None:
         from torchmemlint.semantics.handlers import describe
 
-        described = describe(self, handler, statement, state)
+        described = describe(self, handler, statement, state, following)
         if described is not None:
             self.emit(described)
 
@@ -1370,6 +1376,19 @@ def is_phase_test(test: ir.Expr) -> bool:
             return bool(dotted(test.func))
         case ir.Compare(ops=["==" | "is"], comparators=[ir.Const()]):
             return bool(dotted(test.left))
+        case _:
+            return False
+
+
+def leaves(body: list[ir.Stmt]) -> bool:
+    """Whether a loop's body, run to its end without an exception, leaves the loop."""
+    match body[-1] if body else None:
+        case ir.Break() | ir.Return():
+            return True
+        case ir.Try() as last:
+            return leaves(last.orelse or last.body)
+        case ir.With() as last:
+            return leaves(last.body)
         case _:
             return False
 

@@ -3,7 +3,8 @@
 ## What it does
 Reports `torch.cuda.empty_cache()`, and the same call of other devices, in every step: in a loop over batches, in a
 `forward`, or in a method that runs a model and is called step by step, by the code or by a framework. It is silent at
-the end of an epoch or stage, where the call is rate-limited or guarded by a measurement, and for methods of that name
+the end of an epoch or stage (a turn that makes or loads a model of its own is one), in a loop of attempts that a success
+leaves, where the call is rate-limited or guarded by a measurement, and for methods of that name
 on other objects.
 
 ## What it costs
@@ -157,6 +158,8 @@ def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
     """Whether the loop runs over batches: a loader, or a body that runs a model or back-propagates in the loop itself."""
     record = flow.record
     info = record.loops[loop]
+    if info.attempts:
+        return False
     if info.kind == "loader" or (info.text.startswith("range") and "batch" in info.text.lower()):
         return True
     if EPOCH.search(info.text):
@@ -168,6 +171,8 @@ def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
         and g.site.loops
         and g.site.loops[: len(event.site.loops)] == event.site.loops
     ]
+    if any(g.kind == "forward" and loop in g.module_loops for g in direct):
+        return False  # a model is made or loaded in every turn, and used: a turn is a stage
     backwards = [
         e
         for e in record.events.values()

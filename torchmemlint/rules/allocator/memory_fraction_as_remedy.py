@@ -2,7 +2,7 @@
 
 ## What it does
 Reports `set_per_process_memory_fraction` in an exception handler or in a loop: as a remedy, that is, and not as a
-share that is set once.
+share that is set once, or once for each device in turn.
 
 ## What it costs
 The call lowers the ceiling, not the need. Nothing is freed; allocations above the cap fail although the device has
@@ -64,7 +64,7 @@ EVENT = CallEffect
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
     if event.effect != "memory-fraction" or not flow.own(event.site):
         return
-    if event.site.handler < 0 and not event.site.loops:
+    if event.site.handler < 0 and flow.own_cap(event):
         return
     where = "in an exception handler" if event.site.handler >= 0 else "in a loop"
     yield Draft(

@@ -60,7 +60,7 @@ EVENT = CallEffect
 
 
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
-    if event.effect != "memory-fraction" or not flow.own(event.site) or event.site.handler >= 0 or event.site.loops:
+    if event.effect != "memory-fraction" or not flow.own(event.site) or event.site.handler >= 0 or not flow.own_cap(event):
         return
     yield Draft(
         flow.at(

@@ -3,10 +3,13 @@
 ## What it does
 Reports what recovers from an out-of-memory error inside the `except` block: a retry, `empty_cache()`, `gc.collect()`,
 a cleanup. Also an exception that is stored beyond its handler. The finding stands at the `except`, and names each such
-statement: an error for a retry or a kept exception, a warning for a cleanup alone.
+statement: an error for a retry or a kept exception, a warning for a cleanup alone, and where all that failed is to bring
+something to a device (`model.to(device)`), whose frames hold little.
 
 The handler is known by its type (`torch.OutOfMemoryError`, `torch.cuda.OutOfMemoryError`), by a test of the message's
-words, by a helper that is asked (`is_oom_error(e)`), or because it empties the cache. Setting a flag, logging and raising again are silent.
+words, by a helper that is asked (`is_oom_error(e)`), or because it empties the cache. Setting a flag, logging and raising
+again are silent, and so is a cleanup that is done once more after the handler: first thing of the next attempt, right after
+the `try` statement, or in its `finally`.
 
 ## What it costs
 As long as the exception lives, its traceback keeps every frame of the failed step, and those keep their tensors: the
@@ -116,7 +119,9 @@ def draft(event: Handler, flow: Flow, node: int, what: str, label: str, recovery
             event.site,
             f"{what}, while the exception's traceback keeps every tensor of the failed step alive",
             node=node,
-            severity=Severity.ERROR if any(w in ("retry", "keep") for _, w in recovery) else Severity.WARNING,
+            severity=Severity.ERROR
+            if not event.moves and any(w in ("retry", "keep") for _, w in recovery)
+            else Severity.WARNING,
             label=label,
             cost="the exception keeps every frame's tensors: the failed graph and its locals stay allocated until the handler ends",
             help="only set a flag in the handler; retry and clean up after the `try` statement, when the exception is gone",
