@@ -13,6 +13,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from torchmemlint.errors import SourceError
 from torchmemlint.index.facts import (
@@ -156,12 +157,7 @@ def _annotation(node: ast.expr | None) -> str:
     if isinstance(node, ast.Constant):
         if not isinstance(node.value, str):
             return ""
-        if _DOTTED.match(node.value):
-            return node.value
-        try:
-            return _annotation(ast.parse(node.value.strip(), mode="eval").body)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return ""
+        return _annotation_in(node.value)
     if isinstance(node, ast.Name | ast.Attribute):
         return _dotted(node)
     options: list[ast.expr] = []
@@ -176,6 +172,17 @@ def _annotation(node: ast.expr | None) -> str:
             options = list(inner[:1])
     found = [option for option in options if not (isinstance(option, ast.Constant) and option.value is None)]
     return _annotation(found[0]) if len(found) == 1 else ""
+
+
+@lru_cache(maxsize=1000)
+def _annotation_in(text: str) -> str:
+    """``_annotation`` of an annotation that is written as a string."""
+    if _DOTTED.match(text):
+        return text
+    try:
+        return _annotation(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
 
 
 # --- the walk ---------------------------------------------------------------------------------------------------------
@@ -232,10 +239,10 @@ class _Frame:
 class _Class:
     """A class while it is being read."""
 
-    __slots__ = ("attrs", "methods", "node", "qualname")
+    __slots__ = ("attrs", "methods", "qualname")
 
-    def __init__(self, qualname: str, node: ast.ClassDef) -> None:
-        self.qualname, self.node = qualname, node
+    def __init__(self, qualname: str) -> None:
+        self.qualname = qualname
         self.methods: dict[str, str] = {}
         self.attrs: list[AttrFact] = []
 
@@ -257,33 +264,6 @@ class _Walk:
         self.branch: tuple[str, ...] = ()
         self.row = 0
         self.plain = _PLAIN_BUILTINS - _top_level_names(tree)
-        self.statements: dict[type[ast.AST], Callable[[ast.stmt, int], None]] = {
-            ast.Expr: self.expression_statement,
-            ast.Assign: self.assign,
-            ast.AnnAssign: self.annotated,
-            ast.AugAssign: self.augmented,
-            ast.Return: self.return_,
-            ast.If: self.if_,
-            ast.For: self.for_,
-            ast.AsyncFor: self.for_,
-            ast.While: self.while_,
-            ast.With: self.with_,
-            ast.AsyncWith: self.with_,
-            ast.FunctionDef: self.function,
-            ast.AsyncFunctionDef: self.function,
-            ast.ClassDef: self.class_,
-            ast.Import: self.import_,
-            ast.ImportFrom: self.import_from,
-            ast.Global: self.global_,
-            ast.Nonlocal: self.global_,
-            ast.Match: self.match,
-            ast.Try: self.try_,
-            ast.Pass: self.nothing,
-            ast.Break: self.nothing,
-            ast.Continue: self.nothing,
-        }
-        if sys.version_info >= (3, 11):
-            self.statements[ast.TryStar] = self.try_
 
     # --- results
 
@@ -503,14 +483,14 @@ class _Walk:
         """Visit statements in order; True when control cannot reach the end of them."""
         if depth > MAX_DEPTH and statements:
             raise SourceError(f"is nested more than {MAX_DEPTH} levels deep", statements[0].lineno)
-        table = self.statements
+        table = _STATEMENTS
         ends = False
         for statement in statements:
             self.row = statement.lineno
             kind = type(statement)
             handler = table.get(kind)
             if handler is not None:
-                handler(statement, depth)
+                handler(self, statement, depth)
             else:
                 for child in ast.iter_child_nodes(statement):
                     if isinstance(child, ast.expr):
@@ -817,7 +797,7 @@ class _Walk:
             qualname = f"{self.frame.qualname}.{statement.name}"
         if outer_scope is None:
             self.frame.locals.add(statement.name)
-        scope = _Class(sys.intern(qualname), statement)
+        scope = _Class(sys.intern(qualname))
         self.classes[qualname] = scope
         self.scope = scope
         self.block(statement.body, depth + 1)
@@ -834,6 +814,35 @@ class _Walk:
             )
         )
 
+
+_STATEMENTS: dict[type[ast.AST], Callable[[_Walk, ast.stmt, int], None]] = {
+    ast.Expr: _Walk.expression_statement,
+    ast.Assign: _Walk.assign,
+    ast.AnnAssign: _Walk.annotated,
+    ast.AugAssign: _Walk.augmented,
+    ast.Return: _Walk.return_,
+    ast.If: _Walk.if_,
+    ast.For: _Walk.for_,
+    ast.AsyncFor: _Walk.for_,
+    ast.While: _Walk.while_,
+    ast.With: _Walk.with_,
+    ast.AsyncWith: _Walk.with_,
+    ast.FunctionDef: _Walk.function,
+    ast.AsyncFunctionDef: _Walk.function,
+    ast.ClassDef: _Walk.class_,
+    ast.Import: _Walk.import_,
+    ast.ImportFrom: _Walk.import_from,
+    ast.Global: _Walk.global_,
+    ast.Nonlocal: _Walk.global_,
+    ast.Match: _Walk.match,
+    ast.Try: _Walk.try_,
+    ast.Pass: _Walk.nothing,
+    ast.Break: _Walk.nothing,
+    ast.Continue: _Walk.nothing,
+}
+"""Not bound to a walk: one that referred to itself would keep its tree until the garbage collector comes by."""
+if sys.version_info >= (3, 11):
+    _STATEMENTS[ast.TryStar] = _Walk.try_
 
 _ENDS = frozenset({ast.Return, ast.Raise, ast.Break, ast.Continue})
 
