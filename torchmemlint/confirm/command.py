@@ -12,11 +12,14 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
 
 from torchmemlint.confirm.around import project_of
-from torchmemlint.confirm.launch import launch, torch_directory
-from torchmemlint.confirm.output import render, text_of, write
+from torchmemlint.confirm.devices import checked, devices_for
+from torchmemlint.confirm.launch import torch_directory
+from torchmemlint.confirm.output import render, text_of, write, write_snapshots
 from torchmemlint.confirm.plan import plan
 from torchmemlint.confirm.settle import Options, Settled, settle_all
 from torchmemlint.confirm.verdict import Outcome
@@ -47,8 +50,12 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--jobs", type=int, default=0, metavar="N", help="experiments at a time (default: one per GPU; 2 on the CPU)"
     )
+    result.add_argument(
+        "--executor", metavar="MODULE:FACTORY", help="where to run: a factory of an Executor, or dask:tcp://host:port"
+    )
     result.add_argument("--output-format", choices=("full", "json", "html"), default="full")
     result.add_argument("--output-file", metavar="FILE", help="write the report there")
+    result.add_argument("--snapshots", metavar="DIR", help="on CUDA, write a memory snapshot of each growth there")
     result.add_argument("--watch", action="store_true", help="run a script of yours and look only at the flagged lines")
     result.add_argument(
         "--no-sandbox", action="store_true", help="run without a sandbox: only for code that you would run anyway"
@@ -64,8 +71,13 @@ def main(argv: Sequence[str]) -> int:
         own, script = own[:at], own[at + 1 :]
     arguments = parser().parse_args(own)
     try:
-        torch_directory()
+        if not arguments.executor:  # else it is needed where the executor runs
+            torch_directory()
         if arguments.watch:
+            if arguments.executor:
+                raise UsageError("--watch runs your script here: leave out --executor")
+            if arguments.snapshots:
+                raise UsageError("--watch takes no snapshots: leave out --snapshots")
             from torchmemlint.confirm import watch
 
             findings = find(arguments.targets or ["."], arguments)
@@ -87,12 +99,30 @@ def settle_and_report(arguments: argparse.Namespace) -> int:
     if arguments.jobs < 0:
         raise UsageError("--jobs must be 1 or more")
     findings = find(arguments.targets or ["."], arguments)
-    devices = devices_for(arguments.device, arguments.jobs)
-    options = Options(devices[0], arguments.timeout, arguments.steps, not arguments.no_sandbox)
+    devices = [checked(arguments.device)] if arguments.executor else devices_for(arguments.device, arguments.jobs)
+    if arguments.snapshots and not (arguments.executor or devices[0].startswith("cuda")):
+        raise UsageError("--snapshots needs a CUDA device: its allocator keeps the history")
+    options = Options(
+        devices[0], arguments.timeout, arguments.steps, not arguments.no_sandbox, snapshots=bool(arguments.snapshots)
+    )
     plans = [plan(finding, text_of(finding.path), project_of(finding.path)) for finding in findings]
-    settled = list(settle_all(plans, options, devices))
+    with _executor(arguments.executor) as executor:
+        settled = list(settle_all(plans, options, devices, executor))
+    if arguments.snapshots:
+        settled = write_snapshots(settled, arguments.snapshots)
     write(render(settled, arguments.output_format), arguments.output_file)
     return status(settled)
+
+
+@contextmanager
+def _executor(spec: str | None) -> Iterator[Executor | None]:
+    if spec is None:
+        yield None
+        return
+    from torchmemlint.executors import opened
+
+    with opened(spec) as (executor, _):
+        yield executor
 
 
 def status(settled: Sequence[Settled]) -> int:
@@ -167,40 +197,3 @@ def _qualname(tree: ast.AST, row: int) -> str:
             names.append(inner.name)
         node = inner
     return ".".join(names)
-
-
-# --- where to run it
-
-
-def devices_for(device: str, jobs: int) -> list[str]:
-    """A device for each experiment that may run at the same time. Raises UsageError for a device that is not there."""
-    kind, _, number = device.partition(":")
-    if kind not in {"auto", "cpu", "cuda", "mps"} or (number and not number.isdigit()):
-        raise UsageError(f"--device {device}: must be auto, cpu, cuda, cuda:N or mps")
-    on_cpu = ["cpu"] * (jobs or min(2, os.cpu_count() or 1))
-    if kind == "cpu" or (kind == "auto" and not _may_have_accelerator()):
-        return on_cpu
-    ended = launch({"runner": "devices"}, 120, device="cuda")
-    record = next((record for record in ended.records if "cuda_devices" in record), {})
-    count, mps = record.get("cuda_devices", 0), record.get("mps", False)
-    assert isinstance(count, int)
-    if number:
-        if int(number) >= count:
-            raise UsageError(f"--device {device}: torch sees {count} CUDA devices")
-        return [device]
-    if kind in {"auto", "cuda"} and count:
-        return [f"cuda:{index}" for index in range(min(count, jobs or count))]
-    if kind in {"auto", "mps"} and mps:
-        return ["mps"]
-    if kind == "auto":
-        return on_cpu
-    raise UsageError(f"--device {device}: torch sees no such device here")
-
-
-def _may_have_accelerator() -> bool:
-    """A cheap look before a child is started only to count devices."""
-    return (
-        sys.platform == "darwin"
-        or os.name == "nt"
-        or any(os.path.exists(path) for path in ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg"))
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -35,6 +36,24 @@ def write(text: str, file: str | None) -> None:
         Path(file).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from error
+
+
+def write_snapshots(settled: Sequence[Settled], folder: str) -> list[Settled]:
+    """Write the memory snapshots into ``folder``, each with a note in its verdict of where it is."""
+    told = []
+    for number, item in enumerate(settled, 1):
+        if item.snapshot:
+            finding = item.plan.finding
+            path = Path(folder) / f"{number:03}-{finding.code}-{Path(finding.path).stem}-{finding.span.start.row}.pickle"
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(item.snapshot)
+            except OSError as error:
+                raise UsageError(f"{path}: {error.strerror}") from error
+            notes = (*item.verdict.notes, f"memory snapshot, for pytorch.org/memory_viz: {path}")
+            item = replace(item, snapshot=b"", verdict=replace(item.verdict, notes=notes))
+        told.append(item)
+    return told
 
 
 @lru_cache(maxsize=256)

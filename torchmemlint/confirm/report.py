@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from torchmemlint.confirm.settle import Settled
-from torchmemlint.confirm.verdict import Outcome, Run, Verdict, verdict_json
+from torchmemlint.confirm.verdict import Outcome, Run, Verdict, slope, verdict_json
 from torchmemlint.reporters import Context
 from torchmemlint.reporters.json import entry
 
@@ -38,6 +38,14 @@ def figures(run: Run) -> str:
     return (
         f"{size(run.live_bytes_per_step)}/step{graphs}, {run.nodes_per_step} nodes/step, peak {size(run.peak_bytes)}"
     )  # fmt: skip
+
+
+def allocator(run: Run) -> str:
+    """What CUDA's allocator says beside the figures: growth before it rounds up, and what it holds for no tensor."""
+    return (
+        f"{size(slope(run.requested_bytes))}/step requested; {size(run.fragmented_bytes)} reserved and in no tensor "
+        "(cache and fragmentation, part of no verdict)"
+    )
 
 
 def measured(verdict: Verdict) -> str:
@@ -87,6 +95,8 @@ def full(settled: Sequence[Settled], ascii_only: bool = False) -> str:
             for name, run in runs:
                 if run is not None:
                     lines.append(f"    {name:<7}{sparkline(run.live_bytes, top, ascii_only)}  {figures(run)}")
+        if verdict.before is not None and verdict.before.requested_bytes:
+            lines.append(f"    allocator: {allocator(verdict.before)}")
         lines.extend(f"    note: {note}" for note in verdict.notes)
         lines.append("")
     lines.append(totals(settled))

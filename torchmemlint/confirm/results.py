@@ -3,10 +3,14 @@ trusted."""
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Mapping
 
 from torchmemlint.confirm.launch import Ended
 from torchmemlint.confirm.verdict import Run
+
+MAX_SNAPSHOT_BYTES = 512 << 20
 
 
 def run_of(ended: Ended, variant: str) -> Run | None:
@@ -18,6 +22,23 @@ def run_of(ended: Ended, variant: str) -> Run | None:
             assert isinstance(figures, dict)
             found = _run(figures)
     return found
+
+
+def snapshot_of(ended: Ended) -> tuple[bytes, str]:
+    """The memory snapshot that a child sent, as PyTorch's memory viewer opens it, or why there is none; it is not unpickled
+    here: it comes from a process that ran foreign code."""
+    for record in ended.records:
+        packed = record.get("snapshot")
+        if isinstance(packed, str):
+            try:
+                unpack = zlib.decompressobj()
+                data = unpack.decompress(base64.b64decode(packed, validate=True), MAX_SNAPSHOT_BYTES)
+            except (ValueError, zlib.error):
+                return b"", "what the child sent cannot be unpacked"
+            return (b"", "it is too large") if unpack.unconsumed_tail else (data, "")
+        if "no_snapshot" in record:
+            return b"", str(record["no_snapshot"])[:200]
+    return b"", ""
 
 
 def _run(figures: Mapping[str, object]) -> Run:
@@ -39,6 +60,8 @@ def _run(figures: Mapping[str, object]) -> Run:
         uncollected_bytes=series("uncollected_bytes"),
         nodes=series("nodes"),
         retained_bytes=series("retained_bytes"),
+        requested_bytes=series("requested_bytes"),
+        fragmented_bytes=whole("fragmented_bytes"),
         peak_bytes=whole("peak_bytes"),
         graph_bytes=whole("graph_bytes"),
         fallbacks=whole("fallbacks"),
@@ -59,6 +82,10 @@ def _run(figures: Mapping[str, object]) -> Run:
         later_backwards=whole("later_backwards"),
         empty_backwards=whole("empty_backwards"),
         swallowed=texts("swallowed"),
+        probe_bytes=whole("probe_bytes"),
+        value_bytes=whole("value_bytes"),
+        went_back=whole("went_back"),
+        turned=series("turned"),
         escapes=escapes if isinstance(escapes := figures.get("escapes"), bool) else None,
     )
 

@@ -4,43 +4,52 @@
 from __future__ import annotations
 
 import queue
+import threading
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
+from torchmemlint.confirm.devices import devices_for
 from torchmemlint.confirm.launch import launch
 from torchmemlint.confirm.plan import Plan
-from torchmemlint.confirm.results import run_of
+from torchmemlint.confirm.results import run_of, snapshot_of
 from torchmemlint.confirm.verdict import Verdict, decide_isolated, inconclusive
+from torchmemlint.errors import TorchmemlintError
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """How to run. ``device`` is ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"mps"``; ``timeout`` in seconds for each
-    experiment."""
+    experiment; ``snapshots``: on CUDA, what grows is run once more for a memory snapshot."""
 
     device: str = "cpu"
     timeout: float = 60.0
     steps: int = 8
     sandbox: bool = True
+    snapshots: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A plan and its verdict, with what shut the child in and the seconds that it took."""
+    """A plan and its verdict, with what shut the child in, the seconds that it took and the memory snapshot (a pickle for
+    PyTorch's viewer) where one was wanted."""
 
     plan: Plan
     verdict: Verdict
     sandbox: str = ""
     torch: str = ""
     seconds: float = 0.0
+    snapshot: bytes = b""
 
 
 def settle(plan: Plan, options: Options) -> Settled:
     """Run one experiment and decide. A plain function of plain data: any executor, also of another machine, can call it."""
     if plan.job is None:
         return Settled(plan, inconclusive(plan.reason, device=options.device))
-    job = {**plan.job, "steps": options.steps}
+    job = {**plan.job, "steps": options.steps, "snapshot": options.snapshots}
     ended = launch(job, options.timeout, options.sandbox, options.device)
     version = next((str(record["torch"]) for record in ended.records if "torch" in record), "")
     before, control, fixed = run_of(ended, "before"), run_of(ended, "after"), run_of(ended, "fixed")
@@ -54,7 +63,10 @@ def settle(plan: Plan, options: Options) -> Settled:
         verdict = decide_isolated(plan.finding.code, before, control, fixed, plan.doubts, inert)
         if ended.ending and verdict.after is None:
             verdict = replace(verdict, reason=f"{ended.ending}; {verdict.reason}")
-    return Settled(plan, verdict, ended.sandbox, version, ended.seconds)
+    snapshot, why_not = snapshot_of(ended)
+    if why_not:
+        verdict = replace(verdict, notes=(*verdict.notes, f"no memory snapshot: {why_not}"))
+    return Settled(plan, verdict, ended.sandbox, version, ended.seconds, snapshot)
 
 
 def settle_all(
@@ -62,14 +74,13 @@ def settle_all(
 ) -> Iterator[Settled]:
     """Settle every plan, in order, as results come.
 
-    ``devices`` names a device for each experiment that may run at the same time: ``["cpu"] * 2``, or each GPU once. With
-    an ``executor`` of
-    the caller's (a process pool, ``dask.distributed``'s ``Client.get_executor()``) all run there, each on
-    ``options.device`` of its machine.
+    ``devices`` names a device for each experiment that may run at the same time: ``["cpu"] * 2``, or each GPU once. With an
+    ``executor`` all run there, and ``options.device`` is what it means on the machine that it runs on (``"auto"`` too). An
+    experiment that the executor loses is inconclusive; a machine without torch is an error.
     """
     if executor is not None:
-        futures = [executor.submit(settle, plan, options) for plan in plans]
-        yield from (future.result() for future in futures)
+        futures = [executor.submit(settle_there, plan, options) for plan in plans]
+        yield from (_arrived(plan, future) for plan, future in zip(plans, futures, strict=True))
         return
     free: queue.Queue[str] = queue.Queue()
     for device in devices:
@@ -84,6 +95,33 @@ def settle_all(
 
     with ThreadPoolExecutor(len(devices)) as threads:
         yield from threads.map(on_a_free_device, plans)
+
+
+_turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+"""In a process of a cluster: who has its device."""
+
+
+def settle_there(plan: Plan, options: Options) -> Settled:
+    """``settle`` where the executor runs it: a device that is no CPU has one experiment at a time, however many threads ask."""
+    if plan.job is None:
+        return settle(plan, options)
+    device = _device_here(options.device)
+    with nullcontext() if device == "cpu" else _turns[device]:
+        return settle(plan, replace(options, device=device))
+
+
+@lru_cache(maxsize=8)
+def _device_here(device: str) -> str:
+    return devices_for(device, 1)[0]
+
+
+def _arrived(plan: Plan, future: Future[Settled]) -> Settled:
+    try:
+        return future.result()
+    except TorchmemlintError:
+        raise
+    except Exception as error:  # an executor may raise what it likes when it loses a worker
+        return Settled(plan, inconclusive(f"the executor lost it: {type(error).__name__}: {error}"[:300]))
 
 
 def _last_line(text: str) -> str:

@@ -26,6 +26,10 @@ _USELESS = frozenset({"TML101", "TML102", "TML103", "TML201", "TML203"})
 _FORWARDS = frozenset({"TML201", "TML202", "TML203"})
 
 
+UNUSED = "a graph at each call, that no backward uses"
+"""Nothing grows and the peak lies elsewhere, but the graph is built for nothing."""
+
+
 class Outcome(Enum):
     """What an experiment says about a finding."""
 
@@ -42,6 +46,8 @@ class Run:
     uncollected_bytes  before it ran
     nodes              autograd nodes that hang on the flagged place
     retained_bytes     bytes that those nodes save for a backward
+    requested_bytes    on CUDA: live bytes before the allocator rounds them up
+    fragmented_bytes   on CUDA, at the last sample: reserved by the allocator and in no tensor; part of no verdict
     peak_bytes         highest live figure from step 2 on
     graph_bytes        what one step's graph saves, 0 when no graph was built
     fallbacks          operations that could not be done on stand-ins and were replaced
@@ -58,6 +64,10 @@ class Run:
     later_backwards    backward calls after the sampled loop
     empty_backwards    backward calls on a value without a graph: outside they are an error
     swallowed          callees out of sight that were handed a graph and may have run a backward on it
+    probe_bytes        bytes that the graph of one flagged value saves for a backward
+    value_bytes        bytes of the storages of one flagged value
+    went_back          how often a backward came through a flagged value
+    turned             rows of ``if`` statements whose guessed answer was turned, to come to the phase without a backward
     escapes            something with a graph leaves the flagged function (None: it did not come to its end)
     """
 
@@ -65,6 +75,8 @@ class Run:
     uncollected_bytes: tuple[int, ...] = ()
     nodes: tuple[int, ...] = ()
     retained_bytes: tuple[int, ...] = ()
+    requested_bytes: tuple[int, ...] = ()
+    fragmented_bytes: int = 0
     peak_bytes: int = 0
     graph_bytes: int = 0
     fallbacks: int = 0
@@ -85,6 +97,10 @@ class Run:
     later_backwards: int = 0
     empty_backwards: int = 0
     swallowed: tuple[str, ...] = ()
+    probe_bytes: int = 0
+    value_bytes: int = 0
+    went_back: int = 0
+    turned: tuple[int, ...] = ()
     escapes: bool | None = None
 
     @property
@@ -191,6 +207,10 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
                 before.device, before, after, False,
             )  # fmt: skip
         return Verdict(Outcome.CONFIRMED, kind, "", before.device, before, after, True)
+    if code in _FORWARDS and before.seen == "tensor" and before.grad_modes == (False,) and not before.forced:
+        return Verdict(
+            Outcome.REFUTED, "", "grad mode is off where it runs: no graph is built", before.device, before, after
+        )  # fmt: skip
     if before.attached and before.nodes_per_step > 0:
         return inconclusive("it grows, and mending this line alone does not stop it", before, after)
     if before.seen == "" or before.seen == "stand-in":
@@ -217,7 +237,7 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
 
 def _needed(code: str, before: Run, after: Run | None) -> bool:
     """Whether a backward runs on the flagged value itself: then its graph is there for a purpose."""
-    if after is None or code not in _USELESS or before.guesses or before.forced or before.seen != "tensor":
+    if after is None or code not in _USELESS or before.guesses or before.forced or before.seen != "tensor" or before.fallbacks:
         return False
     return after.empty_backwards > 0 == before.empty_backwards and before.backwards + before.later_backwards > 0
 
@@ -250,6 +270,9 @@ def decide_isolated(
             helped = _flat(verdict.kind, before, fixed) and bool(growth_kind(code, before, fixed))
             notes = () if helped else ("the printed fix does not stop the growth",)
             verdict = replace(verdict, after=fixed, helped=helped, notes=(*verdict.notes, *notes))
+        if before.turned:
+            rows = ", ".join(map(str, before.turned))
+            verdict = replace(verdict, notes=(*verdict.notes, f"in the phase that the `if` in row {rows} tells from training"))
         if doubts.grad == "default" and not before.backwards and "kept" not in verdict.kind:
             verdict = replace(verdict, notes=(*verdict.notes, "assumes that no caller out of sight switches grad mode off"))
     elif verdict.outcome is Outcome.REFUTED and not _needed(code, before, twin):
@@ -283,6 +306,8 @@ def _doubt_of_growth(code: str, kind: str, before: Run, doubts: Doubts) -> str:
         return "a later backward may consume what is kept: it is retained until then"
     if "device" in kind or "storage" in kind or kind == "tensors kept":
         return ""
+    if kind == UNUSED and before.escapes is not False and not doubts.claimed:
+        return "what leaves it may hang on a graph that its callers want"
     if before.backwards and code in _FORWARDS and not doubts.claimed:
         return "the linter does not report this line, and what it gives may have a part in the backward of another step"
     if before.backwards:  # a training step: grad mode is on, parameters are trained
@@ -338,8 +363,12 @@ def growth_kind(code: str, before: Run, after: Run) -> str:
     if uncollected > 0:
         return "until the cyclic collector runs"
     higher = before.peak_bytes - after.peak_bytes >= max(1, before.peak_bytes // 20)
+    if code in GRAPH_RULES and higher and graph and before.attached:
+        return "extra graph at peak"
+    if code in _FORWARDS and before.probe_bytes and not (before.went_back or after.probe_bytes):
+        return UNUSED
     if code in GRAPH_RULES:
-        return "extra graph at peak" if higher and graph and before.attached else ""
+        return ""
     return "higher peak" if higher else ""
 
 
@@ -353,7 +382,9 @@ def _flat(kind: str, before: Run, after: Run) -> bool:
     if "graph" in kind:
         # outputs that the program wants to keep stay in the repaired twin: it is the graph that has to be gone
         return after.nodes_per_step <= FLAT_SHARE * before.nodes_per_step
-    return after.live_bytes_per_step <= FLAT_SHARE * before.live_bytes_per_step
+    less = before.live_bytes_per_step - after.live_bytes_per_step
+    # other lines may keep tensors, too: what this one keeps has to be gone
+    return after.live_bytes_per_step <= FLAT_SHARE * before.live_bytes_per_step or less >= max(1, before.value_bytes)
 
 
 def _why_not_run(run: Run) -> str:
@@ -377,7 +408,13 @@ def run_json(run: Run | None) -> dict[str, object] | None:
         "fallbacks": run.fallbacks,
         "seconds": round(run.seconds, 3),
         "mode": run.mode,
-    }
+    } | _allocator_json(run)
+
+
+def _allocator_json(run: Run) -> dict[str, object]:
+    if not run.requested_bytes:
+        return {}
+    return {"requested_bytes_per_step": slope(run.requested_bytes), "fragmented_bytes": run.fragmented_bytes}
 
 
 def verdict_json(verdict: Verdict) -> dict[str, object]:

@@ -21,7 +21,7 @@ from statistics import median
 from torchmemlint.confirm.output import render, write
 from torchmemlint.confirm.plan import CUDA_ONLY, Plan
 from torchmemlint.confirm.settle import Settled
-from torchmemlint.confirm.verdict import Doubts, Outcome, Run, Verdict, inconclusive
+from torchmemlint.confirm.verdict import UNUSED, Doubts, Outcome, Run, Verdict, inconclusive
 from torchmemlint.errors import UsageError
 from torchmemlint.findings import Finding
 
@@ -167,8 +167,7 @@ def _judge_forward(run: Run, backwards: int, attached: bool) -> Verdict:
     if backwards:
         return Verdict(Outcome.REFUTED, "", "a backward runs through this forward: its graph is used", run.device, run, None)
     if attached and run.graph_bytes:
-        kind = "a graph at each call, that no backward uses"
-        return Verdict(Outcome.CONFIRMED, kind, "", run.device, run, None)
+        return Verdict(Outcome.CONFIRMED, UNUSED, "", run.device, run, None)
     if run.attached:
         return inconclusive("some calls build a graph and some do not", run)
     if run.seen != "tensor":

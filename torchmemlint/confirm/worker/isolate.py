@@ -5,6 +5,7 @@ import __future__
 
 import ast
 import asyncio
+import base64
 import builtins
 import contextlib
 import copy
@@ -19,7 +20,8 @@ import time
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +29,16 @@ import torch
 from torch.utils._pytree import tree_map
 
 from torchmemlint.confirm.worker import cut, standins
-from torchmemlint.confirm.worker.meter import Meter, StorageMeter, meter_for, tensors_in, walk
+from torchmemlint.confirm.worker.meter import (
+    AllocatorMeter,
+    Meter,
+    StorageMeter,
+    end_history,
+    meter_for,
+    start_history,
+    tensors_in,
+    walk,
+)
 from torchmemlint.confirm.worker.standins import StandIn, StandInTensor, words
 
 REAL_MODULES = frozenset(
@@ -52,9 +63,13 @@ REPAIRS = {
 SEARCH_SECONDS = 12.0
 """No further way to run the line is tried after this much CPU time (wall time depends on what else the machine does)."""
 OTHER_STEPS = 16
-"""Loops that the flagged line is not in run this often at most."""
+"""Loops that the flagged line is not in run this often at most; one in another a quarter as often."""
 RUN_SECONDS = 8.0
 """A run that has taken this much CPU time ends at the next sample."""
+
+
+SNAPSHOT_BYTES = 8 << 20
+"""A memory snapshot of more than this, packed, does not go through the pipe."""
 
 
 class EndOfRun(BaseException):
@@ -75,9 +90,15 @@ class Sampled:
 class Harness:
     """The object that the instrumented code calls; mends the flagged value in the repaired variant."""
 
-    def __init__(self, meter: Meter, repair: str, force: bool) -> None:
+    def __init__(self, meter: Meter, repair: str, force: bool, turned: frozenset[int] = frozenset()) -> None:
         self._live, self._peak, self._reset_peak = meter.live_bytes, meter.peak_bytes, meter.reset_peak
-        self.repair, self._force = repair, force
+        self._allocator = meter if isinstance(meter, AllocatorMeter) else None
+        self.requested: list[int] = []
+        self.fragmented = 0
+        self.at_end: Callable[[], None] = lambda: None
+        self.repair, self._force, self._turned = repair, force, turned
+        self.guessed: dict[int, bool] = {}
+        self.value_bytes = self.probe_bytes = self.went_back = 0
         self.done = False
         self.sampled: Sampled | None = None
         self.escapes: bool | None = None
@@ -91,7 +112,8 @@ class Harness:
         self.nodes: list[int] = []
         self.retained: list[int] = []
         self.graph_forwards: list[int] = []
-        self.graph_bytes = 0
+        self._counting = False
+        self._depth = 0
         self.seen: set[str] = set()
         self.grad_modes: set[bool] = set()
         self.grad_off_by: list[str] = []
@@ -125,6 +147,9 @@ class Harness:
         self.uncollected.append(self._live())
         gc.collect()
         self.live.append(self._live())
+        if self._allocator is not None:
+            self.requested.append(self._allocator.requested_bytes())
+            self.fragmented = self._allocator.fragmented_bytes()
         self.graph_forwards.append(standins.record.graph_forwards)
         if time.process_time() > self._deadline:
             raise EndOfRun
@@ -137,17 +162,21 @@ class Harness:
         """Stands around a loop's iterable: the sampled one runs standins.STEPS times whatever it holds, those around it
         once."""
         count = 0
-        if self.done and time.process_time() > self._deadline:
+        self._counting = False
+        if time.process_time() > self._deadline:
             raise EndOfRun
         if role == "other" or self.done:
-            yield from itertools.islice(self._items(items), OTHER_STEPS)
+            self._depth += 1
+            try:
+                yield from itertools.islice(self._items(items), max(2, OTHER_STEPS >> 2 * (self._depth - 1)))
+            finally:
+                self._depth -= 1
             return
         wanted = {"sample": standins.STEPS, "around": 1, "within": 3}[role]
-        empty = 0
-        while count < wanted and empty < 2:
-            empty += 1
+        while count < wanted:
+            nothing = True
             for item in self._items(items):
-                empty = 0
+                nothing = False
                 if role == "sample":
                     self.tick()
                 count += 1
@@ -155,17 +184,18 @@ class Harness:
                 del item
                 if count >= wanted:
                     break
-            if empty and count < wanted:
+            if nothing:
                 if role == "sample":
                     self.tick()
                 count += 1
-                yield standins.data()
+                yield count - 1 if self._counting else standins.data()
         if role == "sample":
             self._sampled()
 
     def _sampled(self) -> None:
         """The last sample is taken; what comes after the loop runs on, to see what the function gives out."""
         self.tick()
+        self.at_end()
         self.done = True
         self.sampled = Sampled(
             self._peak(),
@@ -178,6 +208,7 @@ class Harness:
     def _items(self, items: Any) -> Iterator[Any]:
         try:
             value = items() if callable(items) and not isinstance(items, StandIn) else items
+            self._counting = isinstance(value, range)
             yield from value
         except (TypeError, ValueError, RuntimeError, AttributeError, StopIteration):
             return
@@ -212,10 +243,13 @@ class Harness:
         """Stands in an if's condition: ``wanted`` is the side that the flagged line is on."""
         try:
             value = test() if callable(test) and not isinstance(test, StandIn) else test
-            known = not isinstance(value, (StandIn, StandInTensor))
+            known = not isinstance(value, (StandIn, StandInTensor, standins.Guess))
             truth = bool(value)
         except Exception:
             known, truth = False, True
+        if wanted is None and not known:
+            truth = truth != (row in self._turned)
+            self.guessed[row] = truth
         if wanted is None or (wanted == truth):
             return truth
         if not known or remainder:
@@ -278,14 +312,24 @@ class Harness:
         self.contexts.update(standins.record.open_contexts)
         if kind != "tensor" or self.hits > 50 * standins.STEPS:
             return
+        size = 0
         for tensor in tensors_in(value):
             self.attached = self.attached or tensor.requires_grad
             self._probed.append(weakref.ref(tensor))
+            with contextlib.suppress(RuntimeError, NotImplementedError):  # sparse and nested ones have no storage
+                size += tensor.untyped_storage().nbytes()
+            if tensor.grad_fn is not None:
+                tensor.register_hook(self._passed)  # type: ignore[no-untyped-call, unused-ignore]
+        self.value_bytes = max(self.value_bytes, size)
         guess = standins.guess_of(value)
         if guess:
             self.guesses.add(guess)
         if self.hits <= standins.STEPS:
-            self.graph_bytes = max(self.graph_bytes, walk(value).retained_bytes)
+            self.probe_bytes = max(self.probe_bytes, walk(value).retained_bytes)
+
+    def _passed(self, gradient: torch.Tensor) -> None:
+        """A backward comes through a flagged value."""
+        self.went_back += 1
 
     def fit(self, value: Any, count: int) -> Any:
         """A value that is unpacked into ``count`` names: a list of stand-ins takes that length."""
@@ -509,10 +553,14 @@ def _nothing(*args: object, **kwargs: object) -> None:
     return None
 
 
-def _prepare_torch() -> None:
-    """Make the parts of torch that reach outside do nothing in this process."""
+def _prepare_torch(device: str) -> None:
+    """Make the parts of torch that reach outside do nothing in this process; what is made without saying where, stand-ins above
+    all, is made on the device."""
     from torch.utils.data import DataLoader
 
+    elsewhere = torch.device(device).type != "cpu"
+    if elsewhere:
+        torch.set_default_device(device)
     torch.save = _nothing
     for name, dtype in _LEGACY.items():
         setattr(torch, name, functools.partial(_legacy, getattr(torch, name), dtype))
@@ -529,6 +577,8 @@ def _prepare_torch() -> None:
             "timeout",
         ):
             kwargs.pop(name, None)
+        if elsewhere:  # a sampler shuffles by the default device's generator alone
+            kwargs["generator"] = torch.Generator(device)
         first(self, dataset, *args, **kwargs)
 
     DataLoader.__init__ = plain  # type: ignore[method-assign]
@@ -559,7 +609,8 @@ def _legacy(first: Any, dtype: torch.dtype, *args: Any, **kwargs: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The flagged line, and the grad mode that its function is called in."""
+    """The flagged line, and the grad mode that its function is called in. ``turned`` are rows of ``if`` statements whose guessed
+    answer is to be the other one."""
 
     source: str
     place: cut.Place
@@ -571,12 +622,13 @@ class Target:
     packages: frozenset[str]
     claimed: bool
     inert: frozenset[str] = frozenset()
+    turned: frozenset[int] = frozenset()
 
 
 def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], None]) -> None:
     """Both variants of one finding: whole function first; where it does not reach the line often enough, the slice;
     outward through the loops."""
-    _prepare_torch()
+    _prepare_torch(str(job["device"]))
     standins.STEPS = int(job.get("steps", standins.STEPS))
     chosen: tuple[str, int, bool] | None = None
     best: Mapping[str, object] | None = None
@@ -602,14 +654,20 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
         if _complete(figures) and attempt[1] + 1 >= len(site.loops):
             break
     assert best is not None
+    assert chosen is not None
+    if target.claimed and code in cut.FORWARD_RULES and best["guards"]:
+        # its backward runs in a phase that nothing in sight is known to be; the linter speaks of the other one
+        other = replace(target, turned=frozenset(_series(best, "guards")))
+        figures = _measure(other, "", chosen)
+        if not figures["backwards"] and figures["seen"] == "tensor" and len(_series(figures, "live_bytes")) > standins.STEPS:
+            target, best = other, figures
     emit({"variant": "before", "run": best})
+    if job.get("snapshot") and torch.device(target.device).type == "cuda" and _grows(best):
+        emit(_snapshot(target, chosen))
     repair = str(job.get("repair") or REPAIRS.get(code, ""))
     assert chosen is not None
     if job.get("fixed_source"):
-        figures = _measure(
-            replace(target, source=job["fixed_source"], place=cut.Place(int(job["fixed_row"]), target.place.column)), "", chosen
-        )
-        emit({"variant": "fixed", "run": figures})
+        emit({"variant": "fixed", "run": _measure(_fixed(target, job["fixed_source"], int(job["fixed_row"])), "", chosen)})
     if not repair:
         return
     # nothing is trained where it ran: the repair is a decorator, or a with-block around all of it
@@ -625,6 +683,13 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
         doubtful = replace(target, inert=frozenset(guesses))
         emit({"variant": "inert before", "run": _measure(doubtful, "", chosen)})
         emit({"variant": "inert after", "run": repaired(doubtful)})
+
+
+def _fixed(target: Target, source: str, row: int) -> Target:
+    """The target in the file with the finding's own fix, whose flagged statement is in ``row``."""
+    longer = source.count("\n") - target.source.count("\n")
+    turned = frozenset(item + (longer if item > target.place.row else row - target.place.row) for item in target.turned)
+    return replace(target, source=source, place=cut.Place(row, target.place.column), turned=turned)
 
 
 def _attempts(loops: int) -> Iterator[tuple[str, int, bool]]:
@@ -645,6 +710,8 @@ def _series(figures: Mapping[str, object], name: str) -> list[int]:
 
 
 def _grows(figures: Mapping[str, object]) -> bool:
+    if figures["seen"] not in {"tensor", "number"}:  # whatever grows, it is not the flagged line's
+        return False
     for name in ("live_bytes", "nodes"):
         series = _series(figures, name)
         if len(series) > 4 and series[-1] > series[-2] > series[-3]:
@@ -669,7 +736,20 @@ def _worth(figures: Mapping[str, object]) -> tuple[bool, bool, int, bool]:
     )
 
 
-def _measure(target: Target, repair: str, attempt: tuple[str, int, bool]) -> Mapping[str, object]:
+def _snapshot(target: Target, attempt: tuple[str, int, bool]) -> Mapping[str, object]:
+    """The record of a run of its own, at whose end the allocator tells what it holds and who asked for it."""
+    taken: list[bytes] = []
+    start_history()
+    _measure(target, "", attempt, lambda: taken.append(end_history()))
+    packed = base64.b64encode(zlib.compress(taken[0])).decode() if taken else ""
+    if not packed:
+        return {"no_snapshot": "the run with the allocator's history on did not come to its end"}
+    return {"snapshot": packed} if len(packed) <= SNAPSHOT_BYTES else {"no_snapshot": f"it would have {len(packed)} bytes"}
+
+
+def _measure(
+    target: Target, repair: str, attempt: tuple[str, int, bool], at_end: Callable[[], None] = lambda: None
+) -> Mapping[str, object]:
     source, code = target.source, target.code
     mode, level, force = attempt
     started = time.monotonic()
@@ -687,8 +767,9 @@ def _measure(target: Target, repair: str, attempt: tuple[str, int, bool]) -> Map
         if isinstance(meter, StorageMeter):
             record.on_host = meter.forget
         standins.weight()
-        harness = Harness(meter, repair, force)
+        harness = Harness(meter, repair, force, target.turned)
         harness.claimed = target.claimed
+        harness.at_end = at_end
         meter.reset_peak()
         if program is not None:
             with torch.set_grad_enabled(target.grad != "off"):  # the callers' mode, where it is known to be off
@@ -710,8 +791,15 @@ def _measure(target: Target, repair: str, attempt: tuple[str, int, bool]) -> Map
         "uncollected_bytes": harness.uncollected,
         "nodes": harness.nodes,
         "retained_bytes": harness.retained,
+        "requested_bytes": harness.requested,
+        "fragmented_bytes": harness.fragmented,
         "peak_bytes": end.peak,
-        "graph_bytes": per_step * standins.FORWARD_BYTES or harness.graph_bytes,
+        "graph_bytes": per_step * standins.FORWARD_BYTES or harness.probe_bytes,
+        "probe_bytes": harness.probe_bytes,
+        "value_bytes": harness.value_bytes,
+        "went_back": harness.went_back,
+        "turned": sorted(target.turned & harness.guessed.keys()),
+        "guards": _guards(tree, record.backward_rows, harness.guessed),
         "fallbacks": len(fallbacks),
         "seen": seen,
         "place": place,
@@ -732,6 +820,24 @@ def _measure(target: Target, repair: str, attempt: tuple[str, int, bool]) -> Map
         "forced": harness.forced,
         "graphs_built": end.graph_forwards,
     }
+
+
+def _guards(tree: ast.Module, backwards: Iterable[tuple[int, ...]], guessed: Mapping[int, bool]) -> list[int]:
+    """Rows of the ``if`` statements whose guessed answers led to the backward calls (each is told by the rows of its frames);
+    none where some call rests on no guess."""
+    sides: dict[int, range] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and node.lineno in guessed:
+            side = node.body if guessed[node.lineno] else node.orelse
+            if side:
+                sides[node.lineno] = range(side[0].lineno, (side[-1].end_lineno or side[-1].lineno) + 1)
+    rows: set[int] = set()
+    for frames in backwards:
+        behind = {row for row, side in sides.items() if any(frame in side for frame in frames)}
+        if not behind:
+            return []
+        rows |= behind
+    return sorted(rows)
 
 
 def _decorators(record: standins.Record, site: cut.Site) -> list[str]:
@@ -759,7 +865,7 @@ def _drive(program: ast.Module, site: cut.Site, harness: Harness, target: Target
         try:
             name = "__main__" if site.function is None else str(target.module)
             space = _namespace(program, harness, Modules(target.modules, target.packages, target.module), name)
-            exec(compile(program, "<confirmed>", "exec", __future__.annotations.compiler_flag), space)
+            exec(compile(program, standins.CODE, "exec", __future__.annotations.compiler_flag), space)
             if site.function is not None:
                 _call_flagged(site, space, harness)
         except EndOfRun:
@@ -768,7 +874,7 @@ def _drive(program: ast.Module, site: cut.Site, harness: Harness, target: Target
             errors.append("0: SystemExit: the code left the program")
         except Exception as error:
             line = error.__traceback__
-            while line is not None and line.tb_next is not None and line.tb_next.tb_frame.f_code.co_filename == "<confirmed>":
+            while line is not None and line.tb_next is not None and line.tb_next.tb_frame.f_code.co_filename == standins.CODE:
                 line = line.tb_next
             errors.append(f"{line.tb_lineno if line else 0}: {type(error).__name__}: {error}"[:300])
             error.__traceback__ = None
@@ -816,6 +922,7 @@ def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness) -> No
         del result, given
     if repeat:
         harness.tick()
+        harness.at_end()
 
 
 def _method(receiver: Any, klass: Any, name: str) -> Any:

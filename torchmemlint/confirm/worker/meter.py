@@ -9,6 +9,7 @@ RSS (freed pages are reused, it does not move) and never the reserved figure (it
 from __future__ import annotations
 
 import gc
+import pickle
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -141,10 +142,12 @@ class AllocatorMeter:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._start = 0
+        self._start = self._requested_start = 0
 
     def __enter__(self) -> AllocatorMeter:
+        torch.cuda.init()  # type: ignore[no-untyped-call]  # before it there are no counters to reset
         self._start = torch.cuda.memory_allocated(self._device)
+        self._requested_start = self._requested()
         torch.cuda.reset_peak_memory_stats(self._device)
         return self
 
@@ -164,12 +167,33 @@ class AllocatorMeter:
         torch.cuda.reset_peak_memory_stats(self._device)
 
     def requested_bytes(self) -> int:
-        """Bytes asked for, before rounding: comparable with the CPU figures."""
+        """Bytes asked for, before rounding, above those of the entry: comparable with the CPU figures."""
+        return self._requested() - self._requested_start
+
+    def _requested(self) -> int:
         return int(torch.cuda.memory_stats(self._device).get("requested_bytes.all.current", 0))
 
     def fragmented_bytes(self) -> int:
         """Bytes that the allocator holds and no tensor uses: told apart, never part of a claim."""
         return torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(self._device)
+
+
+SNAPSHOT_EVENTS = 20_000
+"""Allocations and frees that a memory snapshot tells the history of; the stacks of some kilobytes each are its size."""
+
+
+def start_history() -> None:
+    """From now on the CUDA allocator keeps the Python stack of each allocation, for a snapshot. Slow: never while figures are
+    taken."""
+    torch.cuda.memory._record_memory_history(enabled="all", context="all", stacks="python", max_entries=SNAPSHOT_EVENTS)
+
+
+def end_history() -> bytes:
+    """What PyTorch's memory viewer opens: a pickle of what is allocated now, and of how it came to that."""
+    try:
+        return pickle.dumps(torch.cuda.memory._snapshot())
+    finally:
+        torch.cuda.memory._record_memory_history(enabled=None)
 
 
 class MpsMeter:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from torchmemlint.confirm.worker.meter import meter_for, walk
+from torchmemlint.confirm.worker.meter import AllocatorMeter, meter_for, walk
 
 STEPS = 8
 
@@ -59,6 +59,7 @@ def measure(files: Mapping[str, str], module: str, device: str, steps: int, name
     uncollected: list[int] = []
     nodes: list[int] = []
     retained: list[int] = []
+    requested: list[int] = []
     peak = graph = 0
     errors: list[str] = []
     meter = meter_for(device)
@@ -71,6 +72,7 @@ def measure(files: Mapping[str, str], module: str, device: str, steps: int, name
             gc.collect()
             for count in range(1, steps + 1):
                 base = meter.live_bytes()
+                asked = meter.requested_bytes() if isinstance(meter, AllocatorMeter) else 0
                 meter.reset_peak()
                 kept = run(count)
                 peak = meter.peak_bytes() - base
@@ -80,13 +82,16 @@ def measure(files: Mapping[str, str], module: str, device: str, steps: int, name
                 retained.append(held.retained_bytes)
                 gc.collect()
                 live.append(meter.live_bytes() - base)
+                if isinstance(meter, AllocatorMeter):
+                    requested.append(meter.requested_bytes() - asked)
                 del kept
                 gc.collect()
     except Exception as error:  # whatever the code raises is a result
         frames = traceback.extract_tb(error.__traceback__)
         errors.append(f"{frames[-1].lineno}: {type(error).__name__}: {error}"[:300])
     return {
-        "live_bytes": live, "uncollected_bytes": uncollected, "nodes": nodes, "retained_bytes": retained, "peak_bytes": peak,
+        "live_bytes": live, "uncollected_bytes": uncollected, "nodes": nodes, "retained_bytes": retained,
+        "requested_bytes": requested, "peak_bytes": peak,
         "graph_bytes": graph, "attached": graph > 0, "seen": "tensor", "place": "real", "errors": errors, "device": device,
         "seconds": time.monotonic() - started, "mode": "run(steps)",
     }  # fmt: skip

@@ -20,6 +20,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 FORWARD_BYTES = 1 << 20
+CODE = "<confirmed>"
+"""The file name under which the flagged file is compiled."""
 
 
 def words(text: str) -> list[str]:
@@ -50,6 +52,7 @@ class Record:
         self.trusted = False
         self.inert = inert
         self.empty_backwards = 0
+        self.backward_rows: set[tuple[int, ...]] = set()
         self.swallowed: list[tuple[str, int]] = []
         self.on_host: Callable[[torch.Tensor], None] = lambda tensor: None
 
@@ -277,7 +280,7 @@ class Bench(TorchFunctionMode):
             return _backward(func, args, kwargs)
         if name in {"numpy", "__array__"} and isinstance(args[0], StandInTensor):
             with torch._C.DisableTorchFunctionSubclass():
-                return args[0].detach().as_subclass(torch.Tensor).numpy()
+                return args[0].detach().cpu().as_subclass(torch.Tensor).numpy()
         moved = self._move(name, args)
         if moved is not None:
             return moved
@@ -380,6 +383,7 @@ def _backward(func: Any, args: Any, kwargs: Any) -> Any:
     """Run a backward (or ``autograd.grad``); of a stand-in that is no scalar, that of its sum; of one without a graph nothing
     (but that is noted)."""
     record.backwards += 1
+    record.backward_rows.add(_rows_of_the_code())
     roots = _tensors(args[:1] or kwargs.get("outputs"))
     standin = any(isinstance(tensor, StandInTensor) for tensor in roots)
     empty = bool(roots) and not any(tensor.requires_grad for tensor in roots)
@@ -393,6 +397,17 @@ def _backward(func: Any, args: Any, kwargs: Any) -> Any:
         if standin and roots[0].numel() != 1 and len(args) == 1 and kwargs.get("gradient") is None:
             args = (roots[0].sum(), *args[1:])
         return func(*args, **kwargs)
+
+
+def _rows_of_the_code() -> tuple[int, ...]:
+    """The rows of the flagged file that are being executed, the innermost first."""
+    rows: list[int] = []
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename == CODE:
+            rows.append(frame.f_lineno)
+        frame = frame.f_back
+    return tuple(rows)
 
 
 def _gradients(func: Any, args: Any, kwargs: Any, standin: bool) -> Any:
@@ -490,6 +505,8 @@ _TENSOR_MEMBERS = frozenset(
     """
     )
 )  # fmt: skip
+_ALONE = frozenset({"log", "exp", "abs", "sigmoid", "tanh"})
+"""Of these the ones that a tensor does without arguments: ``accelerator.log(info, step=…)`` is no logarithm."""
 _SAME_DATA = frozenset(
     words(
         """
@@ -533,6 +550,22 @@ _FALSE_NAMES = (
 )
 
 
+class _Alone:
+    """``out.log``: of a tensor when it is called without arguments, else of an object that logs."""
+
+    def __init__(self, owner: StandIn, name: str) -> None:
+        self._owner, self._name = owner, name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if args or kwargs:
+            return self._owner._part(self._name)(*args, **kwargs)
+        return getattr(self._owner.tml_tensor(), self._name)()
+
+
+class Guess(int):
+    """The answer of a comparison with a stand-in: a bool, except that nobody knows it."""
+
+
 class StandIn:
     """One object for everything that is not there.
 
@@ -565,11 +598,14 @@ class StandIn:
                     found = vars(base)[name]
                     return found.__get__(self, klass) if hasattr(found, "__get__") else found
         if self._called is not None and name in _TENSOR_MEMBERS:
-            return getattr(self.tml_tensor(), name)
+            return _Alone(self, name) if name in _ALONE else getattr(self.tml_tensor(), name)
+        return self._part(name)
+
+    def _part(self, name: str) -> Any:
         parts = self._parts
         if name not in parts:
             same = name in {"forward", "module"}
-            origin = self._origin if same else "own" if klass is not None else "part"
+            origin = self._origin if same else "own" if self._klass is not None else "part"
             parts[name] = StandIn(f"{self._name}.{name}", origin=origin)
         return parts[name]
 
@@ -728,13 +764,13 @@ class StandIn:
         return hash(self._name)
 
     def __eq__(self, other: object) -> bool:
-        return self._truth()
+        return Guess(self._truth())  # type: ignore[return-value]
 
     def __ne__(self, other: object) -> bool:
-        return not self._truth()
+        return Guess(not self._truth())  # type: ignore[return-value]
 
-    def _compare(self, other: object) -> bool:
-        return self._truth()
+    def _compare(self, other: object) -> Guess:
+        return Guess(self._truth())
 
     __lt__ = __le__ = __gt__ = __ge__ = _compare
 
