@@ -30,7 +30,7 @@ def flagged(file: Path) -> list[tuple[Finding, str, str]]:
         if mark:
             column, end = len(line) - len(line.lstrip()) + 1, len(line)
             if mark[1] in {"TML201", "TML203"}:
-                call = re.search(r"self\.model\(image\[None\]\)|teacher\(x\)", line)
+                call = re.search(r"self\.model\(image\[None\]\)|teacher\(x\)|model\((?:[^()]|\([^()]*\))*\)", line)
                 assert call is not None
                 column, end = call.start() + 1, call.end() + 1
             span = Span(Position(row, column), Position(row, end))

@@ -13,7 +13,7 @@ import pytest
 from torchmemlint.confirm import command, html, launch, report
 from torchmemlint.confirm.plan import Plan, consumed_later, fixed_twin
 from torchmemlint.confirm.settle import Settled
-from torchmemlint.confirm.verdict import Doubts, Outcome, Run, Verdict, decide, decide_isolated, slope
+from torchmemlint.confirm.verdict import UNUSED, Doubts, Outcome, Run, Verdict, decide, decide_isolated, slope
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, Position, Safety, Severity, Span
 
 GRAPH = 1 << 20
@@ -49,6 +49,20 @@ FLAT = run()
         ("TML201", run(peak=5 * GRAPH, attached=True), FLAT, Outcome.CONFIRMED, "extra graph at peak"),
         ("TML402", run(64 * 100), run(100), Outcome.CONFIRMED, "64 × storage kept"),
         ("TML401", run(100), FLAT, Outcome.CONFIRMED, "tensors kept on the device"),
+        (
+            "TML401",
+            run(200, value_bytes=100),
+            run(100),
+            Outcome.CONFIRMED,
+            "tensors kept on the device",
+        ),  # another line keeps some
+        ("TML401", run(200, value_bytes=150), run(100), Outcome.INCONCLUSIVE, "tensors kept on the device"),
+        ("TML201", run(probe_bytes=GRAPH, attached=True), FLAT, Outcome.CONFIRMED, UNUSED),
+        ("TML201", run(grad_modes=(False,), fallbacks=9, place="local"), FLAT, Outcome.REFUTED, ""),
+        ("TML201", run(grad_modes=(False, True), fallbacks=9), FLAT, Outcome.INCONCLUSIVE, ""),
+        ("TML102", run(grad_modes=(False,), fallbacks=9), FLAT, Outcome.INCONCLUSIVE, ""),
+        ("TML201", run(backwards=8), run(backwards=8, empty_backwards=8), Outcome.REFUTED, ""),
+        ("TML201", run(backwards=8, fallbacks=1), run(backwards=8, empty_backwards=8), Outcome.INCONCLUSIVE, ""),
         ("TML102", run(GRAPH, 9), run(GRAPH // 2, 9), Outcome.INCONCLUSIVE, "part of the graph per step"),
         ("TML102", FLAT, FLAT, Outcome.REFUTED, ""),
         ("TML102", run(seen="stand-in"), FLAT, Outcome.INCONCLUSIVE, ""),
@@ -103,6 +117,27 @@ def test_a_backward_in_what_ran_settles_the_grad_mode() -> None:
 def test_nothing_is_refuted_on_thin_evidence(more: dict[str, object]) -> None:
     assert decide_isolated("TML102", run(**more), FLAT, None, Doubts("on")).outcome is Outcome.INCONCLUSIVE  # type: ignore[arg-type]
     assert decide_isolated("TML102", FLAT, FLAT, None, Doubts("on")).outcome is Outcome.REFUTED
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "doubts", "outcome"),
+    [
+        ({}, {}, Doubts("on"), Outcome.CONFIRMED),
+        ({"went_back": 8}, {}, Doubts("on"), Outcome.INCONCLUSIVE),  # a backward uses it
+        ({}, {"probe_bytes": GRAPH}, Doubts("on"), Outcome.INCONCLUSIVE),  # the control builds it too
+        ({"escapes": True}, {}, Doubts("on"), Outcome.CONFIRMED),
+        ({"escapes": True}, {}, Doubts("on", claimed=False), Outcome.INCONCLUSIVE),
+        ({"escapes": False}, {}, Doubts("on", claimed=False), Outcome.CONFIRMED),
+        ({"escapes": False, "turned": (7,)}, {}, Doubts("on"), Outcome.CONFIRMED),
+    ],
+)
+def test_a_graph_that_no_backward_uses(
+    before: dict[str, object], after: dict[str, object], doubts: Doubts, outcome: Outcome
+) -> None:
+    built = run(**{"probe_bytes": GRAPH, "attached": True, **before})  # type: ignore[arg-type]
+    verdict = decide_isolated("TML201", built, run(**after), None, doubts)  # type: ignore[arg-type]
+    assert verdict.outcome is outcome
+    assert any("row 7" in note for note in verdict.notes) == ("turned" in before)
 
 
 def test_growth_per_step_is_the_middle_of_the_steady_differences() -> None:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -155,7 +155,8 @@ def judge(finding: Finding, hits: int, samples: Sequence[Mapping[str, object]], 
         kind = "whole graph per step" if one_graph and held_growth >= 0.9 * one_graph else "part of the graph per step"
         return Verdict(Outcome.CONFIRMED, kind, "", device, run, None)
     if node_growth > 0:
-        return Verdict(Outcome.CONFIRMED, "nodes per step", "", device, run, None)
+        # what is left of a freed graph is no measure of graphs
+        return Verdict(Outcome.CONFIRMED, "nodes per step", "", device, replace(run, graph_bytes=0), None)
     if any(attached):
         return inconclusive("the value hangs on a graph, but nothing grew while it was watched", run, device=device)
     return Verdict(

@@ -87,3 +87,65 @@ def wanted(model, batches):
         self = type("Holder", (), {"model": model})()
         out = self.model(image[None])  # verdict: TML201 refuted
         out.mean().backward()
+
+
+def an_epoch(model, loader, criterion, optimizer):
+    """One loop for both phases; the linter speaks of the one without a backward, and so does the experiment."""
+    losses = []
+    for x, y in loader:
+        out = model(x)  # verdict: TML201 confirmed extra graph at peak
+        loss = criterion(out, y)
+        if model.training:
+            loss.backward()
+            optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def trained(model, loader, criterion, optimizer):
+    """The same where every step trains."""
+    losses = []
+    for x, y in loader:
+        out = model(x)  # verdict: TML201 refuted
+        loss = criterion(out, y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def embedded(model, batch):
+    """No loop, and nothing grows: the graph is built for nothing all the same."""
+    data = [[float(item) for item in row] for row in batch] if isinstance(batch, list) else batch
+    hidden = model(data)  # verdict: TML201 confirmed
+    return hidden.detach().cpu().numpy()
+
+
+def guarded(model, batch):
+    """Grad mode is off, whatever else is not known."""
+    with torch.no_grad():
+        hidden = model(batch["image"].permute(0, 3, 1, 2))  # verdict: TML201 refuted
+    return hidden
+
+
+def logged(accelerator_of, model, loader, config):
+    """What logs is no tensor, though it was made by a call with arguments that are not there."""
+    accelerator = accelerator_of(config)
+    kept = []
+    for batch in loader:
+        loss = model(batch).mean()
+        loss.backward()
+        kept.append(loss)  # verdict: TML102 confirmed nodes
+        accelerator.log({"loss": float(loss)}, step=len(kept))
+    return [float(loss) for loss in kept]
+
+
+def everything(model, loader):
+    """Another line keeps tensors on the device, too."""
+    features, labels = [], []
+    for x, y in loader:
+        with torch.no_grad():
+            out = model(x.cuda())
+        features.append(out)  # verdict: TML401 confirmed tensors kept on the device
+        labels.append(y.cuda())
+    return features, labels

@@ -561,6 +561,8 @@ def _prepare_torch(device: str) -> None:
     elsewhere = torch.device(device).type != "cpu"
     if elsewhere:
         torch.set_default_device(device)
+    if torch.device(device).type == "cuda":
+        torch.cuda.set_device(device)  # where the code's own "cuda" is
     torch.save = _nothing
     for name, dtype in _LEGACY.items():
         setattr(torch, name, functools.partial(_legacy, getattr(torch, name), dtype))

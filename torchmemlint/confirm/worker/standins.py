@@ -324,13 +324,9 @@ class Bench(TorchFunctionMode):
     def _ready_leaf(self, leaf: object) -> object:
         if isinstance(leaf, StandIn):
             return leaf.tml_tensor()
-        if isinstance(leaf, torch.device) and leaf.type != self._device.type:
+        if isinstance(leaf, torch.device) and (leaf.type, leaf.index or 0) != (self._device.type, self._device.index or 0):
             return self._device
-        if (
-            isinstance(leaf, str)
-            and leaf.split(":")[0] in {"cuda", "mps", "xpu", "npu", "hpu", "mlu", "musa"}
-            and leaf.split(":")[0] != self._device.type
-        ):
+        if isinstance(leaf, str) and leaf.split(":")[0] in {"cuda", "mps", "xpu", "npu", "hpu", "mlu", "musa"}:
             return str(self._device)
         return leaf
 

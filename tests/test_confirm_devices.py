@@ -1,0 +1,250 @@
+"""Where experiments run: one at a time on each GPU, on any executor, on a Dask cluster; and the path of a CUDA run, pretended."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from torchmemlint.confirm import command, devices, settle
+from torchmemlint.confirm.launch import Ended
+from torchmemlint.confirm.output import write_snapshots
+from torchmemlint.confirm.plan import Plan
+from torchmemlint.confirm.results import snapshot_of
+from torchmemlint.confirm.settle import Options, Settled, settle_all, settle_there
+from torchmemlint.confirm.verdict import Doubts, Outcome, Verdict
+from torchmemlint.errors import UsageError
+from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
+
+KEEPS = "def run(model, loader):\n    kept = []\n    for x in loader:\n        kept.append(model(x))\n    return len(kept)\n"
+
+
+def _plan(row: int = 1) -> Plan:
+    span = Span(Position(row, 1), Position(row, 2))
+    return Plan(Finding("TML102", "a-rule", Severity.WARNING, Confidence.HIGH, "m", "x.py", span), {"source": ""}, Doubts())
+
+
+class Watcher:
+    """In the place of ``settle``: notes who runs on which device at the same time."""
+
+    def __init__(self) -> None:
+        self.now: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+        self.lock = threading.Lock()
+        self.together = 0
+
+    def __call__(self, plan: Plan, options: Options) -> Settled:
+        with self.lock:
+            self.now[options.device] += 1
+            self.most[options.device] = max(self.most[options.device], self.now[options.device])
+            self.together = max(self.together, sum(self.now.values()))
+        time.sleep(0.02)
+        with self.lock:
+            self.now[options.device] -= 1
+        return Settled(plan, Verdict(Outcome.CONFIRMED, device=options.device))
+
+
+def test_each_gpu_has_one_experiment_at_a_time_and_none_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    watcher = Watcher()
+    monkeypatch.setattr(settle, "settle", watcher)
+    gpus = ["cuda:0", "cuda:1", "cuda:2"]
+    plans = [_plan(row) for row in range(1, 25)]
+    done = list(settle_all(plans, Options(), gpus))
+    assert [item.plan for item in done] == plans
+    assert watcher.most == {gpu: 1 for gpu in gpus}
+    assert watcher.together == 3
+    assert {item.verdict.device for item in done} == set(gpus)
+
+
+@pytest.mark.parametrize(
+    ("device", "jobs", "found"),
+    [
+        ("auto", 0, ["cuda:0", "cuda:1", "cuda:2", "cuda:3"]),
+        ("cuda", 2, ["cuda:0", "cuda:1"]),
+        ("cuda", 9, ["cuda:0", "cuda:1", "cuda:2", "cuda:3"]),
+        ("cuda:3", 2, ["cuda:3"]),
+        ("cpu", 3, ["cpu"] * 3),
+    ],
+)
+def test_jobs_are_placed_on_the_gpus_that_torch_sees(
+    device: str, jobs: int, found: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Ended(({"cuda_devices": 4, "mps": False},), "", "namespaces", "", 1.0)
+    monkeypatch.setattr(devices, "launch", lambda job, timeout, device: seen)
+    monkeypatch.setattr(devices, "_may_have_accelerator", lambda: True)
+    assert devices.devices_for(device, jobs) == found
+    with pytest.raises(UsageError, match="torch sees 4 CUDA devices"):
+        devices.devices_for("cuda:4", 1)
+
+
+def test_threads_of_one_worker_take_turns_on_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    watcher = Watcher()
+    monkeypatch.setattr(settle, "settle", watcher)
+    monkeypatch.setattr(settle, "_device_here", lambda device: {"auto": "cuda:0"}.get(device, device))
+    with ThreadPoolExecutor(4) as threads:
+        assert len(list(settle_all([_plan()] * 6, Options("auto"), [], threads))) == 6
+        assert watcher.most == {"cuda:0": 1}
+        assert len(list(settle_all([_plan()] * 6, Options("cpu"), [], threads))) == 6
+    assert watcher.most["cpu"] > 1
+
+
+class Losing(Executor):
+    """Loses what it is given."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def submit(self, function, /, *arguments, **options):  # type: ignore[no-untyped-def]
+        future: Future[Settled] = Future()
+        future.set_exception(self._error)
+        return future
+
+
+def test_what_an_executor_loses_is_not_settled() -> None:
+    (item,) = settle_all([_plan()], Options(), [], Losing(OSError("the worker died")))
+    assert item.verdict.outcome is Outcome.INCONCLUSIVE
+    assert "OSError: the worker died" in item.verdict.reason
+    with pytest.raises(UsageError):  # a machine without torch: of every experiment the same
+        list(settle_all([_plan()], Options(), [], Losing(UsageError("needs PyTorch"))))
+
+
+def test_rules_without_an_experiment_ask_for_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settle, "devices_for", lambda device, jobs: pytest.fail("looked for a device"))
+    item = settle_there(replace(_plan(), job=None, reason="cuda only"), Options("cuda"))
+    assert item.verdict.reason == "cuda only"
+
+
+# --- the command line -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(KEEPS)
+    return tmp_path
+
+
+def test_the_executor_that_is_named_settles(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "fleet.py").write_text(
+        "from concurrent.futures import ProcessPoolExecutor\nfrom multiprocessing import get_context\n\n"
+        "def two():\n    return ProcessPoolExecutor(2, mp_context=get_context('spawn'))\n"
+    )
+    script = "import sys\nfrom torchmemlint.cli import main\n\nif __name__ == '__main__':\n    sys.exit(main(sys.argv[1:]))\n"
+    (here / "go.py").write_text(script)
+    target = ["confirm", "train.py:4", "--rule", "TML102", "--output-format", "json", "--executor", "fleet:two"]
+    done = subprocess.run([sys.executable, "go.py", *target], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)
+    assert row["confirm"]["verdict"] == "confirmed"
+    assert command.main(["--executor", "nothing", "train.py:4", "--rule", "TML102"]) == 2
+    assert "must be module:factory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--executor", "a:b", "--device", "tpu"], "--device tpu"),
+        (["--executor", "a:b", "--watch"], "leave out --executor"),
+        (["--snapshots", "out", "--watch"], "leave out --snapshots"),
+        (["--snapshots", "out", "--device", "cpu"], "needs a CUDA device"),
+    ],
+)
+def test_what_does_not_go_together(arguments: list[str], words: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main([*arguments, "train.py:4", "--rule", "TML102"]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.fixture
+def cluster() -> Iterator[str]:
+    """The address of a Dask cluster of two worker processes."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+    ) as made:
+        yield made.scheduler_address
+
+
+def test_a_dask_cluster_settles_findings(cluster: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = KEEPS + KEEPS.replace("run", "second").replace("model(x)", "model(x).detach()")
+    (here / "two.py").write_text(text)
+    arguments = ["two.py:4", "two.py:9", "--rule", "TML102", "--output-format", "json", "--executor", f"dask:{cluster}"]
+    assert command.main(arguments) in {0, 1}
+    verdicts = [row["confirm"] for row in json.loads(capsys.readouterr().out)]
+    assert (verdicts[0]["verdict"], verdicts[0]["device"]) == ("confirmed", "cpu")
+    assert verdicts[1]["verdict"] != "confirmed"
+
+
+# --- snapshots ------------------------------------------------------------------------------------------------------
+
+
+def test_a_snapshot_comes_home_unread(tmp_path: Path) -> None:
+    data = pickle.dumps({"segments": []})
+    packed = base64.b64encode(zlib.compress(data)).decode()
+    assert snapshot_of(Ended(({"snapshot": packed},), "", "", "", 0.0)) == (data, "")
+    assert snapshot_of(Ended(({"no_snapshot": "too much"},), "", "", "", 0.0)) == (b"", "too much")
+    assert snapshot_of(Ended((), "", "", "", 0.0)) == (b"", "")
+    for forged in ("???", packed[:-8] + "AAAAAAAA"):
+        assert snapshot_of(Ended(({"snapshot": forged},), "", "", "", 0.0)) == (b"", "what the child sent cannot be unpacked")
+    item = Settled(_plan(7), Verdict(Outcome.CONFIRMED), snapshot=data)
+    (told,) = write_snapshots([item], str(tmp_path / "new" / "folder"))
+    path = tmp_path / "new" / "folder" / "001-TML102-x-7.pickle"
+    assert path.read_bytes() == data
+    assert str(path) in told.verdict.notes[-1]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError):
+        write_snapshots([item], str(tmp_path / "file"))
+
+
+# --- a CUDA run, pretended ------------------------------------------------------------------------------------------
+
+PRETENDED = """
+import json, sys
+sys.path.insert(0, {tests!r})
+import pretend_cuda
+allocator = pretend_cuda.pretend()
+from torchmemlint.confirm.worker import isolate, pairs, standins
+bench = standins.Bench
+standins.Bench = lambda device: bench("cpu")  # the tensors are the CPU's
+records = []
+isolate.run_isolated({job!r} | {{"device": "cuda:1", "snapshot": True}}, records.append)
+twin = {{"twin.py": "import torch\\ndef run(steps):\\n    return [torch.ones(3) for _ in range(steps)]\\n"}}
+pairs.run_pair({{"before": twin, "after": twin, "module": "twin", "device": "cuda:1"}}, records.append)
+print(json.dumps([allocator.asked, records]))
+"""
+
+
+def test_the_path_of_a_cuda_run_holds_together(tmp_path: Path) -> None:
+    """The allocator is initialised before it is read, stand-ins are made on the device, and a growth leaves a snapshot."""
+    job = {"source": KEEPS, "place": [4, 9, 4, 30], "code": "TML102", "claimed": True}
+    program = PRETENDED.format(tests=str(Path(__file__).parent), job=job)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    asked, records = json.loads(done.stdout.splitlines()[-1])
+    assert asked == ["default device cuda:1", "device cuda:1", "history all", "history None", "default device cuda:1"]
+    runs = {record["variant"]: record["run"] for record in records if "variant" in record}
+    isolated = next(record["run"] for record in records if record.get("variant") == "before")
+    grown = [later - earlier for earlier, later in pairwise(isolated["live_bytes"][2:])]
+    assert all(step >= 1 << 20 for step in grown)
+    snapshot = next(record["snapshot"] for record in records if "snapshot" in record)
+    told = pickle.loads(zlib.decompress(base64.b64decode(snapshot)))
+    assert told["live"] >= 8 << 20  # taken while everything is still kept
+    # three floats are 12 bytes asked for, and a block of 512
+    assert {later - earlier for earlier, later in pairwise(runs["after"]["live_bytes"])} == {512}
+    assert {later - earlier for earlier, later in pairwise(runs["after"]["requested_bytes"])} == {12}
