@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -196,7 +197,21 @@ def test_the_page_is_self_contained_and_well_formed() -> None:
         for line in root.iter("polyline"):
             xs = [tuple(map(float, point.split(","))) for point in str(line.get("points")).split()]
             assert len(xs) == STEPS
-            assert all(0 <= x <= 640 and 0 <= y <= 170 for x, y in xs)
+            assert all(0 <= x <= 460 and 0 <= y <= 150 for x, y in xs)
+
+
+def test_the_page_marks_what_the_fix_changes_and_says_what_is_to_be_known() -> None:
+    told = replace(settled(), verdict=replace(settled().verdict, notes=("a <note>",)))
+    page = html.render([told], lambda path: "for x in y:\n    total += x\n", datetime.datetime.now(datetime.timezone.utc))
+    assert '<mark class="old">   2      total += x</mark>' in page
+    assert '<mark class="new">   2      total += x.item()</mark>' in page
+    assert "a &lt;note&gt;" in page
+    job = {"runner": "isolated", "fixed_source": "@guard\n" + "\n" * 20 + "last\n", "fixed_row": 22}
+    far = replace(settled(), plan=Plan(finding(row=21), job, Doubts()))
+    page = html.render([far], lambda path: "\n" * 20 + "last\n", datetime.datetime.now(datetime.timezone.utc))
+    assert '<pre><mark class="new">   1  @guard</mark>   2  \n   …\n  17  \n' in page
+    unsure = html.render([settled(Outcome.INCONCLUSIVE, None)], lambda path: None, datetime.datetime.now(datetime.timezone.utc))
+    assert "<svg" not in unsure
 
 
 @pytest.mark.parametrize(

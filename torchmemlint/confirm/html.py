@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from difflib import SequenceMatcher
 from html import escape
 
 from torchmemlint import __version__
 from torchmemlint.confirm.plan import Plan
-from torchmemlint.confirm.report import caveats, figures, size, totals
+from torchmemlint.confirm.report import allocator, caveats, figures, size, totals
 from torchmemlint.confirm.settle import Settled
-from torchmemlint.confirm.verdict import Run
+from torchmemlint.confirm.verdict import Outcome, Run
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2330; --soft: #5b6575; --paper: #fff; --card: #f6f7f9; --line: #d8dde5;
-  --bad: #c0392b; --good: #1f8a4c; --unsure: #8a6d1f; --mark: #fbe3df; }
+  --bad: #c0392b; --good: #1f8a4c; --unsure: #8a6d1f; --mark: #fbe3df;
+  --new: #dcf2e3; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e9ef; --soft: #9aa4b5; --paper: #14181f; --card: #1d232d;
   --line: #343d4b;
-  --bad: #ff7b6b; --good: #5fd08c; --unsure: #e0c060; --mark: #4a2723; } }
+  --bad: #ff7b6b; --good: #5fd08c; --unsure: #e0c060; --mark: #4a2723; --new: #1d3f2b; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 2rem 1rem 4rem; max-width: 72rem; background: var(--paper); color: var(--ink);
   font: 15px/1.5 system-ui, sans-serif; }
@@ -31,7 +33,9 @@ article { background: var(--card); border: 1px solid var(--line); border-radius:
   border: 1px solid var(--line);
   border-radius: 6px; font: 13px/1.45 ui-monospace, monospace; } mark { background: var(--mark); color: inherit;
     display: block; }
-svg { width: 100%; height: auto; max-width: 46rem; } svg text { fill: var(--soft); font: 11px system-ui, sans-serif; }
+mark.new { background: var(--new); }
+svg { width: 100%; height: auto; max-width: 36rem; display: block; } svg text { fill: var(--soft);
+  font: 12px system-ui, sans-serif; }
 .axis { stroke: var(--line); } .before { stroke: var(--bad); fill: none; stroke-width: 2; } .after { stroke:
   var(--good); fill: none;
   stroke-width: 2; stroke-dasharray: 5 3; } table { border-collapse: collapse; } td, th { padding: .1rem .9rem .1rem 0;
@@ -69,10 +73,13 @@ def _article(item: Settled, text: str | None) -> str:
     if verdict.reason:
         rows.append(f'<p class="soft">{escape(verdict.reason)}</p>')
     runs = [(name, run) for name, run in (("before", verdict.before), ("after", verdict.after)) if run and run.live_bytes]
-    if runs:
+    if runs and (verdict.kind or verdict.outcome is not Outcome.INCONCLUSIVE):
         rows.append(chart(runs, nodes=verdict.kind == "nodes per step"))
         cells = "".join(f"<tr><th>{name}</th><td>{escape(figures(run))}</td></tr>" for name, run in runs)
         rows.append(f"<table>{cells}</table>")
+    if verdict.before is not None and verdict.before.requested_bytes:
+        rows.append(f"<p>allocator: {escape(allocator(verdict.before))}</p>")
+    rows += [f'<p class="soft">{escape(note)}</p>' for note in verdict.notes]
     if text is not None:
         rows.append(_code(item.plan, text))
     device = f"{verdict.device}, torch {item.torch}" if item.torch else verdict.device
@@ -83,7 +90,7 @@ def _article(item: Settled, text: str | None) -> str:
 
 def chart(runs: Sequence[tuple[str, Run]], nodes: bool = False) -> str:
     """Live bytes (or autograd nodes that are kept) over steps as an SVG, a line for each run; the ends are labelled."""
-    width, height, left, right, bottom = 640, 170, 64, 90, 22
+    width, height, left, right, bottom = 460, 150, 62, 46, 22  # so narrow that its words can be read on a telephone
     series = [(name, run.nodes if nodes else run.live_bytes) for name, run in runs]
     top = max(1, *(max(samples, default=0) for _, samples in series))
     longest = max(2, *(len(samples) for _, samples in series))
@@ -121,19 +128,31 @@ def chart(runs: Sequence[tuple[str, Run]], nodes: bool = False) -> str:
 
 def _code(plan: Plan, text: str) -> str:
     row, last = plan.finding.span.start.row, plan.finding.span.end.row
-    blocks = [f"<div><b>broken</b>{_excerpt(text, row, last)}</div>"]
+    blocks = [f"<div><b>broken</b>{_excerpt(text, row, last, range(row, last + 1))}</div>"]
     fixed = plan.job.get("fixed_source") if plan.job else None
     if plan.job and isinstance(fixed, str):
         at = plan.job["fixed_row"]
         assert isinstance(at, int)
-        blocks.append(f"<div><b>fixed</b>{_excerpt(fixed, at, at + last - row)}</div>")
+        blocks.append(f"<div><b>fixed</b>{_excerpt(fixed, at, at + last - row, _new_rows(text, fixed), 'new')}</div>")
     return f'<div class="pair">{"".join(blocks)}</div>'
 
 
-def _excerpt(text: str, first: int, last: int) -> str:
+def _new_rows(text: str, fixed: str) -> frozenset[int]:
+    """Rows of the fixed text that the text does not have."""
+    parts = SequenceMatcher(None, text.splitlines(), fixed.splitlines(), autojunk=False).get_opcodes()
+    return frozenset(row + 1 for kind, _, _, first, last in parts if kind != "equal" for row in range(first, last))
+
+
+def _excerpt(text: str, first: int, last: int, marked: Collection[int], sort: str = "old") -> str:
+    """The rows around the flagged ones, and around what is marked elsewhere (a decorator, an import)."""
     lines = text.splitlines()
-    shown = []
-    for number in range(max(1, first - 5), min(len(lines), last + 3) + 1):
+    wanted = {*range(first - 5, last + 4), *(row + near for row in marked for near in (-1, 0, 1))}
+    shown: list[str] = []
+    before = 0
+    for number in sorted(wanted.intersection(range(1, len(lines) + 1))):
+        if before and number > before + 1:
+            shown.append("   …\n")
+        before = number
         line = f"{number:>4}  {escape(lines[number - 1])}"
-        shown.append(f"<mark>{line}</mark>" if first <= number <= last else line + "\n")
+        shown.append(f'<mark class="{sort}">{line}</mark>' if number in marked else line + "\n")
     return f"<pre>{''.join(shown)}</pre>"
