@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import socket
@@ -14,8 +15,14 @@ import pytest
 
 pytest.importorskip("torch")
 
-from torchmemlint.confirm import sandbox
+from torchmemlint.confirm import html, report, sandbox
 from torchmemlint.confirm.launch import IMPORT_SECONDS, Ended, launch
+from torchmemlint.confirm.plan import Plan
+from torchmemlint.confirm.report import figures
+from torchmemlint.confirm.results import run_of, snapshot_of
+from torchmemlint.confirm.settle import Options, settle
+from torchmemlint.confirm.verdict import Doubts, run_json
+from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
 
 HOSTILE = Path(__file__).parent / "confirm_snippets" / "hostile"
 
@@ -117,17 +124,63 @@ class TestWall:
         )
         assert said(launch({"runner": "snippet", "source": source}, 20), "left")
         time.sleep(0.3)
-        names = []
-        for comm in Path("/proc").glob("[0-9]*/comm"):
-            try:
-                names.append(comm.read_text().strip())
-            except OSError:
-                continue
-        assert mark[:15] not in names
+        assert mark[:15] not in names_of_processes()
 
     def test_the_wall_cannot_be_taken_down_from_inside(self) -> None:
         results = said(run("remounts"), "results")
         assert results == {"remount": -1, "unmount": -1, "setuid": -1, "mknod": -1}
+
+    def test_records_that_are_forged_break_nothing(self) -> None:
+        source = (HOSTILE / "forges_records.py").read_text()
+        ended = launch({"runner": "snippet", "source": source}, 20)
+        assert said(ended, "finished"), ended
+        run = run_of(ended, "before")
+        assert run is not None
+        assert len(run.live_bytes) <= 1000
+        text = f"{ended.sandbox} {run.errors} {run.place} {figures(run)} {json.dumps(run_json(run))}"
+        assert text.isprintable()
+        text.encode()
+        assert snapshot_of(ended)[0] == b""
+
+    def test_what_is_decided_on_forged_records_can_be_shown(self) -> None:
+        """The same through the whole of it, as text, JSON and a page."""
+        source = (HOSTILE / "forges_records.py").read_text()
+        span = Span(Position(1, 1), Position(1, 2))
+        finding = Finding("TML102", "a-rule", Severity.WARNING, Confidence.HIGH, "m", "x.py", span)
+        item = settle(Plan(finding, {"runner": "snippet", "source": source}, Doubts("on")), Options(timeout=20))
+        when = datetime.datetime.now(datetime.timezone.utc)
+        for text in (report.full([item]), report.as_json([item]), html.render([item], lambda path: None, when)):
+            assert all(character.isprintable() or character == "\n" for character in text)
+            text.encode()
+
+    def test_the_disk_cannot_be_filled(self) -> None:
+        ended = run("fills_the_disk", 30)
+        written = said(ended, "written_mib")
+        assert isinstance(written, int)
+        assert written <= 256
+        assert said(ended, "refused") == "OSError"
+
+    def test_closed_pipes_do_not_keep_it_alive(self) -> None:
+        mark = "tml-closed-all"
+        ended = run("closes_its_pipes", 20, MARK=mark)
+        assert ended.seconds < 20 + IMPORT_SECONDS
+        time.sleep(0.3)
+        assert mark not in names_of_processes()
+
+    def test_where_memory_runs_out_it_is_the_first_to_go(self) -> None:
+        """Its processes may have 8 GiB each: together that can be more than there is."""
+        source = "emit({'score': open('/proc/self/oom_score_adj').read().strip()})"
+        assert said(launch({"runner": "snippet", "source": source}, 20), "score") == "1000"
+
+
+def names_of_processes() -> list[str]:
+    names = []
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            names.append(comm.read_text().strip())
+        except OSError:
+            continue
+    return names
 
 
 as_root = pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root has to become a stranger")

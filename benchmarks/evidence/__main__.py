@@ -80,7 +80,7 @@ def table(record: dict[str, object]) -> str:
             f"{size(before['peak_bytes'])} | {after['live_bytes_per_step']} | {after['nodes_per_step']} | "
             f"{size(after['peak_bytes'])} |"
         )
-    lines += ["", "## Claims", ""]
+    lines += ["", "## Claims", "", "Ratios of seconds are of CPU seconds on a CPU (one thread), of wall time elsewhere.", ""]
     for claim in dict.fromkeys(str(row["claim"]) for row in claims):
         rows = [row for row in claims if row["claim"] == claim]
         columns = [key for key in dict.fromkeys(key for row in rows for key in row) if key != "claim"]

@@ -161,7 +161,7 @@ def _attend(process: subprocess.Popen[bytes], payload: bytes, timeout: float, st
     if not ending and status:
         ending = _words(status)
     records = _records(bytes(results.kept))
-    how = next((str(record["sandbox"]) for record in records if "sandbox" in record), "")
+    how = next((printable(record["sandbox"]) for record in records if "sandbox" in record), "")
     text = bytes(output.kept).decode("utf-8", "replace")
     return Ended(tuple(records), ending, how, text, time.monotonic() - started)
 
@@ -182,6 +182,11 @@ def _kill(process: subprocess.Popen[bytes], at_once: bool) -> None:
     process.wait()
 
 
+def printable(text: object, limit: int = 300) -> str:
+    """What a child said, in one line that a terminal only prints: no escape sequences, no turned direction, no half characters."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in str(text)[: 4 * limit]).split())[:limit]
+
+
 def _words(status: int) -> str:
     number = -status if status < 0 else status - 128
     if number > 0:
@@ -195,7 +200,7 @@ def _records(data: bytes) -> list[Mapping[str, object]]:
     for line in data.splitlines():
         try:
             record = json.loads(line)
-        except ValueError:  # cut off by a crash, or written by the code that ran
+        except (ValueError, RecursionError):  # cut off by a crash, or written by the code that ran
             continue
         if isinstance(record, dict):
             records.append(record)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchmemlint.confirm.launch import Ended, launch
+from torchmemlint.confirm.launch import Ended, launch, printable
 from torchmemlint.confirm.results import run_of
 from torchmemlint.confirm.verdict import Verdict, decide, inconclusive
 
@@ -66,5 +66,5 @@ def settle_pair(pair: Pair, device: str = "cpu", timeout: float = 60, sandbox: b
     ended = launch(job, timeout, sandbox, device)
     before, after = run_of(ended, "before"), run_of(ended, "after")
     if before is None:
-        return inconclusive(ended.ending or ended.output[-300:] or "the child said nothing", device=device), ended
+        return inconclusive(ended.ending or printable(ended.output[-300:]) or "the child said nothing", device=device), ended
     return decide(pair.code, before, after), ended

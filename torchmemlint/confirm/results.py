@@ -6,11 +6,14 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Mapping
+from math import isfinite
 
-from torchmemlint.confirm.launch import Ended
+from torchmemlint.confirm.launch import Ended, printable
 from torchmemlint.confirm.verdict import Run
 
-MAX_SNAPSHOT_BYTES = 512 << 20
+MAX_SNAPSHOT_BYTES = 256 << 20
+MAX_WHOLE = 1 << 62
+MAX_SAMPLES = 1000
 
 
 def run_of(ended: Ended, variant: str) -> Run | None:
@@ -37,7 +40,7 @@ def snapshot_of(ended: Ended) -> tuple[bytes, str]:
                 return b"", "what the child sent cannot be unpacked"
             return (b"", "it is too large") if unpack.unconsumed_tail else (data, "")
         if "no_snapshot" in record:
-            return b"", str(record["no_snapshot"])[:200]
+            return b"", printable(record["no_snapshot"], 200)
     return b"", ""
 
 
@@ -49,7 +52,7 @@ def _run(figures: Mapping[str, object]) -> Run:
         return _list(figures.get(name))
 
     def word(name: str) -> str:
-        return str(figures.get(name, ""))[:200]
+        return printable(figures.get(name, ""), 200)
 
     def texts(name: str) -> tuple[str, ...]:
         return _texts(figures.get(name))
@@ -69,7 +72,7 @@ def _run(figures: Mapping[str, object]) -> Run:
         place=word("place"),
         errors=texts("errors"),
         device=word("device"),
-        seconds=float(seconds) if isinstance(seconds, (int, float)) else 0.0,
+        seconds=min(float(seconds), 1e6) if isinstance(seconds, float) and isfinite(seconds) else 0.0,
         mode=word("mode"),
         attached=figures.get("attached") is True,
         backwards=whole("backwards"),
@@ -91,12 +94,12 @@ def _run(figures: Mapping[str, object]) -> Run:
 
 
 def _whole(value: object) -> int:
-    return value if isinstance(value, int) else 0
+    return max(-MAX_WHOLE, min(value, MAX_WHOLE)) if isinstance(value, int) else 0
 
 
 def _list(value: object) -> tuple[int, ...]:
-    return tuple(item for item in value if isinstance(item, int)) if isinstance(value, list) else ()
+    return tuple(_whole(item) for item in value[:MAX_SAMPLES] if isinstance(item, int)) if isinstance(value, list) else ()
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    return tuple(str(item)[:300] for item in value[:5]) if isinstance(value, list) else ()
+    return tuple(printable(item) for item in value[:5]) if isinstance(value, list) else ()

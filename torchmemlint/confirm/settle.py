@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from torchmemlint.confirm.devices import devices_for
-from torchmemlint.confirm.launch import launch
+from torchmemlint.confirm.launch import launch, printable
 from torchmemlint.confirm.plan import Plan
 from torchmemlint.confirm.results import run_of, snapshot_of
 from torchmemlint.confirm.verdict import Verdict, decide_isolated, inconclusive
@@ -51,10 +51,10 @@ def settle(plan: Plan, options: Options) -> Settled:
         return Settled(plan, inconclusive(plan.reason, device=options.device))
     job = {**plan.job, "steps": options.steps, "snapshot": options.snapshots}
     ended = launch(job, options.timeout, options.sandbox, options.device)
-    version = next((str(record["torch"]) for record in ended.records if "torch" in record), "")
+    version = next((printable(record["torch"], 40) for record in ended.records if "torch" in record), "")
     before, control, fixed = run_of(ended, "before"), run_of(ended, "after"), run_of(ended, "fixed")
     if before is None:
-        said = next((str(record["failed"]) for record in ended.records if "failed" in record), "")
+        said = next((printable(record["failed"]) for record in ended.records if "failed" in record), "")
         verdict = inconclusive(
             said or ended.ending or _last_line(ended.output) or "the child said nothing", device=options.device
         )
@@ -126,4 +126,4 @@ def _arrived(plan: Plan, future: Future[Settled]) -> Settled:
 
 def _last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else ""
+    return printable(lines[-1]) if lines else ""

@@ -49,6 +49,7 @@ _has_namespaces = False
 def _shut_in(job: Mapping[str, Any]) -> str:
     global _has_namespaces
     limits = sandbox.Limits(**job["limits"])
+    sandbox.first_to_go()
     if not job["sandbox"]:
         sandbox.set_limits(limits)
         return "none"
