@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from torchmemlint.analysis import WITHOUT_GRAPH
 from torchmemlint.findings import Finding
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import FunctionRef, Project
@@ -124,6 +125,87 @@ def test_a_function_is_run_where_it_may_run_a_model(world: World, name: str) -> 
 @pytest.mark.parametrize("name", ["get_own_method", "get_held", "get_self"])
 def test_a_method_is_run_where_it_may_run_a_model(world: World, name: str) -> None:
     assert roots.may_build_graphs(world, FunctionRef("m.py", f"Model.{name}")) == (f"Model.{name}" in YES)
+
+
+GUARDED = """
+import torch
+
+@torch.no_grad()
+def off(model, x):
+    return model(x)
+
+@torch.no_grad
+def bare(model, x):
+    return model(x)
+
+@torch.no_grad()
+async def late(model, x):
+    return model(x)
+
+@torch.no_grad()
+def again(model, x):
+    with torch.enable_grad():
+        return model(x)
+
+@torch.no_grad()
+def inside(model, x):
+    @torch.no_grad()
+    def inner(): return model(x)
+    return inner
+
+def plain(model, x):
+    return model(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "off"), [("off", True), ("bare", False), ("late", False), ("again", False), ("inside", False), ("plain", False)]
+)
+def test_under_an_effective_decorator_nothing_else_says_grad_mode(name: str, off: bool) -> None:
+    world = World(Project.build([module_facts("m.py", GUARDED)]), Settings(), lambda path: GUARDED)
+    assert roots.is_off_by_decorator(world, FunctionRef("m.py", name), WITHOUT_GRAPH) == off
+
+
+def test_an_error_told_by_its_message_is_found_under_a_decorator(tmp_path: Path) -> None:
+    text = (
+        "import torch\n\n@torch.no_grad()\ndef assign(model, x):\n    try:\n        return model(x)\n"
+        "    except RuntimeError as error:\n        if 'out of memory' not in str(error):\n            raise\n        return None\n"
+    )
+    assert "TML304" in [one.code for one in found(tmp_path, text)]
+
+
+COLLECTS = """
+class Plain:
+    def extract(self, loader):
+        return [self.net(x) for x in loader]
+
+class OnDevice:
+    def __init__(self, net):
+        self.net = net.cuda()
+    def extract(self, loader):
+        return [self.net(x) for x in loader]
+    def extract_once(self, x):
+        return self.net(x)
+    def forward(self, xs):
+        return [self.net(x) for x in xs]
+    def train_epoch(self, loader):
+        return [self.net(x) for x in loader]
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "may"),
+    [
+        ("Plain.extract", False),
+        ("OnDevice.extract", True),
+        ("OnDevice.extract_once", False),
+        ("OnDevice.forward", False),
+        ("OnDevice.train_epoch", False),
+    ],
+)
+def test_a_data_set_is_collected_on_a_device_in_a_loop_of_no_training_step(name: str, may: bool) -> None:
+    world = World(Project.build([module_facts("m.py", COLLECTS)]), Settings(), lambda path: COLLECTS)
+    assert roots.may_collect_on_device(world, FunctionRef("m.py", name)) == may
 
 
 def test_tests_are_not_run_for_their_names(world: World) -> None:

@@ -34,10 +34,6 @@ class Analysis:
 
 BACKWARD = frozenset({"backward", "manual_backward", "empty_cache"})
 OF_INFERENCE = frozenset({"eval", "detach"})
-COLLECTED = frozenset({"TML401", "TML402"})
-"""Rules about results that are kept, with grad mode on or off."""
-
-
 AskRule = Callable[[Any, object, object], Iterable[Any]]
 """As ``ask_rule``."""
 
@@ -72,16 +68,29 @@ def is_of_another_framework(project: Project, path: str) -> bool:
 
 
 def is_candidate(
-    runs: Runs, ref: FunctionRef, facts: FunctionFacts, rules: Sequence[Rule], text: str, trainers: frozenset[str]
+    runs: Runs,
+    ref: FunctionRef,
+    facts: FunctionFacts,
+    rules: Sequence[Rule],
+    text: str,
+    trainers: frozenset[str],
+    enough: frozenset[str],
 ) -> bool:
-    """Whether an outermost function is worth running as a root: its words may make one of the rules speak."""
+    """Whether an outermost function is worth running as a root: its words may make one of the rules speak. ``enough`` are the
+    words that do by themselves."""
     words = facts.names
-    if any(words & rule.roots for rule in rules):
+    if words & enough:
         return True
     if facts.qualname == "<module>":
         return bool(words & (BACKWARD | OF_INFERENCE | WITHOUT_GRAPH))
-    if words & BACKWARD or words & WITHOUT_GRAPH:
+    if words & BACKWARD:
         return True
+    if words & WITHOUT_GRAPH:
+        from torchmemlint.semantics import roots
+
+        # Under an effective decorator there is no graph to speak of.
+        if not roots.is_off_by_decorator(runs.world, ref, WITHOUT_GRAPH) or may_infer(runs, ref, facts, rules):
+            return True
     by_name = purpose.uses(facts.qualname) and not is_test(ref.path, facts.qualname)
     if (by_name or words & OF_INFERENCE) and may_infer(runs, ref, facts, rules):
         return True
@@ -104,7 +113,8 @@ def may_infer(runs: Runs, ref: FunctionRef, facts: FunctionFacts, rules: Sequenc
     in_callees = roots.BACKWARD | {"load_state_dict"} if "load" in facts.names else roots.BACKWARD
     return (
         any(rule.roots for rule in spoken)
-        or (any(rule.code in COLLECTED for rule in spoken) and roots.stores_in_loop(world, ref))
+        or (any(rule.code == "TML401" for rule in spoken) and roots.may_collect_on_device(world, ref))
+        or (any(rule.code == "TML402" for rule in spoken) and roots.stores_in_loop(world, ref))
         or roots.may_build_graphs(world, ref)
         or roots.reaches(world, ref, in_callees)
     )
@@ -143,11 +153,12 @@ def analyze_module(
     trainers = training_names(project, path)
     choosers = [m.is_root for m in checks if hasattr(m, "is_root")]
     cards = [m.RULE for m in checks]
+    enough = frozenset[str]().union(*(card.roots for card in cards))
     for facts in project.module(path).functions:
         ref = FunctionRef(path, facts.qualname)
         if facts.parent:
             continue
-        if not is_candidate(runs, ref, facts, cards, text, trainers) and not any(
+        if not is_candidate(runs, ref, facts, cards, text, trainers, enough) and not any(
             wanted(facts, ref, runs) for wanted in choosers
         ):
             continue

@@ -76,6 +76,7 @@ class Calls:
         self._named: dict[tuple[str, str, str, frozenset[str]], tuple[FunctionRef, ...]] = {}
         self._callees: dict[tuple[str, str, str], Callees] = {}
         self._callers: dict[FunctionRef, Callers] = {}
+        self._below: dict[tuple[ClassRef, str], tuple[FunctionRef, ...]] = {}
         self._sites: dict[str, dict[FunctionRef, list[Caller]]] = {}
         self._objects: dict[FunctionRef, list[Caller]] | None = None
         self._common = _methods_of_everything(torch)
@@ -219,11 +220,13 @@ class Calls:
                         yield from self._overrides(value.klass, name)
                     break
 
-    def _overrides(self, klass: ClassRef, name: str) -> Iterator[FunctionRef]:
-        for below in self._names.subclasses(klass):
-            qualname = f"{below.qualname}.{name}"
-            if qualname in self._names.functions[below.path]:
-                yield FunctionRef(below.path, qualname)
+    def _overrides(self, klass: ClassRef, name: str) -> tuple[FunctionRef, ...]:
+        found = self._below.get((klass, name))
+        if found is None:
+            below = ((each.path, f"{each.qualname}.{name}") for each in self._names.subclasses(klass))
+            found = tuple(FunctionRef(path, qualname) for path, qualname in below if qualname in self._names.functions[path])
+            self._below[klass, name] = found
+        return found
 
     # --- from a function to its calls
 

@@ -82,6 +82,7 @@ class GradMode:
         self._complete = complete
         self._nodes: dict[FunctionRef, _Node] = {}
         self._modes: dict[FunctionRef, frozenset[str]] = {}
+        self._answers: dict[FunctionRef, CallerMode] = {}
         self._leaks: dict[FunctionRef, list[tuple[int, CallFact, str]]] | None = None
 
     # --- effects
@@ -282,6 +283,12 @@ class GradMode:
 
     def grad_mode(self, ref: FunctionRef) -> CallerMode:
         """The grad mode in which the body of ``ref`` starts."""
+        found = self._answers.get(ref)
+        if found is None:
+            found = self._answers[ref] = self._find_mode(ref)
+        return found
+
+    def _find_mode(self, ref: FunctionRef) -> CallerMode:
         modes = self._solve(ref)
         if "on" in modes or "no-callers" in modes:
             wanted = "on" if "on" in modes else "no-callers"

@@ -17,6 +17,7 @@ from torchmemlint.rules.card import Rule as Rule
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.base import NO_TENSOR, TENSOR
 from torchmemlint.semantics.events import Backward, CallEffect, Frame, Graph, Record, Site
+from torchmemlint.semantics.roots import speaks_of_devices
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.uses import Written, uses_of, written
 from torchmemlint.semantics.world import MODULE
@@ -330,15 +331,8 @@ class Flow:
         )
 
     def device_words(self) -> bool:
-        """Whether the function or its class speaks of devices at all: on the CPU nothing piles up on one."""
-        world = self.runs.world
-        facts = world.facts(self.record.root)
-        prefix = (facts.owner or facts.qualname) + "."
-        return any(
-            other.names & {"to", "cuda", "device", "to_device", "move_to_device", "get_device"}
-            for other in world.project.module(self.record.root.path).functions
-            if other.qualname == facts.qualname or other.qualname.startswith(prefix)
-        )
+        """As ``roots.speaks_of_devices``, of the root."""
+        return speaks_of_devices(self.runs.world, self.record.root)
 
     def on_cuda(self) -> bool:
         """Whether something is moved to a CUDA device in the function, or to a device that is not named in a project that works

@@ -160,7 +160,8 @@ class Book:
     def retype(self, oid: int, kind: str, cls: ClassRef | str | None = None) -> None:
         info = self.heap[oid]
         self.retyped += info.kind != kind
-        self.heap[oid] = replace(info, kind=kind, cls=cls if cls is not None else info.cls)
+        cls = cls if cls is not None else info.cls
+        self.heap[oid] = ObjInfo(oid, kind, cls, info.name, info.loops, info.external, info.frame)
 
     def outlived_loop(self, oid: int) -> tuple[int, int] | None:
         """The innermost open loop that the object outlives, None when it was made inside all of them."""
@@ -268,6 +269,15 @@ class Book:
 
     def deep(self, value: Value, state: State, depth: int = 3) -> tuple[frozenset[int], frozenset[int], frozenset[int], int]:
         """Graphs, hints, outputs and flags of a value, looking into containers that the state knows."""
+        if len(value) == 1:  # most values, and most of them have nothing to add up
+            (atom,) = value
+            kind = type(atom)
+            if kind is Tensor:
+                return atom.graphs, atom.hints, atom.outputs, atom.flags  # type: ignore[union-attr]
+            if kind is Unknown:
+                return NOTHING, atom.hints, NOTHING, 0  # type: ignore[union-attr]
+            if not depth or not (kind is Tuple or kind is Obj):
+                return NOTHING, NOTHING, NOTHING, 0
         graphs: set[int] = set()
         hints: set[int] = set()
         outputs: set[int] = set()

@@ -109,6 +109,8 @@ class Interpreter(Calls):
         self.loop_names: set[str] = set()
         self.frozen_attributes: frozenset[str] = frozenset()
         self.loop_statements: dict[tuple[int, int], ir.For | ir.While] = {}
+        self.texts: dict[int, str] = {}
+        """Text of the tests of ``if`` statements, by the identity of these."""
         self.following: ir.Stmt | None = None
         """The statement after the one being run, in its block."""
         self.watch: Callable[[Interpreter, ir.Stmt, State], None] | None = None
@@ -559,7 +561,9 @@ class Interpreter(Calls):
 
     def branch(self, statement: ir.If, state: State) -> State | None:
         answer = self.decide(statement.test, state)
-        text = text_of(statement.test)
+        text = self.texts.get(id(statement))
+        if text is None:
+            text = self.texts[id(statement)] = text_of(statement.test)
         if answer is None:
             self.note_phase(statement, state)
         then_state: State | None = None

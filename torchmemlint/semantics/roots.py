@@ -9,12 +9,13 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.world import World
+from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 WITH_GRAPHS = frozenset({"on", "mixed", "no-callers", "escapes"})
 """Modes of a function's callers (``World.start_mode``) in which a model that it runs may build a graph."""
 BACKWARD = frozenset({"backward", "manual_backward"})
+DEVICE_WORDS = frozenset({"to", "cuda", "device", "to_device", "move_to_device", "get_device"})
 CALLS_DEEP = 2
 """Calls over which a word is looked for."""
 RUN_WHAT_THEY_GET = frozenset({"map", "checkpoint", "checkpoint_sequential"})
@@ -37,6 +38,37 @@ def stores_in_loop(world: World, ref: FunctionRef) -> bool:
     return any(call.loops for _, facts in family(world, ref) for call in facts.calls)
 
 
+def may_collect_on_device(world: World, ref: FunctionRef) -> bool:
+    """Whether outputs that the function collects may be those of a data set, and on a device: no part of a model or of a training
+    step does that, nor a method that a framework calls for one batch, nor code that never speaks of devices."""
+    last = ref.qualname.rpartition(".")[2]
+    if last in ("forward", "__call__") or purpose.trains(ref.qualname) or world.is_hook(ref):
+        return False
+    return speaks_of_devices(world, ref) and stores_in_loop(world, ref)
+
+
+def speaks_of_devices(world: World, ref: FunctionRef) -> bool:
+    """Whether the function or its class speaks of devices at all: on the CPU nothing piles up on one."""
+    facts = world.facts(ref)
+    prefix = (facts.owner or facts.qualname) + "."
+    return any(
+        other.names & DEVICE_WORDS and (other.qualname == facts.qualname or other.qualname.startswith(prefix))
+        for other in world.within(ref.path, prefix[:-1])
+    )
+
+
+def is_off_by_decorator(world: World, ref: FunctionRef, words: frozenset[str]) -> bool:
+    """Whether a decorator with one of these words, called as it should be, switches grad mode off for all of the function, and
+    none of the words stands in the function itself."""
+    facts = world.facts(ref)
+    if facts.is_async or not facts.decorators or facts.qualname == MODULE:
+        return False
+    if any(not use.called for use in facts.decorators if use.callee.rpartition(".")[2] in words):
+        return False
+    text = "".join(world.lines(ref.path)[facts.row - 1 : facts.end_row])
+    return not any(word in text for word in words) and world.start_mode(ref) == "off"
+
+
 def reaches(world: World, ref: FunctionRef, words: frozenset[str], depth: int = CALLS_DEEP) -> bool:
     """Whether the function, or a function of the project that it calls, has one of the words."""
     for each, facts in family(world, ref):
@@ -52,10 +84,8 @@ def reaches(world: World, ref: FunctionRef, words: frozenset[str], depth: int = 
 
 def family(world: World, ref: FunctionRef) -> Iterator[tuple[FunctionRef, FunctionFacts]]:
     """The function and those inside it."""
-    prefix = ref.qualname + "."
-    for facts in world.project.module(ref.path).functions:
-        if facts.qualname == ref.qualname or facts.qualname.startswith(prefix):
-            yield FunctionRef(ref.path, facts.qualname), facts
+    for facts in world.within(ref.path, ref.qualname):
+        yield FunctionRef(ref.path, facts.qualname), facts
 
 
 def may_run_model(world: World, ref: FunctionRef, facts: FunctionFacts) -> bool:

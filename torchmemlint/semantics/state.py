@@ -37,10 +37,8 @@ def join_states(left: State | None, right: State | None) -> State | None:
         return left
     mine = dict(left.vars)
     held = mine.get
-    for key, value in right.vars.items():
+    for key, value in [item for item in right.vars.items() if held(item[0]) is not item[1]]:
         old = held(key)
-        if old is value:
-            continue
         if old is None:
             mine[key] = value
         elif old != value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import io
 from collections.abc import Callable
 
 from torchmemlint.errors import SourceError
@@ -35,6 +35,7 @@ class World:
         self._read = read
         self.ledger = project.ledger
         self._lines: dict[str, list[str]] = {}
+        self._within: dict[str, dict[str, list[FunctionFacts]]] = {}
         self._regions: dict[tuple[str, str], tuple[object, Page]] = {}
         self._functions: dict[FunctionRef, tuple[tuple[ir.Function, object] | None, Page]] = {}
         self._evidence: dict[tuple[str, str], tuple[dict[str, frozenset[str]], Page]] = {}
@@ -53,6 +54,19 @@ class World:
                 del self._lines[next(iter(self._lines))]
             self._lines[path] = split_lines(self._read(path))
         return self._lines[path]
+
+    def within(self, path: str, qualname: str) -> list[FunctionFacts]:
+        """The function of that name in a file and all that are inside it, or inside the class of that name; in order."""
+        functions = self.project.module(path).functions
+        known = self._within.get(path)
+        if known is None:
+            known = self._within[path] = {}
+            for facts in functions:
+                around = facts.qualname
+                while around:
+                    known.setdefault(around, []).append(facts)
+                    around = around.rpartition(".")[0]
+        return known.get(qualname, [])
 
     def forget(self) -> None:
         """Let go of lowered functions when there are many."""
@@ -293,9 +307,9 @@ class World:
         around = facts.owner or facts.qualname
         gathered: dict[str, set[str]] = {}
         prefix = facts.qualname + "."
-        for other in self.project.module(path).functions:
+        for other in self.within(path, around):
             same = other.qualname == facts.qualname or other.qualname.startswith(prefix)
-            if not same and not (facts.owner and other.qualname.startswith(around + ".")):
+            if not same and other.qualname == around:
                 continue
             for call in other.calls:
                 if call.args and "(" not in call.callee and (same or call.callee.startswith("self.")):
@@ -324,9 +338,6 @@ class World:
 PLAIN_ROOTS = frozenset({"builtins", "abc", "typing", "enum", "collections", "dataclasses", "object", "Generic"})
 
 
-_LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
-
-
 def split_lines(text: str) -> list[str]:
     """Physical lines with their ends, split as Python's tokenizer does (``\\n``, ``\\r\\n``, ``\\r`` only)."""
-    return [line[0] for line in _LINES.finditer(text)]
+    return list(io.StringIO(text, newline=""))
