@@ -19,12 +19,15 @@ import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from enum import Enum
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
 from types import ModuleType
+from typing import Any
 
 from torchmemlint import rules
+from torchmemlint.confirm.report import size
 from torchmemlint.rules.card import Rule
 
 DOCS = Path(__file__).parent
@@ -107,7 +110,50 @@ def linked(text: str, own: str) -> str:
 def rule_page(rule: Rule) -> str:
     """A rule's page as Markdown."""
     facts = f"Severity: {rule.severity.value}. Fix: {rule.fix.value}. On: {when(rule)}."
-    return f"# {rule.code}: {rule.name}\n\n{facts}\n\n{linked(rules.page(rule.code).strip(), rule.code)}\n"
+    page = linked(rules.page(rule.code).strip(), rule.code)
+    return f"# {rule.code}: {rule.name}\n\n{facts}\n\n{page}\n{measured(rule.code)}"
+
+
+@lru_cache
+def records() -> tuple[tuple[str, dict[str, Any]], ...]:
+    """The latest record of each kind of device, by the name of its file."""
+    latest: dict[str, Path] = {}
+    for path in sorted((DOCS.parent / "benchmarks" / "evidence" / "records").glob("*.json")):
+        latest[path.stem.split("-", 3)[3]] = path
+    return tuple((path.stem, json.loads(path.read_text(encoding="utf-8"))) for _, path in sorted(latest.items()))
+
+
+def measured(code: str) -> str:
+    """The section of a rule's page that quotes the records of evidence; "" for a rule without an experiment."""
+    rows = []
+    sources = []
+    for stem, record in records():
+        found = [row for row in record["pairs"] if row["code"] == code and row["before"] and row["after"]]
+        for row in found:
+            before, after = row["before"], row["after"]
+            cells = [
+                row["pair"],
+                f"{row['verdict']}: {row['kind']}",
+                *(f"{before[name]:,} → {after[name]:,}" for name in ("live_bytes_per_step", "nodes_per_step")),
+                f"{size(before['peak_bytes'])} → {size(after['peak_bytes'])}",
+                record["device"],
+            ]
+            rows.append(f"| {' | '.join(cells)} |")
+        if found:
+            sources.append(f"`benchmarks/evidence/records/{stem}.md` (torch {record['torch']}, {record['device']})")
+    if not rows:
+        return ""
+    lines = [
+        "## Measured",
+        f"Two programs in `fixtures/{code}` that differ by the mistake, run by `python -m benchmarks.evidence`: with it → without it.",
+        "",
+        "| program | verdict | bytes kept per step | graph nodes per step | peak | device |",
+        "|---|---|---|---|---|---|",
+        *rows,
+        "",
+        f"From {' and '.join(sources)}.",
+    ]
+    return "\n" + "\n".join(lines) + "\n"
 
 
 def printed(command: re.Match[str]) -> str:
@@ -126,7 +172,7 @@ def generated() -> dict[Path, str]:
     files = {DOCS / "rules" / f"{rule.code}.md": rule_page(rule) for rule in rules.ALL_RULES}
     files[DOCS / "rules" / "README.md"] = (
         "# The rules\n\nSeverity is the worst that findings of the rule have; fix is the best fix that it offers. "
-        "The same pages are printed by `torchmemlint rule CODE`.\n\n" + table("")
+        "The same pages, without the tables of measured programs, are printed by `torchmemlint rule CODE`.\n\n" + table("")
     )
     for path in WITH_OUTPUT:
         files[path] = CONSOLE.sub(printed, path.read_text(encoding="utf-8"))

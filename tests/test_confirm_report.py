@@ -59,6 +59,14 @@ FLAT = run()
         ),  # another line keeps some
         ("TML401", run(200, value_bytes=150), run(100), Outcome.INCONCLUSIVE, "tensors kept on the device"),
         ("TML201", run(probe_bytes=GRAPH, attached=True), FLAT, Outcome.CONFIRMED, UNUSED),
+        ("TML203", run(2 * GRAPH, graph=2 * GRAPH, probe_bytes=GRAPH), run(GRAPH), Outcome.CONFIRMED, "whole graph per step"),
+        (
+            "TML107",
+            run(uncollected_bytes=tuple(range(0, 800, 100))),
+            FLAT,
+            Outcome.CONFIRMED,
+            "until the cyclic collector runs",
+        ),
         ("TML201", run(grad_modes=(False,), fallbacks=9, place="local"), FLAT, Outcome.REFUTED, ""),
         ("TML201", run(grad_modes=(False, True), fallbacks=9), FLAT, Outcome.INCONCLUSIVE, ""),
         ("TML102", run(grad_modes=(False,), fallbacks=9), FLAT, Outcome.INCONCLUSIVE, ""),

@@ -351,13 +351,15 @@ def growth_kind(code: str, before: Run, after: Run) -> str:
         return f"{before.live_bytes_per_step / after.live_bytes_per_step:.0f} × storage kept"
     if code == "TML401" and grew > 0:
         return "tensors kept on the device"
+    if code in _FORWARDS and before.probe_bytes:
+        graph = min(graph, before.probe_bytes)  # of the flagged forward; a step may have others
     if graph and grew >= 0.9 * graph:
         return "whole graph per step"
     if graph and grew >= 0.1 * graph and before.retained_bytes and slope(before.retained_bytes) > 0:
         return "part of the graph per step"
     if nodes > 0:
         return "nodes per step"
-    uncollected = before.uncollected_per_step - after.uncollected_per_step
+    uncollected = before.uncollected_per_step - after.uncollected_per_step - max(0, grew)
     if grew > 0 and code not in GRAPH_RULES:
         return "tensors kept"
     if uncollected > 0:

@@ -54,7 +54,7 @@ REAL_MODULES = frozenset(
 """Modules that the code gets as they are, where they are installed; every other import gives a stand-in."""
 
 REPAIRS = {
-    "TML101": "detach", "TML102": "detach", "TML103": "detach", "TML104": "detach", "TML108": "detach", "TML204": "detach",
+    "TML101": "detach", "TML102": "detach", "TML103": "detach", "TML104": "detach", "TML204": "detach",
     "TML201": "no_grad", "TML203": "no_grad", "TML401": "host", "TML402": "clone",
     "TML105": "switch", "TML106": "switch",
 }  # fmt: skip
