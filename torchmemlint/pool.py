@@ -8,9 +8,7 @@ of its own is given to ``lost``.
 from __future__ import annotations
 
 import os
-import pickle
 import sys
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -68,6 +66,9 @@ def run_on(
 ) -> list[R]:
     """As ``run_all``, on an executor that has ``workers`` places for tasks. Each task brings all that it needs; what the
     executor fails at is done here."""
+    import pickle
+    import zlib
+
     work = zlib.compress(pickle.dumps((function, shared)), 1)
     name = digest(work)
     chunks = chunks_by_size(paths, workers * _CHUNKS)
@@ -89,6 +90,9 @@ def run_on(
 def call_received(name: str, work: bytes, paths: Sequence[str]) -> list[object]:
     """What a task does on a cluster: unpacks the work, once for all its tasks in one process, and does its files."""
     if name not in _received:
+        import pickle
+        import zlib
+
         _received.clear()
         _received[name] = pickle.loads(zlib.decompress(work))
     function, shared = _received[name]

@@ -21,8 +21,6 @@ from torchmemlint.findings import Finding, Safety
 from torchmemlint.pool import run_all, run_on, shares, size_of, usable_cpus
 from torchmemlint.settings import Settings
 from torchmemlint.source import is_notebook
-from torchmemlint.suppress.baseline import Baseline, read_baseline, screen
-from torchmemlint.suppress.since import EVERYTHING, Changed, Since
 from torchmemlint.workers import (
     Checked,
     InspectAll,
@@ -45,6 +43,8 @@ if TYPE_CHECKING:
     from torchmemlint.progress import Progress
     from torchmemlint.source.file import SourceFile
     from torchmemlint.source.notebook import CellRows
+    from torchmemlint.suppress.baseline import Baseline
+    from torchmemlint.suppress.since import Changed, Since
 
 MAX_FIX_ROUNDS = 10
 
@@ -193,12 +193,18 @@ def _over(
         by_hand=by_hand,
         problems=found.problems,
         notes=found.notes,
-        since=Since(since) if since else None,
+        since=_since(since) if since else None,
         baseline=baseline,
         given=tuple(paths),
         shard=shard,
         means=means,
     )
+
+
+def _since(revision: str) -> Since:
+    from torchmemlint.suppress.since import Since
+
+    return Since(revision)
 
 
 def _text(text: str, filename: str, settings: Settings, comments: bool) -> _Run:
@@ -380,6 +386,8 @@ class _Run:
         baselined = stale = unchanged = 0
         codes = {path: settings.codes for path, settings in self.settings.items()}
         for name in sorted({settings.baseline for settings in self.settings.values()} - {""}) if self.baseline else ():
+            from torchmemlint.suppress.baseline import read_baseline, screen
+
             if name not in self.baselines:
                 self.baselines[name] = read_baseline(name)
             covered = {path: findings for path, findings in found.items() if self.settings[path].baseline == name}
@@ -398,6 +406,8 @@ class _Run:
         return _Reported(found, baselined, stale, unchanged)
 
     def _changed(self, since: Since, path: str) -> Changed:
+        from torchmemlint.suppress.since import EVERYTHING
+
         try:
             source = read(path)
         except SourceError:

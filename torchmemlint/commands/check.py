@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from torchmemlint.commands.output_files import output_files, write_report
 from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.discover import discover
 from torchmemlint.errors import SourceError, UsageError
@@ -38,8 +37,11 @@ def run(arguments: argparse.Namespace) -> int:
     # Nothing large here is in a cycle: facts live until the end, trees and states die by their count. To look for cycles as
     # often as Python does would cost a tenth of the run.
     gc.set_threshold(1_000_000, 5, 5)
-    if output_files(arguments.output_file) and arguments.diff:
-        raise UsageError("--diff writes no report: leave out --output-file, or --diff")
+    if arguments.output_file:
+        from torchmemlint.commands.output_files import output_files
+
+        if output_files(arguments.output_file) and arguments.diff:
+            raise UsageError("--diff writes no report: leave out --output-file, or --diff")
     if arguments.watch:
         return _watch(arguments)
     measured = _measured(arguments)
@@ -317,6 +319,10 @@ def report(
         for line in (*outcome.notes, *outcome.crashes):
             print(f"torchmemlint: note: {line}", file=sys.stderr)
         print(f"torchmemlint: note: checked {len(outcome.settings)} files", file=sys.stderr)
+    if not arguments.output_file:
+        return
+    from torchmemlint.commands.output_files import output_files, write_report
+
     for file in output_files(arguments.output_file):
         words = render(file.output_format, outcome.findings, replace(context, color=False))
         if file.output_format in FOR_PEOPLE:

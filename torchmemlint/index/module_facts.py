@@ -86,13 +86,13 @@ def tree_facts(path: str, tree: ast.Module, text: str) -> ModuleFacts:
 
 
 # Syntax that a newer Python brought: what CPython's message or the source line looks like on an older one.
-_NEWER_SYNTAX: tuple[tuple[tuple[int, int], re.Pattern[str]], ...] = (
-    ((3, 14), re.compile(r"""(?<![\w'"])t['"]""")),
-    ((3, 14), re.compile(r"^\s*except\s+[\w.]+\s*,\s*[\w.]+[\w.,\s]*:")),
-    ((3, 13), re.compile(r"^\s*(?:class|def|async\s+def|type)\s+\w+\[[^\]]*=")),
-    ((3, 12), re.compile(r"^\s*(?:class|def|async\s+def)\s+\w+\[|^\s*type\s+\w+(?:\[.*\])?\s*=")),
-    ((3, 12), re.compile(r"""[fF]["'].*\{.*["']""")),
-    ((3, 11), re.compile(r"^\s*except\s*\*|\[\s*\*\w+\s*\]|:\s*\*\w+")),
+_NEWER_SYNTAX: tuple[tuple[tuple[int, int], str], ...] = (
+    ((3, 14), r"""(?<![\w'"])t['"]"""),
+    ((3, 14), r"^\s*except\s+[\w.]+\s*,\s*[\w.]+[\w.,\s]*:"),
+    ((3, 13), r"^\s*(?:class|def|async\s+def|type)\s+\w+\[[^\]]*="),
+    ((3, 12), r"^\s*(?:class|def|async\s+def)\s+\w+\[|^\s*type\s+\w+(?:\[.*\])?\s*="),
+    ((3, 12), r"""[fF]["'].*\{.*["']"""),
+    ((3, 11), r"^\s*except\s*\*|\[\s*\*\w+\s*\]|:\s*\*\w+"),
 )
 
 
@@ -102,7 +102,7 @@ def _syntax_message(error: SyntaxError, text: str) -> str:
     row = error.lineno or 1
     line = error.text or (lines[row - 1] if 0 < row <= len(lines) else "")
     for version, pattern in _NEWER_SYNTAX:
-        if sys.version_info[:2] < version and pattern.search(line):
+        if sys.version_info[:2] < version and re.search(pattern, line):
             wanted, running = ".".join(map(str, version)), ".".join(map(str, sys.version_info[:2]))
             return f"{message} (this syntax needs Python {wanted}; torchmemlint runs on Python {running})"
     return message
