@@ -54,7 +54,7 @@ class Project:
         self._calls = Calls(self._names, self._evidence, TORCH)
         self._grad = GradMode(self._names, self._evidence, self._calls, TORCH, no_grad_wrappers, complete)
         self._methods: dict[str, tuple[FunctionRef, ...]] | None = None
-        self._attributes: frozenset[str] | None = None
+        self._holding: dict[str, tuple[ClassRef, ...]] | None = None
         self._modules: frozenset[str] | None = None
         self._switching: frozenset[str] | None = None
         self._words: frozenset[str] | None = None
@@ -207,15 +207,23 @@ class Project:
     @question
     def is_attribute(self, name: str) -> bool:
         """Whether a method of some class of the project assigns an attribute of that name."""
-        if self._attributes is None:
-            self._attributes = frozenset(
-                attr.name
-                for module in self._names.modules.values()
-                for klass in module.classes
-                for attr in klass.attrs
-                if attr.method
-            )
-        return name in self._attributes
+        return bool(self._classes_with(name))
+
+    @question
+    def classes_with_attribute(self, name: str) -> tuple[ClassRef, ...]:
+        """Every class of which a method assigns an attribute of that name, sorted."""
+        return self._classes_with(name)
+
+    def _classes_with(self, name: str) -> tuple[ClassRef, ...]:
+        if self._holding is None:
+            held: dict[str, set[ClassRef]] = {}
+            for path, module in self._names.modules.items():
+                for klass in module.classes:
+                    for attr in klass.attrs:
+                        if attr.method:
+                            held.setdefault(attr.name, set()).add(ClassRef(path, klass.qualname))
+            self._holding = {attribute: tuple(sorted(classes)) for attribute, classes in held.items()}
+        return self._holding.get(name, ())
 
     @question
     def is_inside(self, absolute: str) -> bool:

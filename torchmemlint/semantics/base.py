@@ -84,6 +84,8 @@ class Book:
         """What a file was read into, and each part taken from it → the object that the reading made."""
         self.frozen_in: Callable[[ClassRef], frozenset[str]] = lambda _: frozenset()
         """The attributes that a class's ``__init__`` leaves frozen (``Runs.frozen_attributes``)."""
+        self.frozen_wherever: Callable[[str], bool] = lambda _: False
+        """Whether every class of the project that holds a module in an attribute of that name leaves it frozen."""
         self.retyped = 0
         """How often an object turned out to be of another kind: what was evaluated before may be told otherwise now."""
         self.turn = 0
@@ -181,12 +183,18 @@ class Book:
             held = state.vars.get((oid, "$frozen"))
             if held is not None:
                 return truth(held) is True
+            info = self.heap[oid]
+            if isinstance(info.cls, ClassRef) and info.kind == "module" and EVERYTHING in self.frozen_in(info.cls):
+                return True
             holder = self.holders.get(oid, oid)
             built_by = self.heap[holder].cls
+            name = info.name.rpartition(".")[2]
             if holder != oid and isinstance(built_by, ClassRef):
                 names = self.frozen_in(built_by)
-                if EVERYTHING in names or self.heap[oid].name.rpartition(".")[2] in names:
+                if EVERYTHING in names or name in names:
                     return True
+            elif info.external and "." in info.name and info.cls is None and self.frozen_wherever(name):
+                return True  # an attribute of an object of which nothing is known
             oid = holder
         return False
 

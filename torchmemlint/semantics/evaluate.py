@@ -690,6 +690,8 @@ class Evaluator(Book):
             return left
         if known is not None:
             return self.eval(expr.right, state)
+        if expr.op == "or" and any(type(a) is Obj and self.frozen(a.oid, state) for a in left):
+            return left  # the copy with averaged weights, where there is one
         branch = state.copy()
         right = self.eval(expr.right, branch)
         merged = join_states(state, branch)

@@ -17,6 +17,8 @@ from torchmemlint.semantics.world import MODULE, World
 MAX_CALLERS = 12
 """Callers that are run to see what becomes of a result; more than that, and the answer is "unknown"."""
 MAX_CALLER_DEPTH = 3
+MAX_HOLDERS = 6
+"""Classes with an attribute of one name that are looked at: a name that many have says nothing."""
 KEPT_RECORDS = 200
 """Functions whose records are kept from one file to the next: on a large project they would fill the memory."""
 FREEZING_WORDS = frozenset({"requires_grad", "requires_grad_", "freeze", "frozen", "trainable"})
@@ -57,6 +59,7 @@ class Runs:
         self.world = world
         self._records: dict[FunctionRef, tuple[list[Record], Page]] = {}
         self._frozen: dict[ClassRef, tuple[frozenset[str], Page]] = {}
+        self._frozen_names: dict[str, tuple[bool, Page]] = {}
 
     def forget(self) -> None:
         """Between two files: let go of records and lowered functions when there are many. They are worked out again, with the
@@ -118,6 +121,7 @@ class Runs:
     ) -> Interpreter:
         run = Interpreter(self.world, ref, mode, assumptions)
         run.frozen_in = self.frozen_attributes
+        run.frozen_wherever = self.frozen_wherever
         if owner is not None:
             run.frozen_attributes = self.frozen_attributes(owner) if not ref.qualname.endswith("__init__") else frozenset()
         return run
@@ -142,15 +146,33 @@ class Runs:
                             (Const(True, "bool"),)
                         ):
                             found.add(EVERYTHING if name == "self" else name)
+        if found and self.world.is_module_class(cls) and self.world.parametric_attributes(cls) <= found:
+            found.add(EVERYTHING)
         return frozenset(found)
 
     def _speaks_of_freezing(self, cls: ClassRef, init: FunctionRef) -> bool:
         facts = self.world.facts(init)
         if facts.names & FREEZING_WORDS:
             return True
+        project = self.world.project
+        called = [ref for call in facts.calls for ref in project.callees(init.path, init.qualname, call).refs]
         own = {call.callee.removeprefix("self.") for call in facts.calls if call.callee.startswith("self.")}
-        methods = (self.world.project.method(cls, name) for name in sorted(own) if "." not in name)
-        return any(method is not None and bool(self.world.facts(method).names & FREEZING_WORDS) for method in methods)
+        methods = [project.method(cls, name) for name in sorted(own) if "." not in name]
+        return any(ref is not None and bool(self.world.facts(ref).names & FREEZING_WORDS) for ref in [*called, *methods])
+
+    def frozen_wherever(self, name: str) -> bool:
+        """Whether some class of the project leaves a module frozen that it holds in an attribute of this name, and no other
+        class holds a module there that may want gradients (what keeps the weights of a running average, say)."""
+        if self.world.ledger.meanwhile(self._frozen_names, name):
+            return False
+        return self.world.ledger.remember(self._frozen_names, name, lambda: self._find_frozen_name(name))
+
+    def _find_frozen_name(self, name: str) -> bool:
+        classes = self.world.project.classes_with_attribute(name)
+        if not 0 < len(classes) <= MAX_HOLDERS:
+            return False
+        frozen = {cls for cls in classes if self.frozen_attributes(cls) & {name, EVERYTHING}}
+        return bool(frozen) and not any(self.world.may_hold_module(cls, name) for cls in classes if cls not in frozen)
 
     # --- fates --------------------------------------------------------------------------------------------------------
 

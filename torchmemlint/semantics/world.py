@@ -179,6 +179,35 @@ class World:
                 return True
         return False
 
+    def parametric_attributes(self, cls: ClassRef) -> frozenset[str]:
+        """The attributes of a class, inherited ones too, that may hold a module with parameters, or a parameter."""
+        return frozenset(
+            attr.name
+            for base in self.project.mro(cls)
+            if isinstance(base, ClassRef)
+            for attr in self._attributes(base)
+            if attr.kind != "const" and self._may_hold_parameter(base, attr)
+        )
+
+    def may_hold_module(self, cls: ClassRef, name: str) -> bool:
+        """Whether a class's own assignments to an attribute may put a module there: not where all of them are literals, or
+        objects of classes that are known to be none."""
+        for attr in self._attributes(cls):
+            if attr.name != name or attr.kind == "const":
+                continue
+            absolute = (
+                self.project.resolve(cls.path, attr.value.removesuffix("()"), attr.method) if attr.kind == "call" else None
+            )
+            inner = self.project.klass(absolute) if absolute is not None else None
+            if inner is None or self.is_module_class(inner) is not False:
+                return True
+        return False
+
+    def _attributes(self, cls: ClassRef) -> tuple[AttrFact, ...]:
+        facts = self.project.facts(cls)
+        assert isinstance(facts, ClassFacts)
+        return facts.attrs
+
     def _may_hold_parameter(self, cls: ClassRef, attr: AttrFact) -> bool:
         if attr.kind != "call":
             # A bare name or an expression: a number from the arguments, unless it is called somewhere as a module would be.

@@ -88,6 +88,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
         )
         or event.frozen
         or not flow.own(event.site)
+        or flow.toggled(event)
     ):
         return
     if event.training is False and any(

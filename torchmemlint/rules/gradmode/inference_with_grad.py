@@ -140,7 +140,7 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return None
     if not flow.own(event.site) and not through_own_forward(event, flow):
         return None
-    if flow.watches_gradients():
+    if flow.watches_gradients() or flow.toggled(event):
         return None
     root = record.root
     name = "" if root.qualname == MODULE else root.qualname
@@ -334,7 +334,11 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
     """``@torch.no_grad()`` above the function, where nothing in it trains and a decorator reaches its body."""
     record = flow.record
     root = record.root
-    if root.qualname == MODULE or "backward" in record.flags or record.assumptions:
+    trained = any(
+        other.kind in ("forward", "opaque") and other.gid != event.gid and flow.runs.fate(record, other.gid).trains
+        for other in record.graphs.values()
+    )
+    if root.qualname == MODULE or "backward" in record.flags or record.assumptions or trained:
         return flow.under_no_grad(event.site, "Switch grad mode off for the statement") if flow.own(event.site) else None
     world = flow.runs.world
     facts = world.facts(root)
