@@ -53,7 +53,7 @@ def seconds_of(device: str, action: Callable[[], object], repeats: int = 5) -> f
 def synchronize(device: str) -> None:
     """Wait for the device."""
     if device.startswith("cuda"):
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(torch.device(device))
 
 
 Figures = dict[str, object]
@@ -370,15 +370,16 @@ def empty_cache(device: str) -> Iterator[Figures]:
     if not device.startswith("cuda"):
         yield {"claim": "empty_cache", "model": "", "not_measured": "the CPU has no caching allocator"}
         return
+    gpu = torch.device(device)
     kept = torch.empty(256 << 20, dtype=torch.uint8)
     freed = torch.empty(256 << 20, dtype=torch.uint8)
     del freed
-    before = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
+    before = torch.cuda.memory_allocated(gpu), torch.cuda.memory_reserved(gpu)
     begin = time.perf_counter()
     torch.cuda.empty_cache()
     synchronize(device)
     spent = time.perf_counter() - begin
-    after = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
+    after = torch.cuda.memory_allocated(gpu), torch.cuda.memory_reserved(gpu)
     del kept
     yield {
         "claim": "empty_cache",

@@ -23,6 +23,7 @@ def run_pair(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], None
     main module."""
     if torch.device(job["device"]).type != "cpu":
         torch.set_default_device(job["device"])
+        _by_way_of_the_host()
     for variant in ("before", "after"):
         emit(
             {
@@ -30,6 +31,16 @@ def run_pair(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], None
                 "run": measure(job[variant], job["module"], job["device"], int(job.get("steps", STEPS)), variant),
             }
         )
+
+
+def _by_way_of_the_host() -> None:
+    """Let ``.numpy()`` of the programs, which are written for any machine, copy to the host first."""
+    first = torch.Tensor.numpy
+
+    def numpy(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return first(self.cpu(), *args, **kwargs)
+
+    torch.Tensor.numpy = numpy  # type: ignore[method-assign, assignment]
 
 
 def _load(files: Mapping[str, str], module: str, name: str) -> Callable[[int], object]:
