@@ -85,6 +85,8 @@ STDLIB_WITH_VALUES = frozenset(
     {"functools", "itertools", "copy", "collections", "contextlib", "operator", "builtins", "concurrent"}
 )
 REDUCTIONS = frozenset({"sum", "mean", "max", "min", "norm", "prod", "std", "var", "median", "logsumexp", "amax", "amin"})
+SCALING_METHODS = frozenset({"mul_", "div_", "divide_", "multiply_", "true_divide_"})
+"""Tensor methods that scale their receiver in place."""
 GUARD_EFFECTS = frozenset({"empty-cache", "memory-fraction"})
 PASS_THROUGH = frozenset(
     {"scale", "scale_loss", "reduce_loss", "gather", "all_reduce", "reduce_mean", "all_gather", "gather_for_metrics"}
@@ -818,6 +820,8 @@ class Calls(Evaluator):
                 # An accelerator or an engine: what it is given is back-propagated. (A tensor's gradient has no graph.)
                 self.backward(arguments.positional[:1], arguments, expr, state)
                 return NONE
+        if name == "get" and len(arguments.positional) == 2 and is_number(arguments.positional[1]):
+            return PLAIN
         if name in TORCH.methods:
             return self.tensor_method(Tensor(frozenset((gid,))), name, arguments, expr, state)
         if self.weighs_evidence:
@@ -900,7 +904,12 @@ class Calls(Evaluator):
                 return frozenset((Tuple((values, tensor(flags=INTEGER))),)) if sure else me
             case "inplace":
                 operands = [me, *arguments.all()]
-                value = self.in_role(name, self.arithmetic(operands, expr.node, state), operands, expr.node, state)
+                value = (
+                    self.arithmetic([me], expr.node, state, join_all(arguments.all()))
+                    if name in SCALING_METHODS
+                    else self.arithmetic(operands, expr.node, state)
+                )
+                value = self.in_role(name, value, operands, expr.node, state)
                 func = expr.func
                 if isinstance(func, ir.Attr) and name in ("add_", "sub_", "lerp_", "addcmul_", "mul_", "copy_", "addcdiv_"):
                     added = join_all(arguments.all())
@@ -1196,7 +1205,7 @@ class Calls(Evaluator):
             self.sink(NOTHING.union(*gids) if gids else NOTHING, "shown", name, expr.node)
             return PLAIN
         if root in ("numpy", "np", "sklearn", "scipy", "pandas", "cv2", "PIL", "matplotlib", "einops"):
-            if root == "einops" and last != "parse_shape":
+            if root == "einops" and last not in ("parse_shape", "asnumpy"):
                 return self.arithmetic(arguments.all(), expr.node, state)
             self.cut_all(arguments, expr, state, name)
             return PLAIN
@@ -1564,6 +1573,12 @@ def over_queries(dim: Value | None) -> bool:
     """Whether a softmax is not over the last dimension of its scores: the weights of each key add up to one."""
     single = only_const(dim) if dim is not None else None
     return single is not None and single.value in (-2, 0)
+
+
+def is_number(value: Value) -> bool:
+    """Whether a default tells that what it stands in for is a number: one that is no empty sum."""
+    single = only_const(value)
+    return single is not None and type(single.value) in (int, float) and bool(single.value)
 
 
 def is_zero(value: Value | None) -> bool:

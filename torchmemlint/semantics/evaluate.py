@@ -64,6 +64,8 @@ MANY_GRAPHS = 800
 MAX_PART_TEXT = 60
 """Parts of parts of unknown things stop having an identity of their own beyond this length of their text: ``x = x.next`` in a
 loop would make new ones for ever."""
+SCALING = frozenset({"/", "//", "%"})
+"""Operators of which the right operand is more likely a number than a tensor with a graph; in place, ``*`` is one more."""
 COMPARISONS = frozenset({"==", "!=", "<", ">", "<=", ">="})
 MODULE_EVIDENCE = frozenset(
     {
@@ -502,17 +504,21 @@ class Evaluator(Book):
 
     # --- operators ----------------------------------------------------------------------------------------------------
 
-    def arithmetic(self, operands: list[Value], node: int, state: State) -> Value:
+    def arithmetic(self, operands: list[Value], node: int, state: State, scale: Value = EMPTY) -> Value:
         """The result of an operation on tensors and numbers: it hangs on what its operands hang on.
 
         Where one operand certainly has a graph, what the others may have (an opaque batch, a target) is only a hint: a
-        ``backward()`` through the result says nothing of them.
+        ``backward()`` through the result says nothing of them. ``scale`` is one more operand, which a tensor is divided or
+        multiplied by in its place: a count out of sight as a rule, so that what may be a number is one.
         """
         tensors: list[Tensor] = []
         hints: set[int] = set()
         plain = True
         blind = False
-        for value in operands:
+        held = NOTHING
+        for position, value in enumerate((*operands, scale)):
+            if position == len(operands):
+                held = NOTHING.union(*(a.graphs for a in tensors))
             for atom in self.as_tensors(value, state, node):
                 if type(atom) is Tensor:
                     tensors.append(atom)
@@ -548,6 +554,10 @@ class Evaluator(Book):
         if state.mode == "off":
             self.sink(graphs | unsure | marks, "cut", "no_grad", node)
             return tensor(NOTHING, NOTHING, outputs, min_flags(tensors))
+        if scale and held & (graphs | unsure | given):
+            numbers = {g for g in (unsure | given) - held if held & (graphs | unsure) or not self.record.graphs[g].direct}
+            hints |= numbers
+            unsure, given = unsure - numbers, given - numbers
         # What was only given (an attribute, an argument) may be a number, where anything else can be the tensor.
         if graphs:
             hints |= unsure | given
@@ -605,7 +615,7 @@ class Evaluator(Book):
         right = self.eval(expr.right, state)
         return self.operate(expr.op, left, right, expr.node, state)
 
-    def operate(self, op: str, left: Value, right: Value, node: int, state: State) -> Value:
+    def operate(self, op: str, left: Value, right: Value, node: int, state: State, in_place: bool = False) -> Value:
         a, b = only_const(left), only_const(right)
         if a is not None and b is not None:
             return PLAIN
@@ -626,7 +636,9 @@ class Evaluator(Book):
             # Of two sums, or of one with itself, it is no sum of its parts any more.
             if hints_of(right):
                 self.operation(hints_of(left) & hints_of(right) if op != "/" else hints_of(right), "product")
-        return self.in_role(op, self.arithmetic([left, right], node, state), [left, right], node, state)
+        scaled = op in SCALING or (in_place and op == "*")
+        result = self.arithmetic([left], node, state, right) if scaled else self.arithmetic([left, right], node, state)
+        return self.in_role(op, result, [left, right], node, state)
 
     def in_role(self, operation: str, result: Value, operands: list[Value], node: int, state: State) -> Value:
         """The result, with the flags that it has as a step of attention; tells the last step."""

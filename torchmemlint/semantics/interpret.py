@@ -10,7 +10,7 @@ from torchmemlint.findings import Span
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.base import CONTAINERS, EVERYTHING, FIRST_NUMBER, HARD_LIMIT, TENSOR, Closure, RunLimit
-from torchmemlint.semantics.calls import Arguments, Calls, first_parameter, half_fix
+from torchmemlint.semantics.calls import Arguments, Calls, first_parameter, half_fix, with_flags_set
 from torchmemlint.semantics.evaluate import looks_like_module, shallow, sorted_atoms
 from torchmemlint.semantics.events import (
     Accumulate,
@@ -59,7 +59,7 @@ from torchmemlint.semantics.values import (
     truth,
     unknown,
 )
-from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.semantics.world import BACKWARD_ALONE, MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 MAX_PASSES = 3
@@ -113,6 +113,8 @@ class Interpreter(Calls):
         """Text of the tests of ``if`` statements, by the identity of these."""
         self.following: ir.Stmt | None = None
         """The statement after the one being run, in its block."""
+        self.stored_items: dict[tuple[int, int, int], Value] = {}
+        """(frame, turn, node of ``d[k]``) → all that was put there."""
         self.watch: Callable[[Interpreter, ir.Stmt, State], None] | None = None
         """Called before each statement with the state there (``trace`` looks through it)."""
 
@@ -230,11 +232,16 @@ class Interpreter(Calls):
         self.keep_attribute(oid, name, name, value, node, source, state)
 
     def by_evidence(self, text: str, value: Value, node: int) -> Value:
-        """An opaque result on which the code calls ``eval()`` or ``parameters()`` is a module."""
+        """An opaque result on which the code calls ``eval()`` or ``parameters()`` is a module; a tensor that is back-propagated
+        as it is, in whatever phase, has one element."""
         if not any(type(a) is Tensor for a in value):
             return value
         words = self.world.evidence(self.frame_closure[self.frame].ref).get(text)
-        if not words or not looks_like_module(words):
+        if not words:
+            return value
+        if BACKWARD_ALONE in words and all(type(a) in (Tensor, Const) for a in value):
+            return with_flags_set(value, SCALAR)  # a backward that is given no gradient starts at a single number
+        if not looks_like_module(words):
             return value
         for atom in value:
             if type(atom) is Tensor and any(self.record.graphs[g].kind in ("forward", "leaf") for g in atom.graphs):
@@ -319,7 +326,7 @@ class Interpreter(Calls):
             for atom in lists:
                 self.store(atom.oid, text_of(target), "extend", item, ir.Const(statement.node, 0), statement.value, state)
             return state
-        value = self.operate(statement.op, old, added, statement.node, state)
+        value = self.operate(statement.op, old, added, statement.node, state, in_place=True)
         tensors = frozenset(a for a in old if type(a) is Tensor)
         if state.mode == "off" and tensors and isinstance(target, ir.Name):
             # In place on a tensor, with grad mode off: it keeps the history that it has, and gets none from the operand.
@@ -413,6 +420,11 @@ class Interpreter(Calls):
                         state.vars[owner, "$frozen"] = UNKNOWN
                 elif known is True or (known is not False and not (type(atom) is Obj and self.heap[atom.oid].kind == "params")):
                     self.record.flags.add("input-grad")
+            if isinstance(target.value, ir.Name) and any(type(a) is Tensor for a in owners):
+                # Only a leaf may be told so: whatever made the tensor gave it no history.
+                state.vars[self.place_of(target.value.id)] = frozenset(
+                    Tensor(NOTHING, NOTHING, a.outputs, a.flags) if type(a) is Tensor else a for a in owners
+                )
             return
         if target.name in ("data", "grad"):
             if target.name == "grad" and is_none(value):
@@ -479,6 +491,7 @@ class Interpreter(Calls):
         key = only_const(index[0]) if len(index) == 1 else None
         text = text_of(target)
         slots = len(target.index) == 1 and isinstance(target.index[0], ir.Binary) and target.index[0].op == "%"
+        put = (self.frame, self.turn, target.node)
         for atom in sorted_atoms(owners):
             if type(atom) is Ext and atom.name == "os.environ" and len(index) == 1:
                 self.environment(index[0], value, node)
@@ -501,8 +514,10 @@ class Interpreter(Calls):
                             keyed=True, constant_key=key is not None or slots,
                         )  # fmt: skip
                     self.put(atom.oid, index[0] if len(index) == 1 else PLAIN, shallow(marked), state)
+                    self.stored_items[put] = join(self.stored_items.get(put, EMPTY), marked)
             elif type(atom) is Tensor:
                 # Writing into a tensor: it hangs on what is written from here on.
+                self.stored_items[put] = join(self.stored_items.get(put, EMPTY), value)
                 graphs, hints, _, _ = self.deep(value, state)
                 if isinstance(target.value, ir.Name) and (graphs or hints) and state.mode != "off":
                     place = self.place_of(target.value.id)
@@ -514,6 +529,7 @@ class Interpreter(Calls):
                                 loops = self.record.graphs[gid].site.loops
                                 loop = loops[-1] if loops else None
                         mark = self.graph("stored", node, text, key=place)
+                        self.stored_items[put] = add_marks(self.stored_items[put], frozenset((mark,)))
                         if loop is not None:
                             self.emit(
                                 Store(
@@ -740,9 +756,29 @@ class Interpreter(Calls):
             return self.block(statement.body, inner)
 
         after = self.loop_passes(loop, state, body)
+        if after is not None:
+            self.replace_items(statement, after)
         if statement.orelse and after is not None:
             after = self.block(statement.orelse, after)
         return after
+
+    def replace_items(self, statement: ir.For, state: State) -> None:
+        """After ``for k, v in d.items(): d[k] = v.detach()`` nothing is left of what the dict held before."""
+        found = replaced_items(statement)
+        if found is None:
+            return
+        target = found
+        new = shallow(self.stored_items.get((self.frame, self.turn, target.node), EMPTY))
+        if not new:
+            return
+        held = self.eval(target.value, state)
+        for atom in held:
+            if type(atom) is Obj and self.heap[atom.oid].kind == "dict":
+                self.forget(atom.oid, state)
+                state.vars[atom.oid, "[]"] = new
+        if isinstance(target.value, ir.Name) and any(type(a) is Tensor for a in held):
+            rest = frozenset(a for a in held if type(a) is not Tensor)
+            state.vars[self.place_of(target.value.id)] = join(rest, frozenset(a for a in new if type(a) in (Tensor, Plain)))
 
     def unrolled(self, statement: ir.For, turns: list[Value], state: State) -> State | None:
         """``for phase in ["train", "val"]``: each literal is a turn of its own."""
@@ -1322,6 +1358,37 @@ def carries(place: tuple[int, str], value: Value, before: State, run: Interprete
     if not any(type(a) in (Tensor, Unknown, Tuple) for a in value):
         return False
     return place[0] < len(run.record.frames) or not place[1].startswith("[")
+
+
+def replaced_items(statement: ir.For) -> ir.Subscript | None:
+    """The target ``d[k]`` where a loop over a dict's keys or items gives each key a new value."""
+    iterable, key = statement.iterable, statement.target
+    if isinstance(iterable, ir.Call) and dotted(iterable.func) in ("list", "tuple", "sorted") and len(iterable.args) == 1:
+        iterable = iterable.args[0].value
+    if isinstance(iterable, ir.Call) and isinstance(iterable.func, ir.Attr) and not iterable.args:
+        if iterable.func.name == "items" and isinstance(key, ir.Sequence) and len(key.items) == 2:
+            key = key.items[0]
+        elif iterable.func.name != "keys":
+            return None
+        iterable = iterable.func.value
+    text = dotted(iterable)
+    if not text or not isinstance(key, ir.Name) or leaves_early(statement.body):
+        return None
+    for inner in statement.body:
+        if isinstance(inner, ir.Assign) and len(inner.targets) == 1:
+            target = inner.targets[0]
+            if isinstance(target, ir.Subscript) and dotted(target.value) == text and len(target.index) == 1:
+                if isinstance(target.index[0], ir.Name) and target.index[0].id == key.id:
+                    return target
+    return None
+
+
+def leaves_early(body: list[ir.Stmt]) -> bool:
+    """Whether a turn of a loop may end before its body does."""
+    return any(
+        isinstance(statement, (ir.Break, ir.Continue)) or any(leaves_early(inner) for inner in nested_blocks(statement))
+        for statement in body
+    )
 
 
 def reads_item(expr: ir.Expr, target: ir.Subscript) -> bool:

@@ -15,6 +15,8 @@ from torchmemlint.settings import Settings
 from torchmemlint.torch_facts import MODULE_KINDS, TORCH
 
 MODULE = "<module>"
+BACKWARD_ALONE = "backward()"
+"""The word of evidence for ``x.backward()`` without a gradient."""
 KEPT_TEXTS = 100
 """Files whose lines are kept at hand: those of a large tree would be a large part of the process."""
 KEPT_REGIONS = 800
@@ -346,6 +348,8 @@ class World:
                 receiver, _, method = call.callee.rpartition(".")
                 if receiver and (same or receiver.startswith("self.")):
                     gathered.setdefault(receiver, set()).add(method)
+                    if method == "backward" and all(a.keyword in ("retain_graph", "create_graph") for a in call.args):
+                        gathered[receiver].add(BACKWARD_ALONE)
         return {name: frozenset(words) for name, words in gathered.items()}
 
     def is_module_class(self, cls: ClassRef) -> bool | None:

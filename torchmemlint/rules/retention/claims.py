@@ -80,13 +80,18 @@ def side_branches(flow: Flow, graphs: list[Graph], reached: list[Graph], mark: i
 
 
 def in_training_loop(flow: Flow, loop: tuple[int, int] | None) -> bool:
-    """Whether the loop back-propagates something: its turns are steps, and not the layers or the time steps of one forward."""
-    from torchmemlint.semantics.events import Backward
+    """Whether the loop back-propagates something, or steps an optimizer: its turns are steps, and not the layers or the time
+    steps of one forward. ``autograd.grad`` alone may be part of a forward."""
+    from torchmemlint.semantics.events import Backward, CallEffect
 
     info = flow.record.loops.get(loop) if loop is not None else None
     if info is not None and info.text.endswith((".items()", ".values()", ".keys()")):
         return False  # the parts of one step
-    return loop is not None and any(isinstance(e, Backward) and loop in e.site.loops for e in flow.record.events.values())
+    return loop is not None and any(
+        loop in e.site.loops
+        and ((isinstance(e, Backward) and not e.gradients) or (isinstance(e, CallEffect) and e.effect == "optimizer-step"))
+        for e in flow.record.events.values()
+    )
 
 
 def only_partially(flow: Flow, graph: Graph) -> bool:
