@@ -72,7 +72,6 @@ def is_candidate(
     ref: FunctionRef,
     facts: FunctionFacts,
     rules: Sequence[Rule],
-    text: str,
     trainers: frozenset[str],
     enough: frozenset[str],
 ) -> bool:
@@ -98,7 +97,9 @@ def is_candidate(
         receiver, _, name = call.callee.rpartition(".")
         if name in trainers and receiver in ("", "self") and call.loops:
             return True
-    return "out of memory" in text and bool(words & {"RuntimeError", "Exception", "BaseException"})
+    if not words & {"RuntimeError", "Exception", "BaseException"}:
+        return False
+    return any("out of memory" in line for line in runs.world.lines(ref.path))
 
 
 def may_infer(runs: Runs, ref: FunctionRef, facts: FunctionFacts, rules: Sequence[Rule]) -> bool:
@@ -144,7 +145,7 @@ def analyze_module(
         return analysis
     page = project.ledger.open = Page()
     codes = frozenset(settings.codes)
-    text = "".join(runs.world.lines(path))
+    page.questions.add(("text", path))
     checks = [
         m
         for m in rules.modules()
@@ -155,13 +156,15 @@ def analyze_module(
     cards = [m.RULE for m in checks]
     enough = frozenset[str]().union(*(card.roots for card in cards))
     for facts in project.module(path).functions:
-        ref = FunctionRef(path, facts.qualname)
         if facts.parent:
             continue
-        if not is_candidate(runs, ref, facts, cards, text, trainers, enough) and not any(
-            wanted(facts, ref, runs) for wanted in choosers
-        ):
-            continue
+        ref = FunctionRef(path, facts.qualname)
+        if not is_candidate(runs, ref, facts, cards, trainers, enough):
+            for wanted in choosers:
+                if wanted(facts, ref, runs):
+                    break
+            else:
+                continue
         try:
             drafts = drafts_of(runs, ref, checks, ask or ask_rule)
             analysis.findings += [d.finding for d in told_once(drafts) if d.finding.code in codes]
@@ -182,12 +185,14 @@ def drafts_of(runs: Runs, ref, checks, ask=ask_rule):  # type: ignore[no-untyped
     from torchmemlint.rules.api import Flow
 
     seen: dict[tuple[object, ...], object] = {}
+    asked: dict[type, list[object]] = {}
     for record in runs.records(ref):
         flow = Flow(runs, record, ref.path)
         for event in [*record.events.values(), *sorted(record.graphs.values(), key=lambda g: g.gid)]:
-            for module in checks:
-                if not isinstance(event, module.EVENT):
-                    continue
+            kind = type(event)
+            if kind not in asked:
+                asked[kind] = [module for module in checks if isinstance(event, module.EVENT)]
+            for module in asked[kind]:
                 try:
                     for draft in ask(module, event, flow):
                         key = (draft.finding.code, draft.finding.span, draft.finding.path)

@@ -164,13 +164,13 @@ class Calls:
             classes = {ref for ref in everywhere if self._top_package(ref.path) == top} or set(everywhere)
             if keywords:
                 classes = {ref for ref in classes if self._takes(ref, name, keywords)} or classes
-            if self._families(classes) <= _BY_NAME:
+            if self._are_few(classes):
                 found = self._named[name, top, "", keywords] = self._methods_of(classes, name)
             else:
                 found = self._named.get((name, top, path, keywords))
                 if found is None:
                     near = self._nearest(classes, path)
-                    found = self._methods_of(near, name) if self._families(near) <= _BY_NAME else ()
+                    found = self._methods_of(near, name) if self._are_few(near) else ()
                     self._named[name, top, path, keywords] = found
         return found
 
@@ -182,9 +182,14 @@ class Calls:
         params = self._names.functions[method.path][method.qualname].params
         return any(param.kind == "**" for param in params) or keywords <= {param.name for param in params}
 
-    def _families(self, classes: set[ClassRef]) -> int:
-        """How many unrelated groups these classes are: they are related through the base that has the method first."""
-        return len({[base for base in self._names.mro(ref) if base in classes][-1] for ref in classes})
+    def _are_few(self, classes: set[ClassRef]) -> bool:
+        """Whether these classes are few unrelated groups: they are related through the base that has the method first."""
+        families: set[ClassRef | str] = set()
+        for ref in classes:
+            families.add(next(base for base in reversed(self._names.mro(ref)) if base in classes))
+            if len(families) > _BY_NAME:
+                return False
+        return True
 
     def _nearest(self, classes: set[ClassRef], path: str) -> set[ClassRef]:
         """Of these classes, those that a file defines or imports, else those defined in its folder."""

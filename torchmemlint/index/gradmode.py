@@ -518,7 +518,7 @@ class GradMode:
                 if (
                     caller.ref not in seen
                     and (caller.certain or not certain)
-                    and wanted in _through(self._modes[caller.ref], deferred)
+                    and wanted in (_through(self._modes[caller.ref], True) if deferred else self._modes[caller.ref])
                 ):
                     seen.add(caller.ref)
                     queue.append((caller.ref, (*path, caller)))

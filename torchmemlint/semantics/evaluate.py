@@ -704,11 +704,14 @@ class Evaluator(Book):
             return self.eval(expr.right, state)
         if expr.op == "or" and any(type(a) is Obj and self.frozen(a.oid, state) for a in left):
             return left  # the copy with averaged weights, where there is one
-        branch = state.copy()
-        right = self.eval(expr.right, branch)
-        merged = join_states(state, branch)
-        assert merged is not None
-        state.vars, state.mode = merged.vars, merged.mode
+        if changes_nothing(expr.right):
+            right = self.eval(expr.right, state)
+        else:
+            branch = state.copy()
+            right = self.eval(expr.right, branch)
+            merged = join_states(state, branch)
+            assert merged is not None
+            state.vars, state.mode = merged.vars, merged.mode
         other = truth(right)
         if other is not None and other == (expr.op == "or") and all(type(a) in (Plain, Const) for a in right):
             return right if known is None and expr.op == "or" and other else join(left, right)
@@ -729,14 +732,13 @@ class Evaluator(Book):
         if answer is False:
             return self.eval(expr.orelse, state)
         branch = state.copy()
-        kept = dict(state.vars)
+        tested = [(self.frame, name) for name in names_tested(expr.test)]
+        kept = {place: state.vars[place] for place in tested if place in state.vars}
         then = self.eval(expr.then, state) if self.narrow(expr.test, True, state) else EMPTY
         orelse = self.eval(expr.orelse, branch) if self.narrow(expr.test, False, branch) else EMPTY
-        for name in names_tested(expr.test):
+        for place, value in kept.items():
             # What the test told of a name held inside the expression only.
-            place = (self.frame, name)
-            if place in kept:
-                state.vars[place] = branch.vars[place] = kept[place]
+            state.vars[place] = branch.vars[place] = value
         merged = join_states(state, branch)
         assert merged is not None
         state.vars, state.mode = merged.vars, merged.mode
@@ -1056,6 +1058,22 @@ def class_kind(name: str) -> str:
     if kind in ("module", "wrapper", "lightning-module", "hf-model", "ema"):
         return "module"
     return "function-module" if kind == "module-noparam" else kind
+
+
+def changes_nothing(expr: ir.Expr) -> bool:
+    """Whether an expression is so plain (names, literals and what operators make of them) that evaluating it leaves the state as
+    it is: an attribute may be a property."""
+    match expr:
+        case ir.Name() | ir.Const():
+            return True
+        case ir.Unary():
+            return changes_nothing(expr.value)
+        case ir.BoolOp():
+            return changes_nothing(expr.left) and changes_nothing(expr.right)
+        case ir.Compare():
+            return changes_nothing(expr.left) and all(map(changes_nothing, expr.comparators))
+        case _:
+            return False
 
 
 def sorted_atoms(value: Value) -> list[Atom]:

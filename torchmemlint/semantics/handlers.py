@@ -416,6 +416,13 @@ def nodes_of_expr(expr: ir.Expr) -> Iterator[object]:
     yield from _walk(expr)
 
 
+_FIELDS: dict[type, tuple[str, ...]] = {
+    kind: tuple(part.name for part in fields(kind))
+    for kind in vars(ir).values()
+    if isinstance(kind, type) and is_dataclass(kind)
+}
+
+
 def _walk(node: object) -> Iterator[object]:
     if isinstance(node, ir.Function):
         return
@@ -423,10 +430,11 @@ def _walk(node: object) -> Iterator[object]:
         for item in node:
             yield from _walk(item)
         return
-    if not is_dataclass(node):
+    names = _FIELDS.get(type(node))
+    if names is None:
         return
     yield node
-    for part in fields(node):
-        value = getattr(node, part.name)
-        if isinstance(value, (list, tuple)) or is_dataclass(value):
+    for name in names:
+        value = getattr(node, name)
+        if type(value) in _FIELDS or isinstance(value, (list, tuple)):
             yield from _walk(value)

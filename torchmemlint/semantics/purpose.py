@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 EVALUATES = frozenset(
     {
@@ -33,6 +34,7 @@ TRAINS = frozenset(
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
+@lru_cache(maxsize=1000)
 def words(qualname: str) -> tuple[str, ...]:
     """The words of the last name of a dotted path, in order: "Trainer.valid_stepOnce" → valid, step, once."""
     last = qualname.rpartition(".")[2]

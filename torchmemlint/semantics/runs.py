@@ -19,7 +19,7 @@ MAX_CALLERS = 12
 MAX_CALLER_DEPTH = 3
 MAX_HOLDERS = 6
 """Classes with an attribute of one name that are looked at: a name that many have says nothing."""
-KEPT_RECORDS = 200
+KEPT_RECORDS = 100
 """Functions whose records are kept from one file to the next: on a large project they would fill the memory."""
 FREEZING_WORDS = frozenset({"requires_grad", "requires_grad_", "freeze", "frozen", "trainable"})
 """Words of an ``__init__`` that may freeze what it builds."""

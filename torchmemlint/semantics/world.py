@@ -19,7 +19,7 @@ BACKWARD_ALONE = "backward()"
 """The word of evidence for ``x.backward()`` without a gradient."""
 KEPT_TEXTS = 100
 """Files whose lines are kept at hand: those of a large tree would be a large part of the process."""
-KEPT_REGIONS = 800
+KEPT_REGIONS = 300
 """Lowered functions that are kept from one file to the next, for the same reason."""
 
 
