@@ -365,7 +365,23 @@ class Calls(Evaluator):
         graphs, hints, _, _ = self.deep(result, state)
         mark = self.graph("result", expr.node, text_of(expr.func), key=("result", closure.ref), callee=closure.ref)
         record.fates.append(CallFate(closure.ref, self.site(expr.node), ran_in, mark, bool(graphs | hints)))
-        return add_marks(result, frozenset((mark,))) if depth == 0 and (graphs or hints) else result
+        if depth > 0 or not (graphs or hints):
+            return result
+        self.mark_contents(result, frozenset((mark,)), state)
+        return add_marks(result, frozenset((mark,)))
+
+    def mark_contents(self, result: Value, marks: frozenset[int], state: State) -> None:
+        """What a callee returns in containers that it has made: their tensors are results of the call as well."""
+        for atom in result:
+            if type(atom) is not Obj or self.heap[atom.oid].kind not in CONTAINERS or self.heap[atom.oid].external:
+                continue
+            if self.heap[atom.oid].frame == self.frame:
+                continue
+            names = {str(getattr(key, "value", "")) for key in state.vars.get((atom.oid, "$keys"), EMPTY)}
+            for name in sorted(names | {"[]"}):
+                held = state.vars.get((atom.oid, name))
+                if held:
+                    state.vars[atom.oid, name] = add_marks(held, marks)
 
     def tired(self) -> bool:
         return self.statements > MAX_STATEMENTS

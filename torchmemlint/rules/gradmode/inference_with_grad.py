@@ -69,11 +69,12 @@ mode off, name it in `no-grad-wrappers` instead.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from torchmemlint.findings import Confidence, Edit, Fix, Position, Safety, Severity, Span
 from torchmemlint.index.layout import is_test
-from torchmemlint.index.project import FunctionRef
+from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import Graph, Store
@@ -138,7 +139,7 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return None
     if record.flags & {"input-grad", "autograd-grad"} or event.gid in record.backwarded:
         return None
-    if not flow.own(event.site) and not through_own_forward(event, flow):
+    if not flow.own(event.site) and not through_own_forward(event, flow) and not through_method(event, flow):
         return None
     if flow.watches_gradients() or flow.toggled(event):
         return None
@@ -153,6 +154,8 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     if flow.hooks_forwards() and all(sink.kind == "dropped" for sink in record.sinks.get(event.gid, ())):
         return None  # what the hooks keep is the result
     evaluated = event.training is False or flow.assumed_evaluation()
+    if not flow.own(event.site) and through_method(event, flow):
+        evaluated = evaluated or ("eval()" in record.flags and "train()" not in record.flags)
     trains_here = flow.beside_backward(event)
     # What follows needs the callers, who are run for it: first what would rule the graph out whatever they do.
     if not evaluated and (trains_here or needs_either(root, flow)):
@@ -286,8 +289,31 @@ def through_own_forward(event: Graph, flow: Flow) -> bool:
     return callee.qualname.rpartition(".")[2] in ("forward", "__call__") and flow.frame(event.site).depth == 1
 
 
+def through_method(event: Graph, flow: Flow) -> bool:
+    """Whether the module runs inside a method of another module that is part of its own forward (``net.forward_masks(x)``): it is
+    run in training and evaluation alike, so that the finding stands with who calls it."""
+    site, callee = flow.own_call(event.site)
+    world = flow.runs.world
+    owner = world.facts(callee).owner
+    last = callee.qualname.rpartition(".")[2]
+    if not owner or not FORWARDS.match(last):
+        return False
+    if any(g.kind == "forward" and g.site.key == site.key for g in flow.record.graphs.values()):
+        return False
+    around = world.facts(flow.record.root).owner
+    inherited = world.project.mro(ClassRef(flow.record.root.path, around)) if around else ()
+    cls = ClassRef(callee.path, owner)
+    return bool(world.is_module_class(cls)) and cls not in inherited
+
+
+FORWARDS = re.compile(r"_?forward_\w+|forward")
+
+
 def proves_no_graph(fate: Fate) -> bool:
-    """Whether a result is turned into an array without a detach: that raises where the result has a graph, so it has none."""
+    """Whether a result is turned into an array without a detach: that raises where the result has a graph, so it has none. Where
+    it is detached as well, the array may be of that."""
+    if any(s.how in (".detach()", ".data") for s in fate.cuts):
+        return False
     return any(s.how == ".numpy()" or s.how.startswith("numpy.") for s in fate.cuts)
 
 
@@ -342,7 +368,8 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
         return flow.under_no_grad(event.site, "Switch grad mode off for the statement") if flow.own(event.site) else None
     world = flow.runs.world
     facts = world.facts(root)
-    if facts.is_async or flow.frame(event.site).ref != root or facts.names & {"enable_grad", "set_grad_enabled"}:
+    site = event.site if flow.own(event.site) else flow.own_call(event.site)[0]
+    if facts.is_async or flow.frame(site).ref != root or facts.names & {"enable_grad", "set_grad_enabled"}:
         return None
     torch_name, needed = flow.torch_name(root.path)
     if torch_name is None:
