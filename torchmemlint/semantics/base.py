@@ -101,6 +101,8 @@ class Book:
         """Whether evidence of what unknown objects are, and are not, is gathered with care in this run."""
         self._ids: dict[tuple[object, ...], int] = {}
         self._sunk: set[tuple[int, str, str, int, int]] = set()
+        self.absolutes: dict[str, Value] = {}
+        """What absolute names stand for. Kept for the run, which is charged with what was asked for it."""
         self._closure_keys: dict[tuple[object, ...], int] = {}
         self.frame = -1
 
@@ -114,7 +116,7 @@ class Book:
 
     def site(self, node: int) -> Site:
         depth = len(self.loops)
-        guards = tuple(text for level, text in self.guards if level == depth)
+        guards = tuple([text for level, text in self.guards if level == depth]) if self.guards else ()
         return Site(self.frame, node, tuple(self.loops), guards, self.handlers[-1] if self.handlers else -1)
 
     def open_frame(self, closure: Closure, call: int) -> int:

@@ -80,6 +80,10 @@ TRAINER_WORDS = frozenset({"fit", "predict", "score", "transform", "step", "back
 """Methods that a module does not have: an object with one of these has ``eval``/``train`` of its own."""
 
 
+WITHOUT_PARTS = frozenset({Const, Plain, Ext, Cls, Func})
+"""Atoms that hang on no graph and hold nothing that does."""
+
+
 def looks_like_module(words: frozenset[str]) -> bool:
     """Whether what is called on an object shows that it is an ``nn.Module``. The word "()" says that it is itself called."""
     if words & STRONG_EVIDENCE:
@@ -143,10 +147,17 @@ class Evaluator(Book):
         return self.absolute(absolute, path, ident)
 
     def absolute(self, absolute: str, path: str, text: str) -> Value:
-        known = self.world.symbol(absolute)
-        if known is None:
-            return EXTERNAL.get(absolute) or frozenset((Ext(absolute),))
-        return self.function_value(known) if isinstance(known, FunctionRef) else frozenset((Cls(known.path, known.qualname),))
+        found = self.absolutes.get(absolute)
+        if found is None:
+            known = self.world.symbol(absolute)
+            if known is None:
+                found = EXTERNAL.get(absolute) or frozenset((Ext(absolute),))
+            elif isinstance(known, FunctionRef):
+                found = self.function_value(known)
+            else:
+                found = frozenset((Cls(known.path, known.qualname),))
+            self.absolutes[absolute] = found
+        return found
 
     def function_value(self, ref: FunctionRef, receiver: int = -1, owner: ClassRef | None = None) -> Value:
         """A function of the project; it is lowered only when it is called."""
@@ -678,6 +689,8 @@ class Evaluator(Book):
 
     def whole(self, value: Value, state: State) -> tuple[frozenset[int]]:
         """Graphs, marks and hints of a value, containers included: what a sink takes."""
+        if len(value) == 1 and type(next(iter(value))) in WITHOUT_PARTS:
+            return (NOTHING,)
         graphs, hints, _, _ = self.deep(value, state)
         extra = {self.thing_graph(a.oid) for a in value if type(a) is Obj and self.heap[a.oid].kind == "thing"}
         return (graphs | hints | extra,)

@@ -154,7 +154,7 @@ def unknown(hints: frozenset[int] = NOTHING) -> Value:
 
 def join(left: Value, right: Value) -> Value:
     """The value that is either. Commutative, associative and idempotent up to the widening at ``MAX_ATOMS``."""
-    if left == right or not right:
+    if left is right or not right or left == right:
         return left
     if not left:
         return right
