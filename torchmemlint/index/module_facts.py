@@ -151,7 +151,8 @@ def _test(node: ast.expr) -> str:
 
 
 def _annotation(node: ast.expr | None) -> str:
-    """Dotted text of the class that an annotation names: X of ``"X"``, ``X | None``, ``Annotated[X, …]`` …"""
+    """Dotted text of the class that an annotation names: X of ``"X"``, ``X | None``, ``Annotated[X, …]`` …; ``Callable`` of
+    ``Callable[…, X]`` where X is no tensor."""
     if node is None:
         return ""
     if isinstance(node, ast.Constant):
@@ -170,6 +171,8 @@ def _annotation(node: ast.expr | None) -> str:
             options = list(inner)
         elif name in ("Annotated", "Final", "ClassVar", "Required", "NotRequired"):
             options = list(inner[:1])
+        elif name == "Callable" and _annotation(inner[-1]).rpartition(".")[2] != "Tensor":
+            return _dotted(node.value)  # what returns a tensor may be a network
     found = [option for option in options if not (isinstance(option, ast.Constant) and option.value is None)]
     return _annotation(found[0]) if len(found) == 1 else ""
 

@@ -13,7 +13,7 @@ from functools import update_wrapper
 from typing import Concatenate, ParamSpec, TypeVar, overload
 
 from torchmemlint.index.calls import Callees, Caller, Callers, Calls
-from torchmemlint.index.evidence import Evidence
+from torchmemlint.index.evidence import Evidence, Method
 from torchmemlint.index.facts import AttrFact, CallableUse, CallFact, ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.gradmode import CallerMode, GradMode
 from torchmemlint.index.ledger import Ledger
@@ -260,6 +260,33 @@ class Project:
     def callers(self, ref: FunctionRef) -> Callers:
         """The calls that can reach a function, and whether it is also handed on as a value."""
         return self._calls.callers(ref)
+
+    @question
+    def functions_given(self, ref: FunctionRef, parameter: str) -> tuple[FunctionRef, ...]:
+        """The functions and bound methods that calls give for a parameter, sorted; none where not all calls are in sight, or one
+        gives anything else."""
+        callers = self._calls.callers(ref)
+        if callers.escapes:
+            return ()
+        facts = self._names.functions[ref.path][ref.qualname]
+        names = [param.name for param in facts.params if param.kind == "positional"]
+        if facts.owner and not any(use.callee == "staticmethod" for use in facts.decorators):
+            names = names[1:]
+        found: set[FunctionRef] = set()
+        for caller in callers.calls:
+            places = iter(names)
+            for arg in caller.call.args:
+                if arg.keyword in ("*", "**"):
+                    return ()
+                if (arg.keyword or next(places, "")) != parameter or arg.const == "None":
+                    continue
+                for value in self._evidence.values(caller.ref.path, caller.ref.qualname, arg.name) or (None,):
+                    if isinstance(value, Outside) and value.name.startswith("builtins."):
+                        continue
+                    if not isinstance(value, FunctionRef | Method):
+                        return ()
+                    found.add(value if isinstance(value, FunctionRef) else value.function)
+        return tuple(sorted(found))
 
     # --- grad mode
 

@@ -455,12 +455,16 @@ class Flow:
         return [self.record.graphs[g] for g in sorted(gids) if self.record.real(g)]
 
     def attached_at(self, gids: Iterable[int]) -> FlowStep | None:
-        """Where the first of these graphs was made."""
+        """Where the first of these graphs was made: the call that the root itself makes, also where the graph is that of a
+        module further in."""
         for graph in self.real(gids):
-            if graph.site.node >= 0:
-                return self.step_of(
-                    graph, f"`{short(graph.what)}(…)` runs here with grad mode on: its result carries an autograd graph"
-                )
+            if graph.site.node < 0:
+                continue
+            site, what = graph.site, graph.what
+            if not self.own(site):
+                site, _ = self.own_call(site)
+                what = self.callee(site)
+            return self.step(site, f"`{short(what)}(…)` runs here with grad mode on: its result carries an autograd graph")
         return None
 
 

@@ -72,13 +72,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from torchmemlint.findings import Confidence, Edit, Fix, Position, Safety, Severity, Span
+from torchmemlint.findings import Confidence, Edit, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import Graph, Store
-from torchmemlint.semantics.runs import Fate
+from torchmemlint.semantics.runs import MAX_CALLERS, Fate
 from torchmemlint.semantics.world import MODULE
 
 RULE = Rule(
@@ -110,24 +110,50 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
         for e in flow.record.events.values()
         if isinstance(e, Store) and not e.constant_key and event.gid in e.graphs and e.loop is not None and flow.own(e.site)
     ]
+    elsewhere = [] if kept or event.gid not in flow.record.returned else kept_by_callers(event, flow)
     site = event.site if flow.own(event.site) else flow.own_call(event.site)[0]
     yield Draft(
         flow.at(
             RULE,
             site,
             f"`{short(flow.callee(site))}(…)` runs with grad mode on, {text}",
-            severity=Severity.ERROR if kept else Severity.WARNING,
+            severity=Severity.ERROR if kept or elsewhere else Severity.WARNING,
             confidence=confidence,
             label="builds an autograd graph that is never used",
-            cost=KEPT_COST if kept else PEAK_COST,
+            cost=KEPT_COST if kept or elsewhere else PEAK_COST,
             help=HELP_BOTH if flow.trains_in_another_phase(event) else HELP,
-            flow=[flow.step(e.site, f"kept with its graph in `{short(e.place)}`") for e in kept[:3]],
+            flow=[flow.step(e.site, f"kept with its graph in `{short(e.place)}`") for e in kept[:3]] + elsewhere[:3],
             fix=decorate(event, flow),
         ),
         frozenset((event.gid,)),
         event.site.handler,
         event.gid,
     )
+
+
+def kept_by_callers(event: Graph, flow: Flow) -> list[FlowStep]:
+    """Where callers that were run store what this forward gives, turn after turn, with its graph."""
+    root = flow.record.root
+    callers = flow.runs.world.project.callers(root).calls
+    steps: list[FlowStep] = []
+    for caller in sorted({flow.runs.root_of(c.ref) for c in callers} - {root}) if len(callers) <= MAX_CALLERS else ():
+        for record in flow.runs.records(caller):
+            there = Flow(flow.runs, record, caller.path)
+            twins = {
+                g.gid: g.site.loops
+                for g in record.graphs.values()
+                if (g.site.node, g.kind, g.mode) == (event.site.node, event.kind, "on") and there.frame(g.site).ref == root
+            }
+            steps += [
+                there.step(e.site, f"kept with its graph in `{short(e.place)}`")
+                for e in record.events.values()
+                if isinstance(e, Store)
+                and not e.constant_key
+                and e.holder not in record.cleared
+                and there.own(e.site)
+                and any(e.loop in loops for gid, loops in twins.items() if gid in e.graphs and e.loop is not None)
+            ]
+    return list(dict.fromkeys(steps))
 
 
 def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
@@ -226,9 +252,30 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
 
 
 def is_callable(what: str, flow: Flow) -> bool:
-    """Whether a parameter of the root is annotated as a function, and no more."""
-    params = flow.runs.world.facts(flow.record.root).params
-    return any(param.name == what and param.annotation.rpartition(".")[2] == "Callable" for param in params)
+    """Whether what is called is a parameter of the root, or an attribute that holds one of its class's, that is annotated as a
+    function, and no more; or for which every call in sight gives a function that is no model's."""
+    project, root = flow.runs.world.project, flow.record.root
+    sources = [(root, what)]
+    owner, name = flow.runs.world.facts(root).owner, what.removeprefix("self.")
+    if owner and name != what:
+        held = project.attr(ClassRef(root.path, owner), name)
+        if any(fact.annotation.rpartition(".")[2] == "Callable" for fact, _ in held):
+            return True
+        sources = [(FunctionRef(cls.path, f.method), f.value) for f, cls in held if f.kind == "name" and f.method]
+    for ref, parameter in sources:
+        params = [p for p in flow.runs.world.facts(ref).params if p.name == parameter]
+        if any(p.annotation.rpartition(".")[2] == "Callable" for p in params):
+            return True
+        given = project.functions_given(ref, parameter) if params else ()
+        if given and not any(runs_model(each, flow) for each in given):
+            return True
+    return False
+
+
+def runs_model(ref: FunctionRef, flow: Flow) -> bool:
+    """Whether a function is a method of a module, or of a class that may be one."""
+    owner = flow.runs.world.facts(ref).owner
+    return bool(owner) and flow.runs.world.is_module_class(ClassRef(ref.path, owner)) is not False
 
 
 def words_on(event: Graph, flow: Flow) -> frozenset[str]:

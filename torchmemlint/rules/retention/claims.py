@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchmemlint.findings import Severity
@@ -60,7 +61,7 @@ def claim(
         if retained:
             return Claim(tuple(graphs), Severity.ERROR, RETAINED_COST, False)
         return Claim(tuple(graphs), Severity.WARNING, NODES_COST, True)
-    whole = None if outside or not in_training_loop(flow, loop) else side_branches(flow, graphs, reached, mark)
+    whole = None if outside or not in_training_loop(flow, loop, graphs) else side_branches(flow, graphs, reached, mark)
     if whole is not None:
         return whole
     # A second backward through a freed graph raises: whatever else the value hangs on, it is no objective of a later one.
@@ -79,18 +80,17 @@ def side_branches(flow: Flow, graphs: list[Graph], reached: list[Graph], mark: i
     return Claim(tuple(graphs), Severity.ERROR, WHOLE_COST, False)
 
 
-def in_training_loop(flow: Flow, loop: tuple[int, int] | None) -> bool:
-    """Whether the loop back-propagates something, or steps an optimizer: its turns are steps, and not the layers or the time
-    steps of one forward. ``autograd.grad`` alone may be part of a forward."""
-    from torchmemlint.semantics.events import Backward, CallEffect
+def in_training_loop(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[Graph] = ()) -> bool:
+    """Whether the loop back-propagates something: its turns are steps, and not the layers or the time steps of one forward.
+    ``autograd.grad`` tells that only where one of ``graphs`` is made in the loop: else it differentiates one graph, part by part."""
+    from torchmemlint.semantics.events import Backward
 
     info = flow.record.loops.get(loop) if loop is not None else None
     if info is not None and info.text.endswith((".items()", ".values()", ".keys()")):
         return False  # the parts of one step
+    made_here = any(loop in graph.site.loops for graph in graphs)
     return loop is not None and any(
-        loop in e.site.loops
-        and ((isinstance(e, Backward) and not e.gradients) or (isinstance(e, CallEffect) and e.effect == "optimizer-step"))
-        for e in flow.record.events.values()
+        isinstance(e, Backward) and loop in e.site.loops and (made_here or not e.gradients) for e in flow.record.events.values()
     )
 
 
