@@ -173,7 +173,8 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     name = "" if root.qualname == MODULE else root.qualname
     if is_test(root.path, name) or (name.rpartition(".")[2] == "test" and not flow.runs.world.facts(root).params):
         return None
-    if is_private(name) and not flow.runs.world.project.callers(root).calls:
+    callers = flow.runs.world.project.callers(root)
+    if is_private(name) and not callers.calls and not (callers.escapes or is_read(root, flow)):
         return None  # no public API, and nobody in sight calls it
     if record.assumptions and record.mode == "mixed":
         return None  # some callers switch grad mode off: those, it may be, that ask for this phase
@@ -375,8 +376,13 @@ def decided_elsewhere(event: Graph, flow: Flow) -> bool:
 
 
 def all_detached(fate: Fate) -> bool:
-    """Whether every cut is one that is written for the graph's sake."""
-    return all(s.how in (".detach()", ".data", "no_grad") for s in fate.cuts if s.kind == "cut")
+    """Whether every cut is one that is written for the graph's sake; the best one's index may be taken of the value as well."""
+    hows = {s.how for s in fate.cuts if s.kind == "cut"}
+    return hows <= {".detach()", ".data", "no_grad"} | INDICES and not (hows and hows <= INDICES)
+
+
+INDICES = frozenset({".argmax()", ".argmin()", "torch.argmax", "torch.argmin"})
+"""Ways to an index, as they are written."""
 
 
 def explicit(fate: Fate) -> bool:
@@ -389,6 +395,14 @@ def explicit(fate: Fate) -> bool:
 def is_private(name: str) -> bool:
     """Whether a function, or a class that it is a method of, is named for its module's own use."""
     return any(part.startswith("_") and not part.startswith("__") for part in name.split("."))
+
+
+def is_read(root: FunctionRef, flow: Flow) -> bool:
+    """Whether a class of the same file keeps the root as a value (``self.loss = self._quantile_loss``): it is called under another
+    name."""
+    last = root.qualname.rpartition(".")[2]
+    classes = flow.runs.world.project.module(root.path).classes
+    return any(fact.kind == "name" and fact.value in (last, f"self.{last}") for cls in classes for fact in cls.attrs)
 
 
 def is_entry(name: str) -> bool:
@@ -407,10 +421,12 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
     """``@torch.no_grad()`` above the function, where nothing in it trains and a decorator reaches its body."""
     record = flow.record
     root = record.root
-    trained = any(
-        other.kind in ("forward", "opaque") and other.gid != event.gid and flow.runs.fate(record, other.gid).trains
-        for other in record.graphs.values()
-    )
+    evaluates = purpose.uses(root.qualname) or "eval()" in record.flags
+    others = [
+        g for g in record.graphs.values() if g.gid != event.gid and (g.kind == "forward" or g.direct) and flow.own(g.site)
+    ]
+    fates = [flow.runs.fate(record, other.gid) for other in others]
+    trained = any(fate.trains or (fate.escapes and not evaluates) for fate in fates)
     if root.qualname == MODULE or "backward" in record.flags or record.assumptions or trained:
         return flow.under_no_grad(event.site, "Switch grad mode off for the statement") if flow.own(event.site) else None
     world = flow.runs.world
