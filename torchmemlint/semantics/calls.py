@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from torchmemlint.index.facts import ArgFact, CallableUse
+from torchmemlint.index.facts import ArgFact, CallableUse, ParamFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics import purpose
@@ -72,6 +72,8 @@ MAX_RECURSION = 2
 """Times that a function is followed inside itself: a helper that flattens or detaches a container of containers."""
 TAKING = frozenset({"gather", "index_select", "masked_select", "take", "take_along_dim", "masked_fill", "scatter"})
 """Tensor methods whose result has the type of numbers that the receiver has."""
+MAX_METHODS = 8
+"""Methods of one name that are run to see what they return."""
 DRAWING = frozenset({"sample", "predict", "act"})
 """Methods of a model that may run it without an argument."""
 PARAMETERS = frozenset({"parameters", "named_parameters", "requires_grad_"})
@@ -726,6 +728,8 @@ class Calls(Evaluator):
             ):
                 if self.world.guards_itself(name):
                     return FREE_TENSOR
+                if state.mode == "off" and name not in ("forward", "__call__") and self.gives_indices(name, arguments):
+                    return tensor(flags=INTEGER)
                 return self.forward(oid, arguments, expr, state, text_of(expr.func))
             if effect is None:
                 return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid)
@@ -742,6 +746,24 @@ class Calls(Evaluator):
         if kind == "generator" and name in ("send", "__next__"):
             return self.iterate(frozenset((Obj(oid),)), expr.node, state)
         return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid)
+
+    def gives_indices(self, name: str, arguments: Arguments) -> bool:
+        """Whether every method of the project that a call on a module of unknown class may mean returns indices alone (a
+        decoder's ``argmax``)."""
+        found = [
+            ref for ref in self.world.methods_named(name) if self.may_take(self.world.facts(ref).params, arguments)
+        ]  # fmt: skip
+        if not 0 < len(found) <= MAX_METHODS or arguments.more:
+            return False
+        return all(only_indices(self.result_of(ref)) for ref in found)
+
+    def may_take(self, params: tuple[ParamFact, ...], arguments: Arguments) -> bool:
+        """Whether a method with these parameters, the object first, takes so many arguments of these names."""
+        if any(param.kind in ("*", "**") for param in params):
+            return True
+        names = [param.name for param in params[1:]]
+        positional = [param for param in params[1:] if param.kind == "positional"]
+        return len(arguments.positional) <= len(positional) and arguments.keywords.keys() <= set(names)
 
     def guards_itself(self, name: str, arguments: Arguments) -> bool:
         """Whether a method of an object out of sight is one that switches grad mode off by itself (``generate``)."""
@@ -1589,6 +1611,15 @@ def over_queries(dim: Value | None) -> bool:
     """Whether a softmax is not over the last dimension of its scores: the weights of each key add up to one."""
     single = only_const(dim) if dim is not None else None
     return single is not None and single.value in (-2, 0)
+
+
+def only_indices(value: Value) -> bool:
+    """Whether all that a value is, or holds in tuples, are indices and truth values."""
+    return bool(value) and all(
+        (type(a) is Tensor and bool(a.flags & INTEGER))
+        or (type(a) is Tuple and bool(a.items) and all(only_indices(item) for item in a.items))
+        for a in value
+    )
 
 
 def is_number(value: Value) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.semantics.state import State
-from torchmemlint.semantics.values import NOTHING, Value
+from torchmemlint.semantics.values import EMPTY, NOTHING, Value
 
 GRAPH_KINDS = ("forward", "leaf", "opaque", "param")
 MARK_KINDS = ("added", "stored", "carried", "result")
@@ -418,6 +418,8 @@ class Record:
     """What files were read into, and parts of it, that some name still holds at a backward inside a loop."""
     final: State | None = None
     """The state in which the root ends."""
+    result: Value = EMPTY
+    """What the root returns."""
 
     def ancestors(self, gids: frozenset[int]) -> frozenset[int]:
         """The graphs and all that they hang on."""

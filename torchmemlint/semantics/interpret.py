@@ -1178,6 +1178,7 @@ class Interpreter(Calls):
         self.run_uncalled(final if final is not None else State({}, state.mode))
         self.ends.pop()
         record.final = final
+        record.result = ends.returns
         finish(record)
         return record
 

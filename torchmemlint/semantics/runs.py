@@ -11,7 +11,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.base import EVERYTHING, RunLimit
 from torchmemlint.semantics.events import Record, Sink
 from torchmemlint.semantics.interpret import MAX_PHASES, Interpreter
-from torchmemlint.semantics.values import Const, Obj
+from torchmemlint.semantics.values import EMPTY, Const, Obj, Value
 from torchmemlint.semantics.world import MODULE, World
 
 MAX_CALLERS = 12
@@ -59,6 +59,7 @@ class Runs:
         self.world = world
         self._records: dict[FunctionRef, tuple[list[Record], Page]] = {}
         self._frozen: dict[ClassRef, tuple[frozenset[str], Page]] = {}
+        self._results: dict[FunctionRef, tuple[Value, Page]] = {}
         self._frozen_names: dict[str, tuple[bool, Page]] = {}
 
     def forget(self) -> None:
@@ -111,6 +112,22 @@ class Runs:
             world.ledger.note(f"{ref.path}: {ref.qualname}: not analysed: nested too deeply")
             return []
 
+    def result(self, ref: FunctionRef) -> Value:
+        """What a function returns with grad mode off, as far as it tells by itself; empty where it cannot be run."""
+        return self.world.ledger.remember(self._results, ref, lambda: self._run_alone(ref))
+
+    def _run_alone(self, ref: FunctionRef) -> Value:
+        try:
+            found = self.world.function(ref)
+            if found is None:
+                return EMPTY
+            # Nothing is asked here that needs another function's run: no question can come back to itself.
+            owner = self.world.facts(ref).owner
+            run = Interpreter(self.world, ref, "off")
+            return run.run(*found, ClassRef(ref.path, owner) if owner else None).result
+        except (SourceError, RunLimit, RecursionError):
+            return EMPTY
+
     def _decided(self, ref: FunctionRef, key: str) -> bool | None:
         """How a phase test of a root comes out, where its callers leave only one way (``update(batch, eval=False)``)."""
         frame, _, text = key.partition(":")
@@ -121,6 +138,7 @@ class Runs:
     ) -> Interpreter:
         run = Interpreter(self.world, ref, mode, assumptions)
         run.frozen_in = self.frozen_attributes
+        run.result_of = self.result
         run.frozen_wherever = self.frozen_wherever
         if owner is not None:
             run.frozen_attributes = self.frozen_attributes(owner) if not ref.qualname.endswith("__init__") else frozenset()
