@@ -527,7 +527,9 @@ class Calls(Evaluator):
             if looks_like_module(self.world.evidence(ref).get(text, frozenset())):
                 self.retype(oid, "module")
                 return self.forward(oid, arguments, expr, state, text)
-        return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid, direct=info.kind == "thing")
+        # Who is asked for the kind of tensors makes them of text, sound or pictures: a tokenizer or processor, no network.
+        direct = info.kind == "thing" and "return_tensors" not in arguments.keywords
+        return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid, direct=direct)
 
     def forward(self, oid: int, arguments: Arguments, expr: ir.Call, state: State, text: str) -> Value:
         """A module runs: with grad mode on its result hangs on a new graph."""
