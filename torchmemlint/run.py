@@ -51,7 +51,7 @@ MAX_FIX_ROUNDS = 10
 BYTES_TO_SCAN = 4_000_000
 BYTES_TO_INSPECT = 600_000
 """Size of the files from which several processes are faster than one, where the user did not say how many: about a second's
-work. Each process takes some 0.1 s to start, and 0.3 s more to import the parser."""
+work. Each process takes some 0.1 s to start, and 0.1 s more to import the engine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Candidate regions: the stretches of a file that are worth a lossless parse, cut so that they parse alone.
+"""Candidate regions: the stretches of a file that are worth a run, cut so that they parse alone.
 
 A function is cut by its rows and keeps its indentation under an ``if 1:`` (dedenting would change multi-line strings).
 The module's own statements are cut by leaving out the bodies of its functions and classes.

@@ -110,7 +110,9 @@ class Interpreter(Calls):
         self.frozen_attributes: frozenset[str] = frozenset()
         self.loop_statements: dict[tuple[int, int], ir.For | ir.While] = {}
         self.texts: dict[int, str] = {}
-        """Text of the tests of ``if`` statements, by the identity of these."""
+        """Text of the tests of ``if`` statements, by the identity of these (which live as long as the run)."""
+        self.phases: dict[int, list[tuple[set[str], str, int]]] = {}
+        """What ``phases_in`` tells of them."""
         self.following: ir.Stmt | None = None
         """The statement after the one being run, in its block."""
         self.stored_items: dict[tuple[int, int, int], Value] = {}
@@ -581,7 +583,7 @@ class Interpreter(Calls):
         if text is None:
             text = self.texts[id(statement)] = text_of(statement.test)
         if answer is None:
-            self.note_phase(statement, state)
+            self.note_phase(statement)
         then_state: State | None = None
         else_state: State | None = None
         depth = len(self.loops)
@@ -680,31 +682,15 @@ class Interpreter(Calls):
             return bool(names) and any(n.rpartition(".")[2] in ("Tensor", "Variable") and n.startswith("torch") for n in names)
         return any(type(a) is Ext and a.name == "torch.is_tensor" for a in self.eval(func, state)) if name else False
 
-    def note_phase(self, statement: ir.If, state: State) -> None:
+    def note_phase(self, statement: ir.If) -> None:
         """Remember an undecided test that looks like a phase, by what its branches do and by its words."""
-        test = statement.test
-        while isinstance(test, ir.Unary) and test.op == "not":
-            test = test.value
-        tests = [test]
-        if isinstance(test, ir.BoolOp):
-            tests = [test.left, test.right]
-        for one in tests:
-            while isinstance(one, ir.Unary) and one.op == "not":
-                one = one.value
-            if isinstance(one, ir.Compare) and one.ops[0] in ("!=", "is not"):
-                one = ir.Compare(one.node, one.left, ["==" if one.ops[0] == "!=" else "is"], one.comparators)
-            if not is_phase_test(one):
-                continue
-            names = names_in(one)
-            if names & self.loop_names:
-                continue
-            trains = does_training(statement.then) or does_training(statement.orelse)
-            key = self.phase_key(one)
-            text = text_of(one)
-            if trains or PHASE_WORD.search(text.lower()):
-                self.phase_tests[key] = max(
-                    self.phase_tests.get(key, 0), 2 if trains and PHASE_WORD.search(text.lower()) else 1
-                )
+        found = self.phases.get(id(statement))
+        if found is None:
+            found = self.phases[id(statement)] = phases_in(statement)
+        for names, text, weight in found:
+            if not names & self.loop_names:
+                key = f"{self.frame}:{text}"  # as ``phase_key``
+                self.phase_tests[key] = max(self.phase_tests.get(key, 0), weight)
 
     def matching(self, statement: ir.Match, state: State) -> State | None:
         subject = self.eval(statement.subject, state)
@@ -1437,6 +1423,27 @@ def type_names(expr: ir.Expr) -> list[str]:
             return [*type_names(expr.left), *type_names(expr.right)]
         case _:
             return [dotted(expr)]
+
+
+def phases_in(statement: ir.If) -> list[tuple[set[str], str, int]]:
+    """The tests in an ``if`` that look like phases: their names, their text, and 2 for one that is sure, by what the branches do
+    and by its words, 1 for a suspicion."""
+    test = statement.test
+    while isinstance(test, ir.Unary) and test.op == "not":
+        test = test.value
+    found: list[tuple[set[str], str, int]] = []
+    trains = does_training(statement.then) or does_training(statement.orelse)
+    for one in [test.left, test.right] if isinstance(test, ir.BoolOp) else [test]:
+        while isinstance(one, ir.Unary) and one.op == "not":
+            one = one.value
+        if isinstance(one, ir.Compare) and one.ops[0] in ("!=", "is not"):
+            one = ir.Compare(one.node, one.left, ["==" if one.ops[0] == "!=" else "is"], one.comparators)
+        if is_phase_test(one):
+            text = text_of(one)
+            says_so = PHASE_WORD.search(text.lower()) is not None
+            if trains or says_so:
+                found.append((names_in(one), text, 2 if trains and says_so else 1))
+    return found
 
 
 def is_phase_test(test: ir.Expr) -> bool:

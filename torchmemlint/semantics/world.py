@@ -28,7 +28,7 @@ class World:
     rests on what was looked up for it, whoever asked first.
 
     ``read`` gives the text of a file by its path (raises SourceError); lowering happens on demand, an outermost function at a
-    time, so that only regions that a run reaches are ever parsed by libcst.
+    time, so that only regions that a run reaches are ever parsed again.
     """
 
     def __init__(self, project: Project, settings: Settings, read: Callable[[str], str]) -> None:
