@@ -34,6 +34,8 @@ class Analysis:
 
 BACKWARD = frozenset({"backward", "manual_backward", "empty_cache"})
 OF_INFERENCE = frozenset({"eval", "detach"})
+AS_AN_ARRAY = frozenset({"data", "numpy"})
+"""The words of ``net(x).data.numpy()``, which is a detach."""
 AskRule = Callable[[Any, object, object], Iterable[Any]]
 """As ``ask_rule``."""
 
@@ -91,7 +93,7 @@ def is_candidate(
         if not roots.is_off_by_decorator(runs.world, ref, WITHOUT_GRAPH) or may_infer(runs, ref, facts, rules):
             return True
     by_name = purpose.uses(facts.qualname) and not is_test(ref.path, facts.qualname)
-    if (by_name or words & OF_INFERENCE) and may_infer(runs, ref, facts, rules):
+    if (by_name or words & OF_INFERENCE or words >= AS_AN_ARRAY) and may_infer(runs, ref, facts, rules):
         return True
     for call in facts.calls:
         receiver, _, name = call.callee.rpartition(".")
