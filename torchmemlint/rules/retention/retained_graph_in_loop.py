@@ -81,6 +81,8 @@ EVENT = Backward
 def check(event: Backward, flow: Flow) -> Iterator[Draft]:
     if not event.retains or event.creates or event.gradients or not flow.own(event.site):
         return
+    if flow.hooks_forwards():
+        return  # what a hook brought out of another forward may be part of the loss
     if not needless(flow.runs, flow.record.root, flow.frame(event.site).ref, event.site.node):
         return
     fix = flow.without_argument(event.site, event.kept_by, "Let the backward free its graph", Safety.UNSAFE)
