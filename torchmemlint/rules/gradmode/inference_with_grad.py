@@ -331,10 +331,13 @@ MODULE_WORDS = frozenset(
 def through_own_forward(event: Graph, flow: Flow) -> bool:
     """Whether the module runs inside a ``forward`` of this very object, inlined into the function that wants its result. A
     ``forward`` of a class that is no module is a function like any other: the finding stands there."""
+    if flow.frame(event.site).depth != 1:
+        return False
     site, callee = flow.own_call(event.site)
-    if not flow.root_is_module() or any(g.kind == "forward" and g.site.key == site.key for g in flow.record.graphs.values()):
-        return False  # the call itself makes a graph: that one is judged
-    return callee.qualname.rpartition(".")[2] in ("forward", "__call__") and flow.frame(event.site).depth == 1
+    if callee.qualname.rpartition(".")[2] not in ("forward", "__call__") or not flow.root_is_module():
+        return False
+    # Where the call itself makes a graph, that one is judged.
+    return not any(g.kind == "forward" and g.site.key == site.key for g in flow.record.graphs.values())
 
 
 def through_method(event: Graph, flow: Flow) -> bool:
