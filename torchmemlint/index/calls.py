@@ -134,14 +134,28 @@ class Calls:
         """What ``callee`` means; None for a method of an object of which nothing is known."""
         values = self._evidence.values(path, qualname, callee)
         refs = dict.fromkeys(ref for value in values for ref in self._targets(value))
-        if refs or values:
-            return Callees(tuple(refs), True)
         receiver, dot, name = callee.rpartition(".")
+        if refs:
+            return Callees(tuple(refs), True)
+        if dot and name not in self._common:
+            below = self._below_outside(self._evidence.values(path, qualname, receiver), name)
+            if below.refs:
+                return below
+        if values:
+            return Callees((), True)
         if not dot or name in self._common or (name.startswith("__") and name.endswith("__")):
             return Callees((), False)
         if receiver and self._evidence.values(path, qualname, receiver):
             return Callees((), False)  # the receiver is known, and has no such method in sight
         return None
+
+    def _below_outside(self, receivers: Iterable[Value], name: str) -> Callees:
+        """The methods ``name`` of the project's classes below an outside class that the receiver is of (``torch.nn.Module``,
+        by its annotation): what the outside class does not have, a class below it has. None where too many unrelated have it."""
+        outside = {each.klass for each in receivers if isinstance(each, Instance) and not each.exact}
+        classes = {ref for ref in self._methods.get(name, ()) if not outside.isdisjoint(self._names.mro(ref))}
+        families = self._families(classes)
+        return Callees(self._methods_of(classes, name) if families <= _BY_NAME else (), families <= 1)
 
     def _by_shape(self, path: str, call: CallFact) -> Callees:
         """The methods that a call on an unknown object can mean, by the name and the keywords that it gives."""
@@ -209,9 +223,10 @@ class Calls:
         if isinstance(value, FunctionRef):
             yield value
         elif isinstance(value, Method):
-            yield value.function
-            if not value.exact:
-                yield from self._overrides(value.klass, value.function.qualname.rpartition(".")[2])
+            overrides = () if value.exact else tuple(self._overrides(value.klass, value.function.qualname.rpartition(".")[2]))
+            if not overrides or not self._always_overridden(value):
+                yield value.function
+            yield from overrides
         elif isinstance(value, ClassRef):
             method = self._names.method(value, "__init__")
             if method is not None:
@@ -224,6 +239,14 @@ class Calls:
                     if not value.exact:
                         yield from self._overrides(value.klass, name)
                     break
+
+    def _always_overridden(self, method: Method) -> bool:
+        """Whether no object runs this method of its base but by ``super()``: each class below has its own, and nothing in
+        sight constructs the class itself."""
+        name = method.function.qualname.rpartition(".")[2]
+        if any(self._names.method(below, name) == method.function for below in self._names.subclasses(method.klass)):
+            return False
+        return not any(self._index.get(word) for word in self._with_aliases([method.klass.qualname.rpartition(".")[2]]))
 
     def _overrides(self, klass: ClassRef, name: str) -> tuple[FunctionRef, ...]:
         found = self._below.get((klass, name))

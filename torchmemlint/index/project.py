@@ -13,7 +13,7 @@ from functools import update_wrapper
 from typing import Concatenate, ParamSpec, TypeVar, overload
 
 from torchmemlint.index.calls import Callees, Caller, Callers, Calls
-from torchmemlint.index.evidence import Evidence, Method
+from torchmemlint.index.evidence import Evidence, Instance, Method
 from torchmemlint.index.facts import AttrFact, CallableUse, CallFact, ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.gradmode import CallerMode, GradMode
 from torchmemlint.index.ledger import Ledger
@@ -197,6 +197,13 @@ class Project:
                         found[facts.qualname.rpartition(".")[2]].append(FunctionRef(path, facts.qualname))
             self._methods = {each: tuple(sorted(refs)) for each, refs in found.items()}
         return self._methods.get(name, ())
+
+    @question
+    def attribute_class(self, ref: ClassRef, name: str) -> ClassRef | str | None:
+        """The class of what an attribute holds on an object of ``ref``, by assignments and annotations, those in the class body
+        included; None when there is no evidence, or evidence of several."""
+        classes = {value.klass for value in self._evidence.attribute(ref, name) if isinstance(value, Instance)}
+        return classes.pop() if len(classes) == 1 else None
 
     @question
     def is_attribute_only(self, name: str) -> bool:

@@ -345,9 +345,7 @@ class Evaluator(Book):
             if value:
                 return add_marks(value, self.carried_calls(oid, name, text))
             if found:
-                defining = found[0]
-                method_of = defining.method or ""
-                cls = project.class_of(self.class_path(info.cls, name), method_of, f"self.{name}") if method_of else None
+                cls = project.attribute_class(info.cls, name)
                 inner = self.outside("thing", text, cls, key=(oid, name))
                 self.classify(inner, cls, f"self.{name}")
                 return frozenset((Obj(inner),))
