@@ -42,11 +42,14 @@ def stem(path: str) -> bytes:
 
 def connected(scanned: Iterable[Scanned]) -> list[str]:
     """Of the files without a word of torch, those that a torch-related file imports, or that import one; through the
-    ``__init__.py`` files of packages, which only pass names on."""
+    ``__init__.py`` files of packages, which only pass names on. Those of the packages that torch-related files stand in are
+    always among them: they say where a package begins."""
     scanned = list(scanned)
     related = [one for one in scanned if one.facts is not None]
     waiting = {one.path: one for one in scanned if one.facts is None and one.failed is None and not one.skipped}
-    chosen: list[str] = []
+    packages = [waiting.pop(path) for path in _packages(one.path for one in related) if path in waiting]
+    related += packages
+    chosen = [one.path for one in packages]
     while related and waiting:
         stems = frozenset(stem(one.path) for one in related)
         taken = frozenset[bytes]().union(*(one.imports for one in related))
@@ -56,6 +59,17 @@ def connected(scanned: Iterable[Scanned]) -> list[str]:
         chosen += [one.path for one in found]
         related = [one for one in found if one.path.endswith("__init__.py")]
     return sorted(chosen)
+
+
+def _packages(paths: Iterable[str]) -> list[str]:
+    """The ``__init__.py`` files, there or not, in the folders of some files and in all above these."""
+    folders: set[str] = set()
+    for path in paths:
+        folder = path.rpartition("/")[0]
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition("/")[0]
+    return [f"{folder}/__init__.py" for folder in sorted(folders)]
 
 
 @dataclass(frozen=True, slots=True)

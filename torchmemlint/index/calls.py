@@ -72,6 +72,7 @@ class Calls:
         self._reads: dict[str, list[tuple[FunctionRef, str]]] = defaultdict(list)
         self._aliases: dict[str, set[str]] = defaultdict(set)
         self._methods: dict[str, list[ClassRef]] = defaultdict(list)
+        self._held: set[str] = set()
         self._looked_up: set[str] = set()
         self._named: dict[tuple[str, str, str, frozenset[str]], tuple[FunctionRef, ...]] = {}
         self._callees: dict[tuple[str, str, str], Callees] = {}
@@ -93,6 +94,8 @@ class Calls:
                 for name, _ in klass.methods:
                     self._methods[name].append(ref)
                 for attr in klass.attrs:
+                    if attr.method and attr.kind in ("name", "call"):
+                        self._held.add(attr.name)
                     if attr.kind == "name":
                         self._alias(attr.name, attr.value)
                         if attr.value.startswith("self.") and ref not in self._methods[attr.name]:
@@ -154,8 +157,7 @@ class Calls:
         by its annotation): what the outside class does not have, a class below it has. None where too many unrelated have it."""
         outside = {each.klass for each in receivers if isinstance(each, Instance) and not each.exact}
         classes = {ref for ref in self._methods.get(name, ()) if not outside.isdisjoint(self._names.mro(ref))}
-        families = self._families(classes)
-        return Callees(self._methods_of(classes, name) if families <= _BY_NAME else (), families <= 1)
+        return Callees(self._methods_of(classes, name) if self._are_few(classes) else (), self._are_few(classes, 1))
 
     def _by_shape(self, path: str, call: CallFact) -> Callees:
         """The methods that a call on an unknown object can mean, by the name and the keywords that it gives."""
@@ -196,12 +198,12 @@ class Calls:
         params = self._names.functions[method.path][method.qualname].params
         return any(param.kind == "**" for param in params) or keywords <= {param.name for param in params}
 
-    def _are_few(self, classes: set[ClassRef]) -> bool:
-        """Whether these classes are few unrelated groups: they are related through the base that has the method first."""
+    def _are_few(self, classes: set[ClassRef], most: int = _BY_NAME) -> bool:
+        """Whether these classes are at most so many unrelated groups: they are related through the base that has the method first."""
         families: set[ClassRef | str] = set()
         for ref in classes:
             families.add(next(base for base in reversed(self._names.mro(ref)) if base in classes))
-            if len(families) > _BY_NAME:
+            if len(families) > most:
                 return False
         return True
 
@@ -279,6 +281,24 @@ class Calls:
             found += [caller for caller in self._called_objects().get(ref, ()) if id(caller.call) not in seen]
         return tuple(sorted(found, key=lambda caller: (caller.ref, caller.call.row, caller.call.callee)))
 
+    def namesakes(self, ref: FunctionRef) -> tuple[Caller, ...]:
+        """The calls of a method of that name on objects of which nothing is known, in the top package or the folder of ``ref``:
+        where too many classes have such a method to say which is meant, each of them may be."""
+        name = ref.qualname.rpartition(".")[2]
+        if not self._names.functions[ref.path][ref.qualname].owner or name in self._common:
+            return ()
+        top, folder = self._top_package(ref.path), ref.path.rpartition("/")[0]
+        near = [
+            (site, call)
+            for site, call in self._index.get(name, ())
+            if self._top_package(site.path) == top or site.path.rpartition("/")[0] == folder
+        ]
+        return tuple(
+            Caller(site, call, False)
+            for site, call in sorted(near, key=lambda each: (each[0], each[1].row))
+            if self._resolve(site.path, site.qualname, call.callee) is None
+        )
+
     def _called(self, word: str) -> dict[FunctionRef, list[Caller]]:
         """What the calls that end in ``word`` reach."""
         found = self._sites.get(word)
@@ -306,7 +326,7 @@ class Calls:
         if self._objects is None:
             self._objects = {}
             for word in sorted(self._index):
-                if word in self._methods and word not in self._aliases:
+                if word in self._methods and word not in self._aliases and word not in self._held:
                     continue
                 for ref, callers in self._called(word).items():
                     if ref.qualname.endswith((".forward", ".__call__")):

@@ -232,7 +232,9 @@ class Evidence:
             facts = self._names.functions[method.path][method.qualname]
             if any(use.callee.rpartition(".")[2] in ("property", "cached_property") for use in facts.decorators):
                 return self._result(method, facts)
-            return (Method(method, klass, value.exact),)
+            # `self.step = self.step_with_graph`: the object's own attribute goes before the method of its class.
+            given = [each for each in self._assignments(klass, name) if isinstance(each, FunctionRef | Method)]
+            return (Method(method, klass, value.exact), *given)[:_MAX_VALUES]
         found = self._assignments(klass, name)
         if found:
             return found

@@ -374,12 +374,22 @@ class GradMode:
         top = self._names.functions[ref.path][TOP]
         if self._last_effect(FunctionRef(ref.path, TOP), top.leaves) == "off":
             return "off"
+        namesakes = self._calls.namesakes(ref)
+        if namesakes and all(self._guarded(caller) for caller in namesakes):
+            return "off"
         name = ref.qualname.rpartition(".")[2]
         if facts.owner and not (name.startswith("__") and name.endswith("__")):
             bases = self._names.mro(ClassRef(ref.path, facts.owner))
             if any(isinstance(base, str) and not is_quiet(base) for base in bases):
                 return "unseen-base"
         return "escapes" if escapes or not self._complete else "no-callers"
+
+    def _guarded(self, caller: Caller) -> bool:
+        """Whether grad mode is off at a call by what its own function says."""
+        effect = self._effect_at(caller.ref, caller.call)
+        if effect is None and caller.ref.qualname != TOP:
+            effect = self._own_effect(self._names.functions[caller.ref.path][caller.ref.qualname], caller.ref.path)
+        return effect == "off"
 
     def _hook(self, ref: FunctionRef, facts: FunctionFacts) -> str | None:
         """The mode in which an outside framework calls the method."""

@@ -199,6 +199,12 @@ class Project:
         return self._methods.get(name, ())
 
     @question
+    def is_function(self, path: str, function_qualname: str, dotted: str) -> bool:
+        """Whether dotted text is a function or method of the project, whatever it is of what is possible."""
+        values = self._evidence.values(path, function_qualname or TOP, dotted)
+        return bool(values) and all(isinstance(value, FunctionRef | Method) for value in values)
+
+    @question
     def attribute_class(self, ref: ClassRef, name: str) -> ClassRef | str | None:
         """The class of what an attribute holds on an object of ``ref``, by assignments and annotations, those in the class body
         included; None when there is no evidence, or evidence of several."""

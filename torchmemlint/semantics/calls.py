@@ -155,6 +155,13 @@ class Calls(Evaluator):
             for atom in sorted_atoms(receiver):
                 out = join(out, self.call_method(atom, func.name, arguments, expr, state))
             return out or UNKNOWN
+        if type(func) is ir.Call and type(func.func) is ir.Name and func.func.id == "type" and len(func.args) == 1:
+            # `type(batch)(moved(item) for item in batch)`: a container like the one that it was made from.
+            like = self.eval(func.args[0].value, state)
+            kinds = {self.heap[a.oid].kind for a in like if type(a) is Obj} | {"tuple" for a in like if type(a) is Tuple}
+            if kinds & {"tuple", "list", "dict", "set"}:
+                kind = next(kind for kind in ("dict", "set", "list", "tuple") if kind in kinds)
+                return _make_container(self, kind.replace("tuple", "list"), self.arguments(expr, state), expr, state)
         callee = self.eval(func, state)
         arguments = self.arguments(expr, state)
         out = EMPTY

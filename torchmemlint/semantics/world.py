@@ -211,6 +211,8 @@ class World:
         return facts.attrs
 
     def _may_hold_parameter(self, cls: ClassRef, attr: AttrFact) -> bool:
+        if attr.kind == "name" and self.project.is_function(cls.path, attr.method, attr.value):
+            return False
         if attr.kind != "call":
             # A bare name or an expression: a number from the arguments, unless it is called somewhere as a module would be.
             words = (
@@ -219,9 +221,13 @@ class World:
                 else frozenset()
             )
             return bool(words & (frozenset({"()"}) | {"parameters", "forward"}))
-        absolute = self.project.resolve(cls.path, attr.value.removesuffix("()"), attr.method)
+        made, _, method = attr.value.removesuffix("()").partition("().")
+        absolute = self.project.resolve(cls.path, made, attr.method)
         if absolute is None:
             return True
+        if method and "(" not in method and method in TORCH.methods:
+            # `torch.ones(3).bool()`: a tensor, which is no parameter of the module that holds it.
+            return absolute != "torch.Tensor" and TORCH.function_effect(absolute) != "source"
         inner = self.project.klass(absolute)
         if inner is not None:
             return bool(self.is_module_class(inner)) and self.has_parameters(inner)
