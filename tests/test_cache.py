@@ -127,6 +127,17 @@ def test_only_what_rests_on_the_change_is_inspected_again(here: Path, printed, i
     assert "evaluate.py" not in inspected
 
 
+def test_files_of_another_framework_are_not_inspected_again(here: Path, printed, inspected: list[str]) -> None:  # type: ignore[no-untyped-def]
+    (here / "other.py").write_text("import tensorflow as tf\n\n\ndef no_grad(backward):\n    return backward.detach()\n")
+    printed(".")
+    assert "other.py" in inspected
+    inspected.clear()
+    (here / "pkg/meters.py").write_text((here / "pkg/meters.py").read_text() + "# the end\n")
+    printed(".")
+    assert inspected
+    assert "other.py" not in inspected
+
+
 def test_files_named_one_by_one_use_what_is_known_of_those_around(here: Path, agree, inspected: list[str]) -> None:  # type: ignore[no-untyped-def]
     agree("evaluate.py")
     inspected.clear()

@@ -65,7 +65,7 @@ OTHER_FRAMEWORKS = frozenset(
 
 def is_of_another_framework(project: Project, path: str) -> bool:
     """Whether a file imports another framework, and nothing of torch or around it: its networks are not ours."""
-    roots = {target.lstrip(".").partition(".")[0] for _, target in project.module(path).imports}
+    roots = {target.lstrip(".").partition(".")[0] for _, target in project.imports(path)}
     return bool(roots & OTHER_FRAMEWORKS) and not any("torch" in root or "lightning" in root for root in roots)
 
 
@@ -143,9 +143,10 @@ def analyze_module(
 
     assert runs is not None
     analysis = Analysis()
-    if is_of_another_framework(project, path):
-        return analysis
     page = project.ledger.open = Page()
+    if is_of_another_framework(project, path):
+        analysis.questions, analysis.notes = account(page)
+        return analysis
     codes = frozenset(settings.codes)
     page.questions.add(("text", path))
     checks = [

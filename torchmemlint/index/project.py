@@ -84,6 +84,12 @@ class Project:
         return self._names.modules[path]
 
     @question
+    def imports(self, path: str) -> tuple[tuple[str, str], ...]:
+        """What the module at ``path`` imports (see ``ModuleFacts.imports``): ask for this alone where no more is wanted, so that
+        findings do not rest on all that the module says."""
+        return self._names.modules[path].imports
+
+    @question
     def module_name(self, path: str) -> str:
         """The module's absolute dotted name, unique in the project."""
         return self._names.layout.names[path]

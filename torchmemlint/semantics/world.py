@@ -293,11 +293,11 @@ class World:
 
     def is_imported(self, path: str, receiver: str) -> bool:
         root = receiver.partition(".")[0]
-        return any(local == root for local, _ in self.project.module(path).imports)
+        return any(local == root for local, _ in self.project.imports(path))
 
     def imports_package(self, path: str, package: str) -> bool:
         """Whether a file imports a top package of this name, or anything from it."""
-        return any(target.partition(".")[0] == package for _, target in self.project.module(path).imports)
+        return any(target.partition(".")[0] == package for _, target in self.project.imports(path))
 
     def guards_itself(self, name: str) -> bool:
         """Whether every method of that name in the project switches grad mode off by itself: by decorator, or inside. Those that
