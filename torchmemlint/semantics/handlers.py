@@ -279,7 +279,7 @@ def recoveries(
                 and not reads_error(node.args, about_error)
                 and on_the_same(node, data, run, state)
                 and may_calculate(node.func, run, state)
-                and may_run_model(run, name)
+                and (repeats(node, tried) or may_run_model(run, name))
             ):
                 out.append((node.node, "retry"))
     return out
@@ -297,6 +297,19 @@ def made_of_the_same(body: list[ir.Stmt], tried: list[ir.Stmt]) -> set[str]:
         elif isinstance(node, (ir.For, ir.CompClause)) and names_in(node.iterable) & known:
             known |= names_in(node.target)
     return known
+
+
+def repeats(call: ir.Call, tried: list[ir.Stmt]) -> bool:
+    """Whether a call is one of those that were tried, done again with much of the same: whatever it is, it failed there."""
+    words = names_in(call.args)
+    return any(
+        isinstance(n, ir.Call) and dotted(n.func) == dotted(call.func) and len(names_in(n.args) & words) >= SAME_WORDS
+        for n in nodes_of(tried)
+    )
+
+
+SAME_WORDS = 3
+"""Names that two calls share at the least to be the same again: ``halve(batch_size)`` in both places is bookkeeping."""
 
 
 def names_in(part: object) -> set[str]:
