@@ -25,6 +25,10 @@ __all__ = ["TOP", "Callees", "Caller", "CallerMode", "Callers", "ClassRef", "Fun
 _DOTTED = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")
 _GUARDS = re.compile(r"no_grad|inference|grad|eval", re.IGNORECASE)
 _MAX_CALLS = 30
+_INWARDS = 4
+"""Calls between a module's forward and the gradients that it takes, at the most."""
+_OF_SO_MANY = 50
+_LOSS = re.compile(r"loss|penalty|regulari|criterion", re.IGNORECASE)
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
@@ -59,6 +63,7 @@ class Project:
         self._switching: frozenset[str] | None = None
         self._words: frozenset[str] | None = None
         self._cuda: bool | None = None
+        self._differentiating: frozenset[FunctionRef] | None = None
         self._receivers: dict[str, list[tuple[FunctionRef, str, bool]]] | None = None
         self.ledger = Ledger()
 
@@ -365,6 +370,45 @@ class Project:
                 for facts in module.functions
             )
         return self._cuda
+
+    @question
+    def differentiates(self, ref: ClassRef) -> bool:
+        """Whether a class's own forward takes gradients (the forces of an energy), itself or in what it calls."""
+        return self._names.method(ref, "forward") in self._forwards_with_gradients()
+
+    @question
+    def differentiates_somewhere(self, path: str) -> bool:
+        """Whether the forward of some class in the top package or the folder of a file takes gradients, of a package that is
+        about such models: of one class in fifty at the least. Losses, by their names, are left aside."""
+        top, folder = self._top_package(path), path.rpartition("/")[0]
+        found = [each for each in self._forwards_with_gradients() if not _LOSS.search(each.qualname.partition(".")[0])]
+        near = [each for each in found if self._top_package(each.path) == top or each.path.rpartition("/")[0] == folder]
+        forwards = sum(self._top_package(ref.path) == top for ref in self.methods_named("forward")) if near else 0
+        return bool(near) and len(near) * _OF_SO_MANY >= forwards
+
+    def _forwards_with_gradients(self) -> frozenset[FunctionRef]:
+        if self._differentiating is None:
+            self._differentiating = self._find_differentiating()
+        return self._differentiating
+
+    def _find_differentiating(self) -> frozenset[FunctionRef]:
+        level = {
+            FunctionRef(path, facts.qualname)
+            for path, module in self._names.modules.items()
+            for facts in module.functions
+            for call in facts.calls
+            if call.callee.rpartition(".")[2] in ("grad", "jacobian", "hessian", "vjp", "jvp")
+            and any(
+                isinstance(value, Outside) and value.name.startswith(("torch.autograd.", "torch.func."))
+                for value in self._evidence.values(path, facts.qualname, call.callee)
+            )
+        }
+        seen: set[FunctionRef] = set()
+        for _ in range(_INWARDS):
+            level -= seen
+            seen |= level
+            level = {caller.ref for ref in level for caller in self._calls.callers(ref).calls if caller.certain}
+        return frozenset(ref for ref in seen if ref.qualname.endswith(".forward"))
 
     def _top_package(self, path: str) -> str:
         return self._names.layout.names[path].partition(".")[0]

@@ -586,6 +586,7 @@ class Calls(Evaluator):
             frozen=frozen,
         )  # fmt: skip
         graph = self.record.graphs[gid]
+        graph.cls = info.cls if isinstance(info.cls, ClassRef) else None
         graph.training = training if graph.training == training else None
         marks = frozenset((gid, *self.through_module(certain)))
         return reshape(
@@ -1270,7 +1271,9 @@ class Calls(Evaluator):
             self.record.flags.add("device")
         for value in values[:2]:
             for atom in value:
-                if type(atom) is Tensor:
+                if type(atom) is Tensor and name in FROM_ARRAYS:
+                    self.notice(atom.graphs, "array")
+                elif type(atom) is Tensor:
                     self.notice(atom.graphs, "torch-op")
                     self.operation(atom.graphs, "loss" if effect == "loss" else name.rpartition(".")[2])
         if self.weighs_evidence and effect in ("keep", "loss", "view", "cut", "mixed-max"):
@@ -1602,6 +1605,10 @@ INTEGER_DTYPES = frozenset(
         "torch.bool",
     }
 )  # fmt: skip
+
+
+FROM_ARRAYS = frozenset({"torch.from_numpy", "torch.frombuffer"})
+"""What these are given is no tensor: they refuse one."""
 
 
 def stars_of(expr: ir.Call) -> str:

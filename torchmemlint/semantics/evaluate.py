@@ -183,6 +183,8 @@ class Evaluator(Book):
                 oid = self.outside("thing", ident, found, key=(path, ident))
                 self.classify(oid, found, ident)
                 return frozenset((Obj(oid),))
+        if ident == "torch":  # bound by an import that is not in sight (``from common import *``), or forgotten
+            return self.absolute(ident, path, ident)
         return frozenset((Obj(self.outside("thing", ident, None, key=(path, ident))),))
 
     def classify(self, oid: int, cls: ClassRef | str | None, text: str) -> None:

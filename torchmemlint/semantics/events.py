@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from torchmemlint.index.project import FunctionRef
+from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.state import State
 from torchmemlint.semantics.values import EMPTY, NOTHING, Value
 
@@ -54,6 +54,7 @@ class Graph:
     module    number of the module object, -1
     frozen    all parameters of the module were frozen and no argument had a graph
     place     for "carried": the place
+    cls       the module's class, where it is one of the project
     """
 
     gid: int
@@ -72,6 +73,7 @@ class Graph:
     direct: bool = False
     """For "opaque": an object that the code does not show (a parameter, an attribute) was called like a function: it may
     well be a module."""
+    cls: ClassRef | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ results.
 Grad mode is followed through `with` blocks, decorators, `set_grad_enabled`, the project's own wrappers, hooks that a
 framework runs without grad (`validation_step`), and the function's callers. It is silent where all callers switch
 grad mode off, in a method that overrides one of a base class out of sight, where all parameters are frozen
-(`requires_grad_(False)`), and in code that needs gradients of inputs (attacks, saliency) or hooks into gradients. A
+(`requires_grad_(False)`), in code that needs gradients of inputs (attacks, saliency) or hooks into gradients, and for
+modules whose own forward takes gradients (forces from an energy). A
 function without a caller in sight is taken to run with grad mode on, with confidence medium.
 
 `eval()` changes dropout and batch normalisation. It does not switch grad mode off.
@@ -195,6 +196,8 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     fate = flow.runs.fate(record, event.gid)
     if fate.trains or (event.kind == "opaque" and not likely_module(event, flow, fate)):
         return None
+    if takes_gradients(event, flow):
+        return None
     thrown_away = fate.only_cut and all_detached(fate)
     if event.site.handler >= 0 and decided_elsewhere(event, flow):
         return None  # what was tried without grad needs it after all
@@ -231,6 +234,15 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     return None
 
 
+def takes_gradients(event: Graph, flow: Flow) -> bool:
+    """Whether the module may need the graph within its own forward, as one that gives forces with energies does: its class, or
+    where that is not known, some class of the package."""
+    project = flow.runs.world.project
+    if event.cls is not None:
+        return project.differentiates(event.cls)
+    return project.differentiates_somewhere(flow.record.root.path)
+
+
 TENSOR_ONLY = frozenset(
     {
         "detach", "argmax", "softmax", "sigmoid", "log_softmax", "unsqueeze", "squeeze", "cpu", "item", "backward", "cuda", "topk",
@@ -244,6 +256,8 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
     """Whether ``likely_module`` can say yes, whatever becomes of the result."""
     if not event.direct or flow.is_part(event) or purpose.is_helper(event.what) or is_callable(event.what, flow):
         return False
+    if "array" in seen_on(event, flow):
+        return False  # a session of another library, which returns arrays
     return (
         purpose.may_be_network(event.what)
         or bool(words_on(event, flow) & MODULE_WORDS)
