@@ -28,7 +28,7 @@ MAX_LISTED = 3000
 MAX_SECONDS_LISTING = 0.6
 MAX_SECONDS = 1.0
 """Bounds of the search around files named by hand: files that are parsed, files that are opened, CPU time for these and in all
-(of CPU, so that the answer does not depend on what else the machine does)."""
+(of this thread's CPU, so that the answer does not depend on what else the machine or the program does)."""
 
 _SAY_LITTLE = frozenset({"forward", "main", "run", "get", "update", "step", "build", "setup", "close", "reset", "load", "save"})
 """Names of functions that too many classes have to look for files by them alone."""
@@ -92,7 +92,7 @@ def surroundings(
     server calls ``forget``. ``texts`` stand in for files, by path.
     """
     candidates = [one for one in scanned if one.candidate and one.facts is not None]
-    deadline = time.process_time() + MAX_SECONDS
+    deadline = time.thread_time() + MAX_SECONDS
     tops = _tops(candidates)
     neighbours, complete = _neighbours(tops)
     buffers = {os.path.abspath(path): source for path, source in (texts or {}).items() if source.notebook is None}
@@ -109,7 +109,7 @@ def surroundings(
     absolute = any(os.path.isabs(one.path) for one in scanned)
     around: list[Scanned] = []
     for _, _, path in sorted(ranked)[:MAX_FILES]:
-        if time.process_time() > deadline:
+        if time.thread_time() > deadline:
             return tuple(around), False
         # Named as the files that were given are, so that packages keep their shape.
         name = (path if absolute else os.path.relpath(path)).replace(os.sep, "/")
@@ -163,14 +163,14 @@ def _neighbours(tops: tuple[tuple[str, bool], ...]) -> tuple[tuple[_Neighbour, .
     """The Python files of some folders (with what is below them, or without), read as far as the bounds allow."""
     # What is around is looked at, not checked: no configuration decides it, only .gitignore and the usual exclusions.
     configuration = Configuration(CommandLine(isolated=True))
-    deadline = time.process_time() + MAX_SECONDS_LISTING
+    deadline = time.thread_time() + MAX_SECONDS_LISTING
     found: dict[str, _Neighbour] = {}
     for top, deep in tops:
         below = (file.path for file in python_files_below(top, configuration)) if deep else _python_files_in(top)
         for path in below:
             if path in found:
                 continue
-            if len(found) == MAX_LISTED or time.process_time() > deadline:
+            if len(found) == MAX_LISTED or time.thread_time() > deadline:
                 return tuple(found.values()), False
             try:
                 with open(path, "rb") as file:
