@@ -11,7 +11,6 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import replace
 from itertools import pairwise
@@ -169,16 +168,6 @@ def test_the_executor_that_is_named_settles(here: Path, capsys: pytest.CaptureFi
 def test_what_does_not_go_together(arguments: list[str], words: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main([*arguments, "train.py:4", "--rule", "TML102"]) == 2
     assert words in capsys.readouterr().err
-
-
-@pytest.fixture
-def cluster() -> Iterator[str]:
-    """The address of a Dask cluster of two worker processes."""
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
-    ) as made:
-        yield made.scheduler_address
 
 
 def test_a_dask_cluster_settles_findings(cluster: str, here: Path) -> None:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -185,16 +184,6 @@ def test_what_is_no_executor(spec: str, words: str, here: Path, capsys: pytest.C
     err = capsys.readouterr().err
     assert err.startswith(f"torchmemlint: error: --executor {spec}: ")
     assert words in err
-
-
-@pytest.fixture
-def cluster() -> Iterator[str]:
-    """The address of a Dask cluster of two worker processes."""
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
-    ) as made:
-        yield made.scheduler_address
 
 
 def test_a_dask_cluster_that_loses_a_worker_loses_no_finding(

@@ -156,6 +156,8 @@ class Calls:
         """The methods ``name`` of the project's classes below an outside class that the receiver is of (``torch.nn.Module``,
         by its annotation): what the outside class does not have, a class below it has. None where too many unrelated have it."""
         outside = {each.klass for each in receivers if isinstance(each, Instance) and not each.exact}
+        if not outside:
+            return Callees((), False)
         classes = {ref for ref in self._methods.get(name, ()) if not outside.isdisjoint(self._names.mro(ref))}
         return Callees(self._methods_of(classes, name) if self._are_few(classes) else (), self._are_few(classes, 1))
 
@@ -163,10 +165,7 @@ class Calls:
         """The methods that a call on an unknown object can mean, by the name and the keywords that it gives."""
         name = _last(call.callee)
         keywords = frozenset(arg.keyword for arg in call.args if arg.keyword not in ("", "*", "**"))
-        return Callees(self._by_name(name, self._top_package(path), path, keywords), False)
-
-    def _top_package(self, path: str) -> str:
-        return self._names.layout.names[path].partition(".")[0]
+        return Callees(self._by_name(name, self._names.layout.top_package(path), path, keywords), False)
 
     def _by_name(self, name: str, top: str, path: str = "", keywords: frozenset[str] = frozenset()) -> tuple[FunctionRef, ...]:
         """The methods that ``name`` can mean on an unknown object in the top package ``top``, whose own classes go first.
@@ -177,7 +176,7 @@ class Calls:
         found = self._named.get((name, top, "", keywords))
         if found is None:
             everywhere = self._methods.get(name, ())
-            classes = {ref for ref in everywhere if self._top_package(ref.path) == top} or set(everywhere)
+            classes = {ref for ref in everywhere if self._names.layout.top_package(ref.path) == top} or set(everywhere)
             if keywords:
                 classes = {ref for ref in classes if self._takes(ref, name, keywords)} or classes
             if self._are_few(classes):
@@ -287,12 +286,7 @@ class Calls:
         name = ref.qualname.rpartition(".")[2]
         if not self._names.functions[ref.path][ref.qualname].owner or name in self._common:
             return ()
-        top, folder = self._top_package(ref.path), ref.path.rpartition("/")[0]
-        near = [
-            (site, call)
-            for site, call in self._index.get(name, ())
-            if self._top_package(site.path) == top or site.path.rpartition("/")[0] == folder
-        ]
+        near = [(site, call) for site, call in self._index.get(name, ()) if self._names.layout.near(site.path, ref.path)]
         return tuple(
             Caller(site, call, False)
             for site, call in sorted(near, key=lambda each: (each[0], each[1].row))
@@ -354,7 +348,7 @@ class Calls:
         receiver = text.rpartition(".")[0]
         if name in self._common or self._evidence.values(reader.path, reader.qualname, receiver):
             return False
-        return bool(self._by_name(name, self._top_package(reader.path)))
+        return bool(self._by_name(name, self._names.layout.top_package(reader.path)))
 
     def _registers(self, path: str, facts: FunctionFacts, callee: str) -> bool:
         """Whether a decorator may hand the function to code that is not in sight."""

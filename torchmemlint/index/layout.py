@@ -39,6 +39,14 @@ class Layout:
         self.names = self._unique_names()
         self.path_of = {name: path for path, name in self.names.items()}
 
+    def top_package(self, path: str) -> str:
+        """The name of the package, or script, that a file belongs to."""
+        return self.names[path].partition(".")[0]
+
+    def near(self, one: str, other: str) -> bool:
+        """Whether two files are of one top package, or of one folder (scripts that are run from there)."""
+        return self.top_package(one) == self.top_package(other) or posixpath.dirname(one) == posixpath.dirname(other)
+
     def module_of(self, path: str) -> Module:
         """The module that the file ``path`` is."""
         file = posixpath.normpath(path)

@@ -200,6 +200,9 @@ class Project:
     @question
     def methods_named(self, name: str) -> tuple[FunctionRef, ...]:
         """Every method of that name in the project, sorted."""
+        return self._methods_with(name)
+
+    def _methods_with(self, name: str) -> tuple[FunctionRef, ...]:
         if self._methods is None:
             found: dict[str, list[FunctionRef]] = defaultdict(list)
             for path, module in self._names.modules.items():
@@ -226,7 +229,7 @@ class Project:
     def is_attribute_only(self, name: str) -> bool:
         """Whether classes of the project assign an attribute of that name and none defines a method of it: ``x.name(…)`` calls
         an object that is held there."""
-        return self.is_attribute(name) and not self.methods_named(name)
+        return bool(self._classes_with(name)) and not self._methods_with(name)
 
     @question
     def is_attribute(self, name: str) -> bool:
@@ -339,7 +342,7 @@ class Project:
         """Whether the top package of a file has ``torch.set_grad_enabled(False)`` as a statement."""
         if self._switching is None:
             self._switching = frozenset(
-                self._top_package(other)
+                self._names.layout.top_package(other)
                 for other, module in self._names.modules.items()
                 for facts in module.functions
                 for call in facts.calls
@@ -347,7 +350,7 @@ class Project:
                 and call.callee.rpartition(".")[2] == "set_grad_enabled"
                 and [arg.const for arg in call.args] == ["False"]
             )
-        return self._top_package(path) in self._switching
+        return self._names.layout.top_package(path) in self._switching
 
     @question
     def says(self, word: str) -> bool:
@@ -380,10 +383,11 @@ class Project:
     def differentiates_somewhere(self, path: str) -> bool:
         """Whether the forward of some class in the top package or the folder of a file takes gradients, of a package that is
         about such models: of one class in fifty at the least. Losses, by their names, are left aside."""
-        top, folder = self._top_package(path), path.rpartition("/")[0]
+        layout = self._names.layout
         found = [each for each in self._forwards_with_gradients() if not _LOSS.search(each.qualname.partition(".")[0])]
-        near = [each for each in found if self._top_package(each.path) == top or each.path.rpartition("/")[0] == folder]
-        forwards = sum(self._top_package(ref.path) == top for ref in self.methods_named("forward")) if near else 0
+        near = [each for each in found if layout.near(each.path, path)]
+        top = layout.top_package(path)
+        forwards = sum(layout.top_package(ref.path) == top for ref in self._methods_with("forward")) if near else 0
         return bool(near) and len(near) * _OF_SO_MANY >= forwards
 
     def _forwards_with_gradients(self) -> frozenset[FunctionRef]:
@@ -409,9 +413,6 @@ class Project:
             seen |= level
             level = {caller.ref for ref in level for caller in self._calls.callers(ref).calls if caller.certain}
         return frozenset(ref for ref in seen if ref.qualname.endswith(".forward"))
-
-    def _top_package(self, path: str) -> str:
-        return self._names.layout.names[path].partition(".")[0]
 
     @question
     def outside(self, path: str, function_qualname: str, dotted: str) -> str | None:

@@ -1219,8 +1219,6 @@ class Calls(Evaluator):
             self.emit(GradModeMisuse(self.site(expr.node), "volatile", name))
         if name in TORCH.renamed:
             self.effect("renamed", name, arguments, expr)
-        if name == "torch.device" and arguments.positional and only_const(arguments.positional[0]) is not None:
-            return arguments.positional[0]  # `x.to(torch.device("cpu"))` is `x.to("cpu")`
         builtin = _BUILTINS.get(name)
         if builtin is not None:
             return builtin(self, arguments, expr, state)
