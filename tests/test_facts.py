@@ -125,7 +125,8 @@ def test_calls_know_their_managers_loops_branch_and_use() -> None:
     f = function(module, "f")
     inner = call(f, "model")
     assert [use.callee for use in inner.managers] == ["torch.no_grad", "lock"]
-    assert (inner.loops, inner.branch, inner.used, inner.row) == (1, ("phase == 'train'",), "other", 6)
+    assert (inner.loops, inner.branch, inner.used) == (1, ("phase == 'train'",), "other")
+    assert f.call_rows[inner.place] == (6, 6)
     assert [(arg.keyword, arg.name, arg.const) for arg in inner.args] == [("", "batch", ""), ("flag", "", "True")]
     assert call(f, "step").branch == ("not phase == 'train'", "not done")
     assert call(f, "step").used == "dropped"
@@ -218,7 +219,7 @@ def test_dotted_text_of_callees() -> None:
 
 def test_own_function_named_like_a_builtin_is_kept() -> None:
     module = facts("def print(x): pass\ndef f(): print(1)")
-    assert call(function(module, "f"), "print").row == 2
+    assert function(module, "f").call_rows == ((2, 2),)
 
 
 def test_bound_names_locals_and_reads() -> None:

@@ -192,7 +192,7 @@ def test_class_of_an_expression(function: str, text: str, klass: str | None) -> 
 
 def callees(p: Project, path: str, qualname: str) -> dict[str, tuple[list[str], bool]]:
     facts = p.facts(FunctionRef(path, qualname))
-    found = {call.callee: p.callees(path, qualname, call) for call in facts.calls}
+    found = {call.callee: p.callees(path, qualname, call.callee, *call.keywords) for call in facts.calls}
     return {text: ([ref.qualname for ref in each.refs], each.certain) for text, each in found.items() if each.refs}
 
 

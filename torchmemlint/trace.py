@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from torchmemlint import rules
 from torchmemlint.analysis import analyze_module, make_runs
 from torchmemlint.findings import Finding
-from torchmemlint.index.project import ClassRef, FunctionRef, Project
+from torchmemlint.index.project import Caller, ClassRef, FunctionRef, Project
 from torchmemlint.lower import ir
 from torchmemlint.rules.api import Draft, Flow, short
 from torchmemlint.semantics.base import CONTAINERS
@@ -165,8 +165,15 @@ def grad_mode(runs: Runs, ref: FunctionRef) -> list[str]:
     ]
     for caller in found.path:
         likely = "" if caller.certain else ", if the method is this one"
-        out.append(f"  called by `{caller.ref.qualname}` ({caller.ref.path}:{caller.call.row}){likely}")
+        out.append(f"  called by `{caller.ref.qualname}` ({caller.ref.path}:{_row_of(runs, caller)}){likely}")
     return out
+
+
+def _row_of(runs: Runs, caller: Caller) -> int:
+    facts = runs.world.facts(caller.ref)
+    # Of a name that is defined several times, facts are those of one definition.
+    same = caller.call.place < len(facts.calls) and facts.calls[caller.call.place] == caller.call
+    return facts.call_rows[caller.call.place][0] if same else facts.row
 
 
 @dataclass(frozen=True, slots=True)

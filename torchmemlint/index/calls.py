@@ -123,15 +123,16 @@ class Calls:
 
     # --- from a call to functions
 
-    def callees(self, path: str, qualname: str, call: CallFact) -> Callees:
-        """The functions of the project that ``call``, standing in the function ``qualname`` of ``path``, can reach."""
-        key = (path, qualname, call.callee)
+    def callees(self, path: str, qualname: str, callee: str, keywords: tuple[str, ...]) -> Callees:
+        """The functions of the project that a call of ``callee`` with these keywords can reach in the function ``qualname`` of
+        ``path``."""
+        key = (path, qualname, callee)
         found = self._callees.get(key)
         if found is None:
-            found = self._resolve(path, qualname, call.callee)
+            found = self._resolve(path, qualname, callee)
             if found is not None:
                 self._callees[key] = found
-        return self._by_shape(path, call) if found is None else found
+        return self._by_shape(path, callee, keywords) if found is None else found
 
     def _resolve(self, path: str, qualname: str, callee: str) -> Callees | None:
         """What ``callee`` means; None for a method of an object of which nothing is known."""
@@ -161,11 +162,10 @@ class Calls:
         classes = {ref for ref in self._methods.get(name, ()) if not outside.isdisjoint(self._names.mro(ref))}
         return Callees(self._methods_of(classes, name) if self._are_few(classes) else (), self._are_few(classes, 1))
 
-    def _by_shape(self, path: str, call: CallFact) -> Callees:
+    def _by_shape(self, path: str, callee: str, keywords: tuple[str, ...]) -> Callees:
         """The methods that a call on an unknown object can mean, by the name and the keywords that it gives."""
-        name = _last(call.callee)
-        keywords = frozenset(arg.keyword for arg in call.args if arg.keyword not in ("", "*", "**"))
-        return Callees(self._by_name(name, self._names.layout.top_package(path), path, keywords), False)
+        name = _last(callee)
+        return Callees(self._by_name(name, self._names.layout.top_package(path), path, frozenset(keywords)), False)
 
     def _by_name(self, name: str, top: str, path: str = "", keywords: frozenset[str] = frozenset()) -> tuple[FunctionRef, ...]:
         """The methods that ``name`` can mean on an unknown object in the top package ``top``, whose own classes go first.
@@ -278,7 +278,7 @@ class Calls:
         if facts.owner and name in ("forward", "__call__"):
             seen = {id(caller.call) for caller in found}
             found += [caller for caller in self._called_objects().get(ref, ()) if id(caller.call) not in seen]
-        return tuple(sorted(found, key=lambda caller: (caller.ref, caller.call.row, caller.call.callee)))
+        return tuple(sorted(found, key=lambda caller: (caller.ref, caller.call.place, caller.call.callee)))
 
     def namesakes(self, ref: FunctionRef) -> tuple[Caller, ...]:
         """The calls of a method of that name on objects of which nothing is known, in the top package or the folder of ``ref``:
@@ -289,7 +289,7 @@ class Calls:
         near = [(site, call) for site, call in self._index.get(name, ()) if self._names.layout.near(site.path, ref.path)]
         return tuple(
             Caller(site, call, False)
-            for site, call in sorted(near, key=lambda each: (each[0], each[1].row))
+            for site, call in sorted(near, key=lambda each: (each[0], each[1].place))
             if self._resolve(site.path, site.qualname, call.callee) is None
         )
 
@@ -299,7 +299,7 @@ class Calls:
         if found is None:
             found = self._sites[word] = {}
             for site, call in self._index.get(word, ()):
-                callees = self.callees(site.path, site.qualname, call)
+                callees = self.callees(site.path, site.qualname, call.callee, call.keywords)
                 for ref in callees.refs:
                     found.setdefault(ref, []).append(Caller(site, call, callees.certain))
         return found

@@ -50,21 +50,27 @@ class CallFact:
     Calls of plain builtins (``len``, ``float``, ``print``…) are left out. ``managers`` are the ``with`` items around the call
     inside this function and the statements before it that change the grad mode for the rest of the function
     (``torch.set_grad_enabled(False)``), in the order in which they take effect: the last that touches the grad mode wins.
-    ``loops`` counts the loops and comprehensions around it. ``statement_row`` is the first row of the statement.
+    ``loops`` counts the loops and comprehensions around it.
     ``used`` tells what becomes of the result: "dropped" (an expression statement), "returned", "other".
     ``branch``: dotted text of the innermost enclosing ``if`` tests, outermost first, with "not " in front on the else branch;
     "" for a test that is no name, attribute, ``not`` of one, or comparison of one with a literal (``phase == 'train'``).
+    ``place`` is its place among the calls of its function, in the order of evaluation: on which row it stands, the function
+    knows (``FunctionFacts.call_rows``), so that a call is the same when its file grows above it.
     """
 
     callee: str
     args: tuple[ArgFact, ...]
-    row: int
-    statement_row: int
     loops: int
     managers: tuple[CallableUse, ...]
     used: str
     branch: tuple[str, ...]
+    place: int
     deferred: bool = False
+
+    @property
+    def keywords(self) -> tuple[str, ...]:
+        """The keywords that it gives by name, sorted."""
+        return tuple(sorted(arg.keyword for arg in self.args if arg.keyword not in ("", "*", "**")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,7 @@ class FunctionFacts:
     first_row   row of the first decorator, or of ``def``
     row         row of ``def``; header_end_row the row of the colon that ends its header
     end_row     last row
+    call_rows   of each of the ``calls``, its row and the first row of its statement
     owner       qualname of the class whose body holds the ``def`` directly, else ""
     parent      qualname of the enclosing function, else ""
     names       every attribute name, and every name that is called or read, in the body: the words that rules screen by.
@@ -114,6 +121,7 @@ class FunctionFacts:
     is_async: bool
     is_generator: bool
     calls: tuple[CallFact, ...]
+    call_rows: tuple[tuple[int, int], ...]
     names: frozenset[str]
     bound: tuple[tuple[str, str], ...]
     returns: str
@@ -141,7 +149,6 @@ class AttrFact:
     value: str
     const: str
     method: str
-    row: int
     annotation: str = ""
     element: str = ""
 

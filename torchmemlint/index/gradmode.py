@@ -83,7 +83,7 @@ class GradMode:
         self._nodes: dict[FunctionRef, _Node] = {}
         self._modes: dict[FunctionRef, frozenset[str]] = {}
         self._answers: dict[FunctionRef, CallerMode] = {}
-        self._leaks: dict[FunctionRef, list[tuple[int, CallFact, str]]] | None = None
+        self._leaks: dict[FunctionRef, list[tuple[CallFact, str]]] | None = None
 
     # --- effects
 
@@ -427,8 +427,8 @@ class GradMode:
         leak = self._leak_before(ref, call)
         managers = call.managers
         if leak is not None:
-            place, effect = leak
-            inner = self._last_effect(ref, managers[len(place.managers) :])
+            switch, effect = leak
+            inner = self._last_effect(ref, managers[len(switch.managers) :])
             return inner if inner is not None else effect
         return self._last_effect(ref, managers)
 
@@ -438,12 +438,12 @@ class GradMode:
             self._leaks = defaultdict(list)
             self._find_leaks(self._leaks)
         found = None
-        for row, place, effect in self._leaks.get(ref, ()):
-            if row < call.row and place.branch == call.branch[: len(place.branch)]:
-                found = (place, effect)
+        for leak, effect in self._leaks.get(ref, ()):
+            if leak.place < call.place and leak.branch == call.branch[: len(leak.branch)]:
+                found = (leak, effect)
         return found
 
-    def _find_leaks(self, leaks: dict[FunctionRef, list[tuple[int, CallFact, str]]]) -> None:
+    def _find_leaks(self, leaks: dict[FunctionRef, list[tuple[CallFact, str]]]) -> None:
         for path, functions in self._names.functions.items():
             for qualname, facts in functions.items():
                 name = qualname.rpartition(".")[2]
@@ -459,9 +459,9 @@ class GradMode:
                     bound = bool(facts.owner)
                     given = self._with_arguments(caller.ref.path, caller.ref.qualname, effect, ref, use, bound)
                     if given is not None:
-                        leaks[caller.ref].append((caller.call.row, caller.call, given))
+                        leaks[caller.ref].append((caller.call, given))
         for places in leaks.values():
-            places.sort(key=lambda place: place[0])
+            places.sort(key=lambda leak: leak[0].place)
 
     def _effect_modes(self, ref: FunctionRef, effect: str, depth: int) -> tuple[str, ...]:
         """The modes that an effect inside ``ref`` can mean, its parameters followed to the callers."""

@@ -195,8 +195,21 @@ class _Frame:
     """A function while it is being read."""
 
     __slots__ = (
-        "bound", "calls", "deferred", "generator", "globals", "loads", "locals", "names", "owner", "qualname", "receiver",
-        "returned", "wraps", "yields",
+        "bound",
+        "call_rows",
+        "calls",
+        "deferred",
+        "generator",
+        "globals",
+        "loads",
+        "locals",
+        "names",
+        "owner",
+        "qualname",
+        "receiver",
+        "returned",
+        "wraps",
+        "yields",
     )  # fmt: skip
 
     def __init__(self, qualname: str, owner: str, receiver: str) -> None:
@@ -209,6 +222,7 @@ class _Frame:
         self.globals: set[str] = set()
         self.bound: dict[str, list[str]] = {}
         self.calls: list[CallFact] = []
+        self.call_rows: list[tuple[int, int]] = []
         self.returned: list[CallableUse] = []
         self.wraps: list[CallableUse] = []
         self.yields: list[tuple[CallableUse, ...]] = []
@@ -323,6 +337,7 @@ class _Walk:
             is_async=is_async,
             is_generator=frame.generator,
             calls=tuple(frame.calls),
+            call_rows=tuple(frame.call_rows),
             names=frozenset(frame.names),
             bound=bound,
             returns=returns,
@@ -414,10 +429,9 @@ class _Walk:
             return f"{callee}()"
         callee = sys.intern(callee)
         frame.calls.append(
-            CallFact(
-                callee, tuple(args), node.lineno, self.row, self.loops, self.managers, used, self.branch, frame.deferred > 0
-            )
+            CallFact(callee, tuple(args), self.loops, self.managers, used, self.branch, len(frame.calls), frame.deferred > 0)
         )
+        frame.call_rows.append((node.lineno, self.row))
         return f"{callee}()" if callee else ""
 
     def argument(self, keyword: str, node: ast.expr, depth: int) -> ArgFact:
@@ -556,7 +570,7 @@ class _Walk:
         if kind is ast.Name:
             name: str = target.id  # type: ignore[attr-defined]
             if self.scope is not None:
-                self.scope.attrs.append(_attr(name, value, text, annotation, "", target.lineno))
+                self.scope.attrs.append(_attr(name, value, text, annotation, ""))
             elif not (value is not None and _is_same(name, value)):
                 self.frame.bind(name, text or (f"{annotation}()" if annotation else ""))
             return
@@ -569,7 +583,7 @@ class _Walk:
                     owner = self.classes.get(frame.owner)
                     if owner is not None:
                         name = target.attr  # type: ignore[attr-defined]
-                        owner.attrs.append(_attr(name, value, text, annotation, frame.qualname, target.lineno))
+                        owner.attrs.append(_attr(name, value, text, annotation, frame.qualname))
                         frame.names.add(name)
                         return
         elif (kind is ast.Tuple or kind is ast.List) and isinstance(value, ast.Tuple | ast.List):
@@ -889,7 +903,7 @@ def _is_same(name: str, value: ast.expr) -> bool:
     return last in _SAME_WRAPPERS and bool(value.args) and _dotted(value.args[0]) == name
 
 
-def _attr(name: str, value: ast.expr | None, text: str, annotation: str, method: str, row: int) -> AttrFact:
+def _attr(name: str, value: ast.expr | None, text: str, annotation: str, method: str) -> AttrFact:
     kind, const = "other", ""
     if value is not None:
         const = _literal(value)
@@ -909,7 +923,7 @@ def _attr(name: str, value: ast.expr | None, text: str, annotation: str, method:
             kind = "tuple"
     if not text and kind == "other" and isinstance(value, ast.BoolOp | ast.IfExp):
         text = _alternative(value)
-    return AttrFact(name, kind, text, const, method, row, annotation, _element(value))
+    return AttrFact(name, kind, text, const, method, annotation, _element(value))
 
 
 def _alternative(value: ast.BoolOp | ast.IfExp) -> str:

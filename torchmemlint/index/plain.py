@@ -62,16 +62,14 @@ def _uses(plain: Any) -> tuple[CallableUse, ...]:
 
 
 def _call(plain: Any) -> CallFact:
-    callee, args, row, statement_row, loops, managers, used, branch, deferred = plain
-    return CallFact(
-        sys.intern(callee), _args(args), row, statement_row, loops, _uses(managers), used, _strings(branch), deferred
-    )
+    callee, args, loops, managers, used, branch, place, deferred = plain
+    return CallFact(sys.intern(callee), _args(args), loops, _uses(managers), used, _strings(branch), place, deferred)
 
 
 def _function(plain: Any) -> FunctionFacts:
     (
         qualname, first_row, row, header_end_row, end_row, owner, parent, params, decorators, is_async, is_generator, calls,
-        names, bound, returns, rebound, local_names, reads, returned, wraps, yields, leaves,
+        call_rows, names, bound, returns, rebound, local_names, reads, returned, wraps, yields, leaves,
     ) = plain  # fmt: skip
     return FunctionFacts(
         qualname=qualname,
@@ -86,6 +84,7 @@ def _function(plain: Any) -> FunctionFacts:
         is_async=is_async,
         is_generator=is_generator,
         calls=tuple(map(_call, calls)),
+        call_rows=tuple(map(tuple, call_rows)),
         names=frozenset(_strings(names)),
         bound=_pairs(bound),
         returns=returns,

@@ -14,7 +14,7 @@ from typing import Concatenate, ParamSpec, TypeVar, overload
 
 from torchmemlint.index.calls import Callees, Caller, Callers, Calls
 from torchmemlint.index.evidence import Evidence, Instance, Method
-from torchmemlint.index.facts import AttrFact, CallableUse, CallFact, ClassFacts, FunctionFacts, ModuleFacts
+from torchmemlint.index.facts import AttrFact, CallableUse, ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.gradmode import CallerMode, GradMode
 from torchmemlint.index.ledger import Ledger
 from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Names, Outside, Variable
@@ -279,9 +279,10 @@ class Project:
         return tuple(self._receivers.get(name, ()))
 
     @question
-    def callees(self, path: str, qualname: str, call: CallFact) -> Callees:
-        """The functions of the project that a call in the function ``qualname`` of ``path`` can reach."""
-        return self._calls.callees(path, qualname, call)
+    def callees(self, path: str, qualname: str, callee: str, *keywords: str) -> Callees:
+        """The functions of the project that a call of ``callee``, with these ``CallFact.keywords``, can reach in the function
+        ``qualname`` of ``path``."""
+        return self._calls.callees(path, qualname, callee, keywords)
 
     @question
     def callers(self, ref: FunctionRef) -> Callers:

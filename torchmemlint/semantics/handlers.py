@@ -358,7 +358,7 @@ def may_run_model(run: Interpreter, callee: str) -> bool:
     while todo:
         ref, text, depth = todo.pop()
         call = next((c for c in run.world.facts(ref).calls if c.callee == text), None)
-        callees = project.callees(ref.path, ref.qualname, call) if call is not None else None
+        callees = project.callees(ref.path, ref.qualname, text, *call.keywords) if call is not None else None
         if callees is None or not callees.certain or not callees.refs:
             if depth == 0:
                 return True

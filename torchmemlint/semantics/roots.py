@@ -76,7 +76,7 @@ def reaches(world: World, ref: FunctionRef, words: frozenset[str], depth: int = 
             return True
         if depth:
             for call in facts.calls:
-                for callee in world.project.callees(ref.path, each.qualname, call).refs:
+                for callee in world.project.callees(ref.path, each.qualname, call.callee, *call.keywords).refs:
                     if callee != ref and reaches(world, callee, words, depth - 1):
                         return True
     return False

@@ -173,7 +173,9 @@ class Runs:
         if facts.names & FREEZING_WORDS:
             return True
         project = self.world.project
-        called = [ref for call in facts.calls for ref in project.callees(init.path, init.qualname, call).refs]
+        called = [
+            ref for call in facts.calls for ref in project.callees(init.path, init.qualname, call.callee, *call.keywords).refs
+        ]
         own = {call.callee.removeprefix("self.") for call in facts.calls if call.callee.startswith("self.")}
         methods = [project.method(cls, name) for name in sorted(own) if "." not in name]
         return any(ref is not None and bool(self.world.facts(ref).names & FREEZING_WORDS) for ref in [*called, *methods])
