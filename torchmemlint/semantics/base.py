@@ -88,6 +88,8 @@ class Book:
         """The attributes that a class's ``__init__`` leaves frozen (``Runs.frozen_attributes``)."""
         self.frozen_wherever: Callable[[str], bool] = lambda _: False
         """Whether every class of the project that holds a module in an attribute of that name leaves it frozen."""
+        self.plumbing: Callable[[FunctionRef], frozenset[str] | None] = lambda _: None
+        """The words of a function that cannot touch a tensor (``Plumbing.names``)."""
         self.retyped = 0
         """How often an object turned out to be of another kind: what was evaluated before may be told otherwise now."""
         self.turn = 0

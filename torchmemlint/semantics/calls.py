@@ -357,11 +357,12 @@ class Calls(Evaluator):
             chain = record.frames[chain].parent
         if within >= MAX_RECURSION:
             # A function that calls itself returns what its other branches do: here nothing is added to them.
-            hints = NOTHING.union(*(self.whole(v, state)[0] for v in arguments.all())) if arguments.all() else NOTHING
-            return unknown(hints)
+            return self.beyond(arguments, state)
         if depth >= MAX_DEPTH or self.tired():
             record.flags.add("limit")
             return self.opaque(text_of(expr.func), arguments, expr, state)
+        if self.is_plumbing(closure, atom.receiver, arguments, state):
+            return self.beyond(arguments, state)
         bound = self.bind(closure.function, arguments, atom.receiver, closure)
         mode = state.mode
         own = self.decorated_mode(closure.ref)
@@ -378,6 +379,38 @@ class Calls(Evaluator):
             return result
         self.mark_contents(result, frozenset((mark,)), state)
         return add_marks(result, frozenset((mark,)))
+
+    def beyond(self, arguments: Arguments, state: State) -> Value:
+        """What a function gives that is not followed: anything of what it is given."""
+        values = arguments.all()
+        return unknown(NOTHING.union(*(self.whole(v, state)[0] for v in values)) if values else NOTHING)
+
+    def is_plumbing(self, closure: Closure, receiver: int, arguments: Arguments, state: State) -> bool:
+        """Whether nothing can happen to a tensor in a call: the function has to do with none, is given none, and finds none in
+        the attributes of what it is given."""
+        if closure.parent >= 0:
+            return False
+        names = self.plumbing(closure.ref)
+        if names is None:
+            return False
+        oids: set[int] = set()
+        for value in [*arguments.all(), frozenset((Obj(receiver),))] if receiver >= 0 else arguments.all():
+            graphs, hints, outputs, _ = self.deep(value, state)
+            if outputs or any(self.record.graphs[gid].kind != "param" for gid in graphs | hints):
+                return False
+            for atom in value:
+                if type(atom) in (Func, Method, Cls):
+                    return False
+                if type(atom) is Obj:
+                    oids.add(atom.oid)
+        if not all(self.heap[oid].kind in ("thing", "instance", "self", "dict", "list", "set") for oid in oids):
+            return False
+        for oid in oids:
+            for name in names:
+                held = state.vars.get((oid, name))
+                if held and any(self.deep(held, state)):
+                    return False
+        return True
 
     def mark_contents(self, result: Value, marks: frozenset[int], state: State) -> None:
         """What a callee returns in containers that it has made: their tensors are results of the call as well."""

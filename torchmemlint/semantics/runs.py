@@ -11,6 +11,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.base import EVERYTHING, RunLimit
 from torchmemlint.semantics.events import Record, Sink
 from torchmemlint.semantics.interpret import MAX_PHASES, Interpreter
+from torchmemlint.semantics.plumbing import Plumbing
 from torchmemlint.semantics.values import EMPTY, Const, Obj, Value
 from torchmemlint.semantics.world import MODULE, World
 
@@ -57,6 +58,7 @@ class Runs:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self.plumbing = Plumbing(world)
         self._records: dict[FunctionRef, tuple[list[Record], Page]] = {}
         self._frozen: dict[ClassRef, tuple[frozenset[str], Page]] = {}
         self._results: dict[FunctionRef, tuple[Value, Page]] = {}
@@ -124,6 +126,7 @@ class Runs:
             # Nothing is asked here that needs another function's run: no question can come back to itself.
             owner = self.world.facts(ref).owner
             run = Interpreter(self.world, ref, "off")
+            run.plumbing = self.plumbing.names
             return run.run(*found, ClassRef(ref.path, owner) if owner else None).result
         except (SourceError, RunLimit, RecursionError):
             return EMPTY
@@ -137,6 +140,7 @@ class Runs:
         self, ref: FunctionRef, mode: str, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
     ) -> Interpreter:
         run = Interpreter(self.world, ref, mode, assumptions)
+        run.plumbing = self.plumbing.names
         run.frozen_in = self.frozen_attributes
         run.result_of = self.result
         run.frozen_wherever = self.frozen_wherever
