@@ -55,3 +55,76 @@ def test_a_step_names_the_call_that_the_function_makes_not_one_inside_the_module
     (step,) = finding.flow
     assert step.message.startswith("`net(…)` runs here")
     assert NESTED.splitlines()[step.span.start.row - 1].strip() == "loss = criterion(net(x), y)"
+
+
+ASYNC = """
+import torch
+
+
+@torch.no_grad()
+async def send(engine, weights, buffer):
+    for name, weight in weights:
+        buffer.copy_(weight.view(-1).view(torch.uint8))
+        await engine.send(name)
+
+
+@torch.no_grad()
+async def stream(model, items):
+    async for item in items:
+        yield model(item)
+"""
+
+
+def test_an_async_function_that_builds_no_graph_in_sight_is_a_warning() -> None:
+    coroutine, generator = found(ASYNC, "TML202")
+    assert (coroutine.severity.value, generator.severity.value) == ("warning", "error")
+    assert "makes the coroutine" in coroutine.message
+    assert "makes the generator" in generator.message
+    assert "autograd graphs" in generator.cost
+    assert "autograd graphs" not in coroutine.cost
+
+
+ASKED = """
+import torch
+import pytorch_lightning as pl
+from torch import nn
+
+
+class Task(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Linear(4, 4)
+
+    @torch.enable_grad()
+    def validation_step(self, batch, index):
+        loss = self.encoder(batch).detach().mean()
+        self.log("loss", loss)
+"""
+
+
+def test_grad_mode_that_a_decorator_switches_on_is_switched_off_by_taking_it_away() -> None:
+    (finding,) = found(ASKED, "TML201")
+    assert finding.help.startswith("remove `@torch.enable_grad()`")
+
+
+HANDLED = """
+import torch
+from torch import nn
+
+net = nn.Linear(4, 4)
+
+
+def step(batch, failed):
+    try:
+        MAKE
+    except torch.OutOfMemoryError as error:
+        torch.cuda.empty_cache()
+        failed.append(1)
+"""
+
+
+def test_a_handler_speaks_of_a_graph_only_where_one_is_built() -> None:
+    (plain,) = found(HANDLED.replace("MAKE", "return torch.cdist(batch, batch)"), "TML303")
+    (trained,) = found(HANDLED.replace("MAKE", "net(batch).sum().backward()"), "TML303")
+    assert "graph" not in plain.cost
+    assert "the failed graph" in trained.cost

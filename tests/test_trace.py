@@ -96,3 +96,15 @@ def test_a_notebook_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     (tmp_path / "n.ipynb").write_text("{}")
     assert cli.main(["trace", f"{tmp_path / 'n.ipynb'}:1"]) == 2
     assert "notebooks cannot be traced" in capsys.readouterr().err
+
+
+def test_a_function_that_no_word_speaks_for_is_not_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "app.py"
+    path.write_text(
+        "from torch import nn\n\n\ndef names(x):\n    net = nn.Linear(4, 4)\n    got = net(x)\n    return got.data\n",
+        encoding="utf-8",
+    )
+    assert cli.main(["trace", f"{path}:6"]) == 0
+    out = capsys.readouterr().out
+    assert "TML201 is not asked here" in out
+    assert "another finding" not in out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -136,9 +136,7 @@ def analyze_module(
 ) -> Analysis:
     """The findings of one file, unsorted. ``runs`` shares what earlier files made the engine learn; ``ask`` stands in for
     ``ask_rule``."""
-    from torchmemlint import rules
     from torchmemlint.index.ledger import Page, account
-    from torchmemlint.index.project import FunctionRef
     from torchmemlint.rules.root_cause import told_once
 
     assert runs is not None
@@ -149,11 +147,30 @@ def analyze_module(
         return analysis
     codes = frozenset(settings.codes)
     page.questions.add(("text", path))
-    checks = [
-        m
-        for m in rules.modules()
-        if hasattr(m, "check") and (m.RULE.code in codes or m.RULE.code in ("TML201", "TML203", "TML303"))
-    ]
+    checks = checks_for(codes)
+    for ref in roots_of(project, path, runs, checks):
+        try:
+            drafts = drafts_of(runs, ref, checks, ask or ask_rule)
+            analysis.findings += [d.finding for d in told_once(drafts) if d.finding.code in codes]
+        except Exception:  # the one function is lost, the run goes on
+            analysis.crashes.append(f"{path}: {ref.qualname}: {traceback.format_exc()}")
+    analysis.questions, analysis.notes = account(page)
+    runs.forget()
+    return analysis
+
+
+def checks_for(codes: frozenset[str]):  # type: ignore[no-untyped-def]
+    """The modules of the rules that are asked where these codes are selected: those that name a cause always are."""
+    from torchmemlint import rules
+
+    causes = ("TML201", "TML203", "TML303")
+    return [m for m in rules.modules() if hasattr(m, "check") and (m.RULE.code in codes or m.RULE.code in causes)]
+
+
+def roots_of(project: Project, path: str, runs: Runs, checks) -> Iterator[FunctionRef]:  # type: ignore[no-untyped-def]
+    """The outermost functions of a file, and its own statements, that are worth a run: rules are asked of these alone."""
+    from torchmemlint.index.project import FunctionRef
+
     trainers = training_names(project, path)
     choosers = [m.is_root for m in checks if hasattr(m, "is_root")]
     cards = [m.RULE for m in checks]
@@ -162,20 +179,8 @@ def analyze_module(
         if facts.parent:
             continue
         ref = FunctionRef(path, facts.qualname)
-        if not is_candidate(runs, ref, facts, cards, trainers, enough):
-            for wanted in choosers:
-                if wanted(facts, ref, runs):
-                    break
-            else:
-                continue
-        try:
-            drafts = drafts_of(runs, ref, checks, ask or ask_rule)
-            analysis.findings += [d.finding for d in told_once(drafts) if d.finding.code in codes]
-        except Exception:  # the one function is lost, the run goes on
-            analysis.crashes.append(f"{path}: {facts.qualname}: {traceback.format_exc()}")
-    analysis.questions, analysis.notes = account(page)
-    runs.forget()
-    return analysis
+        if is_candidate(runs, ref, facts, cards, trainers, enough) or any(wanted(facts, ref, runs) for wanted in choosers):
+            yield ref
 
 
 def ask_rule(module, event, flow):  # type: ignore[no-untyped-def]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 
 from torchmemlint import rules
-from torchmemlint.analysis import analyze_module, make_runs
+from torchmemlint.analysis import analyze_module, checks_for, is_of_another_framework, make_runs, roots_of
 from torchmemlint.findings import Finding
 from torchmemlint.index.project import Caller, ClassRef, FunctionRef, Project
 from torchmemlint.lower import ir
@@ -131,7 +131,10 @@ def trace(project: Project, path: str, row: int, settings: Settings) -> str:
     ref = function_at(project, path, row)
     root = FunctionRef(path, ref.qualname if ref.qualname == MODULE else runs.world.outermost(ref))
     out = [f"{path}:{row}: {lines[row - 1].strip() if row <= len(lines) else ''}".rstrip(), *grad_mode(runs, ref)]
-    found = Found(analysis.findings, apply(analysis.findings, text, settings, path), settings.codes)
+    asked = not is_of_another_framework(project, path) and root in set(
+        roots_of(project, path, runs, checks_for(frozenset(settings.codes)))
+    )
+    found = Found(analysis.findings, apply(analysis.findings, text, settings, path), settings.codes, asked)
     records = runs.records(root)
     sections: dict[tuple[str, ...], list[str]] = {}
     for record in records:
@@ -178,11 +181,13 @@ def _row_of(runs: Runs, caller: Caller) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The file's findings: all that were told, those left after suppression, and the codes that are on."""
+    """The file's findings: all that were told, those left after suppression, and the codes that are on; whether a run asks the
+    rules of this function at all."""
 
     told: list[Finding]
     kept: list[Finding]
     codes: frozenset[str] | tuple[str, ...]
+    asked: bool
 
     def verdict(self, draft: Draft) -> str:
         """What became of what a rule said."""
@@ -197,6 +202,8 @@ class Found:
             return f"{one.code} would speak, but is not selected: {one.message}"
         if among(self.told):
             return f"{one.code} is suppressed here by a comment or the configuration: {one.message}"
+        if not self.asked:
+            return f"{one.code} is not asked here, since no word of this function speaks for a mistake; else: {one.message}"
         return f"{one.code} leaves it to another finding of this function, which tells the cause: {one.message}"
 
 

@@ -287,7 +287,8 @@ class CallEffect:
 class GradModeMisuse:
     """A spelling of grad mode that switches nothing off, or fails.
 
-    kind: "statement", "with-uncalled", "async-decorator", "class-decorator", "volatile", "generator-leak", "bare-decorator"
+    kind: "statement", "with-uncalled", "async-decorator", "async-generator-decorator", "class-decorator", "volatile",
+    "generator-leak", "bare-decorator"
     """
 
     site: Site

@@ -1052,7 +1052,8 @@ class Interpreter(Calls):
                 self.effect("renamed", atom.name, self.arguments(use, state), use)
             if type(atom) is Ext and TORCH.function_effect(atom.name) == "grad-off":
                 if function.is_async:
-                    self.emit(GradModeMisuse(self.site(decorator.node), "async-decorator", text_of(decorator)))
+                    kind = "async-generator-decorator" if function.is_generator else "async-decorator"
+                    self.emit(GradModeMisuse(self.site(decorator.node), kind, text_of(decorator)))
                 elif not isinstance(decorator, ir.Call):
                     self.emit(GradModeMisuse(self.site(decorator.node), "bare-decorator", text_of(decorator)))
 

@@ -112,6 +112,16 @@ def check(event: Handler, flow: Flow) -> Iterator[Draft]:
     )
 
 
+def cost(flow: Flow, keeps: bool) -> str:
+    """What the exception holds, and for how long; a graph only where one is built in sight."""
+    built = "backward" in flow.record.flags or any(
+        graph.kind == "forward" and graph.mode != "off" and not graph.frozen for graph in flow.record.graphs.values()
+    )
+    held = "the failed graph and its locals" if built else "what the failed step had allocated"
+    until = "as long as the exception is kept" if keeps else "until the handler ends"
+    return f"the exception keeps every frame's tensors: {held} stay{'' if built else 's'} allocated {until}"
+
+
 def draft(event: Handler, flow: Flow, node: int, what: str, label: str, recovery: Sequence[tuple[int, str]] = ()) -> Draft:
     return Draft(
         flow.at(
@@ -123,7 +133,7 @@ def draft(event: Handler, flow: Flow, node: int, what: str, label: str, recovery
             if not event.moves and any(w in ("retry", "keep") for _, w in recovery)
             else Severity.WARNING,
             label=label,
-            cost="the exception keeps every frame's tensors: the failed graph and its locals stay allocated until the handler ends",
+            cost=cost(flow, event.keeps >= 0),
             help="only set a flag in the handler; retry and clean up after the `try` statement, when the exception is gone",
             flow=[flow.step(replace(event.site, node=n), WORDS[w]) for n, w in recovery[:3]],
         ),

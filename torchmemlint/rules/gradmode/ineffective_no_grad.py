@@ -4,7 +4,8 @@
 Reports spellings that are meant to switch grad mode off and do not, or not where they should:
 
 - `torch.no_grad()` as a statement: a context manager is made and thrown away;
-- `@torch.no_grad()` on an `async def`: only the making of the coroutine runs without grad;
+- `@torch.no_grad()` on an `async def`: only the making of the coroutine, or of the async generator, runs without grad
+  (a warning where nothing in the body is seen to build a graph);
 - `@torch.no_grad()` on a class: only `__init__` runs without grad, and the name becomes a function, which can be
   neither subclassed nor asked for with `isinstance`;
 - `with torch.no_grad:` without parentheses: TypeError (AttributeError before Python 3.11);
@@ -61,7 +62,9 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Edit, Fix, Safety, Severity, Span
 from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import GradModeMisuse
+from torchmemlint.semantics.world import MODULE
 
 RULE = Rule(
     code="TML202",
@@ -90,6 +93,11 @@ SAYINGS = {
         "`@{name}` on an `async def` has no effect: the decorated call only makes the coroutine, its body runs later",
         "put `with torch.no_grad():` inside the body, with no `await` in it",
     ),
+    "async-generator-decorator": (
+        Severity.ERROR,
+        "`@{name}` on an async generator has no effect: the decorated call only makes the generator, its body runs later",
+        "put `with torch.no_grad():` inside the body, around what runs the model, and with no `yield` or `await` in it",
+    ),
     "class-decorator": (
         Severity.ERROR,
         "`@{name}` on a class switches grad mode off in `__init__` alone, and turns the class into a function",
@@ -113,6 +121,11 @@ SAYINGS = {
 }
 
 
+COST = "what runs here still builds autograd graphs"
+UNSEEN_COST = "nothing here is seen to build a graph; whatever wants gradients does, as it would without the decorator"
+CONSUMER_COST = "the consumer's training step may run without grad"
+
+
 def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft]:
     if not flow.own(event.site):
         return
@@ -120,7 +133,12 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft]:
         target = flow.runs.world.settings.target_torch
         if target is None or target >= (2, 1):
             return
+    if event.kind.startswith("async-") and flow.record.root.qualname == MODULE and dotted_last(event.name) in RULE.triggers:
+        return  # the function is run by itself, which shows its body
     severity, message, help_text = SAYINGS[event.kind]
+    cost = CONSUMER_COST if event.kind == "generator-leak" else COST
+    if event.kind.startswith("async-") and not builds_graph(flow):
+        severity, cost = Severity.WARNING, UNSEEN_COST
     fix = None
     if event.kind in ("with-uncalled", "bare-decorator"):
         end = flow.span(event.site).end
@@ -128,8 +146,21 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft]:
     yield Draft(
         flow.at(
             RULE, event.site, message.format(name=event.name), severity=severity, label="has no effect" if fix is None else "not called",
-            cost="what runs here still builds autograd graphs" if event.kind != "generator-leak" else "the consumer's training step may run without grad",
-            help=help_text.format(name=event.name), fix=fix,
+            cost=cost, help=help_text.format(name=event.name), fix=fix,
         ),
         handler=event.site.handler,
     )  # fmt: skip
+
+
+def dotted_last(text: str) -> str:
+    """The last name of a decorator's text: "torch.no_grad()" → no_grad."""
+    return text.partition("(")[0].rpartition(".")[2]
+
+
+def builds_graph(flow: Flow) -> bool:
+    """Whether the root runs a module with grad mode on, or calls what may be one by its name."""
+    return any(
+        not graph.frozen and (graph.kind == "forward" or (graph.kind == "opaque" and purpose.may_be_network(graph.what)))
+        for graph in flow.record.graphs.values()
+        if graph.mode != "off"
+    )

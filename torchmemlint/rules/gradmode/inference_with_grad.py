@@ -98,6 +98,7 @@ EVENT = Graph
 KEPT_COST = "every step's whole autograd graph is kept with the stored results: one graph's saved tensors per step"
 HELP = "run it under `torch.no_grad()` (or `torch.inference_mode()`); `eval()` does not switch grad mode off"
 HELP_BOTH = "run it under `torch.set_grad_enabled(…)` with the test of the phase; `eval()` does not switch grad mode off"
+HELP_ASKED = "remove `{name}`: it switches grad mode on here, also where the caller has switched it off"
 PEAK_COST = "builds an autograd graph that nothing uses: up to one extra graph at peak, and with a loop up to two at a time"
 
 
@@ -122,7 +123,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
             confidence=confidence,
             label="builds an autograd graph that is never used",
             cost=KEPT_COST if kept or elsewhere else PEAK_COST,
-            help=HELP_BOTH if flow.trains_in_another_phase(event) else HELP,
+            help=help_for(event, flow),
             flow=[flow.step(e.site, f"kept with its graph in `{short(e.place)}`") for e in kept[:3]] + elsewhere[:3],
             fix=decorate(event, flow),
         ),
@@ -130,6 +131,17 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
         event.site.handler,
         event.gid,
     )
+
+
+def help_for(event: Graph, flow: Flow) -> str:
+    if flow.trains_in_another_phase(event):
+        return HELP_BOTH
+    world, root = flow.runs.world, flow.record.root
+    facts = world.facts(root)
+    for use in facts.decorators:
+        if facts.qualname == root.qualname and world.project.decorator_effect(root.path, facts.parent, use) == "on":
+            return HELP_ASKED.format(name=f"@{use.callee}{'()' if use.called else ''}")
+    return HELP
 
 
 def kept_by_callers(event: Graph, flow: Flow) -> list[FlowStep]:
