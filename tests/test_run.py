@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from torchmemlint import pool, workers
+from torchmemlint import api, pool, workers
 from torchmemlint import surroundings as around
 from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.discover import Found
@@ -111,10 +111,27 @@ def test_around_a_named_file_are_those_that_it_calls_and_those_that_call_it(tree
     )
     facts, complete = around.surroundings(scanned("pkg/engine.py"))
     assert complete
-    assert [one.path for one in facts] == ["pkg/meter.py", "tools/by_import.py", "tools/by_name.py"]
-    assert [one.path for one in _linked("pkg/engine.py")] == ["pkg/engine.py", *(one.path for one in facts)]
+    assert [one.path for one in facts] == ["pkg/__init__.py", "pkg/meter.py", "tools/by_import.py", "tools/by_name.py"]
+    assert {one.path for one in _linked("pkg/engine.py")} == {"pkg/engine.py", *(one.path for one in facts)}
     absolute, _ = around.surroundings(scanned(f"{tree.as_posix()}/pkg/engine.py"))
     assert [one.path for one in absolute] == [f"{tree.as_posix()}/{one.path}" for one in facts]
+
+
+def test_a_file_around_that_is_named_like_a_library_stays_inside_its_package(tree: Path) -> None:
+    write(
+        tree,
+        {
+            "pyproject.toml": "",
+            "pkg/__init__.py": "",
+            "pkg/openmax/__init__.py": "",
+            "pkg/openmax/torch.py": "import torch\nfrom pkg.score import score\n",
+            "pkg/score.py": "import torch\n@torch.no_grad()\ndef score(model, x):\n    model.eval()\n    return model(x).argmax(1)\n",
+        },
+    )
+    assert [one.path for one in around.surroundings(scanned("pkg/score.py"))[0]] == [
+        "pkg/__init__.py", "pkg/openmax/__init__.py", "pkg/openmax/torch.py",
+    ]  # fmt: skip
+    assert list(api.check_paths(["pkg/score.py"])) == []
 
 
 def _linked(path: str) -> list[object]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -108,7 +109,7 @@ def surroundings(
             ranked.append((rank, place, one.path))
     absolute = any(os.path.isabs(one.path) for one in scanned)
     around: list[Scanned] = []
-    for _, _, path in sorted(ranked)[:MAX_FILES]:
+    for path in _with_packages([path for _, _, path in sorted(ranked)[:MAX_FILES]], neighbours, named):
         if time.thread_time() > deadline:
             return tuple(around), False
         # Named as the files that were given are, so that packages keep their shape.
@@ -120,6 +121,22 @@ def surroundings(
         if found.facts is not None:
             around.append(found)
     return tuple(around), complete and len(ranked) <= MAX_FILES
+
+
+def _with_packages(paths: Sequence[str], neighbours: Sequence[_Neighbour], named: AbstractSet[str]) -> list[str]:
+    """The files, each behind the ``__init__.py`` files of the packages that it and the named ones are in: without these a
+    ``torch.py`` inside a package would be taken for torch itself."""
+    known = {one.path for one in neighbours if one.path.endswith(f"{os.sep}__init__.py")}
+    out: dict[str, None] = {}
+    for path in (*sorted(named), *paths):
+        packages = []
+        folder = os.path.dirname(path)
+        while (package := os.path.join(folder, "__init__.py")) in known and package not in out:
+            packages.append(package)
+            folder = os.path.dirname(folder)
+        out.update(dict.fromkeys(reversed(packages)))
+        out[path] = None
+    return [path for path in out if path not in named]
 
 
 def forget() -> None:

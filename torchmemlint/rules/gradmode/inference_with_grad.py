@@ -79,6 +79,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import Graph, Store
+from torchmemlint.semantics.roots import reaches
 from torchmemlint.semantics.runs import MAX_CALLERS, Fate
 from torchmemlint.semantics.world import MODULE
 
@@ -207,6 +208,8 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return None
     fate = flow.runs.fate(record, event.gid)
     if fate.trains or (event.kind == "opaque" and not likely_module(event, flow, fate)):
+        return None
+    if not flow.own(event.site) and trains_beside(event, flow):
         return None
     if takes_gradients(event, flow):
         return None
@@ -366,6 +369,15 @@ def through_own_forward(event: Graph, flow: Flow) -> bool:
     return not any(g.kind == "forward" and g.site.key == site.key for g in flow.record.graphs.values())
 
 
+def trains_beside(event: Graph, flow: Flow) -> bool:
+    """Whether the call of the root by which this module runs runs another one, or this one again, whose result is trained."""
+    site, _ = flow.own_call(event.site)
+    others = [g for g in flow.record.graphs.values() if g.kind == "forward" and g.gid != event.gid and not flow.own(g.site)]
+    return any(
+        flow.own_call(other.site)[0].key == site.key and flow.runs.fate(flow.record, other.gid).trains for other in others
+    )
+
+
 def through_method(event: Graph, flow: Flow) -> bool:
     """Whether the module runs inside a method of another module that is part of its own forward (``net.forward_masks(x)``): it is
     run in training and evaluation alike, so that the finding stands with who calls it."""
@@ -456,7 +468,8 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
     ]
     fates = [flow.runs.fate(record, other.gid) for other in others]
     trained = any(fate.trains or (fate.escapes and not evaluates) for fate in fates)
-    if root.qualname == MODULE or "backward" in record.flags or record.assumptions or trained:
+    apart = trained or hands_on_another_graph(event, flow) or asks_for_gradients(flow)
+    if root.qualname == MODULE or "backward" in record.flags or record.assumptions or apart:
         return flow.under_no_grad(event.site, "Switch grad mode off for the statement") if flow.own(event.site) else None
     world = flow.runs.world
     facts = world.facts(root)
@@ -472,3 +485,25 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
     start = Position(facts.row, len(indent) + 1)
     text = f"@{torch_name}.no_grad(){newline}{indent}"
     return Fix("Switch grad mode off for the function", Safety.UNSAFE, (Edit(Span(start, start), text),), needed)
+
+
+def hands_on_another_graph(event: Graph, flow: Flow) -> bool:
+    """Whether the function's result hangs on what it was given, and on no forward of its own: the caller may want that graph."""
+    graphs = [flow.record.graphs[g] for g in flow.record.returned]
+    return any(g.kind == "param" for g in graphs) and not any(g.kind in ("forward", "opaque") for g in graphs)
+
+
+def asks_for_gradients(flow: Flow) -> bool:
+    """Whether the function calls something of the project that takes gradients: a decorator would reach that as well."""
+    world, root = flow.runs.world, flow.record.root
+    if reaches(world, root, GRADIENTS):
+        return True
+    names = {call.callee.rpartition(".")[2] for call in world.facts(root).calls if call.callee.startswith("self.")}
+    named = {name: world.methods_named(name) for name in names}
+    return any(world.facts(ref).names & GRADIENTS for refs in named.values() if len(refs) <= MAX_NAMESAKES for ref in refs)
+
+
+GRADIENTS = frozenset({"autograd", "requires_grad_", "backward"})
+"""Words of code that takes gradients."""
+MAX_NAMESAKES = 8
+"""Methods of one name that are looked at: a name that many have says nothing."""
