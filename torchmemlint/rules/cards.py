@@ -249,7 +249,6 @@ CARDS = {
         severity=Severity.ERROR,
         fix=Safety.UNSAFE,
         triggers=frozenset({"checkpoint", "checkpoint_sequential"}),
-        roots=frozenset({"checkpoint", "checkpoint_sequential"}),
         experiment="peak",
     ),
     "footprint.attention_materialized": Rule(

@@ -83,6 +83,9 @@ def is_helper(text: str) -> bool:
     return bool(HELPERS.search(text.split("[")[0].rpartition(".")[2]))
 
 
+BATCHES = re.compile(r"loader|batches|dataset|_dl\b|\bdl\b|_iter\b|iterator", re.IGNORECASE)
+"""Iterables of which nothing is known but the name: a data set's batches, and not layers, time steps or slices."""
+
 RUNS_MODEL = re.compile(
     r"^_*(forward\w*|encode\w*|decode\w*|encoder|decoder|embed\w*|extract\w*|get_\w*(feature|embed|logit|hidden|prob|represent)\w*"
     r"|predict\w*|infer\w*|sample\w*|act|classify|logits?|score\w*|\w*(encoder|decoder|extractor|head|backbone|model|net|transformer|layer)s?)$"

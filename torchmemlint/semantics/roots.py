@@ -3,12 +3,14 @@ facts, before anything is parsed again."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics import purpose
+from torchmemlint.semantics.evaluate import looks_like_module
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
@@ -18,6 +20,8 @@ BACKWARD = frozenset({"backward", "manual_backward"})
 DEVICE_WORDS = frozenset({"to", "cuda", "device", "to_device", "move_to_device", "get_device"})
 CALLS_DEEP = 2
 """Calls over which a word is looked for."""
+LOOP = re.compile(r"^\s*(async\s+)?for\b|\bfor\b.*\bin\b")
+NAME = re.compile(r"[^\W\d][\w.]*")
 RUN_WHAT_THEY_GET = frozenset({"map", "checkpoint", "checkpoint_sequential"})
 """Functions that call their argument: facts leave ``map`` out, and tell the others by their own name."""
 
@@ -44,7 +48,26 @@ def may_collect_on_device(world: World, ref: FunctionRef) -> bool:
     last = ref.qualname.rpartition(".")[2]
     if last in ("forward", "__call__") or purpose.trains(ref.qualname) or world.is_hook(ref):
         return False
-    return speaks_of_devices(world, ref) and stores_in_loop(world, ref)
+    return speaks_of_devices(world, ref) and stores_in_loop(world, ref) and loops_over_data(world, ref)
+
+
+def loops_over_data(world: World, ref: FunctionRef) -> bool:
+    """Whether a loop of the function may run over the batches of a data set: its text says so, or what it names is a loader."""
+    facts = world.facts(ref)
+    for line in world.lines(ref.path)[facts.row - 1 : facts.end_row]:
+        if not LOOP.search(line):
+            continue
+        if purpose.BATCHES.search(line) or line.rstrip().endswith(("(", ",", "\\")):  # it goes on in the next line
+            return True
+        if any(makes_batches(world, world.project.class_of(ref.path, ref.qualname, name)) for name in NAME.findall(line)):
+            return True
+    return False
+
+
+def makes_batches(world: World, cls: ClassRef | str | None) -> bool:
+    """Whether a class is a data loader's, or below one."""
+    above = world.project.mro(cls) if isinstance(cls, ClassRef) else (cls,)
+    return any(isinstance(base, str) and TORCH.class_kind(base) == "loader" for base in above)
 
 
 def speaks_of_devices(world: World, ref: FunctionRef) -> bool:
@@ -109,4 +132,8 @@ def may_be_module(world: World, ref: FunctionRef, cls: ClassRef | None, callee: 
     absolute = world.project.resolve(ref.path, callee, ref.qualname)
     if absolute is not None:
         return world.symbol(absolute) is None and world.project.is_inside(absolute)
-    return not receiver or bool(purpose.RUNS_MODEL.match(name)) or world.project.is_attribute(name)
+    if not receiver or purpose.RUNS_MODEL.match(name):
+        return True
+    if name in TORCH.methods and world.project.class_of(ref.path, ref.qualname, receiver) in (None, "torch.Tensor"):
+        return looks_like_module(world.evidence(ref).get(receiver, frozenset()))  # else it is a tensor's method
+    return world.project.is_attribute(name)

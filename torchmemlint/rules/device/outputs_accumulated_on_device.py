@@ -55,7 +55,6 @@ The outputs are small, or are used on the device right after the loop.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
@@ -75,9 +74,6 @@ RULE = Rule(
 )
 EVENT = Store
 
-BATCHES = re.compile(r"loader|batches|dataset|_dl\b|\bdl\b|_iter\b|iterator", re.IGNORECASE)
-"""Iterables of which nothing is known but the name: a data set's batches, and not layers, time steps or slices."""
-
 
 def check(event: Store, flow: Flow) -> Iterator[Draft]:
     record = flow.record
@@ -87,7 +83,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
     if event.flags & (SCALAR | INTEGER | VIEW):
         return
     info = record.loops.get(event.loop)
-    if info is None or not (info.kind == "loader" or (info.kind in ("thing", "generator") and BATCHES.search(info.text))):
+    if info is None or not (info.kind == "loader" or (info.kind in ("thing", "generator") and purpose.BATCHES.search(info.text))):
         return
     if not any(f.kind == "forward" or purpose.may_be_network(f.what) for f in forwards):
         return

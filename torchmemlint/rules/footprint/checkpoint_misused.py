@@ -65,8 +65,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Fix, Safety, Severity
+from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, argument, short
+from torchmemlint.semantics import roots
 from torchmemlint.semantics.events import Backward, CallEffect, Graph
+from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.values import Const, Plain, Tensor, Value, only_const, truth
 
 RULE = Rule(
@@ -76,13 +80,27 @@ RULE = Rule(
     severity=Severity.ERROR,
     fix=Safety.UNSAFE,
     triggers=frozenset({"checkpoint", "checkpoint_sequential"}),
-    roots=frozenset({"checkpoint", "checkpoint_sequential"}),
     experiment="peak",
 )
 EVENT = CallEffect
 
 OWN = frozenset({"use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state"})
 """Keywords of the checkpoint itself: all others go to the function that it runs."""
+
+
+def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
+    """A call of what may be torch's function, or that function as a value: most of what is called a checkpoint is a file."""
+    if not facts.names & RULE.triggers:
+        return False
+    project = runs.world.project
+    for each, inner in roots.family(runs.world, ref):
+        values = inner.reads | {text for _, text in (*inner.bound, *inner.rebound)}
+        for text in {call.callee for call in inner.calls} | values:
+            if text.rpartition(".")[2] in RULE.triggers:
+                absolute = project.resolve(ref.path, text, each.qualname)
+                if absolute.startswith("torch.") if absolute is not None else text not in values:
+                    return True
+    return False
 
 
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
