@@ -83,7 +83,9 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
     if event.flags & (SCALAR | INTEGER | VIEW):
         return
     info = record.loops.get(event.loop)
-    if info is None or not (info.kind == "loader" or (info.kind in ("thing", "generator") and purpose.BATCHES.search(info.text))):
+    if info is None or not (
+        info.kind == "loader" or (info.kind in ("thing", "generator") and purpose.BATCHES.search(info.text))
+    ):
         return
     if not any(f.kind == "forward" or purpose.may_be_network(f.what) for f in forwards):
         return
