@@ -23,6 +23,7 @@ from torchmemlint.index.facts import CallableUse
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import FunctionRef, Project
 from torchmemlint.plain import from_plain, to_json
+from torchmemlint.remembered import Seen
 
 
 def lay_out(files: Mapping[str, str], root: Path) -> None:
@@ -125,6 +126,53 @@ def test_only_what_rests_on_the_change_is_inspected_again(here: Path, printed, i
     printed(".")
     assert "train.py" in inspected
     assert "evaluate.py" not in inspected
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "again"),
+    [
+        ("pkg/models.py", "import torch\n", "# Models.\n\nimport torch\n", ["pkg/steps.py", "train.py"]),
+        ("helper.py", "", "\n# the end\n", ["helper.py"]),
+        ("pkg/meters.py", "self.values.append(value)", "self.values.append(value)  # kept", ["train.py"]),
+    ],
+)
+def test_what_changes_nothing_for_others_links_nothing(
+    path: str, old: str, new: str, again: list[str], here: Path, printed, inspected: list[str], monkeypatch
+) -> None:  # type: ignore[no-untyped-def]
+    printed(".")
+    inspected.clear()
+    text = (here / path).read_text()
+    assert old in text
+    (here / path).write_text(text.replace(old, new, 1) if old else text + new)
+
+    def linked(project: Project) -> None:
+        raise AssertionError("the project was linked")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Project, "_link", linked)
+        cached = printed(".", "-v")
+    if again is not None:
+        assert inspected == again
+    else:
+        assert (
+            {"train.py", "pkg/models.py"} <= {*inspected} < {path.relative_to(here).as_posix() for path in here.rglob("*.py")}
+        )
+    assert cached == printed(".", "-v", "--no-cache")
+    inspected.clear()
+    printed(".", "-v")
+    assert inspected == []
+
+
+def test_what_another_run_kept_meanwhile_is_not_believed(here: Path, printed, inspected: list[str], agree) -> None:  # type: ignore[no-untyped-def]
+    """Answers of a run over other paths are answers about another project."""
+    agree()
+    models = here / "pkg/models.py"
+    before = models.read_text()
+    lay_out(bent_project.project(["base_outside", "meter_detaches"]), here)
+    printed("pkg", "train.py", "--preview")
+    lay_out(bent_project.project(()), here)
+    models.write_text("# once more\n" + before)
+    agree()
 
 
 def test_files_of_another_framework_are_not_inspected_again(here: Path, printed, inspected: list[str]) -> None:  # type: ignore[no-untyped-def]
@@ -306,13 +354,14 @@ def test_damage_in_the_middle_of_a_value(here: Path, agree, printed) -> None:  #
     chance = random.Random(7)
     for _ in range(6):
         for path in sorted((here / FOLDER).rglob("*.json")):
-            value = json.loads(path.read_text())
+            *before, data = path.read_text().split("\n", 2)
+            value = json.loads(data)
             place = value
             while isinstance(place, list) and place:
                 parent, at = place, chance.randrange(len(place))
                 place = place[at]
             parent[at] = chance.choice([None, 7, "x", [], [[]], True])
-            path.write_text(json.dumps(value))
+            path.write_text("\n".join([*before, json.dumps(value)]))
         for path in (here / FOLDER).rglob("runs/*/*.json"):
             path.unlink()
         printed(".", "-q")  # must not fail; what it prints rests on facts that we have made false ourselves
@@ -386,17 +435,17 @@ def test_questions_survive() -> None:
     "text", ["", "1", "[]", "{}", '["text", 1]', '["facts", ["FunctionRef", "[1]"]]', '["facts", ["os", "[]"]]']
 )
 def test_what_is_no_question_does_not_hold(text: str) -> None:
-    known = answers.Answers(Project.build([]), {}, {})
+    known = answers.Answers(Project.build([]), Seen((), None))
     assert not known.holds(text, "")
     assert not known.holds(text, "x")
 
 
 def test_questions_only_ask() -> None:
-    known = answers.Answers(Project.build([module_facts("a.py", "x = 1")]), {}, {})
+    known = answers.Answers(Project.build([module_facts("a.py", "x = 1")]), Seen((), None))
     for name in ("__init__", "build", "__class__", "ledger", "_names"):
-        assert known.digest((name, "a.py")) == answers.NO_ANSWER
-    assert known.digest(("module", "b.py")) == answers.NO_ANSWER
-    assert known.digest(("module", "a.py")) != answers.NO_ANSWER
+        assert known.told((name, "a.py")) == answers.NO_ANSWER
+    assert known.told(("module", "b.py")) == answers.NO_ANSWER
+    assert known.told(("module", "a.py")) != answers.NO_ANSWER
 
 
 def test_a_cache_in_memory_of_nothing(tmp_path: Path) -> None:
@@ -404,5 +453,5 @@ def test_a_cache_in_memory_of_nothing(tmp_path: Path) -> None:
     assert not cache.trouble
     assert cache.facts("ab" * 16, "a.py") is None
     facts = module_facts("a.py", "import torch\n")
-    digest = cache.keep_facts("ab" * 16, facts)
-    assert cache.facts("ab" * 16, "other/b.py") == (replace(facts, path="other/b.py"), digest)
+    shape = cache.keep_facts("ab" * 16, facts, {"f": "12"})
+    assert cache.facts("ab" * 16, "other/b.py") == (replace(facts, path="other/b.py"), shape, {"f": "12"})

@@ -60,7 +60,7 @@ def test_the_same_for_fixtures(folder: str) -> None:
 
 def test_findings_rest_on_the_callers_of_their_function() -> None:
     found = dict(analyses(bent_project.project(()), alone=False))
-    assert ("text", "pkg/steps.py") in found["train.py"].questions
+    assert ("source", "pkg/steps.py", "train_step") in found["train.py"].questions
     assert ("grad_mode", FunctionRef("pkg/steps.py", "validate")) in found["pkg/steps.py"].questions
 
 

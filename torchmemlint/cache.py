@@ -1,8 +1,10 @@
 """What earlier runs learned, in a folder that may be deleted at any time and is believed only as far as it proves itself.
 
     facts/     facts of a file by the digest of its content: they depend on nothing else
-    findings/  findings of a file, with every question asked of the project for them and the digest of its answer
+    findings/  findings of a file, with every question asked of the project for them and its answer
+    answers/   answers that are too long to stand beside each question, by their digests
     runs/      the whole result of a run, with size, time and digest of each file: for when nothing changed
+    links/     what ties the files of a run together: for when what changed in it changed nothing that others can see
 
 Everything is JSON: reading it runs nothing. Files are written beside their place and moved there, so that two runs at once see
 whole ones. What cannot be read, or has not our form, is not there; what cannot be written is not kept.
@@ -15,7 +17,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
@@ -55,7 +57,7 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One file's findings and notes, and the questions (as text, with the digest of the answer) that they rest on."""
+    """One file's findings and notes, and the questions (as text, with their answers: see ``index.answers``) that they rest on."""
 
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
@@ -71,6 +73,30 @@ class WholeRun:
     findings: tuple[tuple[str, tuple[Finding, ...]], ...]
     notes: tuple[tuple[str, tuple[str, ...]], ...]
     skipped: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One file of a run, as the others see it.
+
+    state   digest of all that others can see of it: the shape of its facts and what it imports; "" where that cannot be said
+    shape   digest of the shape of its facts, "" where it has none
+    kept    digest of what is kept in ``findings/`` for it, "" where nothing is
+    reads   the files, by their places in the run, on whose texts its findings rest, with the functions there; "" for all of it
+    """
+
+    state: str
+    shape: str
+    kept: str
+    reads: tuple[tuple[int, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """The files of a run, in its order; ``run`` is the digest of its result."""
+
+    run: str
+    files: tuple[Link, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -103,49 +129,84 @@ class Cache:
             os.mkdir(self.folder)
             _sweep(root)
 
-    def facts(self, content: str, path: str) -> tuple[ModuleFacts, str] | None:
-        """The facts of the file ``path`` whose content has this digest, and their own digest."""
+    def facts(self, content: str, path: str) -> tuple[ModuleFacts, str, Mapping[str, str]] | None:
+        """The facts of the file ``path`` whose content has this digest, the digest of their shape, and those of its functions'
+        texts (``index.sources``)."""
         from dataclasses import replace
 
-        from torchmemlint.digest import digest
         from torchmemlint.index import plain
 
         data = self._read("facts", content)
         if data is None:
             return None
         try:
-            return replace(plain.from_plain(json.loads(data)), path=path), digest(data)
+            shape, sources, facts = data.decode().split("\n", 2)
+            return (
+                replace(plain.from_plain(json.loads(facts)), path=path),
+                shape,
+                from_plain(dict[str, str], json.loads(sources)),
+            )
         except (ValueError, RecursionError):
             return None
 
-    def keep_facts(self, content: str, facts: ModuleFacts) -> str:
-        """Keeps the facts of a content; their digest."""
+    def keep_facts(self, content: str, facts: ModuleFacts, sources: Mapping[str, str]) -> str:
+        """Keeps the facts of a content, and the digests of its functions' texts; the digest of the facts' shape."""
         from dataclasses import replace
 
         from torchmemlint.digest import digest
+        from torchmemlint.index import plain
 
-        text = to_json(replace(facts, path=""))  # the same content may stand in several places
-        self._keep("facts", content, text)
-        return digest(text.encode())
+        anywhere = replace(facts, path="")  # the same content may stand in several places
+        shape = digest(plain.shape(anywhere).encode())
+        self._keep("facts", content, f"{shape}\n{to_json(dict(sources))}\n{to_json(anywhere)}")
+        return shape
 
-    def findings(self, key: str) -> Kept | None:
+    def findings(self, key: str) -> tuple[Kept, str] | None:
+        """What is kept of a file, and its digest."""
         return self._value("findings", key, Kept)
 
-    def keep_findings(self, key: str, kept: Kept) -> None:
-        self._keep("findings", key, to_json(kept))
+    def keep_findings(self, key: str, kept: Kept) -> str:
+        """Keeps the findings of a file; their digest."""
+        return self._keep_told("findings", key, to_json(kept))
 
-    def run(self, key: str) -> WholeRun | None:
+    def answer(self, key: str) -> str | None:
+        """The answer with this digest, as JSON."""
+        data = self._read("answers", key)
+        return None if data is None else data.decode(errors="replace")
+
+    def keep_answer(self, key: str, answer: str) -> None:
+        if not os.path.exists(self._path("answers", key)):
+            self._keep("answers", key, answer)
+
+    def run(self, key: str) -> tuple[WholeRun, str] | None:
+        """The result of a run, and its digest."""
         return self._value("runs", key, WholeRun)
 
-    def keep_run(self, key: str, run: WholeRun) -> None:
-        self._keep("runs", key, to_json(run))
+    def keep_run(self, key: str, run: WholeRun) -> str:
+        """Keeps the result of a run; its digest."""
+        return self._keep_told("runs", key, to_json(run))
 
-    def _value(self, kind: str, key: str, of: type[T]) -> T | None:
+    def links(self, key: str) -> Links | None:
+        found = self._value("links", key, Links)
+        return None if found is None else found[0]
+
+    def keep_links(self, key: str, links: Links) -> None:
+        self._keep("links", key, to_json(links))
+
+    def _keep_told(self, kind: str, key: str, text: str) -> str:
+        from torchmemlint.digest import digest
+
+        self._keep(kind, key, text)
+        return digest(text.encode())
+
+    def _value(self, kind: str, key: str, of: type[T]) -> tuple[T, str] | None:
+        from torchmemlint.digest import digest
+
         data = self._read(kind, key)
         if data is None:
             return None
         try:
-            return from_plain(of, json.loads(data))
+            return from_plain(of, json.loads(data)), digest(data)
         except (ValueError, RecursionError):
             return None
 

@@ -11,14 +11,14 @@ from enum import Enum
 from functools import cache
 from operator import attrgetter
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
 
 def to_json(value: object) -> str:
     """Any value made of dataclasses, tuples, sets, enums, strings, numbers, booleans and None, in one line of ASCII."""
-    return json.dumps(value, default=_plain, separators=(",", ":"))
+    return json.dumps(value, default=plain_value, separators=(",", ":"))
 
 
 def from_plain(kind: type[T], plain: object) -> T:
@@ -26,7 +26,7 @@ def from_plain(kind: type[T], plain: object) -> T:
     that has not its form."""
     try:
         of: Any = kind
-        value: T = _reader(of)(plain)
+        value: T = reader(of)(plain)
     except (TypeError, ValueError, AttributeError, KeyError) as error:
         raise ValueError(f"not the plain form of a {kind.__name__}: {error}") from None
     return value
@@ -39,7 +39,8 @@ def _values_of(kind: Any) -> Callable[[object], object]:
     return get if len(names) > 1 else lambda value: (get(value),)
 
 
-def _plain(value: Any) -> object:
+def plain_value(value: Any) -> object:
+    """One value of ``to_json`` that JSON does not know, by what it is made of. Raises TypeError for what has no plain form."""
     if isinstance(value, frozenset | set):
         return sorted(value)
     if isinstance(value, Enum):
@@ -51,24 +52,35 @@ def _plain(value: Any) -> object:
 
 
 @cache
-def _reader(kind: Any) -> Callable[[Any], Any]:
+def reader(kind: Any) -> Callable[[Any], Any]:
+    """What makes values of a type out of what ``json.loads`` gave; it raises ValueError, or whatever a wrong form leads to.
+    Raises TypeError for a type that has no plain form."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind in (str, int, bool, float, type(None)):
         return lambda plain: _of_type(kind, plain)
     if origin in (Union, UnionType):
-        readers = [(option, _reader(option)) for option in inner if option is not type(None)]
-        if len(readers) != 1:
-            raise TypeError(f"{kind} is not one type or None")
-        read = readers[0][1]
-        return lambda plain: None if plain is None else read(plain)
+        options = [option for option in inner if option is not type(None)]
+        others = [reader(option) for option in options if option is not str]
+        if len(others) > 1:
+            raise TypeError(f"{kind} is not one type, text or None")
+        if str not in options:
+            only = others[0]
+            return lambda plain: None if plain is None else only(plain)
+        other = others[0] if others else reader(str)
+        return lambda plain: plain if plain is None or type(plain) is str else other(plain)
+    if origin is Literal:
+        return lambda plain: inner[inner.index(plain)]
     if origin is tuple and inner[1:] == (...,):
-        read = _reader(inner[0])
+        read = reader(inner[0])
         return lambda plain: tuple(map(read, _of_type(list, plain)))
     if origin is tuple:
-        each = [_reader(one) for one in inner]
+        each = [reader(one) for one in inner]
         return lambda plain: tuple(read(one) for read, one in zip(each, _of_type(list, plain), strict=True))
+    if origin is dict:
+        of_key, of_value = map(reader, inner)
+        return lambda plain: {of_key(key): of_value(value) for key, value in _of_type(dict, plain).items()}
     if origin is frozenset:
-        read = _reader(inner[0])
+        read = reader(inner[0])
         return lambda plain: frozenset(map(read, _of_type(list, plain)))
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind
@@ -80,7 +92,7 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
 @cache
 def _field_readers(kind: Any) -> list[Callable[[Any], Any]]:
     hints = get_type_hints(kind)
-    return [_reader(hints[field.name]) for field in fields(kind)]
+    return [reader(hints[field.name]) for field in fields(kind)]
 
 
 def _of_type(kind: type, plain: Any) -> Any:

@@ -2,42 +2,54 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from torchmemlint.cache import Cache, Kept, Stamp, WholeRun, key_of, stamp
+from torchmemlint.cache import Cache, Kept, Link, Links, Stamp, WholeRun, key_of, stamp
 from torchmemlint.discover import Found
 from torchmemlint.errors import SourceError
 from torchmemlint.plain import to_json
 from torchmemlint.settings import Settings
-from torchmemlint.workers import Checked, Scanned, read_bytes
+from torchmemlint.source import is_notebook
+from torchmemlint.workers import Checked, ScanAll, Scanned, read_bytes, scan
 
 if TYPE_CHECKING:
+    from torchmemlint.index.facts import ModuleFacts
     from torchmemlint.index.project import Project
+
+MANY = 50
+"""Changed files from which a run starts anew."""
 
 
 class Remembered:
-    """Findings of earlier runs, as far as they still hold in this project."""
+    """Findings of earlier runs, as far as they still hold in this project. ``digests`` are those of what
+    is kept now of each file that was asked for.
+    """
 
     def __init__(
-        self, cache: Cache, project: Project, scanned: Sequence[Scanned], settings: Mapping[str, Settings], by_hand: bool
+        self,
+        cache: Cache,
+        project: Project,
+        seen: Seen,
+        settings: Mapping[str, Settings],
+        by_hand: bool = False,
     ) -> None:
         from torchmemlint.index.answers import Answers
 
         self._cache = cache
-        self._settings = settings
-        self._by_hand = by_hand
-        texts = {one.path: one.digest for one in scanned}
-        facts = {one.path: one.facts_digest for one in scanned}
-        self.answers = Answers(project, texts, facts)
-        self._wrappers = sorted({name for each in settings.values() for name in each.no_grad_wrappers})
+        self._keys = Keys(settings, by_hand)
+        self.answers = Answers(project, seen, cache.keep_answer)
+        self.digests: dict[str, str] = {}
 
     def checked(self, path: str) -> Checked | None:
         """What was found in a file, when every question that this rests on has the answer that it had."""
-        kept = self._cache.findings(self._key(path))
-        if kept is None or not kept.rests_on:
+        found = self._cache.findings(self._keys.of(path))
+        if found is None or not found[0].rests_on:
             return None
+        kept, self.digests[path] = found
         if not all(self.answers.holds(question, answer) for question, answer in kept.rests_on):
             return None
         return Checked(path, kept.findings, kept.notes, (), kept.rests_on)
@@ -45,11 +57,155 @@ class Remembered:
     def keep(self, checked: Checked) -> None:
         """Keeps what was found in a file, unless we failed there."""
         if checked.rests_on and not checked.crashes:
-            self._cache.keep_findings(self._key(checked.path), Kept(checked.findings, checked.notes, checked.rests_on))
+            kept = Kept(checked.findings, checked.notes, checked.rests_on)
+            self.digests[checked.path] = self._cache.keep_findings(self._keys.of(checked.path), kept)
 
-    def _key(self, path: str) -> str:
+
+class Seen:
+    """What a run saw of its files, as digests; what it did not look at is as it was ``before``."""
+
+    def __init__(self, scanned: Iterable[Scanned], before: Before | None) -> None:
+        # Not the files' facts: this goes to other processes.
+        self._files = {one.path: (one.digest, one.shape, one.sources) for one in scanned}
+        self._before = before
+
+    def text(self, path: str) -> str:
+        """Of a file's content; "" where it is not known."""
+        if path in self._files:
+            return self._files[path][0]
+        stamp = self._before.stamps.get(path) if self._before is not None else None
+        return stamp.digest if stamp is not None else ""
+
+    def shape(self, path: str) -> str:
+        """Of the shape of a file's facts; "" where it has none."""
+        if self._before is not None and path in self._before.links:
+            return self._before.links[path].shape
+        return self._files[path][1] if path in self._files else ""
+
+    def sources(self, path: str) -> Mapping[str, str]:
+        """Of the texts of a file's functions (``index.sources``)."""
+        if path in self._files or self._before is None:
+            return self._files[path][2] if path in self._files else {}
+        return self._before.sources(path)
+
+
+class Keys:
+    """Under what the findings of files are kept."""
+
+    def __init__(self, settings: Mapping[str, Settings], by_hand: bool) -> None:
+        self._settings = settings
+        self._by_hand = by_hand
+        self.wrappers = sorted({name for each in settings.values() for name in each.no_grad_wrappers})
+
+    def of(self, path: str) -> str:
         # A file that is checked alone sees another project than in a run over its folder: the two do not displace each other.
-        return key_of(path, os.getcwd(), self._settings[path], self._wrappers, self._by_hand)
+        return key_of(path, os.getcwd(), self._settings[path], self.wrappers, self._by_hand)
+
+
+@dataclass(slots=True, eq=False)
+class Before:
+    """An earlier run over the same files, of which ``changed`` have other contents now.
+
+    ``wanted`` gets the files that are to be checked again once ``same_for_others`` says yes; of all others the earlier run says
+    what there is to say.
+    """
+
+    cache: Cache
+    run: WholeRun
+    links: dict[str, Link]
+    changed: tuple[str, ...]
+    stamps: Mapping[str, Stamp]
+    keys: Keys
+    contents: dict[str, str] = field(init=False)
+    wanted: list[str] = field(default_factory=list)
+    _kept: list[Kept] = field(default_factory=list)
+    _sources: dict[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.contents = {path: stamp.digest for path, stamp in self.run.files}
+
+    def same_for_others(self, scanned: Mapping[str, Scanned]) -> bool:
+        """Whether the ``changed`` files, ``scanned`` again, are to all other files what they were; and what those keep that read
+        their texts is at hand."""
+        for path in self.changed:
+            link, now = self.links[path], scanned[path]
+            if link.shape and now.facts is None and now.failed is None and not now.skipped:  # it stands beside torch
+                now = scan(ScanAll({path: Settings()}, {}, parse_all=True, cache=self.cache), path)
+            if not link.state or link.state != state_of(now, scanned[path]):
+                return False
+        paths = [path for path, _ in self.run.files]
+        changed = {
+            number: self._changed_functions(path, scanned[path]) for number, path in enumerate(paths) if path in self.changed
+        }
+        self.wanted = [
+            path
+            for path in paths
+            if path in self.changed
+            or any(number in changed and not changed[number].isdisjoint(names) for number, names in self.links[path].reads)
+        ]
+        for path in self.wanted:
+            found = self.cache.findings(self.keys.of(path)) if self.links[path].kept else None
+            if found is not None and found[1] == self.links[path].kept:
+                self._kept.append(found[0])
+            elif self.links[path].kept:
+                return False  # another run was here
+        return True
+
+    def _changed_functions(self, path: str, now: Scanned) -> frozenset[str]:
+        """The functions of a changed file whose texts changed; among them "", which stands for the whole text."""
+        then = self.sources(path)
+        return frozenset({"", *(name for name in {*then, *now.sources} if then.get(name) != now.sources.get(name))})
+
+    def sources(self, path: str) -> Mapping[str, str]:
+        """The digests of a file's functions, as the earlier run saw it."""
+        if path not in self._sources:
+            found = self.cache.facts(self.contents[path], path) if path in self.contents and self.links[path].shape else None
+            self._sources[path] = found[2] if found is not None else {}
+        return self._sources[path]
+
+    def project(self, every: Callable[[], Sequence[ModuleFacts]], scanned: Mapping[str, Scanned]) -> Project:
+        """The project, in which what was answered for the files that are ``wanted`` still holds."""
+        from torchmemlint.index.answers import Earlier
+        from torchmemlint.index.project import Project
+
+        def one(path: str) -> ModuleFacts:
+            at_hand = scanned.get(path)
+            if at_hand is not None and at_hand.facts is not None:
+                return at_hand.facts
+            if not self.links[path].shape:
+                raise KeyError(path)
+            found = self.cache.facts(self.stamps[path].digest, path)
+            return found[0] if found is not None else next(facts for facts in every() if facts.path == path)
+
+        pairs = (pair for kept in self._kept for pair in kept.rests_on)
+        return Project.deferred(every, one, Earlier(pairs, self.cache.answer), self.keys.wrappers)
+
+    def now(self, checked: Mapping[str, Checked], digests: Mapping[str, str]) -> dict[str, Link]:
+        """The links, after the files that are wanted were checked again."""
+        numbers = {path: number for number, path in enumerate(self.links)}
+        found = dict(self.links)
+        for path in self.wanted:
+            reads = _reads(path, checked, numbers)
+            found[path] = replace(self.links[path], kept=digests.get(path, ""), reads=reads)
+        return found
+
+    def result(self) -> tuple[dict[str, Scanned], dict[str, Checked]]:
+        """What the earlier run says of the files that are not wanted."""
+        again = frozenset(self.wanted)
+        scanned, checked = _result(self.run)
+        return (
+            {path: one for path, one in scanned.items() if path not in again},
+            {path: one for path, one in checked.items() if path not in again},
+        )
+
+
+def state_of(scanned: Scanned, as_given: Scanned) -> str:
+    """Digest of all that others can see of a file; "" where that cannot be said. ``as_given`` is what the run's own scan gave,
+    ``scanned`` may have facts beyond that."""
+    if scanned.failed is not None or scanned.skipped or is_notebook(scanned.path):
+        return ""
+    imports = sorted(name.decode(errors="replace") for name in as_given.imports)
+    return key_of(as_given.facts is None, scanned.shape, imports)
 
 
 class Repeated:
@@ -59,34 +215,54 @@ class Repeated:
     def __init__(self, cache: Cache, files: Sequence[Found], given: Sequence[str], part: object = None) -> None:
         self._cache = cache
         self._paths = [file.path for file in files]
+        self._settings = {file.path: file.settings for file in files}
         settings = sorted({to_json(file.settings) for file in files})
         number = {each: place for place, each in enumerate(settings)}
         self._key = key_of(
             os.getcwd(), tuple(given), part, settings, len(number) > 1 and [number[to_json(f.settings)] for f in files]
         )
-        self._earlier: dict[str, Stamp] = {}
+        self._run: tuple[WholeRun, str] | None = None
         self._stamps: dict[str, Stamp] = {}
 
     def result(self) -> tuple[dict[str, Scanned], dict[str, Checked]] | None:
-        """What the earlier run ended with: of the files of which there is something to say."""
-        run = self._cache.run(self._key)
-        earlier = dict(run.files) if run is not None else {}
+        """What the earlier run ended with, if nothing changed: of the files of which there is something to say."""
+        self._run = self._cache.run(self._key)
+        earlier = dict(self._run[0].files) if self._run is not None else {}
         self._stamps = _stamps(self._paths, earlier)
-        if run is None or [path for path, _ in run.files] != self._paths:
-            return None
-        if any(path not in self._stamps or self._stamps[path].digest != before.digest for path, before in earlier.items()):
-            return None
-        scanned = {path: Scanned(path, skipped=why) for path, why in run.skipped}
-        findings, notes = dict(run.findings), dict(run.notes)
-        paths = sorted({*findings, *notes})
-        return scanned, {path: Checked(path, findings.get(path, ()), notes.get(path, ())) for path in paths}
+        return _result(self._run[0]) if self._run is not None and self._changed() == () else None
 
-    def keep(self, scanned: Mapping[str, Scanned], checked: Mapping[str, Checked]) -> None:
-        """Keeps this run's end, if it is one that another run would come to."""
+    def before(self) -> Before | None:
+        """The earlier run, when after ``result`` gave none it is known which few files changed."""
+        changed = self._changed()
+        links = self._cache.links(self._key) if changed and len(changed) <= MANY else None
+        if self._run is None or not changed or links is None:
+            return None
+        if links.run != self._run[1] or len(links.files) != len(self._paths):
+            return None
+        by_path = dict(zip(self._paths, links.files, strict=True))
+        return Before(self._cache, self._run[0], by_path, changed, self._stamps, Keys(self._settings, False))
+
+    def _changed(self) -> tuple[str, ...] | None:
+        """The files whose content is not what it was in the earlier run; None where that had other files."""
+        if self._run is None or [path for path, _ in self._run[0].files] != self._paths:
+            return None
+        if any(path not in self._stamps for path in self._paths):
+            return None
+        return tuple(path for path, before in self._run[0].files if self._stamps[path].digest != before.digest)
+
+    def keep(
+        self,
+        texts: Mapping[str, str],
+        scanned: Mapping[str, Scanned],
+        checked: Mapping[str, Checked],
+        links: Mapping[str, Link],
+    ) -> None:
+        """Keeps this run's end, if it is one that another run would come to. ``texts`` are the digests of the contents that it
+        saw."""
         if any(one.crashes for one in checked.values()):
             return
         now = _stamps(self._paths, self._stamps)
-        if any(path not in now or scanned[path].digest != now[path].digest for path in self._paths):
+        if any(path not in now or texts.get(path) != now[path].digest for path in self._paths):
             return  # a file that cannot be read, or that changed meanwhile
         run = WholeRun(
             files=tuple((path, self._stamps[path]) for path in self._paths),
@@ -94,7 +270,43 @@ class Repeated:
             notes=tuple((path, one.notes) for path, one in checked.items() if one.notes),
             skipped=tuple((path, one.skipped) for path, one in scanned.items() if one.skipped),
         )
-        self._cache.keep_run(self._key, run)
+        written = self._cache.keep_run(self._key, run)
+        self._cache.keep_links(self._key, Links(written, tuple(links[path] for path in self._paths)))
+
+    def links(
+        self,
+        scanned: Mapping[str, Scanned],
+        around: Iterable[Scanned],
+        checked: Mapping[str, Checked],
+        digests: Mapping[str, str],
+    ) -> dict[str, Link]:
+        """The links of the files that this run ``scanned``; ``around`` are those of which it took facts beyond that."""
+        numbers = {path: number for number, path in enumerate(self._paths)}
+        beside = {one.path: one for one in around}
+        found = {}
+        for path, one in scanned.items():
+            fuller = beside.get(path, one)
+            reads = _reads(path, checked, numbers)
+            found[path] = Link(state_of(fuller, one), fuller.shape, digests.get(path, ""), reads)
+        return found
+
+
+def _reads(path: str, checked: Mapping[str, Checked], numbers: Mapping[str, int]) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    """The ``Link.reads`` of a file."""
+    found: dict[int, set[str]] = {}
+    for question, _ in checked[path].rests_on if path in checked else ():
+        if question.startswith(('["text"', '["source"')):
+            _, other, *name = json.loads(question)
+            if other != path and other in numbers:
+                found.setdefault(numbers[other], set()).update(name or [""])
+    return tuple((number, tuple(sorted(names))) for number, names in sorted(found.items()))
+
+
+def _result(run: WholeRun) -> tuple[dict[str, Scanned], dict[str, Checked]]:
+    scanned = {path: Scanned(path, skipped=why) for path, why in run.skipped}
+    findings, notes = dict(run.findings), dict(run.notes)
+    paths = sorted({*findings, *notes})
+    return scanned, {path: Checked(path, findings.get(path, ()), notes.get(path, ())) for path in paths}
 
 
 def _stamps(paths: Sequence[str], earlier: Mapping[str, Stamp]) -> dict[str, Stamp]:

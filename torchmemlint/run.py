@@ -38,9 +38,11 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from torchmemlint.cache import Cache
+    from torchmemlint.index.facts import ModuleFacts
     from torchmemlint.index.project import Project
     from torchmemlint.profile import Profile
     from torchmemlint.progress import Progress
+    from torchmemlint.remembered import Before, Repeated
     from torchmemlint.source.file import SourceFile
     from torchmemlint.source.notebook import CellRows
     from torchmemlint.suppress.baseline import Baseline
@@ -249,6 +251,8 @@ class _Run:
     told: frozenset[str] | None = None
     means: Means = field(default_factory=lambda: Means())
     around: tuple[Scanned, ...] | None = None
+    before: Before | None = None
+    kept: dict[str, str] = field(default_factory=dict)
     complete: bool = True
     settings: dict[str, Settings] = field(init=False)
 
@@ -265,10 +269,32 @@ class _Run:
             result = repeated.result()
             if result is not None:
                 self.scanned, self.checked = result
-            else:
+            elif not self._check_changed(repeated):
                 self._check([file.path for file in self.files])
-                repeated.keep(self.scanned, self.checked)
+                links = repeated.links(self.scanned, self.around or (), self.checked, self.kept)
+                texts = {path: one.digest for path, one in self.scanned.items()}
+                repeated.keep(texts, self.scanned, self.checked, links)
         return self._outcome()
+
+    def _check_changed(self, repeated: Repeated) -> bool:
+        """Whether it was enough to check the files again whose own text, or a text that their findings rest on, changed since
+        the run before: for others nothing changed in them."""
+        before = repeated.before() if self.shard is None and self.means.executor is None else None
+        if before is None:
+            return False
+        self.scan(before.changed)
+        if not before.same_for_others(self.scanned):
+            return False
+        self.before, jobs, self.jobs = before, self.jobs, 1
+        self._check(before.wanted)
+        self.before, self.jobs = None, jobs
+        links = before.now(self.checked, self.kept)
+        texts = {path: one.digest for path, one in before.stamps.items()} | {path: s.digest for path, s in self.scanned.items()}
+        scanned, checked = before.result()
+        self.scanned = scanned | self.scanned
+        self.checked = checked | self.checked
+        repeated.keep(texts, self.scanned, self.checked, links)
+        return True
 
     def _check(self, paths: Sequence[str]) -> None:
         self.scan(paths)
@@ -307,10 +333,10 @@ class _Run:
         if self.means.cache is None or self.texts:
             shared = InspectAll(project, self.settings, self.texts, self.comments)
             return self._run_all(shared, paths)
-        from torchmemlint.remembered import Remembered
+        from torchmemlint.remembered import Remembered, Seen
 
-        assert self.around is not None  # by linking
-        remembered = Remembered(self.means.cache, project, [*self.scanned.values(), *self.around], self.settings, self.by_hand)
+        seen = Seen([*self.scanned.values(), *(self.around or ())], self.before)
+        remembered = Remembered(self.means.cache, project, seen, self.settings, self.by_hand)
         known = {path: found for path in paths if (found := remembered.checked(path)) is not None}
         new = [path for path in paths if path not in known]
         if new:
@@ -318,6 +344,7 @@ class _Run:
             for done in self._run_all(shared, new):
                 remembered.keep(done)
                 known[done.path] = done
+        self.kept |= remembered.digests
         return [known[path] for path in paths]
 
     def scan(self, paths: Sequence[str], parse_all: bool = False) -> None:
@@ -329,11 +356,19 @@ class _Run:
         """The project of all files that matter: those scanned, and those around them that they call or that call them."""
         from torchmemlint.index.project import Project
 
+        if self.before is not None:
+            return self.before.project(self._every, self.scanned)
+        wrappers = sorted({name for settings in self.settings.values() for name in settings.no_grad_wrappers})
+        return Project.build(self._every(), wrappers, self.complete)
+
+    def _every(self) -> Sequence[ModuleFacts]:
+        """The facts of all files that matter."""
+        missing = [file.path for file in self.files if file.path not in self.scanned]
+        if missing:
+            self.scan(missing)
         if self.around is None:
             self.around = self._facts_around()
-        facts = [one.facts for one in (*self.scanned.values(), *self.around) if one.facts is not None]
-        wrappers = sorted({name for settings in self.settings.values() for name in settings.no_grad_wrappers})
-        return Project.build(facts, wrappers, self.complete)
+        return [one.facts for one in (*self.scanned.values(), *self.around) if one.facts is not None]
 
     def _facts_around(self) -> tuple[Scanned, ...]:
         """Files with facts that the screen stopped but that stand beside torch-related ones; and of those around files that
@@ -364,14 +399,15 @@ class _Run:
             shared = replace(shared, watch=self.means.profile)
         if self.means.executor is None:
             return run_all(inspect, shared, paths, self._jobs(paths, BYTES_TO_INSPECT), crashed, tell)
-        # Wherever it is done, our files may not be there: the texts go along.
+        # Wherever it is done, our files and our cache may not be there: the texts go along.
         executor, places = self.means.executor
+        answers = shared.answers.without_keeping() if shared.answers is not None else None
         texts = dict(shared.texts)
         for path in shared.project.paths:
             if path not in texts:
                 with suppress(SourceError):
                     texts[path] = read(path)
-        return run_on(executor, places, inspect, replace(shared, texts=texts), paths, crashed, tell)
+        return run_on(executor, places, inspect, replace(shared, texts=texts, answers=answers), paths, crashed, tell)
 
     def _jobs(self, paths: Sequence[str], pays: int) -> int:
         if self.jobs is not None:

@@ -76,7 +76,7 @@ class Watcher:
         if closure.ref.path != self.path or not Flow(Runs(run.world), run.record, self.path).own(Site(run.frame, -1)):
             return
         root = run.record.root.qualname
-        span = run.world.lowered(self.path, root).header_span(statement.node)
+        span = run.world.placed(self.path, root).header_span(statement.node)
         if span.start.row <= self.row <= span.end.row:
             self.modes.add(state.mode)
             self._see(self.before, places(statement), state)

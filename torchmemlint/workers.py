@@ -56,7 +56,7 @@ class Scanned:
     imports    for a file that is not torch-related: the names that it imports (``screen.imported_names``)
     failed     TML000 for a file (or for cells of a notebook) that cannot be read or parsed, TML001 where we failed
     skipped    why a readable file is not checked, "" when it is
-    digest     of the content, and ``facts_digest`` of the facts: only under a cache
+    digest     of the content, ``shape`` of the shape of the facts, ``sources`` of the functions' texts: only under a cache
     """
 
     path: str
@@ -66,7 +66,8 @@ class Scanned:
     failed: Checked | None = None
     skipped: str = ""
     digest: str = ""
-    facts_digest: str = ""
+    shape: str = ""
+    sources: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,9 @@ def scan(shared: ScanAll, path: str) -> Scanned:
         settings = shared.settings[path]
         known = shared.cache.facts(content, path) if shared.cache is not None and not is_notebook(path) else None
         if known is not None:
-            return Scanned(path, known[0], may_fire(data, settings.codes), imported_names(data), None, "", content, known[1])
+            facts, shape, sources = known
+            names = imported_names(data)
+            return Scanned(path, facts, may_fire(data, settings.codes), names, None, "", content, shape, sources)
         from torchmemlint.index.module_facts import module_facts
         from torchmemlint.source.file import decode_source
 
@@ -131,10 +134,15 @@ def scan(shared: ScanAll, path: str) -> Scanned:
         if len(source.code) > MAX_BYTES:
             return Scanned(path, skipped=f"skipped: more than {MAX_BYTES // 1_000_000} MB of code", digest=content)
         facts = module_facts(path, source.text)
-        facts_digest = shared.cache.keep_facts(content, facts) if shared.cache is not None else ""
+        shape, sources = "", {}
+        if shared.cache is not None:
+            from torchmemlint.index.sources import sources_of
+
+            sources = sources_of(facts, source.text)
+            shape = shared.cache.keep_facts(content, facts, sources)
         broken = _broken_cells(path, source, settings)
         names = imported_names(source.code)
-        return Scanned(path, facts, may_fire(source.code, settings.codes), names, broken, "", content, facts_digest)
+        return Scanned(path, facts, may_fire(source.code, settings.codes), names, broken, "", content, shape, sources)
     except SourceError as error:
         failed = cannot_parse(path, error, shared.settings[path], source.text if source else "")
         return Scanned(path, failed=failed, digest=content)

@@ -1,22 +1,32 @@
-"""Questions asked of a project as text, and their answers as digests: what a cache keeps to know whether a finding still holds."""
+"""Questions asked of a project as text, and their answers: what a cache keeps to know whether a finding still holds.
+
+A *told* answer is JSON of its shape (without rows, see ``index.plain``), or for a long one, and for facts and texts, ``#`` and
+its digest.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any, Protocol, get_type_hints
 
 from torchmemlint.digest import digest
 from torchmemlint.index.facts import ArgFact, CallableUse, CallFact
 from torchmemlint.index.ledger import Page, Question
-from torchmemlint.index.project import ClassRef, FunctionRef, Project
-from torchmemlint.plain import from_plain, to_json
+from torchmemlint.index.plain import shape
+from torchmemlint.index.project import MISSING, ClassRef, FunctionRef, Project
+from torchmemlint.plain import from_plain, reader, to_json
 
 NO_ANSWER = "-"
-"""The digest of what there is not: a module or function that is out of sight, a text that cannot be read."""
+"""What is told of what there is not: a module or function that is out of sight, a text that cannot be read."""
+SHORT = 300
+"""Characters up to which an answer is told as it is: most are names and references."""
 
 _KINDS = {kind.__name__: kind for kind in (ArgFact, CallableUse, CallFact, ClassRef, FunctionRef)}
 
-_AT_HAND = ("text", "module")
+_OF_FILES = ("text", "module", "facts")
+"""Answers that are contents of files: told by digest, never kept, for the file itself has them."""
 _QUESTIONS = {"facts", *(name for name, method in vars(Project).items() if hasattr(method, "__wrapped__"))}
 
 
@@ -36,49 +46,79 @@ def from_text(text: str) -> Question:
         raise ValueError(f"not a question: {text}: {error}") from None
 
 
-class Answers:
-    """Digests of one project's answers, each worked out once.
+class Files(Protocol):
+    """Digests of files by path, "" or nothing where they are not known."""
 
-    ``texts`` and ``facts`` are digests of files' contents and of their facts, by path, as far as they are known.
+    def text(self, path: str, /) -> str:
+        """Of the content."""
+
+    def shape(self, path: str, /) -> str:
+        """Of the shape of the facts."""
+
+    def sources(self, path: str, /) -> Mapping[str, str]:
+        """Of the texts of the functions, by their names (see ``index.sources``)."""
+
+
+class Answers:
+    """What is told of one project's answers, each worked out once.
+
+    ``files`` knows the digests of files as they were seen. ``keep`` is given every long answer with its digest.
     """
 
-    def __init__(self, project: Project, texts: Mapping[str, str], facts: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        project: Project,
+        files: Files,
+        keep: Callable[[str, str], None] | None = None,
+    ) -> None:
         self._project = project
-        self._texts = texts
-        self._facts = facts
+        self._files = files
+        self._keep = keep
         self._known: dict[Question, str] = {}
+        self._changed: set[str] = set()
         self._by_text: dict[str, str | None] = {}
 
     def written(self, questions: Iterable[Question]) -> tuple[tuple[str, str], ...]:
-        """Questions as text, each with the digest of its answer; those first whose answers are at hand."""
-        pairs = ((question[0] not in _AT_HAND, to_text(question), self.digest(question)) for question in questions)
+        """Questions as text, each with what is told of its answer; those first whose answers are at hand."""
+        pairs = ((question[0] not in ("text", "module"), to_text(question), self.told(question)) for question in questions)
         return tuple((text, answer) for _, text, answer in sorted(pairs))
 
     def saw_text(self, path: str, content: str) -> None:
         """What was really read of a file, which may have changed since it was told of."""
-        self._known["text", path] = content
+        self._known["text", path] = f"#{content}"
+        if content != self._files.text(path):
+            self._changed.add(path)
 
     def holds(self, text: str, expected: str) -> bool:
-        """Whether the answer to a question (as text) still has this digest; not so for what is no question."""
+        """Whether of the answer to a question (as text) the same is told as then; not so for what is no question."""
         if text not in self._by_text:
             try:
-                self._by_text[text] = self.digest(from_text(text))
+                self._by_text[text] = self.told(from_text(text))
             except ValueError:
                 self._by_text[text] = None
         return self._by_text[text] == expected
 
-    def digest(self, question: Question) -> str:
+    def told(self, question: Question) -> str:
         found = self._known.get(question)
         if found is None:
             found = self._known[question] = self._ask(question)
         return found
 
+    def without_keeping(self) -> Answers:
+        """The same where the cache is out of reach."""
+        return Answers(self._project, self._files)
+
     def _ask(self, question: Question) -> str:
         name, *arguments = question
         if name == "text":
-            return self._texts.get(str(arguments[0]), "") or NO_ANSWER
-        if name == "module" and self._facts.get(str(arguments[0])):
-            return self._facts[str(arguments[0])]
+            known = self._files.text(str(arguments[0]))
+            return f"#{known}" if known else NO_ANSWER
+        if name == "source":  # where it is not known, all of the text stands for it
+            path, qualname = map(str, arguments)
+            found = self._files.sources(path).get(qualname) if path not in self._changed else None
+            return f"#{found}" if found is not None else self.told(("text", path))
+        if name == "module" and self._files.shape(str(arguments[0])):
+            return f"#{self._files.shape(str(arguments[0]))}"
         if name not in _QUESTIONS:
             return NO_ANSWER
         around, self._project.ledger.open = self._project.ledger.open, Page()
@@ -88,4 +128,37 @@ class Answers:
             return NO_ANSWER
         finally:
             self._project.ledger.open = around
-        return digest(to_json(answer).encode())
+        text = shape(answer)
+        if name not in _OF_FILES:
+            if len(text) <= SHORT:
+                return text
+            if self._keep is not None:
+                self._keep(digest(text.encode()), text)
+        return f"#{digest(text.encode())}"
+
+
+class Earlier:
+    """Answers of an earlier run, for a project that gives the same ones. ``long`` finds an answer by its digest."""
+
+    def __init__(self, pairs: Iterable[tuple[str, str]], long: Callable[[str], str | None]) -> None:
+        self._told = dict(pairs)
+        self._long = long
+
+    def answer(self, question: Question) -> Any:
+        """The answer to a question; ``MISSING`` where it was not asked, or is not kept."""
+        name = str(question[0])
+        told = self._told.get(to_text(question)) if name not in _OF_FILES else None
+        if told is not None and told.startswith("#"):
+            told = self._long(told[1:])
+        if told is None or told == NO_ANSWER:
+            return MISSING
+        try:
+            return _answer_of(name)(json.loads(told))
+        except (ValueError, TypeError, AttributeError, KeyError):
+            return MISSING
+
+
+@cache
+def _answer_of(name: str) -> Callable[[Any], Any]:
+    """What reads an answer to questions of this name, by the type that the method declares."""
+    return reader(get_type_hints(getattr(Project, name).__wrapped__)["return"])

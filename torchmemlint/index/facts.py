@@ -182,3 +182,12 @@ class ModuleFacts:
     functions: tuple[FunctionFacts, ...]
     classes: tuple[ClassFacts, ...]
     rows: int
+
+
+POSITIONS: dict[type, frozenset[str]] = {
+    FunctionFacts: frozenset({"first_row", "row", "header_end_row", "end_row", "call_rows"}),
+    ClassFacts: frozenset({"row", "end_row"}),
+    ModuleFacts: frozenset({"rows"}),
+}
+"""The fields that only say where something stands in the text. Whoever uses them reads the text as well: so facts without them,
+their *shape*, and the texts that were read are all that a finding rests on."""

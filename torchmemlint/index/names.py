@@ -65,7 +65,7 @@ class Names:
         self._stars: dict[str, list[str]] = {}
         self._assigned: dict[str, dict[str, str]] = {}
         for path, module in self.modules.items():
-            self.functions[path] = _by_qualname(module.functions)
+            self.functions[path] = by_qualname(module.functions)
             self.classes[path] = {facts.qualname: facts for facts in module.classes}
             imports: dict[str, list[str]] = defaultdict(list)
             for name, target in module.imports:
@@ -395,7 +395,7 @@ def is_quiet(name: str) -> bool:
     return name.partition(".")[0] in _QUIET_PACKAGES
 
 
-def _by_qualname(functions: Sequence[FunctionFacts]) -> dict[str, FunctionFacts]:
+def by_qualname(functions: Sequence[FunctionFacts]) -> dict[str, FunctionFacts]:
     """By name; of several definitions the last, but of a property its getter."""
     found: dict[str, FunctionFacts] = {}
     for facts in functions:

@@ -1,11 +1,18 @@
-"""Facts to data that JSON can hold, and back: every dataclass is the list of its fields, sets are sorted lists."""
+"""Facts to data that JSON can hold, and back: every dataclass is the list of its fields, sets are sorted lists.
+
+The *shape* of facts is what they say without where it stands (``facts.POSITIONS``).
+"""
 
 from __future__ import annotations
 
+import json
 import sys
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 from torchmemlint.index.facts import (
+    POSITIONS,
     ArgFact,
     AttrFact,
     CallableUse,
@@ -15,11 +22,29 @@ from torchmemlint.index.facts import (
     ModuleFacts,
     ParamFact,
 )
+from torchmemlint.plain import plain_value
 
 
 def to_plain(facts: ModuleFacts) -> object:
     """Facts as lists, strings, numbers, booleans and None."""
     return _plain(facts)
+
+
+def shape(answer: object) -> str:
+    """Anything made of facts as JSON text, as ``torchmemlint.plain.to_json`` writes it but without rows."""
+    return json.dumps(answer, default=_shape_of, separators=(",", ":"))
+
+
+_SAYING = {
+    kind: attrgetter(*(field.name for field in fields(kind) if field.name not in positions))
+    for kind, positions in POSITIONS.items()
+}
+"""What gets the fields of facts that are no positions."""
+
+
+def _shape_of(value: Any) -> object:
+    get = _SAYING.get(type(value))
+    return get(value) if get is not None else plain_value(value)
 
 
 def from_plain(plain: object) -> ModuleFacts:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import update_wrapper
-from typing import Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from torchmemlint.index.calls import Callees, Caller, Callers, Calls
 from torchmemlint.index.evidence import Evidence, Instance, Method
 from torchmemlint.index.facts import AttrFact, CallableUse, ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.gradmode import CallerMode, GradMode
 from torchmemlint.index.ledger import Ledger
-from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Names, Outside, Variable
+from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Names, Outside, Variable, by_qualname
 from torchmemlint.torch_facts import TORCH
 
 __all__ = ["TOP", "Callees", "Caller", "CallerMode", "Callers", "ClassRef", "FunctionRef", "Project"]
@@ -29,6 +29,9 @@ _INWARDS = 4
 """Calls between a module's forward and the gradients that it takes, at the most."""
 _OF_SO_MANY = 50
 _LOSS = re.compile(r"loss|penalty|regulari|criterion", re.IGNORECASE)
+
+MISSING: Any = object()
+"""In place of an answer that is not known."""
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
@@ -43,20 +46,45 @@ def question(
 
     def ask(self: Project, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
         self.ledger.open.questions.add((name, *args))
+        if self.earlier is not None:
+            found: Answer = self.earlier.answer((name, *args))
+            if found is not MISSING:
+                return found
         return method(self, *args, **kwargs)
 
     update_wrapper(ask, method)
     return ask
 
 
-class Project:
-    """The modules of one run. Made by ``Project.build``."""
+class Known(Protocol):
+    """Answers that are known to hold in a project (see ``index.answers.Earlier``)."""
 
-    def __init__(self, facts: Sequence[ModuleFacts], no_grad_wrappers: Sequence[str], complete: bool) -> None:
-        self._names = Names(facts)
-        self._evidence = Evidence(self._names, TORCH)
-        self._calls = Calls(self._names, self._evidence, TORCH)
-        self._grad = GradMode(self._names, self._evidence, self._calls, TORCH, no_grad_wrappers, complete)
+    def answer(self, question: tuple[Hashable, ...], /) -> Any:
+        """The answer to a question, ``MISSING`` where it is not among them."""
+
+
+class Project:
+    """The modules of one run. Made by ``Project.build``, or by ``Project.deferred``."""
+
+    _names: Names
+    _evidence: Evidence
+    _calls: Calls
+    _grad: GradMode
+
+    def __init__(
+        self,
+        every: Callable[[], Sequence[ModuleFacts]],
+        no_grad_wrappers: Sequence[str],
+        complete: bool,
+        one: Callable[[str], ModuleFacts] | None = None,
+        earlier: Known | None = None,
+    ) -> None:
+        self._every: Callable[[], Sequence[ModuleFacts]] | None = every
+        self._one = one
+        self._wrappers = no_grad_wrappers
+        self._complete = complete
+        self.earlier = earlier
+        self._apart: dict[str, tuple[ModuleFacts, dict[str, FunctionFacts], dict[str, ClassFacts]]] = {}
         self._methods: dict[str, tuple[FunctionRef, ...]] | None = None
         self._holding: dict[str, tuple[ClassRef, ...]] | None = None
         self._modules: frozenset[str] | None = None
@@ -74,7 +102,44 @@ class Project:
         ``no_grad_wrappers`` are absolute names of decorators and managers outside the project that switch grad off.
         ``complete`` is False where files were left out that may hold callers: then "no caller" is never an answer.
         """
-        return cls(facts, no_grad_wrappers, complete)
+        project = cls(lambda: facts, no_grad_wrappers, complete)
+        project._link()
+        return project
+
+    @classmethod
+    def deferred(
+        cls,
+        every: Callable[[], Sequence[ModuleFacts]],
+        one: Callable[[str], ModuleFacts],
+        earlier: Known,
+        no_grad_wrappers: Sequence[str] = (),
+    ) -> Project:
+        """A project in which ``earlier`` holds. Only a question that is not answered there makes it look at ``every`` module;
+        the facts of single files are had from ``one`` (raises KeyError)."""
+        return cls(every, no_grad_wrappers, True, one, earlier)
+
+    def _link(self) -> None:
+        assert self._every is not None
+        self._names = Names(self._every())
+        self._evidence = Evidence(self._names, TORCH)
+        self._calls = Calls(self._names, self._evidence, TORCH)
+        self._grad = GradMode(self._names, self._evidence, self._calls, TORCH, self._wrappers, self._complete)
+        self._every = self._one = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("_names", "_evidence", "_calls", "_grad"):
+            raise AttributeError(name)
+        self._link()
+        return getattr(self, name)
+
+    def _module(self, path: str) -> tuple[ModuleFacts, Mapping[str, FunctionFacts], Mapping[str, ClassFacts]]:
+        """A module's facts, and those of its functions and classes by name. Raises KeyError."""
+        if self._one is None:
+            return self._names.modules[path], self._names.functions[path], self._names.classes[path]
+        if path not in self._apart:
+            facts = self._one(path)
+            self._apart[path] = facts, by_qualname(facts.functions), {each.qualname: each for each in facts.classes}
+        return self._apart[path]
 
     # --- what there is
 
@@ -86,13 +151,13 @@ class Project:
     @question
     def module(self, path: str) -> ModuleFacts:
         """The facts of the module at ``path``; KeyError when it is not in the project."""
-        return self._names.modules[path]
+        return self._module(path)[0]
 
     @question
     def imports(self, path: str) -> tuple[tuple[str, str], ...]:
         """What the module at ``path`` imports (see ``ModuleFacts.imports``): ask for this alone where no more is wanted, so that
         findings do not rest on all that the module says."""
-        return self._names.modules[path].imports
+        return self._module(path)[0].imports
 
     @question
     def module_name(self, path: str) -> str:
@@ -106,9 +171,8 @@ class Project:
     def facts(self, ref: FunctionRef | ClassRef) -> FunctionFacts | ClassFacts:
         """The facts behind a reference; of a name that is defined several times, the last definition (a property's getter)."""
         self.ledger.open.questions.add(("facts", ref))
-        if isinstance(ref, ClassRef):
-            return self._names.classes[ref.path][ref.qualname]
-        return self._names.functions[ref.path][ref.qualname]
+        _, functions, classes = self._module(ref.path)
+        return classes[ref.qualname] if isinstance(ref, ClassRef) else functions[ref.qualname]
 
     # --- names
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from torchmemlint.index.facts import FunctionFacts, ModuleFacts
+from torchmemlint.index.sources import rows_of
 
 MODULE = "<module>"
 """The qualified name of a module's own statements."""
@@ -48,14 +49,12 @@ def cut_function(lines: Sequence[str], function: FunctionFacts, path: str = "") 
 
     ``lines`` are those of the whole file, with or without their line ends.
     """
-    first = function.first_row
-    while first > 1 and not lines[first - 1].lstrip().startswith(("@", "def", "async")):
-        first -= 1  # "@(" and the decorator's name on different rows
-    kept, cut_columns = _clean(lines[first - 1 : function.end_row], first)
+    first, last = rows_of(lines, function)
+    kept, cut_columns = _clean(lines[first - 1 : last], first)
     indented = kept[0][:1] in (" ", "\t")
     if indented:
         kept.insert(0, "if 1:")
-    rows = range(first - 1 if indented else first, function.end_row + 1)
+    rows = range(first - 1 if indented else first, last + 1)
     return Region(path, function.qualname, "\n".join(kept) + "\n", rows, indented, cut_columns)
 
 

@@ -84,7 +84,7 @@ class Flow:
     def lowered(self, site: Site):  # type: ignore[no-untyped-def]
         ref = self.frame(site).ref
         world = self.runs.world
-        return world.lowered(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE)
+        return world.placed(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE)
 
     def span(self, site: Site, node: int | None = None) -> Span:
         return self.lowered(site).span(site.node if node is None else node)  # type: ignore[no-any-return]

@@ -665,8 +665,7 @@ class Calls(Evaluator):
         method = self.world.project.method(info.cls, "forward")
         if method is None:
             return None
-        facts = self.world.facts(method)
-        if facts.end_row - facts.row > 120 or method == self.record.root:
+        if self.world.length(method) > 120 or method == self.record.root:
             return None
         (atom,) = self.function_value(method, oid)
         before = state.copy()

@@ -117,7 +117,7 @@ def may_run_model(world: World, ref: FunctionRef, facts: FunctionFacts) -> bool:
         return True
     owner = world.facts(FunctionRef(ref.path, world.outermost(ref))).owner
     cls = ClassRef(ref.path, owner) if owner else None
-    return any(may_be_module(world, ref, cls, callee) for callee in {call.callee for call in facts.calls})
+    return any(may_be_module(world, ref, cls, callee) for callee in dict.fromkeys(call.callee for call in facts.calls))
 
 
 def may_be_module(world: World, ref: FunctionRef, cls: ClassRef | None, callee: str) -> bool:

@@ -55,7 +55,7 @@ def uses_of(world: World, path: str, scope: str, name: str) -> list[Written] | N
             continue
         if facts.qualname != MODULE and name not in facts.names:
             continue
-        lowered = world.lowered(path, facts.qualname)
+        lowered = world.placed(path, facts.qualname)
         if lowered is None:
             return None
         function = lowered.functions[facts.qualname]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 
 from torchmemlint.errors import SourceError
 from torchmemlint.index.facts import AttrFact, ClassFacts, FunctionFacts
 from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
+from torchmemlint.index.sources import split_lines
 from torchmemlint.lower import ir
 from torchmemlint.semantics import purpose
 from torchmemlint.settings import Settings
@@ -50,12 +50,22 @@ class World:
     # --- source ---------------------------------------------------------------------------------------------------
 
     def lines(self, path: str) -> list[str]:
+        """A file's lines. Whatever asks rests on all of its text, and on where everything in it stands."""
         self.ledger.open.questions.add(("text", path))
+        return self._lines_of(path)
+
+    def _lines_of(self, path: str) -> list[str]:
         if path not in self._lines:
             if len(self._lines) == KEPT_TEXTS:
                 del self._lines[next(iter(self._lines))]
             self._lines[path] = split_lines(self._read(path))
         return self._lines[path]
+
+    def length(self, ref: FunctionRef) -> int:
+        """The rows of a function's body. This reads the text, as everything must that uses positions (``index.facts.POSITIONS``)."""
+        facts = self.facts(ref)
+        self.ledger.open.questions.add(("text", ref.path))
+        return facts.end_row - facts.row
 
     def within(self, path: str, qualname: str) -> list[FunctionFacts]:
         """The function of that name in a file and all that are inside it, or inside the class of that name; in order."""
@@ -77,18 +87,24 @@ class World:
             self._functions.clear()
 
     def lowered(self, path: str, outermost: str):  # type: ignore[no-untyped-def]
-        """The lowered region of an outermost function, or of the module's own statements; None where it cannot be lowered."""
+        """The lowered region of an outermost function, or of the module's own statements; None where it cannot be lowered.
+        Who asks of a function rests on its text alone: for its rows and columns ask ``placed``."""
         return self.ledger.remember(self._regions, (path, outermost), lambda: self._lower(path, outermost))
+
+    def placed(self, path: str, outermost: str):  # type: ignore[no-untyped-def]
+        """As ``lowered``, for whoever tells where in the file something stands."""
+        self.ledger.open.questions.add(("text", path))
+        return self.lowered(path, outermost)
 
     def _lower(self, path: str, outermost: str) -> object:
         from torchmemlint.lower import quick, regions
 
         try:
-            lines = self.lines(path)
             if outermost == MODULE:
-                region = regions.cut_module(lines, self.project.module(path))
+                region = regions.cut_module(self.lines(path), self.project.module(path))
             else:
-                region = regions.cut_function(lines, self.facts(FunctionRef(path, outermost)), path)
+                self.ledger.open.questions.add(("source", path, outermost))
+                region = regions.cut_function(self._lines_of(path), self.facts(FunctionRef(path, outermost)), path)
             return quick.lower(region)
         except (SourceError, RecursionError) as error:
             self.ledger.note(f"{path}: {outermost}: not analysed: {error}")
@@ -375,8 +391,3 @@ class World:
 
 
 PLAIN_ROOTS = frozenset({"builtins", "abc", "typing", "enum", "collections", "dataclasses", "object", "Generic"})
-
-
-def split_lines(text: str) -> list[str]:
-    """Physical lines with their ends, split as Python's tokenizer does (``\\n``, ``\\r\\n``, ``\\r`` only)."""
-    return list(io.StringIO(text, newline=""))

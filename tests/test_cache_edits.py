@@ -1,0 +1,206 @@
+"""A cached run says what a fresh one says, after any row of edits of any kind to a project of files that use each other."""
+
+import random
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import bent_project
+import pytest
+
+from torchmemlint.cli import main
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+EDITS_OF_ONE_RUN = 12
+NAME = re.compile(r"\b[a-zA-Z_]\w+\b")
+
+
+def first_files() -> dict[str, str]:
+    """Projects of several files from the fixtures, beside the bent one."""
+    files = dict(bent_project.project(()))
+    folders = sorted({path.parent for path in FIXTURES.glob("*/*/*.py") if ".fixed" not in path.name})
+    for folder in folders:
+        for path in sorted(folder.rglob("*.py")):
+            if ".fixed" not in path.name:
+                files[path.relative_to(FIXTURES).as_posix()] = path.read_text(encoding="utf-8")
+    return files
+
+
+def some_projects(chance: random.Random) -> dict[str, str]:
+    """The bent project and a few of the others, which say nothing to each other but by names."""
+    files = first_files()
+    tops = sorted({"/".join(name.split("/")[:2]) for name in files if name.startswith("TML")})
+    chosen = tuple(f"{top}/" for top in chance.sample(tops, min(len(tops), 6)))
+    return {name: text for name, text in files.items() if not name.startswith("TML") or name.startswith(chosen)}
+
+
+def comment(chance: random.Random, lines: list[str]) -> None:
+    lines.insert(chance.randrange(len(lines) + 1), "# a comment")
+
+
+def blank(chance: random.Random, lines: list[str]) -> None:
+    lines.insert(chance.randrange(len(lines) + 1), "")
+
+
+def delete(chance: random.Random, lines: list[str]) -> None:
+    if lines:
+        del lines[chance.randrange(len(lines))]
+
+
+def double(chance: random.Random, lines: list[str]) -> None:
+    if lines:
+        at = chance.randrange(len(lines))
+        lines.insert(at, lines[at])
+
+
+def swap(chance: random.Random, lines: list[str]) -> None:
+    if len(lines) > 1:
+        at = chance.randrange(len(lines) - 1)
+        lines[at : at + 2] = reversed(lines[at : at + 2])
+
+
+def number(chance: random.Random, lines: list[str]) -> None:
+    places = [at for at, line in enumerate(lines) if re.search(r"\b\d\b", line)]
+    if places:
+        at = chance.choice(places)
+        lines[at] = re.sub(r"\b\d\b", str(chance.randrange(10)), lines[at])
+
+
+def rename(chance: random.Random, lines: list[str]) -> None:
+    names = NAME.findall("\n".join(lines))
+    if len(names) > 1:
+        one, other = chance.choice(names), chance.choice(names)
+        lines[:] = [re.sub(rf"\b{one}\b", other, line) for line in lines]
+
+
+def guard(chance: random.Random, lines: list[str]) -> None:
+    places = [at for at, line in enumerate(lines) if line.lstrip().startswith("def ")]
+    if places:
+        at = chance.choice(places)
+        lines.insert(at, lines[at][: len(lines[at]) - len(lines[at].lstrip())] + "@torch.no_grad()")
+
+
+def detach(chance: random.Random, lines: list[str]) -> None:
+    places = [at for at, line in enumerate(lines) if re.search(r"(append|update)\(\w+\)", line)]
+    if places:
+        at = chance.choice(places)
+        lines[at] = re.sub(r"(append|update)\((\w+)\)", r"\1(\2.detach())", lines[at])
+
+
+def suppress(chance: random.Random, lines: list[str]) -> None:
+    if lines:
+        lines[chance.randrange(len(lines))] += "  # noqa: TML201"
+
+
+EDITS: tuple[Callable[[random.Random, list[str]], None], ...] = (
+    comment, comment, blank, delete, double, swap, number, rename, rename, guard, detach, suppress,
+)  # fmt: skip
+
+
+def call_of(chance: random.Random, files: dict[str, str]) -> tuple[str, str]:
+    """A new file that imports and calls a function of another one, under a guard or not."""
+    names = sorted(name for name, text in files.items() if re.search(r"^def (\w+)\(", text, re.M))
+    name = chance.choice(names)
+    function = chance.choice(re.findall(r"^def (\w+)\(", files[name], re.M))
+    module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    guarded = chance.choice(("if True", "with torch.no_grad()"))
+    text = f"import torch\nfrom {module} import {function}\n\n\ndef run(model, loader):\n    {guarded}:\n        return {function}(model, loader)\n"
+    return f"callers/call_{chance.randrange(4)}.py", text
+
+
+def bases_of(chance: random.Random, files: dict[str, str]) -> tuple[str, str]:
+    """A new file with a class below one of another file, which overrides one of its methods."""
+    names = sorted(name for name, text in files.items() if re.search(r"^class (\w+)", text, re.M))
+    name = chance.choice(names)
+    cls = chance.choice(re.findall(r"^class (\w+)", files[name], re.M))
+    method = chance.choice(re.findall(r"^    def (\w+)\(self", files[name], re.M) or ["forward"])
+    module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    body = chance.choice(("return x.detach()", "return super().forward(x)", "return [x]"))
+    text = f"import torch\nfrom {module} import {cls}\n\n\nclass Below({cls}):\n    def {method}(self, x):\n        {body}\n"
+    return f"below/below_{chance.randrange(4)}.py", text
+
+
+def edit(chance: random.Random, files: dict[str, str], first: dict[str, str]) -> str:
+    """Changes the project in one way; what was done."""
+    kind = chance.randrange(20)
+    if kind == 0 and len(files) > 4:
+        name = chance.choice(sorted(files))
+        del files[name]
+        return f"deleted {name}"
+    if kind == 1:
+        name = chance.choice(sorted(first))
+        files[name] = first[name]
+        return f"as at first: {name}"
+    if kind in (2, 3):
+        name, text = (call_of if kind == 2 else bases_of)(chance, files)
+        files[name] = text
+        return f"wrote {name}:\n{text}"
+    if kind == 4:
+        name, other = chance.sample(sorted(files), 2)
+        files[name] = files[other]
+        return f"{name} says what {other} says"
+    name = chance.choice(sorted(files))
+    lines = files[name].split("\n")
+    how = chance.choice(EDITS)
+    how(chance, lines)
+    files[name] = "\n".join(lines)
+    return f"{how.__name__} in {name}"
+
+
+def walk(seed: int, edits: int, root: Path, run: Callable[..., tuple[int, str, str]]) -> None:
+    chance = random.Random(seed)
+    first = some_projects(chance)
+    files = dict(first)
+    done: list[str] = []
+    written: dict[str, str] = {}
+    for turn in range(edits):
+        for name in written.keys() - files.keys():
+            (root / name).unlink()
+        for name, text in files.items():
+            if written.get(name) != text:
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text, encoding="utf-8")
+        written = dict(files)
+        words = (".", "--preview", "-v", "--output-format", "json")
+        cached, fresh = run(*words), run(*words, "--no-cache")
+        assert cached == fresh, f"seed {seed}, after edit {turn}: {done[-3:]}"
+        for _ in range(chance.choice((1, 1, 1, 1, 2, 5))):
+            done.append(edit(chance, files, first))
+    assert len(done) >= edits
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_row_of_edits(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        status = main([*arguments])
+        done = capsys.readouterr()
+        return status, done.out, done.err
+
+    walk(seed, EDITS_OF_ONE_RUN, tmp_path, run)
+
+
+def _long(seed: int, edits: int) -> None:
+    """``python tests/test_cache_edits.py SEED EDITS``: as many as there is time for."""
+    import contextlib
+    import io
+    import os
+    import tempfile
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = main([*arguments])
+        return status, out.getvalue(), err.getvalue()
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        walk(seed, edits, Path(folder), run)
+
+
+if __name__ == "__main__":
+    _long(int(sys.argv[1]), int(sys.argv[2]))
