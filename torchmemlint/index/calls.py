@@ -73,6 +73,8 @@ class Calls:
         self._aliases: dict[str, set[str]] = defaultdict(set)
         self._methods: dict[str, list[ClassRef]] = defaultdict(list)
         self._held: set[str] = set()
+        self._members = {"forward", "__call__"}  # last names of dotted text that an object, or its method, may go by
+        self._locals = {"forward", "__call__"}  # and names that may be bound to one
         self._looked_up: set[str] = set()
         self._named: dict[tuple[str, str, str, frozenset[str]], tuple[FunctionRef, ...]] = {}
         self._callees: dict[tuple[str, str, str], Callees] = {}
@@ -87,6 +89,8 @@ class Calls:
                 self._alias(name, target)
             for name, text in module.assigned:
                 self._alias(name, text)
+                self._members.add(name)
+                self._locals.add(name)
             for facts in module.functions:
                 self._read(FunctionRef(path, facts.qualname), facts, function_names)
             for klass in module.classes:
@@ -94,6 +98,8 @@ class Calls:
                 for name, _ in klass.methods:
                     self._methods[name].append(ref)
                 for attr in klass.attrs:
+                    if attr.value or attr.annotation:
+                        self._members.add(attr.name)
                     if attr.method and attr.kind in ("name", "call"):
                         self._held.add(attr.name)
                     if attr.kind == "name":
@@ -104,6 +110,12 @@ class Calls:
     def _read(self, ref: FunctionRef, facts: FunctionFacts, function_names: set[str]) -> None:
         for name, text in (*facts.bound, *facts.rebound):
             self._alias(name, text)
+            self._locals.add(name)
+        self._locals.update(param.name for param in facts.params if param.annotation)
+        if facts.owner:
+            self._locals.update(param.name for param in facts.params[:1])
+            if any(use.callee.rpartition(".")[2] in ("property", "cached_property") for use in facts.decorators):
+                self._members.add(facts.qualname.rpartition(".")[2])
         for call in facts.calls:
             last = _last(call.callee)
             self._index[last].append((ref, call))
@@ -322,9 +334,14 @@ class Calls:
             for word in sorted(self._index):
                 if word in self._methods and word not in self._aliases and word not in self._held:
                     continue
-                for ref, callers in self._called(word).items():
-                    if ref.qualname.endswith((".forward", ".__call__")):
-                        self._objects.setdefault(ref, []).extend(caller for caller in callers if caller.certain)
+                for site, call in self._index[word]:
+                    # Only few calls can be of an object: what a call of anything else means is not worked out for this.
+                    if word and word not in (self._members if "." in call.callee else self._locals):
+                        continue
+                    callees = self.callees(site.path, site.qualname, call.callee, call.keywords)
+                    for ref in callees.refs if callees.certain else ():
+                        if ref.qualname.endswith((".forward", ".__call__")):
+                            self._objects.setdefault(ref, []).append(Caller(site, call, True))
         return self._objects
 
     def _escapes(self, ref: FunctionRef) -> bool:
