@@ -121,12 +121,13 @@ class Cache:
     def _prepare(self, root: str) -> None:
         os.makedirs(root, exist_ok=True)
         if not _is_ours(root):
-            if os.listdir(root):
+            # Another run may be making it at this moment: it is looked at once more.
+            if any(not name.startswith(_TAG) for name in os.listdir(root)) and not _is_ours(root):
                 raise OSError(0, "the folder holds something else")
-            _write(os.path.join(root, ".gitignore"), "*\n")
             _write(os.path.join(root, _TAG), _TAG_TEXT)
+            _write(os.path.join(root, ".gitignore"), "*\n")
         if not os.path.isdir(self.folder):
-            os.mkdir(self.folder)
+            os.makedirs(self.folder, exist_ok=True)
             _sweep(root)
 
     def facts(self, content: str, path: str) -> tuple[ModuleFacts, str, Mapping[str, str]] | None:
