@@ -11,7 +11,15 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.base import CONTAINERS, MAX_STATEMENTS, NO_TENSOR, TENSOR, Closure
-from torchmemlint.semantics.evaluate import Evaluator, class_kind, looks_like_module, shallow, sorted_atoms, with_flags
+from torchmemlint.semantics.evaluate import (
+    Evaluator,
+    class_kind,
+    is_property,
+    looks_like_module,
+    shallow,
+    sorted_atoms,
+    with_flags,
+)
 from torchmemlint.semantics.events import (
     Backward,
     CallEffect,
@@ -730,6 +738,10 @@ class Calls(Evaluator):
             return out
         if isinstance(info.cls, ClassRef):
             method = self.world.project.method(info.cls, name)
+            if method is not None and type(expr.func) is ir.Attr and is_property(self.world.facts(method)):
+                # What the property gives is called, and not the property.
+                held = self.object_attribute(oid, name, expr.func, state)
+                return join_all([self.call_atom(atom, arguments, expr, state) for atom in sorted_atoms(held)]) or UNKNOWN
             if method is not None:
                 (atom,) = self.function_value(method, oid)
                 return self.call_atom(atom, arguments, expr, state)

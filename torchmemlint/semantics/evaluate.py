@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from torchmemlint.index.facts import ClassFacts
+from torchmemlint.index.facts import ClassFacts, FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.attention import MIXES, flags_of, role
@@ -82,6 +82,14 @@ TRAINER_WORDS = frozenset({"fit", "predict", "score", "transform", "step", "back
 
 WITHOUT_PARTS = frozenset({Const, Plain, Ext, Cls, Func})
 """Atoms that hang on no graph and hold nothing that does."""
+
+
+def is_property(facts: FunctionFacts) -> bool:
+    """Whether a method is read as an attribute, without a call."""
+    return any(use.callee.rpartition(".")[2] in PROPERTIES for use in facts.decorators)
+
+
+PROPERTIES = frozenset({"property", "cached_property", "abstractproperty"})
 
 
 def looks_like_module(words: frozenset[str]) -> bool:
@@ -323,9 +331,7 @@ class Evaluator(Book):
             method = project.method(info.cls, name)
             if method is not None:
                 facts = self.world.facts(method)
-                if any(
-                    d.callee.rpartition(".")[2] in ("property", "cached_property", "abstractproperty") for d in facts.decorators
-                ):
+                if is_property(facts):
                     if expr is None:
                         return UNKNOWN
                     if not facts.names - ABSTRACT_WORDS:
