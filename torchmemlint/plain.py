@@ -1,5 +1,5 @@
-"""Dataclasses as data that JSON can hold, and back: a dataclass is the list of its fields, a set a sorted list, an enum its
-value. Read back by the types that the fields declare, and by nothing that the data says, so that it may come from anywhere.
+"""Dataclasses and named tuples as data that JSON can hold, and back: either is the list of its fields, a set a sorted list, an
+enum its value. Read back by the types that the fields declare, and by nothing that the data says, so that it may come from anywhere.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def to_json(value: object) -> str:
-    """Any value made of dataclasses, tuples, sets, enums, strings, numbers, booleans and None, in one line of ASCII."""
+    """Any value made of dataclasses, named or other tuples, sets, enums, strings, numbers, booleans and None, in one line of ASCII."""
     return json.dumps(value, default=plain_value, separators=(",", ":"))
 
 
@@ -84,7 +84,7 @@ def reader(kind: Any) -> Callable[[Any], Any]:
         return lambda plain: frozenset(map(read, _of_type(list, plain)))
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind
-    if isinstance(kind, type) and is_dataclass(kind):
+    if isinstance(kind, type) and (is_dataclass(kind) or hasattr(kind, "_fields")):
         return lambda plain: kind(*(read(one) for read, one in zip(_field_readers(kind), _of_type(list, plain), strict=True)))
     raise TypeError(f"{kind} cannot be read back")
 
@@ -92,7 +92,7 @@ def reader(kind: Any) -> Callable[[Any], Any]:
 @cache
 def _field_readers(kind: Any) -> list[Callable[[Any], Any]]:
     hints = get_type_hints(kind)
-    return [reader(hints[field.name]) for field in fields(kind)]
+    return [reader(hints[name]) for name in getattr(kind, "_fields", None) or [field.name for field in fields(kind)]]
 
 
 def _of_type(kind: type, plain: Any) -> Any:

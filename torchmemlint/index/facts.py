@@ -5,15 +5,18 @@ facts can be cached and sent between processes. Expressions are kept as *dotted 
 ("self.model", "torch.no_grad"), with ``()`` after a part that is called ("super().forward", "get_model().eval"), ``[]`` after
 a part that is subscripted or looped over ("self.layers[].step"), and ``?`` in front where the attribute of any other expression
 is meant ("?.validate"); any other expression is "".
+
+What there are hundreds of thousands of are named tuples: a project's facts go to another process, and come from it, in two
+thirds of the time that they take as frozen dataclasses (CPython 3.11).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class ArgFact:
+class ArgFact(NamedTuple):
     """One argument as far as facts know it: dotted text in ``name``, or the literal in ``const`` as its repr, or neither.
 
     ``keyword`` is "" for positional arguments, "*" and "**" for starred ones. ``test`` is the text of an argument that is
@@ -26,8 +29,7 @@ class ArgFact:
     test: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CallableUse:
+class CallableUse(NamedTuple):
     """A callee and its arguments where it is used as a decorator or context manager, or assigned: ``torch.no_grad()``.
 
     ``called`` is False for a bare decorator (``@torch.no_grad``). ``alternative`` is the other operand of a conditional
@@ -43,8 +45,7 @@ class CallableUse:
     statement: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CallFact:
+class CallFact(NamedTuple):
     """One call in a function's own body (calls in nested functions belong to those; a call in a lambda is ``deferred``).
 
     Calls of plain builtins (``len``, ``float``, ``print``…) are left out. ``managers`` are the ``with`` items around the call
@@ -73,8 +74,7 @@ class CallFact:
         return tuple(sorted(arg.keyword for arg in self.args if arg.keyword not in ("", "*", "**")))
 
 
-@dataclass(frozen=True, slots=True)
-class ParamFact:
+class ParamFact(NamedTuple):
     """``default`` is the repr of a literal default, "" when there is none or it is no literal; ``annotation`` is dotted text
     (of ``Optional[X]``, ``X | None`` and a quoted "X": X)."""
 
@@ -135,8 +135,7 @@ class FunctionFacts:
     leaves: tuple[CallableUse, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AttrFact:
+class AttrFact(NamedTuple):
     """One assignment to an attribute of ``self`` (or in the class body, with method "").
 
     ``value`` is dotted text, with "()" when it is a call; ``kind`` is "call", "name", "const", "list", "dict", "set", "tuple"
