@@ -8,6 +8,7 @@ All take what all files share as their first argument; ``pool`` maps them over f
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -158,6 +159,7 @@ def inspect(shared: InspectAll, path: str) -> Checked:
         from torchmemlint.suppress import apply
 
         if settings not in shared.engines:
+            shared.project.ledger.writes = shared.answers is not None
             make = make_runs if shared.watch is None else shared.watch.make_runs
             shared.engines[settings] = make(shared.project, settings, shared.text)
         ask = None if shared.watch is None else shared.watch.ask
@@ -209,7 +211,11 @@ def read_bytes(path: str) -> bytes:
     """At most one byte more than the limit of its kind."""
     try:
         with open(path, "rb") as file:
-            return file.read(_limit(path) + 1)
+            most = _limit(path) + 1
+            size = os.fstat(file.fileno()).st_size
+            # A read makes room for all that it may return: of most files, far more than there is.
+            data = file.read(min(size + 1, most) if size else most)
+            return data if len(data) <= size else data + file.read(most - len(data))
     except OSError as error:
         raise SourceError(f"cannot be read: {error.strerror or error}") from error
 

@@ -30,6 +30,9 @@ class Callees:
     certain: bool
 
 
+_OUTSIDE = Callees((), True)
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """One call of a function: in which function it stands."""
@@ -78,6 +81,7 @@ class Calls:
         self._looked_up: set[str] = set()
         self._named: dict[tuple[str, str, str, frozenset[str]], tuple[FunctionRef, ...]] = {}
         self._callees: dict[tuple[str, str, str], Callees] = {}
+        self._outside: dict[tuple[str, str], bool] = {}
         self._callers: dict[FunctionRef, Callers] = {}
         self._below: dict[tuple[ClassRef, str], tuple[FunctionRef, ...]] = {}
         self._sites: dict[str, dict[FunctionRef, list[Caller]]] = {}
@@ -138,13 +142,36 @@ class Calls:
     def callees(self, path: str, qualname: str, callee: str, keywords: tuple[str, ...]) -> Callees:
         """The functions of the project that a call of ``callee`` with these keywords can reach in the function ``qualname`` of
         ``path``."""
+        found = self._meaning(path, qualname, callee)
+        return self._by_shape(path, callee, keywords) if found is None else found
+
+    def _meaning(self, path: str, qualname: str, callee: str) -> Callees | None:
+        """``_resolve``, remembered where it has an answer."""
+        if self._is_outside(path, qualname, callee):
+            return _OUTSIDE
         key = (path, qualname, callee)
         found = self._callees.get(key)
         if found is None:
             found = self._resolve(path, qualname, callee)
             if found is not None:
                 self._callees[key] = found
-        return self._by_shape(path, callee, keywords) if found is None else found
+        return found
+
+    def _is_outside(self, path: str, qualname: str, callee: str) -> bool:
+        """Whether ``callee`` is a name, or an attribute of one, that the module at ``path`` has from outside the project."""
+        if "(" in callee or "[" in callee:
+            return False
+        head = callee.partition(".")[0]
+        known = self._outside.get((path, head))
+        if known is None:
+            known = self._outside[path, head] = isinstance(self._names.lookup(path, head), Outside)
+        if not known or qualname == TOP:
+            return known
+        functions = self._names.functions[path]
+        facts = functions.get(qualname)
+        while facts is not None and head not in facts.locals:
+            facts = functions.get(facts.parent) if facts.parent else None
+        return facts is None
 
     def _resolve(self, path: str, qualname: str, callee: str) -> Callees | None:
         """What ``callee`` means; None for a method of an object of which nothing is known."""
@@ -302,7 +329,7 @@ class Calls:
         return tuple(
             Caller(site, call, False)
             for site, call in sorted(near, key=lambda each: (each[0], each[1].place))
-            if self._resolve(site.path, site.qualname, call.callee) is None
+            if self._meaning(site.path, site.qualname, call.callee) is None
         )
 
     def _called(self, word: str) -> dict[FunctionRef, list[Caller]]:
@@ -311,7 +338,9 @@ class Calls:
         if found is None:
             found = self._sites[word] = {}
             for site, call in self._index.get(word, ()):
-                callees = self.callees(site.path, site.qualname, call.callee, call.keywords)
+                callees = self._meaning(site.path, site.qualname, call.callee)
+                if callees is None:
+                    callees = self._by_shape(site.path, call.callee, call.keywords)
                 for ref in callees.refs:
                     found.setdefault(ref, []).append(Caller(site, call, callees.certain))
         return found

@@ -28,10 +28,12 @@ class Page:
 
 
 class Ledger:
-    """Keeps the account of one process. ``open`` is the page of the answer that is being worked out."""
+    """Keeps the account of one process. ``open`` is the page of the answer that is being worked out; ``writes`` False leaves
+    out the questions, where nobody will ask for them."""
 
     def __init__(self) -> None:
         self.open = Page()
+        self.writes = True
         self._unfinished: dict[tuple[int, Hashable], Page] = {}
 
     def remember(self, known: dict[Key, tuple[Answer, Page]], key: Key, compute: Callable[[], Answer]) -> Answer:

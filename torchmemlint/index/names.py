@@ -8,7 +8,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Union
+from typing import Literal, NamedTuple, Union
 
 from torchmemlint.index.facts import AttrFact, ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.layout import Layout, Module
@@ -18,20 +18,21 @@ _BUILTINS = frozenset(dir(builtins))
 _DOTTED = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class FunctionRef:
-    """A function of the project: its file and its qualified name there."""
+class FunctionRef(NamedTuple):
+    """A function of the project: its file and its qualified name there. (A tuple, because it is the key of most tables: its
+    hash costs a tenth of a dataclass's. ``of`` keeps it apart from a class of that name.)"""
 
     path: str
     qualname: str
+    of: Literal["function"] = "function"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ClassRef:
+class ClassRef(NamedTuple):
     """A class of the project: its file and its qualified name there."""
 
     path: str
     qualname: str
+    of: Literal["class"] = "class"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,8 @@ class Names:
         self._binders: dict[str, list[str]] | None = None
         self._asked: set[tuple[str, str]] = set()
         self._mros: dict[ClassRef, tuple[ClassRef | str, ...]] = {}
+        self._methods: dict[tuple[ClassRef, str, ClassRef | None], FunctionRef | None] = {}
+        self._attrs: dict[ClassRef, dict[str, list[AttrFact]]] = {}
         self._subclasses: dict[ClassRef, tuple[ClassRef, ...]] | None = None
 
     # --- names
@@ -319,6 +322,12 @@ class Names:
 
     def method(self, ref: ClassRef, name: str, after: ClassRef | None = None) -> FunctionRef | None:
         """The function that ``name`` is in ``ref`` or the first of its bases that has it (after ``after``, for ``super()``)."""
+        key = (ref, name, after)
+        if key not in self._methods:
+            self._methods[key] = self._find_method(ref, name, after)
+        return self._methods[key]
+
+    def _find_method(self, ref: ClassRef, name: str, after: ClassRef | None) -> FunctionRef | None:
         order = self.mro(ref)
         if after is not None:
             order = order[order.index(after) + 1 :] if after in order else ()
@@ -349,13 +358,16 @@ class Names:
 
     def attr(self, ref: ClassRef, name: str) -> tuple[tuple[AttrFact, ClassRef], ...]:
         """Every assignment to the attribute ``name`` in the class and its bases, nearest class first."""
-        return tuple(
-            (fact, klass)
-            for klass in self.mro(ref)
-            if isinstance(klass, ClassRef)
-            for fact in self.classes[klass.path][klass.qualname].attrs
-            if fact.name == name
-        )
+        found: list[tuple[AttrFact, ClassRef]] = []
+        for klass in self.mro(ref):
+            if isinstance(klass, ClassRef):
+                own = self._attrs.get(klass)
+                if own is None:
+                    own = self._attrs[klass] = {}
+                    for fact in self.classes[klass.path][klass.qualname].attrs:
+                        own.setdefault(fact.name, []).append(fact)
+                found += [(fact, klass) for fact in own.get(name, ())]
+        return tuple(found)
 
     def is_subclass(self, ref: ClassRef, name: str) -> bool | None:
         """Whether ``name`` (absolute) is among the bases; None when it is not, but a base is not in sight."""

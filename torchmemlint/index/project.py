@@ -45,7 +45,9 @@ def question(
     name = method.__name__
 
     def ask(self: Project, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
-        self.ledger.open.questions.add((name, *args))
+        ledger = self.ledger
+        if ledger.writes:
+            ledger.open.questions.add((name, *args))
         if self.earlier is not None:
             found: Answer = self.earlier.answer((name, *args))
             if found is not MISSING:
@@ -170,7 +172,8 @@ class Project:
     def facts(self, ref: ClassRef) -> ClassFacts: ...
     def facts(self, ref: FunctionRef | ClassRef) -> FunctionFacts | ClassFacts:
         """The facts behind a reference; of a name that is defined several times, the last definition (a property's getter)."""
-        self.ledger.open.questions.add(("facts", ref))
+        if self.ledger.writes:
+            self.ledger.open.questions.add(("facts", ref))
         _, functions, classes = self._module(ref.path)
         return classes[ref.qualname] if isinstance(ref, ClassRef) else functions[ref.qualname]
 

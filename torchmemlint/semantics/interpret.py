@@ -25,7 +25,7 @@ from torchmemlint.semantics.events import (
     Store,
 )
 from torchmemlint.semantics.regrowth import added_to, grown_in, only_grows, turns_of
-from torchmemlint.semantics.state import Key, State, join_states
+from torchmemlint.semantics.state import Key, State, changed, join_states
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
     EMPTY,
@@ -838,17 +838,17 @@ class Interpreter(Calls):
             exits = join_states(exits, ends.breaks)
             if end is None:
                 break
-            changed = False
-            for place, value in end.vars.items():
-                old = head.vars.get(place)
-                if old is value or old == value:
+            marked = False
+            for place in changed(head.vars, end.vars):
+                value = end.vars[place]
+                if head.vars.get(place) == value:
                     continue
                 if place not in marks and carries(place, value, state, self):
                     marks[place] = frozenset((self.number_mark("carried", place[1], place, loop[1], loop),))
-                    changed = True
+                    marked = True
             merged = join_states(head, end)
             assert merged is not None
-            if number and not changed and merged.vars == head.vars and merged.mode == head.mode:
+            if number and not marked and merged.vars == head.vars and merged.mode == head.mode:
                 head = merged
                 break
             head = merged
@@ -861,10 +861,8 @@ class Interpreter(Calls):
             return False
         if not own:
             return now.vars == last.vars
-        held = last.vars.get
-        for place, value in now.vars.items():
-            old = held(place)
-            if old is value or old == value or place in own:
+        for place in changed(last.vars, now.vars):
+            if place in own or last.vars.get(place) == now.vars[place]:
                 continue
             if place[0] < FIRST_NUMBER or loop not in self.heap[place[0]].loops:
                 return False  # neither the body's own name nor inside an object that the body makes
@@ -1126,9 +1124,10 @@ class Interpreter(Calls):
         self.frame = outer_frame
         final = join_states(end, ends.state)
         if final is not None:
-            state.vars = (
-                {k: v for k, v in final.vars.items() if k[0] != number} if not closure.function.is_generator else final.vars
-            )
+            state.vars = places = final.vars
+            if not closure.function.is_generator:
+                for place in [place for place in places if place[0] == number]:
+                    del places[place]
             state.mode = final.mode if not closure.function.is_generator else mode
         if closure.function.is_generator:
             oid = self.allocate("generator", call, text_of(ir.Name(call, closure.function.name)), tag=number)

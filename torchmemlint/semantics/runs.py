@@ -200,13 +200,14 @@ class Runs:
 
     # --- fates --------------------------------------------------------------------------------------------------------
 
-    def fate(self, record: Record, gid: int, depth: int = 0) -> Fate:
+    def fate(self, record: Record, gid: int, depth: int = 0, cuts_alone: bool = False) -> Fate:
         """What becomes of a graph's values, in this record and, where they are returned, in the callers of its root (which are
-        run for it: ask last)."""
+        run for it: ask last). No more callers are asked once the values train something, or, with ``cuts_alone``, once they are
+        not only cut."""
         here = self.fate_here(record, gid)
-        if here.trains or not here.escapes:
+        if here.trains or not here.escapes or (cuts_alone and (here.kept or here.passed)):
             return here
-        after = self.fate_of_result(record.root, depth)
+        after = self.fate_of_result(record.root, depth, cuts_alone)
         return Fate(
             after.trains,
             here.cuts + after.cuts,
@@ -252,8 +253,8 @@ class Runs:
                 return bool(kinds - {"dropped", "passed"})
         return False
 
-    def fate_of_result(self, ref: FunctionRef, depth: int = 0) -> Fate:
-        """What the callers of a function do with what it returns."""
+    def fate_of_result(self, ref: FunctionRef, depth: int = 0, cuts_alone: bool = False) -> Fate:
+        """What the callers of a function do with what it returns; see ``fate``."""
         if ref.qualname == MODULE:
             return Fate(False, escapes=True)
         callers = self.world.project.callers(ref)
@@ -278,7 +279,7 @@ class Runs:
                     if call.mode == "off":
                         off += 1
                         continue
-                    inner = self.fate(record, call.mark, depth + 1)
+                    inner = self.fate(record, call.mark, depth + 1, cuts_alone)
                     seen_at_all = inner.trains or inner.cuts or inner.kept or inner.passed or inner.escapes
                     escapes |= not seen_at_all  # the result was lost on its way: nothing is known of it
                     trains |= inner.trains
@@ -287,6 +288,8 @@ class Runs:
                     passed += inner.passed
                     escapes |= inner.escapes
             escapes |= not answered
+            if trains or (cuts_alone and (escapes or kept or passed)):
+                break
         return Fate(trains, tuple(cuts), tuple(kept), tuple(passed), escapes, tuple(seen), off)
 
     def root_of(self, ref: FunctionRef) -> FunctionRef:

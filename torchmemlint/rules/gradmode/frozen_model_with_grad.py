@@ -102,7 +102,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
         return
     if not trains or not flow.beside_backward(event):
         return
-    fate = flow.runs.fate(record, event.gid)
+    fate = flow.runs.fate(record, event.gid, cuts_alone=True)
     if not fate.only_cut or not any(s.how in CUTS for s in fate.cuts):
         return
     yield Draft(

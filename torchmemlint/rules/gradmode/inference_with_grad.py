@@ -206,16 +206,19 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     here = flow.runs.fate_here(record, event.gid)
     if (here.kept or here.passed) and not evaluated and not purpose.evaluates(name):
         return None
-    fate = flow.runs.fate(record, event.gid)
-    if fate.trains or (event.kind == "opaque" and not likely_module(event, flow, fate)):
+    if takes_gradients(event, flow):
+        return None
+    if event.site.handler >= 0 and decided_elsewhere(event, flow):
+        return None  # what was tried without grad needs it after all
+    cuts_alone = event.mode != "on" or (not evaluated and not purpose.evaluates(name))
+    fate = flow.runs.fate(record, event.gid, cuts_alone=cuts_alone)
+    if fate.trains or (cuts_alone and not fate.only_cut):
+        return None
+    if event.kind == "opaque" and not likely_module(event, flow, fate):
         return None
     if not flow.own(event.site) and trains_beside(event, flow):
         return None
-    if takes_gradients(event, flow):
-        return None
     thrown_away = fate.only_cut and all_detached(fate)
-    if event.site.handler >= 0 and decided_elsewhere(event, flow):
-        return None  # what was tried without grad needs it after all
     if proves_no_graph(fate) or (not thrown_away and (event.training is True or decided_elsewhere(event, flow))):
         return None
     if evaluated and "eval()" not in record.flags and not fate.only_cut and fate.escapes and not purpose.uses(name):
