@@ -280,7 +280,7 @@ class Flow:
         alone = bool(text) and line.strip().split("#")[0].strip() == text
         if not alone or not has_neighbour(lines, row):
             return Fix(message, Safety.UNSAFE, (Edit(span, "pass"),))
-        end = Position(row + 1, 1) if row < len(lines) else Position(row, len(line) + 1)
+        end = Position(row + 1, 1) if line.endswith(("\n", "\r")) else Position(row, len(line) + 1)
         return Fix(message, Safety.UNSAFE, (Edit(Span(Position(row, 1), end), ""),))
 
     def without_argument(self, site: Site, value: int, message: str, safety: Safety) -> Fix | None:

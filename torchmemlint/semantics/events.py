@@ -116,6 +116,8 @@ class Accumulate:
     """The added value is a tensor on every path."""
     holder_frame: int = -1
     """Frame that made the place or its holder; -1 for one that was there before the root ran."""
+    outlived: tuple[tuple[int, int], ...] = ()
+    """Every open loop that the place outlives, as far as it is known; ``loop`` is the innermost of them."""
 
 
 @dataclass(frozen=True, slots=True)

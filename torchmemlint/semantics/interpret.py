@@ -277,19 +277,16 @@ class Interpreter(Calls):
             return value
         if isinstance(source, ir.Name):
             pass
-        loops = [self.record.graphs[g].site.loops for g in carried]
-        loop = max(
-            (ls[-1] for ls in loops if ls),
-            key=lambda known: self.loops.index(known) if known in self.loops else -1,
-            default=None,
-        )
+        rounds = {self.record.graphs[g].site.loops[-1] for g in carried if self.record.graphs[g].site.loops}
+        outlived = tuple(sorted(rounds, key=lambda known: (self.loops.index(known) if known in self.loops else -1, known)))
+        loop = outlived[-1] if outlived else None
         certain = [g for g in carried if g in graphs] or carried
         through = all(self.record.graphs[g].mode == "module" for g in certain)
         mark = self.graph("added", node, text, key=place)
         self.emit(
             Accumulate(
                 self.site(node), text, place, how or "+", mark, fresh - {mark}, maybe - {mark}, loop, self.term_of(source, text),
-                through, sure_tensor, place[0] if place[0] < len(self.record.frames) else self.heap[place[0]].frame,
+                through, sure_tensor, place[0] if place[0] < len(self.record.frames) else self.heap[place[0]].frame, outlived,
             ),
             tag=text,
         )  # fmt: skip
@@ -397,10 +394,12 @@ class Interpreter(Calls):
         term: int,
     ) -> Value:
         mark = self.graph("added", node, text, key=(oid, name))
-        loop = self.outlived_loop(oid)
+        outlived = self.outlived_loops(oid)
+        loop = outlived[-1] if outlived else None
         self.emit(
             Accumulate(
-                self.site(node), text, (oid, name), how, mark, fresh - {mark}, maybe - {mark}, loop, term, False, False, self.heap[oid].frame,
+                self.site(node), text, (oid, name), how, mark, fresh - {mark}, maybe - {mark}, loop, term, False, False,
+                self.heap[oid].frame, outlived,
             ),
             tag=text,
         )  # fmt: skip
@@ -1339,10 +1338,11 @@ def flat(atom: Atom, run: Interpreter, state: State, depth: int = 2) -> list[Ato
 
 
 def carries(place: tuple[int, str], value: Value, before: State, run: Interpreter) -> bool:
-    """Whether a place that changed in a loop's pass was there before the loop, and may hold a tensor."""
+    """Whether a place that changed in a loop's pass was there before the loop, and may hold a tensor that brings something of
+    this pass along: one that was detached in place (``total.detach_()``) brings nothing."""
     if place[1].startswith("$") or place not in before.vars:
         return False
-    if not any(type(a) in (Tensor, Unknown, Tuple) for a in value):
+    if not any(type(a) in (Unknown, Tuple) or (type(a) is Tensor and (a.graphs or a.hints or a.outputs)) for a in value):
         return False
     return place[0] < len(run.record.frames) or not place[1].startswith("[")
 

@@ -80,6 +80,8 @@ MEASURES = re.compile(r"memory_(allocated|reserved|stats|summary)|mem_get_info|r
 EPOCH = re.compile(
     r"epoch|stage|fold|trial|seed|repeat|model|checkpoint|experiment|task|dataset|config|size|phase", re.IGNORECASE
 )
+EPOCHS = re.compile(r"(max_|num_|n_|nb_)?epochs?")
+"""Arguments that say for how many epochs a call trains."""
 STAGE = re.compile(
     r"^_*(main|valid\w*|evaluat\w*|\w*epoch\w*|run|load|init|setup|set_up|close|reset|clear|clean|free|release|train|fit|start|stop|end|on_|exit|enter|del|test|teardown|build|unload|save|offload|export|profile)",
     re.IGNORECASE,
@@ -126,6 +128,8 @@ def step_path(event: CallEffect, flow: Flow) -> str | None:
     record = flow.record
     if event.site.loops:
         loop = event.site.loops[-1]
+        if loop[0] != event.site.frame and is_stage(event.site.frame, flow):
+            return None  # an inner function that goes over a whole set by itself: each call of it is a stage
         info = record.loops.get(loop)
         if info is None:
             return None
@@ -173,6 +177,8 @@ def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
     ]
     if any(g.kind == "forward" and loop in g.module_loops for g in direct):
         return False  # a model is made or loaded in every turn, and used: a turn is a stage
+    if loop[0] == event.site.frame and trains_anew(event, flow, loop):
+        return False
     backwards = [
         e
         for e in record.events.values()
@@ -182,6 +188,36 @@ def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
     if inner and not [g for g in direct if len(g.site.loops) == len(event.site.loops)]:
         return False
     return bool(direct or backwards)
+
+
+def is_stage(frame: int, flow: Flow) -> bool:
+    """Whether the function that runs in a frame goes over a whole set by itself: it has a loop in which a model runs, over a
+    loader, or its name is a stage's."""
+    record = flow.record
+    named = STAGE.search(record.frames[frame].ref.qualname.rpartition(".")[2])
+    return any(
+        loop[0] == frame and loop in record.loops and (named or record.loops[loop].kind == "loader")
+        for g in [*record.graphs.values(), *record.forwards.values()]
+        if g.kind in ("forward", "opaque")
+        for loop in g.site.loops
+    )
+
+
+def trains_anew(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
+    """Whether each turn of a loop is a training of its own: it makes an optimizer, or asks for a number of epochs."""
+    ref = flow.frame(event.site).ref
+    span = flow.span(event.site, loop[1])
+    return any(
+        any(EPOCHS.fullmatch(arg.keyword) for arg in call.args)
+        or (flow.runs.world.project.resolve(ref.path, call.callee, ref.qualname) or "").startswith("torch.optim.")
+        for call in flow.runs.world.facts(ref).calls
+        if call.loops and span.start.row < call.row <= span.end.row and not is_scheduler(call.callee)
+    )
+
+
+def is_scheduler(callee: str) -> bool:
+    """Whether what is called is made of an optimizer, not for one: a scheduler of its rates."""
+    return "lr_scheduler" in callee or callee.endswith("LR")
 
 
 def tensor_like(flow: Flow, gid: int) -> bool:

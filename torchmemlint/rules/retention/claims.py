@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Flow
-from torchmemlint.semantics.events import Graph
+from torchmemlint.semantics.events import Accumulate, Graph, Store
 
 NODES_COST = (
     "graph nodes only: the backward freed the saved tensors, but host memory grows by about 0.5 kB per graph node at every "
@@ -67,6 +67,16 @@ def claim(
     # A second backward through a freed graph raises: whatever else the value hangs on, it is no objective of a later one.
     freed = [g for g in reached if g.gid in record.freed]
     return Claim(tuple(freed), Severity.WARNING, NODES_COST, True) if freed and in_training_loop(flow, loop) else None
+
+
+def is_one_graph(flow: Flow, event: Accumulate | Store) -> bool:
+    """Whether all that is kept comes of forwards that ran before the loops that its holder, which the root made, outlives: no
+    turn adds a graph, however often the values of that one are kept."""
+    graphs = flow.real(event.graphs)
+    if event.holder_frame < 0 or not event.outlived or not graphs:
+        return False
+    around = set(event.site.loops) - set(event.outlived)
+    return all(g.kind in ("forward", "opaque") and around.issuperset(g.site.loops) for g in graphs)
 
 
 def side_branches(flow: Flow, graphs: list[Graph], reached: list[Graph], mark: int) -> Claim | None:

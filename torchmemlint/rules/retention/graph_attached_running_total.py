@@ -77,7 +77,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
-from torchmemlint.rules.retention.claims import claim
+from torchmemlint.rules.retention.claims import claim, is_one_graph
 from torchmemlint.semantics.events import Accumulate
 
 RULE = Rule(
@@ -93,7 +93,7 @@ EVENT = Accumulate
 
 
 def check(event: Accumulate, flow: Flow) -> Iterator[Draft]:
-    if event.through_module or not flow.own(event.site):
+    if event.through_module or not flow.own(event.site) or is_one_graph(flow, event):
         return
     told = claim(flow, event.graphs, event.mark, event.holder_frame < 0, event.loop)
     if told is None:

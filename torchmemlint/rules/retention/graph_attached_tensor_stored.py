@@ -68,7 +68,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
-from torchmemlint.rules.retention.claims import claim
+from torchmemlint.rules.retention.claims import claim, is_one_graph
 from torchmemlint.semantics.events import Store
 
 RULE = Rule(
@@ -85,6 +85,8 @@ EVENT = Store
 
 def check(event: Store, flow: Flow) -> Iterator[Draft]:
     if event.constant_key or event.holder in flow.record.cleared or not flow.own(event.site):
+        return
+    if is_one_graph(flow, event):
         return
     told = claim(flow, event.graphs, event.mark, event.external, event.loop, event.outlived)
     if told is None:
