@@ -207,11 +207,12 @@ def trains_anew(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
     """Whether each turn of a loop is a training of its own: it makes an optimizer, or asks for a number of epochs."""
     ref = flow.frame(event.site).ref
     span = flow.span(event.site, loop[1])
+    facts = flow.runs.world.facts(ref)
     return any(
         any(EPOCHS.fullmatch(arg.keyword) for arg in call.args)
         or (flow.runs.world.project.resolve(ref.path, call.callee, ref.qualname) or "").startswith("torch.optim.")
-        for call in flow.runs.world.facts(ref).calls
-        if call.loops and span.start.row < call.row <= span.end.row and not is_scheduler(call.callee)
+        for call, (row, _) in zip(facts.calls, facts.call_rows, strict=True)
+        if call.loops and span.start.row < row <= span.end.row and not is_scheduler(call.callee)
     )
 
 
