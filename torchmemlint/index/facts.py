@@ -54,7 +54,7 @@ class CallFact(NamedTuple):
     ``loops`` counts the loops and comprehensions around it.
     ``used`` tells what becomes of the result: "dropped" (an expression statement), "returned", "other".
     ``branch``: dotted text of the innermost enclosing ``if`` tests, outermost first, with "not " in front on the else branch;
-    "" for a test that is no name, attribute, ``not`` of one, or comparison of one with a literal (``phase == 'train'``).
+    "" for a test that is no name, attribute, ``not`` of one, or comparison of one with a literal (``phase == 'train'``) or another.
     ``place`` is its place among the calls of its function, in the order of evaluation: on which row it stands, the function
     knows (``FunctionFacts.call_rows``), so that a call is the same when its file grows above it.
     """

@@ -30,6 +30,9 @@ Mode = Literal["on", "off", "mixed", "no-callers", "unseen-base", "escapes"]
 _MAX_DEPTH = 8
 _TEST = re.compile(r"^(not )?(\w+)(?: (==|!=|is|is not) (.+))?$")
 
+# The branch on which another framework than torch runs.
+_ELSEWHERE = re.compile(r"not .* (==|is) .*\b(torch|pytorch|pt)'?$|not .*\bis_torch_available\(\)$", re.IGNORECASE)
+
 # torch calls these itself, inside its own no_grad (the backward of a Function, unless create_graph is asked for).
 _FUNCTION_HOOKS = frozenset({"forward", "backward", "setup_context", "vjp", "jvp"})
 
@@ -360,6 +363,7 @@ class GradMode:
         if not is_test(ref.path, ref.qualname):
             # What a unit test calls is there for others, who are not in sight.
             others = [caller for caller in others if not is_test(caller.ref.path, caller.ref.qualname)]
+        others = [caller for caller in others if not any(_ELSEWHERE.match(test) for test in caller.call.branch)] or others
         certain = [caller for caller in others if caller.certain]
         for caller in certain or others:
             self._add_caller(node, caller)

@@ -150,6 +150,14 @@ def _test(node: ast.expr) -> str:
     return _dotted(node)
 
 
+def _branch(node: ast.expr) -> str:
+    """Text of a test as it stands in ``CallFact.branch``: as ``_test``, or a name or attribute compared with another."""
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.comparators[0], ast.Name | ast.Attribute):
+        left, right, sign = _dotted(node.left), _dotted(node.comparators[0]), _COMPARISONS.get(type(node.ops[0]))
+        return f"{left} {sign} {right}" if left and right and sign else ""
+    return _test(node)
+
+
 def _annotation(node: ast.expr | None) -> str:
     """Dotted text of the class that an annotation names: X of ``"X"``, ``X | None``, ``Annotated[X, …]`` …; ``Callable`` of
     ``Callable[…, X]`` where X is no tensor."""
@@ -645,7 +653,7 @@ class _Walk:
     def if_(self, statement: ast.stmt, depth: int) -> None:
         assert isinstance(statement, ast.If)
         self.read(statement.test, depth + 1)
-        test = _test(statement.test)
+        test = _branch(statement.test)
         outside, before = self.branch, self.managers
         self.branch = (*outside, test)
         then_ends = self.block(statement.body, depth + 1)

@@ -745,6 +745,9 @@ class Calls(Evaluator):
             if method is not None:
                 (atom,) = self.function_value(method, oid)
                 return self.call_atom(atom, arguments, expr, state)
+            for base in self.world.project.mro(info.cls):
+                if isinstance(base, str) and f"{base}.{name}" in TORCH.functions:
+                    return self.external(f"{base}.{name}", arguments, expr, state)
         generic = self.method_by_name(oid, name, arguments, expr, state)
         if generic is not None:
             return generic

@@ -881,11 +881,18 @@ class Interpreter(Calls):
 
     def with_block(self, statement: ir.With, state: State) -> State | None:
         before = state.mode
+        frame, around = self.ends[-1], self.loop_ends[-1] if self.loop_ends else LoopEnds()
+        ways = frame.state, around.breaks, around.continues
+        frame.state = around.breaks = around.continues = None
         for item in statement.items:
             self.enter(item, state, statement)
         after = self.block(statement.body, state)
-        if after is not None:
-            after.mode = before
+        # Whichever way the block is left, the managers restore what was before.
+        for left in (after, frame.state, around.breaks, around.continues):
+            if left is not None:
+                left.mode = before
+        frame.state = join_states(ways[0], frame.state)
+        around.breaks, around.continues = join_states(ways[1], around.breaks), join_states(ways[2], around.continues)
         return after
 
     def mode_before_call(self) -> str | None:
@@ -1254,6 +1261,7 @@ class Interpreter(Calls):
 
     def run_hooks(self, state: State) -> None:
         """Functions that the root registered as hooks: what they do with what a module gives them."""
+        mode = "off" if self.hooks_only_without_grad() else "on"
         for atom in sorted_atoms(frozenset(self.hooked)):
             assert type(atom) is Func
             closure = self.closures[atom.key]
@@ -1271,11 +1279,18 @@ class Interpreter(Calls):
                 bound[param.name] = frozenset((Obj(oid),))
             given = [a.oid for p in params[1:] for a in bound[p.name] if type(a) is Obj]
             self.hook_arguments = frozenset(self.thing_graph(oid) for oid in given)
-            inner = State({**self.defined[atom.key].vars, **state.vars} if atom.key in self.defined else dict(state.vars), "on")
+            inner = State({**self.defined[atom.key].vars, **state.vars} if atom.key in self.defined else dict(state.vars), mode)
             self.ends.append(FrameEnds())
             self.run_function(closure, bound, closure.function.node, inner)
             self.ends.pop()
             self.hook_arguments = NOTHING
+
+    def hooks_only_without_grad(self) -> bool:
+        """Whether the root takes its hooks away again, and all that it runs itself meanwhile runs with grad mode off."""
+        record = self.record
+        if not record.forwards or "remove" not in self.world.facts(record.root).names:
+            return False
+        return not any(graph.mode != "off" and (graph.kind == "forward" or graph.direct) for graph in record.graphs.values())
 
     def run_uncalled(self, state: State) -> None:
         """Closures that the root never called itself (callbacks, hooks): run once with unknown arguments."""
