@@ -25,9 +25,7 @@ MANY = 50
 
 
 class Remembered:
-    """Findings of earlier runs, as far as they still hold in this project. ``digests`` are those of what
-    is kept now of each file that was asked for.
-    """
+    """Findings of earlier runs, as far as they still hold in this project."""
 
     def __init__(
         self,
@@ -42,23 +40,24 @@ class Remembered:
         self._cache = cache
         self._keys = Keys(settings, by_hand)
         self.answers = Answers(project, seen, cache.keep_answer)
-        self.digests: dict[str, str] = {}
 
     def checked(self, path: str) -> Checked | None:
         """What was found in a file, when every question that this rests on has the answer that it had."""
         found = self._cache.findings(self._keys.of(path))
         if found is None or not found[0].rests_on:
             return None
-        kept, self.digests[path] = found
+        kept, digest = found
         if not all(self.answers.holds(question, answer) for question, answer in kept.rests_on):
             return None
-        return Checked(path, kept.findings, kept.notes, (), kept.rests_on)
+        return Checked(path, kept.findings, kept.notes, kept=digest, reads=_reads(path, kept.rests_on))
 
-    def keep(self, checked: Checked) -> None:
-        """Keeps what was found in a file, unless we failed there."""
-        if checked.rests_on and not checked.crashes:
-            kept = Kept(checked.findings, checked.notes, checked.rests_on)
-            self.digests[checked.path] = self._cache.keep_findings(self._keys.of(checked.path), kept)
+    def keep(self, checked: Checked) -> Checked:
+        """Keeps what was found in a file, unless we failed there; the same without what it rests on, which is much."""
+        if not checked.rests_on or checked.crashes:
+            return checked
+        kept = Kept(checked.findings, checked.notes, checked.rests_on)
+        digest = self._cache.keep_findings(self._keys.of(checked.path), kept)
+        return replace(checked, rests_on=(), kept=digest, reads=_reads(checked.path, checked.rests_on))
 
 
 class Seen:
@@ -180,13 +179,13 @@ class Before:
         pairs = (pair for kept in self._kept for pair in kept.rests_on)
         return Project.deferred(every, one, Earlier(pairs, self.cache.answer), self.keys.wrappers)
 
-    def now(self, checked: Mapping[str, Checked], digests: Mapping[str, str]) -> dict[str, Link]:
+    def now(self, checked: Mapping[str, Checked]) -> dict[str, Link]:
         """The links, after the files that are wanted were checked again."""
         numbers = {path: number for number, path in enumerate(self.links)}
         found = dict(self.links)
         for path in self.wanted:
-            reads = _reads(path, checked, numbers)
-            found[path] = replace(self.links[path], kept=digests.get(path, ""), reads=reads)
+            kept, reads = _linked(checked.get(path), numbers)
+            found[path] = replace(self.links[path], kept=kept, reads=reads)
         return found
 
     def result(self) -> tuple[dict[str, Scanned], dict[str, Checked]]:
@@ -278,7 +277,6 @@ class Repeated:
         scanned: Mapping[str, Scanned],
         around: Iterable[Scanned],
         checked: Mapping[str, Checked],
-        digests: Mapping[str, str],
     ) -> dict[str, Link]:
         """The links of the files that this run ``scanned``; ``around`` are those of which it took facts beyond that."""
         numbers = {path: number for number, path in enumerate(self._paths)}
@@ -286,20 +284,25 @@ class Repeated:
         found = {}
         for path, one in scanned.items():
             fuller = beside.get(path, one)
-            reads = _reads(path, checked, numbers)
-            found[path] = Link(state_of(fuller, one), fuller.shape, digests.get(path, ""), reads)
+            found[path] = Link(state_of(fuller, one), fuller.shape, *_linked(checked.get(path), numbers))
         return found
 
 
-def _reads(path: str, checked: Mapping[str, Checked], numbers: Mapping[str, int]) -> tuple[tuple[int, tuple[str, ...]], ...]:
-    """The ``Link.reads`` of a file."""
-    found: dict[int, set[str]] = {}
-    for question, _ in checked[path].rests_on if path in checked else ():
-        if question.startswith(('["text"', '["source"')):
-            _, other, *name = json.loads(question)
-            if other != path and other in numbers:
-                found.setdefault(numbers[other], set()).update(name or [""])
-    return tuple((number, tuple(sorted(names))) for number, names in sorted(found.items()))
+def _linked(checked: Checked | None, numbers: Mapping[str, int]) -> tuple[str, tuple[tuple[int, tuple[str, ...]], ...]]:
+    """``Link.kept`` and ``Link.reads`` of a file."""
+    if checked is None:
+        return "", ()
+    found: dict[int, list[str]] = {}
+    for path, function in checked.reads:
+        if path in numbers:
+            found.setdefault(numbers[path], []).append(function)
+    return checked.kept, tuple((number, tuple(names)) for number, names in sorted(found.items()))
+
+
+def _reads(path: str, rests_on: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The texts in other files that the findings of one rest on (see ``Checked.reads``)."""
+    texts = (json.loads(question)[1:] for question, _ in rests_on if question.startswith(('["text"', '["source"')))
+    return tuple(sorted((other, name[0] if name else "") for other, *name in texts if other != path))
 
 
 def _result(run: WholeRun) -> tuple[dict[str, Scanned], dict[str, Checked]]:

@@ -252,7 +252,6 @@ class _Run:
     means: Means = field(default_factory=lambda: Means())
     around: tuple[Scanned, ...] | None = None
     before: Before | None = None
-    kept: dict[str, str] = field(default_factory=dict)
     complete: bool = True
     settings: dict[str, Settings] = field(init=False)
 
@@ -271,7 +270,7 @@ class _Run:
                 self.scanned, self.checked = result
             elif not self._check_changed(repeated):
                 self._check([file.path for file in self.files])
-                links = repeated.links(self.scanned, self.around or (), self.checked, self.kept)
+                links = repeated.links(self.scanned, self.around or (), self.checked)
                 texts = {path: one.digest for path, one in self.scanned.items()}
                 repeated.keep(texts, self.scanned, self.checked, links)
         return self._outcome()
@@ -288,7 +287,7 @@ class _Run:
         self.before, jobs, self.jobs = before, self.jobs, 1
         self._check(before.wanted)
         self.before, self.jobs = None, jobs
-        links = before.now(self.checked, self.kept)
+        links = before.now(self.checked)
         texts = {path: one.digest for path, one in before.stamps.items()} | {path: s.digest for path, s in self.scanned.items()}
         scanned, checked = before.result()
         self.scanned = scanned | self.scanned
@@ -340,11 +339,9 @@ class _Run:
         known = {path: found for path in paths if (found := remembered.checked(path)) is not None}
         new = [path for path in paths if path not in known]
         if new:
-            shared = InspectAll(project, self.settings, self.texts, self.comments, remembered.answers)
-            for done in self._run_all(shared, new):
-                remembered.keep(done)
-                known[done.path] = done
-        self.kept |= remembered.digests
+            shared = InspectAll(project, self.settings, self.texts, self.comments, remembered.answers, remembered.keep)
+            # What was done where our cache is out of reach is kept here.
+            known |= {done.path: remembered.keep(done) for done in self._run_all(shared, new)}
         return [known[path] for path in paths]
 
     def scan(self, paths: Sequence[str], parse_all: bool = False) -> None:
@@ -407,7 +404,7 @@ class _Run:
             if path not in texts:
                 with suppress(SourceError):
                     texts[path] = read(path)
-        return run_on(executor, places, inspect, replace(shared, texts=texts, answers=answers), paths, crashed, tell)
+        return run_on(executor, places, inspect, replace(shared, texts=texts, answers=answers, keep=None), paths, crashed, tell)
 
     def _jobs(self, paths: Sequence[str], pays: int) -> int:
         if self.jobs is not None:

@@ -9,7 +9,7 @@ All take what all files share as their first argument; ``pool`` maps them over f
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,11 @@ class Checked:
     notes: tuple[str, ...] = ()
     crashes: tuple[str, ...] = ()
     rests_on: tuple[tuple[str, str], ...] = ()
-    """The questions that the rest depends on, with the digests of their answers; only where they are asked for."""
+    """The questions that the rest depends on, with what was told of their answers: only under a cache, until they are kept."""
+    kept: str = ""
+    """Digest of what is kept of this in a cache."""
+    reads: tuple[tuple[str, str], ...] = ()
+    """Then, the other files whose texts it rests on, with the function there; "" for all of the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +89,15 @@ class ScanAll:
 @dataclass(frozen=True, slots=True)
 class InspectAll:
     """How files are inspected: the linked project, each file's settings, the texts that stand in for files, and whether
-    suppressing comments are obeyed. ``answers`` writes down what findings rest on, for a cache; ``watch`` takes the time of all
-    that is done, in this process."""
+    suppressing comments are obeyed. ``answers`` writes down what findings rest on, for a cache, and ``keep`` puts them there;
+    ``watch`` takes the time of all that is done, in this process."""
 
     project: Project
     settings: Mapping[str, Settings]
     texts: Mapping[str, SourceFile]
     comments: bool = True
     answers: Answers | None = None
+    keep: Callable[[Checked], Checked] | None = None
     watch: Profile | None = None
     engines: dict[Settings, Runs] = field(default_factory=dict)
     """One engine a process (and kind of settings), made when the first file is inspected: what it learns serves the next."""
@@ -171,7 +176,8 @@ def inspect(shared: InspectAll, path: str) -> Checked:
             text = shared.text(path)
             kept = apply(findings, text, settings, path, comments=shared.comments, judge_comments=whole)
         rests_on = shared.answers.written(analysis.questions) if shared.answers is not None else ()
-        return Checked(path, tuple(kept), tuple(analysis.notes), tuple(analysis.crashes), rests_on)
+        checked = Checked(path, tuple(kept), tuple(analysis.notes), tuple(analysis.crashes), rests_on)
+        return checked if shared.keep is None else shared.keep(checked)
     except SourceError as error:  # it was readable when it was scanned
         return cannot_parse(path, error, settings, "")
     except Exception as error:
