@@ -271,6 +271,8 @@ class Interpreter(Calls):
         maybe = frozenset(g for g in hints if self.record.graphs[g].kind not in ("carried", "result"))
         if not fresh and not maybe:
             return value
+        if fresh and all(self.record.graphs[g].kind == "leaf" and self.record.graphs[g].what == text for g in fresh | maybe):
+            return value  # a module's attribute that is a parameter takes nothing but a parameter, which has no history
         if (source is not None and isinstance(source, (ir.IfExp, ir.BoolOp))) or (
             isinstance(source, ir.Call) and dotted(source.func) in ("min", "max")
         ):
