@@ -276,12 +276,26 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
         return False
     if "array" in seen_on(event, flow):
         return False  # a session of another library, which returns arrays
+    if is_function_by_its_place(event.what, flow) and not words_on(event, flow) & MODULE_WORDS:
+        return False
     return (
         purpose.may_be_network(event.what)
         or bool(words_on(event, flow) & MODULE_WORDS)
         or "detach" in seen_on(event, flow)
         or flow.trains_in_another_phase(event)
     )
+
+
+def is_function_by_its_place(what: str, flow: Flow) -> bool:
+    """Whether what is called is a name that is imported, or one of ``self`` that no class in sight assigns (a method of a class
+    out of sight), and does not read like a network's."""
+    if purpose.may_be_network(what):
+        return False
+    world, root = flow.runs.world, flow.record.root
+    if what.isidentifier():
+        return what not in {p.name for p in world.facts(root).params} and world.is_imported(root.path, what)
+    owner, name = world.facts(root).owner, what.removeprefix("self.")
+    return bool(owner) and name != what and name.isidentifier() and not world.project.attr(ClassRef(root.path, owner), name)
 
 
 def is_callable(what: str, flow: Flow) -> bool:
