@@ -87,6 +87,23 @@ def test_try_except_import_and_name_of_a_function_like_its_module() -> None:
     assert p.resolve("m.py", "fit") == "pkg.fit.fit"
 
 
+def test_an_import_goes_through_modules_whatever_their_package_binds_to_their_names() -> None:
+    p = project(
+        pkg__init="from .convert import convert\nfrom .deep import tools",
+        pkg__convert="def convert(): ...\ndef other(): ...",
+        pkg__deep__init="from ..convert import convert as tools",
+        pkg__deep__tools="def used(): ...",
+        pkg__use="from .convert import convert, other\nfrom pkg.deep.tools import used\nfrom pkg import convert as again",
+    )
+    found = {name: p.resolve("pkg/use.py", name) for name in ("convert", "other", "used", "again")}
+    assert found == {
+        "convert": "pkg.convert.convert",
+        "other": "pkg.convert.other",
+        "used": "pkg.deep.tools.used",
+        "again": "pkg.convert.convert",
+    }
+
+
 def test_circular_imports_end() -> None:
     p = project(a="from b import x\nfrom b import *\n", b="from a import x\nfrom a import *\n")
     assert p.resolve("a.py", "x") is None

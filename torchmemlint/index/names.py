@@ -197,13 +197,13 @@ class Names:
         dots = len(target) - len(name)
         if dots:
             package = self.layout.relative(path, dots)
-            found = self._walk(package, parts) if package is not None else None
+            found = self._walk_import(package, parts) if package is not None else None
             if found is not None or self._in_sight(package, parts[:-1]):
                 return found
             return Outside(f"{self._package_name(path, dots)}.{name}".strip("."))
         in_sight = False
         for start in self.layout.candidates(path, parts[0]):
-            found = self._walk(start, parts[1:])
+            found = self._walk_import(start, parts[1:])
             # A directory without __init__.py that leads nowhere is not the module that was meant.
             if found is not None and not (isinstance(found, Module) and not found.path and len(parts) == 1):
                 return found
@@ -212,8 +212,17 @@ class Names:
 
     def _in_sight(self, start: Symbol | None, parts: Sequence[str]) -> bool:
         """Whether a path of names leads to a file of the project (which then does not have what is imported from it)."""
-        module = self._walk(start, parts)
+        module = self._walk_import(start, [*parts, ""])
         return isinstance(module, Module) and bool(module.path)
+
+    def _walk_import(self, start: Symbol | None, parts: Sequence[str]) -> Symbol | None:
+        """As ``_walk``, along the target of an import: up to its last part it goes through modules, whatever else their packages
+        bind to these names (``from .convert import convert``). With "" at the end, the module before that."""
+        found = start
+        for part in parts[:-1]:
+            module = self.layout.child(found, part) if isinstance(found, Module) else None
+            found = module if module is not None and module.path else self._walk(found, [part])
+        return self._walk(found, [part for part in parts[-1:] if part])
 
     def _walk(self, start: Symbol | None, parts: Sequence[str]) -> Symbol | None:
         found = start
