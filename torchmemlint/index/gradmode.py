@@ -381,12 +381,33 @@ class GradMode:
         namesakes = self._calls.namesakes(ref)
         if namesakes and all(self._guarded(caller) for caller in namesakes):
             return "off"
+        if facts.owner and self._runs_guarded(ref, ClassRef(ref.path, facts.owner)):
+            return "off"
         name = ref.qualname.rpartition(".")[2]
         if facts.owner and not (name.startswith("__") and name.endswith("__")):
             bases = self._names.mro(ClassRef(ref.path, facts.owner))
             if any(isinstance(base, str) and not is_quiet(base) for base in bases):
                 return "unseen-base"
         return "escapes" if escapes or not self._complete else "no-callers"
+
+    def _runs_guarded(self, ref: FunctionRef, owner: ClassRef) -> bool:
+        """Whether all that others in sight run of a method's module, by its other methods, runs with grad mode off: what nobody
+        calls yet is there for the same use."""
+        if not self._names.is_subclass(owner, "torch.nn.Module"):
+            return False
+        found = False
+        for facts in self._names.modules[owner.path].functions:
+            name = facts.qualname.rpartition(".")[2]
+            if facts.owner != owner.qualname or name == "__init__" or facts.qualname == ref.qualname:
+                continue
+            for caller in self._calls.callers(FunctionRef(owner.path, facts.qualname)).calls:
+                inside = self._names.functions[caller.ref.path][caller.ref.qualname].owner == owner.qualname
+                if inside or is_test(caller.ref.path, caller.ref.qualname):
+                    continue
+                if not caller.certain or not self._guarded(caller):
+                    return False
+                found = True
+        return found
 
     def _guarded(self, caller: Caller) -> bool:
         """Whether grad mode is off at a call by what its own function says."""

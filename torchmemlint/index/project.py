@@ -423,6 +423,9 @@ class Project:
     @question
     def says(self, word: str) -> bool:
         """Whether any function of the project says this word (see ``FunctionFacts.names``), or gives an argument of that name."""
+        return self._has_word(word)
+
+    def _has_word(self, word: str) -> bool:
         if self._words is None:
             functions = [f for m in self._names.modules.values() for f in m.functions]
             keywords = frozenset(arg.keyword for f in functions for call in f.calls for arg in call.args)
@@ -434,7 +437,7 @@ class Project:
         """Whether the project works with CUDA devices: some function says ``.cuda`` or ``torch.cuda``, or "cuda" is given for a
         device."""
         if self._cuda is None:
-            self._cuda = self.says("cuda") or any(
+            self._cuda = self._has_word("cuda") or any(
                 any(p.default.startswith("'cuda") for p in facts.params)
                 or any(a.const.startswith("'cuda") for call in facts.calls for a in call.args)
                 for module in self._names.modules.values()

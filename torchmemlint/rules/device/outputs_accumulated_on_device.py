@@ -55,6 +55,7 @@ The outputs are small, or are used on the device right after the loop.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
@@ -73,6 +74,9 @@ RULE = Rule(
     experiment="tensors",
 )
 EVENT = Store
+
+ROUNDS = re.compile(r"epoch|range|count|loader|fold|seed|round|task|set|phase|split|stage", re.IGNORECASE)
+"""Loops of which each turn goes over a whole set."""
 
 
 def check(event: Store, flow: Flow) -> Iterator[Draft]:
@@ -100,6 +104,11 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
         return  # a loop over layers, not over batches
     if event.half_fix == "to":
         return  # the author says where it shall lie
+    if any("%" in guard for guard in event.site.guards):
+        return  # now and then one, of many steps
+    around = [record.loops[loop] for loop in event.site.loops if loop not in event.outlived and loop in record.loops]
+    if info.kind != "loader" and any(each.targets and not ROUNDS.search(each.text) for each in around):
+        return  # the pieces of one item, which are put together again before the next
     fix = None
     if event.how in ("append", "item") and event.value >= 0 and event.sure_tensor:
         fix = flow.append_to(event.site, event.value, ".cpu()", "Move the stored tensor to the CPU", Safety.UNSAFE)

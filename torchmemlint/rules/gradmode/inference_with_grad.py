@@ -254,10 +254,13 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
 
 def takes_gradients(event: Graph, flow: Flow) -> bool:
     """Whether the module may need the graph within its own forward, as one that gives forces with energies does: its class, or
-    where that is not known, some class of the package."""
+    where that is not known, or is a chain of modules that are given to it, some class of the package."""
     project = flow.runs.world.project
     if event.cls is not None:
-        return project.differentiates(event.cls)
+        if project.differentiates(event.cls):
+            return True
+        if not project.is_subclass(event.cls, "torch.nn.Sequential"):
+            return False
     return project.differentiates_somewhere(flow.record.root.path)
 
 
