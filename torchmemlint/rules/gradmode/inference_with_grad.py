@@ -210,6 +210,8 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return None
     if event.site.handler >= 0 and decided_elsewhere(event, flow):
         return None  # what was tried without grad needs it after all
+    if event.cls is not None and guards_its_network(event, flow):
+        return None
     cuts_alone = event.mode != "on" or (not evaluated and not purpose.evaluates(name))
     fate = flow.runs.fate(record, event.gid, cuts_alone=cuts_alone)
     if fate.trains or (cuts_alone and not fate.only_cut):
@@ -434,6 +436,25 @@ def decided_elsewhere(event: Graph, flow: Flow) -> bool:
         return True
     seen = record.evidence.get(event.gid, set())
     return bool(seen & {"log_prob", "rsample", "called"}) or (event.gid in record.returned and "entropy" in seen)
+
+
+def guards_its_network(event: Graph, flow: Flow) -> bool:
+    """Whether the module's own forward runs a network with grad mode off, and nothing beside it but what it was given and of
+    which no parameters are in sight (a preprocessor)."""
+    record, project = flow.record, flow.runs.world.project
+
+    def inside(graph: Graph) -> bool:
+        return not flow.own(graph.site) and flow.own_call(graph.site)[0].key == event.site.key
+
+    def is_given(graph: Graph) -> bool:
+        ref = flow.frame(graph.site).ref
+        owner = flow.runs.world.facts(ref).owner
+        made = project.attribute_class(ClassRef(ref.path, owner), graph.what.removeprefix("self.")) if owner else ""
+        return made is None or made in ("torch.nn.Module", "torch.jit.ScriptModule")
+
+    if not any(inside(graph) for graph in record.forwards.values()):
+        return False
+    return all(is_given(graph) for graph in record.graphs.values() if graph.kind in ("forward", "leaf") and inside(graph))
 
 
 def all_detached(fate: Fate) -> bool:
