@@ -575,9 +575,7 @@ class Calls(Evaluator):
             if looks_like_module(self.world.evidence(ref).get(text, frozenset())):
                 self.retype(oid, "module")
                 return self.forward(oid, arguments, expr, state, text)
-        # Who is asked for the kind of tensors makes them of text, sound or pictures: a tokenizer or processor, no network.
-        direct = info.kind == "thing" and "return_tensors" not in arguments.keywords
-        return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid, direct=direct)
+        return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid, direct=info.kind == "thing")
 
     def forward(self, oid: int, arguments: Arguments, expr: ir.Call, state: State, text: str) -> Value:
         """A module runs: with grad mode on its result hangs on a new graph."""
@@ -1528,6 +1526,8 @@ class Calls(Evaluator):
         """An unresolved call: its result may hang on whatever went in, and may be attached by itself."""
         last = what.rpartition(".")[2].partition("(")[0]
         values = arguments.all()
+        # Who is asked for the kind of tensors makes them of text, sound or pictures: a tokenizer or processor, no network.
+        direct = direct and "return_tensors" not in arguments.keywords
         self.whole_logits(values, state)
         if oid >= 0 and last not in ("forward", "__call__") and self.world.guards_itself(last):
             self.cut_all(arguments, expr, state, "no_grad")
@@ -2009,7 +2009,7 @@ _BUILTINS: dict[str, Builtin] = {
     "builtins.type": _plain,
     "builtins.id": _plain,
     "builtins.abs": _abs,
-    "builtins.round": _abs,
+    "builtins.round": _plain,  # a tensor has no `__round__`: what is rounded so is a number
     "builtins.map": _map,
     "builtins.filter": _filter,
     "functools.partial": _partial,
