@@ -89,8 +89,13 @@ def is_candidate(
     if words & WITHOUT_GRAPH:
         from torchmemlint.semantics import roots
 
-        # Under an effective decorator there is no graph to speak of.
-        if not roots.is_off_by_decorator(runs.world, ref, WITHOUT_GRAPH) or may_infer(runs, ref, facts, rules):
+        # Under an effective decorator there is no graph to speak of, nor where a constructor changes weights.
+        plain = roots.is_off_by_decorator(runs.world, ref, WITHOUT_GRAPH) or (
+            facts.qualname.endswith(".__init__")
+            and not words & (WITHOUT_GRAPH - NO_GRAD)
+            and not roots.may_misuse(runs.world, ref, NO_GRAD)
+        )
+        if not plain or may_infer(runs, ref, facts, rules):
             return True
     by_name = purpose.uses(facts.qualname) and not is_test(ref.path, facts.qualname)
     if (by_name or words & OF_INFERENCE or words >= AS_AN_ARRAY) and may_infer(runs, ref, facts, rules):
@@ -123,6 +128,7 @@ def may_infer(runs: Runs, ref: FunctionRef, facts: FunctionFacts, rules: Sequenc
     )
 
 
+NO_GRAD = frozenset({"no_grad", "inference_mode"})
 WITHOUT_GRAPH = frozenset(
     {
         "no_grad", "inference_mode", "enable_grad", "volatile", "set_per_process_memory_fraction", "OutOfMemoryError",

@@ -7,6 +7,7 @@ of its own is given to ``lost``.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -171,11 +172,12 @@ def _pools(function: Callable[[S, str], R], shared: S) -> Callable[[int], Proces
         _work = (function, shared)  # type: ignore[assignment]
         return lambda workers: ProcessPoolExecutor(workers, multiprocessing.get_context("fork"))
     context: BaseContext = multiprocessing.get_context("spawn")
-    return lambda workers: ProcessPoolExecutor(workers, context, partial(_remember, function, shared))
+    return lambda workers: ProcessPoolExecutor(workers, context, partial(_remember, function, shared, gc.get_threshold()))
 
 
-def _remember(function: Callable[[S, str], object], shared: S) -> None:
+def _remember(function: Callable[[S, str], object], shared: S, threshold: tuple[int, int, int]) -> None:
     global _work
+    gc.set_threshold(*threshold)
     _work = (function, shared)  # type: ignore[assignment]
 
 

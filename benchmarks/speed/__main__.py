@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.one:
-        gc.set_threshold(1_000_000, 5, 5)  # as the command does
+        gc.set_threshold(20_000_000, 5, 5)  # as the command does
         rules.modules()
         print(json.dumps(asdict(measure(options.folders[0]))))
         return 0

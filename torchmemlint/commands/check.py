@@ -35,8 +35,8 @@ LISTS = ("select", "extend-select", "ignore", "exclude", "extend-exclude")
 
 def run(arguments: argparse.Namespace) -> int:
     # Nothing large here is in a cycle: facts live until the end, trees and states die by their count. To look for cycles as
-    # often as Python does would cost a tenth of the run.
-    gc.set_threshold(1_000_000, 5, 5)
+    # often as Python does would cost a tenth of the run, and once for each million objects still a fortieth.
+    gc.set_threshold(20_000_000, 5, 5)
     if arguments.output_file:
         from torchmemlint.commands.output_files import output_files
 

@@ -25,11 +25,6 @@ PACKAGES = sys.stdlib_module_names | {
     "numpy", "yaml", "requests", "httpx", "tqdm", "packaging", "filelock", "regex", "jinja2", "huggingface_hub", "omegaconf",
 }  # fmt: skip
 """Packages outside whose functions give no tensors or modules."""
-OF_EVERYTHING = frozenset(name for kind in (list, dict, set, str, bytes, float) for name in dir(kind)) | {
-    "debug", "info", "warning", "error", "exception", "group", "groups", "read", "write", "readline", "close", "match", "search",
-    "sub", "findall",
-}  # fmt: skip
-"""Methods of containers, strings, files, patterns and loggers."""
 BUILTINS = frozenset(dir(builtins))
 MOST_FUNCTIONS = 100
 """Functions that are looked at for one answer."""
@@ -102,13 +97,13 @@ class Plumbing:
                         return None
                 found = project.callees(ref.path, each.qualname, callee, *keywords).refs
                 called |= set(found)
-                if not found and absolute is None and callee.rpartition(".")[2] not in OF_EVERYTHING:
-                    # Nothing runs on nothing; what such a call gives may be a module.
-                    if (given is not None or callee in kept) and roots.may_be_module(world, each, cls, callee):
+                # Nothing runs on nothing; what such a call gives may be a module.
+                if not found and absolute is None and (given is not None or callee in kept):
+                    if roots.may_be_module(world, each, cls, callee):
                         return None
         return frozenset(words), frozenset(called)
 
 
 def _given(call: CallFact) -> str | None:
-    """Text of the first argument of a call, None where it has none."""
-    return call.args[0].name if call.args else None
+    """Text of the first argument of a call, None where it has none but literals."""
+    return call.args[0].name if any(not arg.const for arg in call.args) else None

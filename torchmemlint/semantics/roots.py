@@ -24,6 +24,11 @@ LOOP = re.compile(r"^\s*(async\s+)?for\b|\bfor\b.*\bin\b")
 NAME = re.compile(r"[^\W\d][\w.]*")
 RUN_WHAT_THEY_GET = frozenset({"map", "checkpoint", "checkpoint_sequential"})
 """Functions that call their argument: facts leave ``map`` out, and tell the others by their own name."""
+OF_EVERYTHING = frozenset(name for kind in (list, dict, set, str, bytes, float) for name in dir(kind)) | {
+    "debug", "info", "warning", "error", "exception", "group", "groups", "read", "write", "readline", "close", "match", "search",
+    "sub", "findall",
+}  # fmt: skip
+"""Methods of containers, strings, files, patterns and loggers."""
 
 
 def may_build_graphs(world: World, ref: FunctionRef) -> bool:
@@ -92,6 +97,17 @@ def is_off_by_decorator(world: World, ref: FunctionRef, words: frozenset[str]) -
     return not any(word in text for word in words) and world.start_mode(ref) == "off"
 
 
+def may_misuse(world: World, ref: FunctionRef, words: frozenset[str]) -> bool:
+    """Whether a function may spell one of these managers so that it has no effect: uncalled, thrown away, above what is run
+    later, or around a ``yield``."""
+    for _, facts in family(world, ref):
+        texts = [*facts.reads, *(text for _, text in (*facts.bound, *facts.rebound)), *(use.callee for use in facts.decorators)]
+        texts += [call.callee for call in facts.calls if call.used == "dropped"]
+        if facts.is_generator or any(text.rpartition(".")[2].removesuffix("()") in words for text in texts):
+            return True
+    return False
+
+
 def reaches(world: World, ref: FunctionRef, words: frozenset[str], depth: int = CALLS_DEEP) -> bool:
     """Whether the function, or a function of the project that it calls, has one of the words."""
     for each, facts in family(world, ref):
@@ -134,6 +150,8 @@ def may_be_module(world: World, ref: FunctionRef, cls: ClassRef | None, callee: 
         return world.symbol(absolute) is None and world.project.is_inside(absolute)
     if not receiver or purpose.RUNS_MODEL.match(name):
         return True
-    if name in TORCH.methods and world.project.class_of(ref.path, ref.qualname, receiver) in (None, "torch.Tensor"):
-        return looks_like_module(world.evidence(ref).get(receiver, frozenset()))  # else it is a tensor's method
+    if name in TORCH.methods or name in OF_EVERYTHING:
+        found = world.project.class_of(ref.path, ref.qualname, receiver)
+        if found is None or found == "torch.Tensor" or (isinstance(found, str) and found.startswith("builtins.")):
+            return looks_like_module(world.evidence(ref).get(receiver, frozenset()))  # else it is what tensors and others have
     return world.project.is_attribute(name)

@@ -39,6 +39,8 @@ class World:
         self._lines: dict[str, list[str]] = {}
         self._within: dict[str, dict[str, list[FunctionFacts]]] = {}
         self._regions: dict[tuple[str, str], tuple[object, Page]] = {}
+        self._let_go: set[tuple[str, str]] = set()
+        self._again: set[tuple[str, str]] = set()
         self._functions: dict[FunctionRef, tuple[tuple[ir.Function, object] | None, Page]] = {}
         self._evidence: dict[tuple[str, str], tuple[dict[str, frozenset[str]], Page]] = {}
         self._is_module: dict[ClassRef, tuple[bool | None, Page]] = {}
@@ -81,10 +83,14 @@ class World:
         return known.get(qualname, [])
 
     def forget(self) -> None:
-        """Let go of lowered functions when there are many."""
-        if len(self._regions) > KEPT_REGIONS:
-            self._regions.clear()
-            self._functions.clear()
+        """Let go of lowered functions when there are many, but for those that were lowered again after they had been let go of:
+        what many files call."""
+        if len(self._regions) > KEPT_REGIONS + len(self._again):
+            if len(self._again) > KEPT_REGIONS:
+                self._again.clear()
+            self._let_go |= self._regions.keys()
+            self._regions = {key: found for key, found in self._regions.items() if key in self._again}
+            self._functions = {ref: found for ref, found in self._functions.items() if (ref.path, ref.qualname) in self._again}
 
     def lowered(self, path: str, outermost: str):  # type: ignore[no-untyped-def]
         """The lowered region of an outermost function, or of the module's own statements; None where it cannot be lowered.
@@ -99,6 +105,8 @@ class World:
     def _lower(self, path: str, outermost: str) -> object:
         from torchmemlint.lower import quick, regions
 
+        if (path, outermost) in self._let_go:
+            self._again.add((path, outermost))
         try:
             if outermost == MODULE:
                 region = regions.cut_module(self.lines(path), self.project.module(path))
