@@ -92,7 +92,7 @@ class FunctionFacts:
     first_row   row of the first decorator, or of ``def``
     row         row of ``def``; header_end_row the row of the colon that ends its header
     end_row     last row
-    call_rows   of each of the ``calls``, its row and the first row of its statement
+    calls_at    of each of the ``calls``, two numbers: how far below ``row`` it stands, and how far below its statement's first row
     owner       qualname of the class whose body holds the ``def`` directly, else ""
     parent      qualname of the enclosing function, else ""
     names       every attribute name, and every name that is called or read, in the body: the words that rules screen by.
@@ -121,7 +121,7 @@ class FunctionFacts:
     is_async: bool
     is_generator: bool
     calls: tuple[CallFact, ...]
-    call_rows: tuple[tuple[int, int], ...]
+    calls_at: tuple[int, ...]
     names: frozenset[str]
     bound: tuple[tuple[str, str], ...]
     returns: str
@@ -133,6 +133,12 @@ class FunctionFacts:
     wraps: tuple[CallableUse, ...] = ()
     yields: tuple[tuple[CallableUse, ...], ...] = ()
     leaves: tuple[CallableUse, ...] = ()
+
+    @property
+    def call_rows(self) -> tuple[tuple[int, int], ...]:
+        """Of each of the ``calls``, its row and the first row of its statement."""
+        rows = [self.row + below for below in self.calls_at[::2]]
+        return tuple((row, row - below) for row, below in zip(rows, self.calls_at[1::2], strict=True))
 
 
 class AttrFact(NamedTuple):
@@ -184,7 +190,7 @@ class ModuleFacts:
 
 
 POSITIONS: dict[type, frozenset[str]] = {
-    FunctionFacts: frozenset({"first_row", "row", "header_end_row", "end_row", "call_rows"}),
+    FunctionFacts: frozenset({"first_row", "row", "header_end_row", "end_row", "calls_at"}),
     ClassFacts: frozenset({"row", "end_row"}),
     ModuleFacts: frozenset({"rows"}),
 }

@@ -206,25 +206,13 @@ class _Frame:
     """A function while it is being read."""
 
     __slots__ = (
-        "bound",
-        "call_rows",
-        "calls",
-        "deferred",
-        "generator",
-        "globals",
-        "loads",
-        "locals",
-        "names",
-        "owner",
-        "qualname",
-        "receiver",
-        "returned",
-        "wraps",
-        "yields",
+        "bound", "calls", "calls_at", "deferred", "generator", "globals", "loads", "locals", "names", "owner", "qualname",
+        "receiver", "returned", "row", "wraps", "yields",
     )  # fmt: skip
 
-    def __init__(self, qualname: str, owner: str, receiver: str) -> None:
+    def __init__(self, qualname: str, owner: str, receiver: str, row: int) -> None:
         self.qualname = qualname
+        self.row = row
         self.owner = owner  # class whose attributes `receiver` has
         self.receiver = receiver  # name of the first parameter of the method around, "" outside methods
         self.names: set[str] = set()
@@ -233,7 +221,7 @@ class _Frame:
         self.globals: set[str] = set()
         self.bound: dict[str, list[str]] = {}
         self.calls: list[CallFact] = []
-        self.call_rows: list[tuple[int, int]] = []
+        self.calls_at: list[int] = []
         self.returned: list[CallableUse] = []
         self.wraps: list[CallableUse] = []
         self.yields: list[tuple[CallableUse, ...]] = []
@@ -285,7 +273,7 @@ class _Walk:
         self.classes: dict[str, _Class] = {}
         self.order: list[ClassFacts] = []
         self.arg_cache: dict[tuple[str, str, str, str], ArgFact] = {}
-        self.frame = self.top = _Frame("<module>", "", "")
+        self.frame = self.top = _Frame("<module>", "", "", 1)
         self.scope: _Class | None = None  # the class whose body is being read
         self.managers: tuple[CallableUse, ...] = ()
         self.loops = 0
@@ -348,7 +336,7 @@ class _Walk:
             is_async=is_async,
             is_generator=frame.generator,
             calls=tuple(frame.calls),
-            call_rows=tuple(frame.call_rows),
+            calls_at=tuple(frame.calls_at),
             names=_same(frozenset(frame.names)),
             bound=_same(bound),
             returns=returns,
@@ -442,7 +430,7 @@ class _Walk:
         frame.calls.append(
             CallFact(callee, tuple(args), self.loops, self.managers, used, self.branch, len(frame.calls), frame.deferred > 0)
         )
-        frame.call_rows.append((node.lineno, self.row))
+        frame.calls_at += (node.lineno - frame.row, node.lineno - self.row)
         return f"{callee}()" if callee else ""
 
     def argument(self, keyword: str, node: ast.expr, depth: int) -> ArgFact:
@@ -792,7 +780,7 @@ class _Walk:
             # A function is no value that facts can name by its text; it is found among the functions.
             outer.bound.pop(statement.name, None)
         parent = "" if outer is self.top else outer.qualname
-        frame = _Frame(sys.intern(prefix + statement.name), outer.owner, outer.receiver)
+        frame = _Frame(sys.intern(prefix + statement.name), outer.owner, outer.receiver, statement.lineno)
         decorators = tuple(self.use(decorator) for decorator in statement.decorator_list)
         if owner:
             frame.owner, frame.receiver = owner, _receiver(statement, decorators)
@@ -1012,7 +1000,12 @@ def _params(arguments: ast.arguments) -> Iterator[ParamFact]:
 
 
 def _param(argument: ast.arg, default: ast.expr | None, kind: str) -> ParamFact:
-    return ParamFact(argument.arg, _annotation(argument.annotation), _literal(default) if default is not None else "", kind)
+    return _param_fact(argument.arg, _annotation(argument.annotation), _literal(default) if default is not None else "", kind)
+
+
+@lru_cache(maxsize=5000)
+def _param_fact(name: str, annotation: str, default: str, kind: str) -> ParamFact:
+    return ParamFact(name, annotation, default, kind)  # a project's functions have many of the same
 
 
 def _header_end(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: Sequence[str]) -> int:

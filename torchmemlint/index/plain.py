@@ -94,7 +94,7 @@ def _call(plain: Any) -> CallFact:
 def _function(plain: Any) -> FunctionFacts:
     (
         qualname, first_row, row, header_end_row, end_row, owner, parent, params, decorators, is_async, is_generator, calls,
-        call_rows, names, bound, returns, rebound, local_names, reads, returned, wraps, yields, leaves,
+        calls_at, names, bound, returns, rebound, local_names, reads, returned, wraps, yields, leaves,
     ) = plain  # fmt: skip
     return FunctionFacts(
         qualname=qualname,
@@ -109,7 +109,7 @@ def _function(plain: Any) -> FunctionFacts:
         is_async=is_async,
         is_generator=is_generator,
         calls=tuple(map(_call, calls)),
-        call_rows=tuple(map(tuple, call_rows)),
+        calls_at=tuple(calls_at),
         names=frozenset(_strings(names)),
         bound=_pairs(bound),
         returns=returns,
