@@ -83,6 +83,7 @@ class Calls:
         self._callees: dict[tuple[str, str, str], Callees] = {}
         self._outside: dict[tuple[str, str], bool] = {}
         self._callers: dict[FunctionRef, Callers] = {}
+        self._found: dict[FunctionRef, tuple[Caller, ...]] = {}
         self._below: dict[tuple[ClassRef, str], tuple[FunctionRef, ...]] = {}
         self._sites: dict[str, dict[FunctionRef, list[Caller]]] = {}
         self._objects: dict[FunctionRef, list[Caller]] | None = None
@@ -302,7 +303,14 @@ class Calls:
         """The calls that can reach ``ref``, and whether it may be called by what is not in sight."""
         found = self._callers.get(ref)
         if found is None:
-            found = self._callers[ref] = Callers(self._find(ref), self._escapes(ref))
+            found = self._callers[ref] = Callers(self.calls_of(ref), self._escapes(ref))
+        return found
+
+    def calls_of(self, ref: FunctionRef) -> tuple[Caller, ...]:
+        """The calls that can reach ``ref``."""
+        found = self._found.get(ref)
+        if found is None:
+            found = self._found[ref] = self._find(ref)
         return found
 
     def _find(self, ref: FunctionRef) -> tuple[Caller, ...]:
@@ -367,8 +375,8 @@ class Calls:
                     # Only few calls can be of an object: what a call of anything else means is not worked out for this.
                     if word and word not in (self._members if "." in call.callee else self._locals):
                         continue
-                    callees = self.callees(site.path, site.qualname, call.callee, call.keywords)
-                    for ref in callees.refs if callees.certain else ():
+                    callees = self._meaning(site.path, site.qualname, call.callee)
+                    for ref in callees.refs if callees is not None and callees.certain else ():
                         if ref.qualname.endswith((".forward", ".__call__")):
                             self._objects.setdefault(ref, []).append(Caller(site, call, True))
         return self._objects

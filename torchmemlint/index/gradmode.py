@@ -396,11 +396,12 @@ class GradMode:
         if not self._names.is_subclass(owner, "torch.nn.Module"):
             return False
         found = False
-        for facts in self._names.modules[owner.path].functions:
+        # The forward first: it is what others call, and mostly decides.
+        for facts in sorted(self._names.modules[owner.path].functions, key=lambda each: not each.qualname.endswith(".forward")):
             name = facts.qualname.rpartition(".")[2]
             if facts.owner != owner.qualname or name == "__init__" or facts.qualname == ref.qualname:
                 continue
-            for caller in self._calls.callers(FunctionRef(owner.path, facts.qualname)).calls:
+            for caller in self._calls.calls_of(FunctionRef(owner.path, facts.qualname)):
                 inside = self._names.functions[caller.ref.path][caller.ref.qualname].owner == owner.qualname
                 if inside or is_test(caller.ref.path, caller.ref.qualname):
                     continue

@@ -48,7 +48,7 @@ class RunLimit(Exception):
 class Closure:
     """A function value: its IR, where it was defined, and the frame whose locals it sees (-1 for none)."""
 
-    __slots__ = ("called", "function", "lowered", "owner", "parent", "ref")
+    __slots__ = ("called", "evidence", "function", "lowered", "owner", "parent", "ref")
 
     def __init__(self, function: ir.Function, lowered: object, ref: FunctionRef, parent: int, owner: ClassRef | None) -> None:
         self.function = function
@@ -57,6 +57,7 @@ class Closure:
         self.parent = parent
         self.owner = owner
         self.called = False
+        self.evidence: dict[str, frozenset[str]] | None = None
 
 
 HOLDING = CONTAINERS | {"generator", "instance"}
@@ -103,6 +104,8 @@ class Book:
         """While a hook runs: the graphs that stand for its arguments."""
         self.weighs_evidence = False
         """Whether evidence of what unknown objects are, and are not, is gathered with care in this run."""
+        self.first_values: dict[tuple[int, int, str], tuple[ObjInfo, Value]] = {}
+        """(frame, object, attribute) → what it holds before anything is stored there, for the object as it was known then."""
         self._ids: dict[tuple[object, ...], int] = {}
         self._sunk: set[tuple[int, str, str, int, int]] = set()
         self.absolutes: dict[str, Value] = {}
@@ -149,6 +152,14 @@ class Book:
     @property
     def ref(self) -> FunctionRef:
         return self.frame_closure[self.frame].ref
+
+    @property
+    def evidence(self) -> dict[str, frozenset[str]]:
+        """What the function at hand calls on what (``World.evidence``)."""
+        closure = self.frame_closure[self.frame]
+        if closure.evidence is None:
+            closure.evidence = self.world.evidence(closure.ref)
+        return closure.evidence
 
     # --- heap -----------------------------------------------------------------------------------------------------
 

@@ -334,12 +334,11 @@ class Calls(Evaluator):
                 if type(atom) is Tensor:
                     self.notice(atom.graphs, "called")
                 text = dotted(expr.func)
-                ref = self.frame_closure[self.frame].ref
-                if text and looks_like_module(self.world.evidence(ref).get(text, frozenset())):
+                if text and looks_like_module(self.evidence.get(text, frozenset())):
                     oid = self.outside("module", text, None, key=("called", text))
                     made = [g for g in hints_of(frozenset((atom,))) if self.record.graphs[g].kind == "opaque"]
                     if made:  # what a call out of sight returned: as old as that call
-                        self.heap[oid] = replace(self.heap[oid], loops=self.record.graphs[min(made)].site.loops)
+                        self.heap[oid] = self.heap[oid]._replace(loops=self.record.graphs[min(made)].site.loops)
                     return self.forward(oid, arguments, expr, state, text)
                 return self.opaque(text_of(expr.func), arguments, expr, state, hints_of(frozenset((atom,))))
             case _:
@@ -571,8 +570,7 @@ class Calls(Evaluator):
                     return self.call_atom(atom, arguments, expr, state)
         text = dotted(expr.func)
         if info.kind == "thing" and text:
-            ref = self.frame_closure[self.frame].ref
-            if looks_like_module(self.world.evidence(ref).get(text, frozenset())):
+            if looks_like_module(self.evidence.get(text, frozenset())):
                 self.retype(oid, "module")
                 return self.forward(oid, arguments, expr, state, text)
         return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid, direct=info.kind == "thing")
@@ -1181,7 +1179,7 @@ class Calls(Evaluator):
                     if type(atom) is Obj:
                         # What is put in lives as long as what it is put in.
                         inner = self.heap[atom.oid]
-                        self.heap[atom.oid] = replace(inner, name=info.name, loops=info.loops, external=info.external)
+                        self.heap[atom.oid] = inner._replace(name=info.name, loops=info.loops, external=info.external)
                 return value
             case "clear":
                 self.forget(oid, state)

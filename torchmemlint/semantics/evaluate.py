@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
-from torchmemlint.index.facts import ClassFacts, FunctionFacts
+from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.attention import MIXES, flags_of, role
@@ -205,9 +205,8 @@ class Evaluator(Book):
         elif isinstance(cls, str):
             kind = class_kind(cls)
         if kind == "thing":
-            closure = self.frame_closure[self.frame] if self.frame >= 0 else None
-            ref = closure.ref if closure is not None else self.record.root
-            if looks_like_module(self.world.evidence(ref).get(text, frozenset())):
+            evidence = self.evidence if self.frame >= 0 else self.world.evidence(self.record.root)
+            if looks_like_module(evidence.get(text, frozenset())):
                 kind = "module"
         self.retype(oid, kind, cls)
 
@@ -235,7 +234,7 @@ class Evaluator(Book):
                 effect = TORCH.attributes.get(name)
                 if atom.flags & PACKED:
                     effect = "keep" if name == "data" else None
-                    atom = replace(atom, flags=atom.flags & ~PACKED)
+                    atom = atom._replace(flags=atom.flags & ~PACKED)
                 if effect is not None:
                     self.notice(atom.graphs, name)
                 single = frozenset((atom,))
@@ -326,6 +325,9 @@ class Evaluator(Book):
         text = f"{info.name}.{name}" if info.name else name
         if len(text) > MAX_PART_TEXT and info.kind == "thing":
             return frozenset((Obj(oid),))
+        known = self.first_values.get((self.frame, oid, name))
+        if known is not None and known[0] is info:
+            return known[1]
         if isinstance(info.cls, ClassRef):
             project = self.world.project
             method = project.method(info.cls, name)
@@ -337,9 +339,20 @@ class Evaluator(Book):
                     if not facts.names - ABSTRACT_WORDS:
                         return frozenset((Obj(self.outside("thing", text, None, key=(oid, name))),))
                     return self.inline_property(method, oid, expr.node, state)
+        value = self.stored_value(oid, name, text, expr, state)
+        if not any(type(atom) is Tensor for atom in value):
+            self.first_values[self.frame, oid, name] = info, value
+        return value
+
+    def stored_value(self, oid: int, name: str, text: str, expr: ir.Attr | None, state: State) -> Value:
+        """What an attribute that is no property holds."""
+        info = self.heap[oid]
+        if isinstance(info.cls, ClassRef):
+            project = self.world.project
+            method = project.method(info.cls, name)
+            if method is not None:
                 return self.function_value(method, oid)
-            pairs = project.attr(info.cls, name)
-            found = [a for a, _ in pairs]
+            found = [fact for fact, _ in project.attr(info.cls, name)]
             init = [a for a in found if a.method.endswith("__init__") or a.method == ""] or list(found)
             value = EMPTY
             for fact in init:
@@ -379,13 +392,8 @@ class Evaluator(Book):
 
     def class_path(self, cls: ClassRef, name: str) -> str:
         """Path of the class in the MRO that assigns the attribute."""
-        for base in self.world.project.mro(cls):
-            if isinstance(base, ClassRef):
-                facts = self.world.project.facts(base)
-                assert isinstance(facts, ClassFacts)
-                if any(a.name == name for a in facts.attrs):
-                    return base.path
-        return cls.path
+        found = self.world.project.attr(cls, name)
+        return found[0][1].path if found else cls.path
 
     def parameter_attribute(self, cls: ClassRef, name: str) -> Value:
         return EMPTY
@@ -499,7 +507,7 @@ class Evaluator(Book):
                         self.emit(LastLogits(self.site(expr.node)))
                     else:
                         self.record.flags.add("logits-used")
-                    part = frozenset(replace(a, flags=a.flags & ~LOGITS) if type(a) is Tensor else a for a in part)
+                    part = frozenset(a._replace(flags=a.flags & ~LOGITS) if type(a) is Tensor else a for a in part)
                 return with_flags(part, view)
             case Unknown():
                 return unknown(atom.hints)
@@ -671,8 +679,9 @@ class Evaluator(Book):
 
     def whole_logits(self, operands: list[Value], state: State) -> None:
         """Note where something is done with the logits of all positions."""
-        if any(self.deep(value, state)[3] & LOGITS for value in operands):
-            self.record.flags.add("logits-used")
+        for value in operands:
+            if self.deep(value, state)[3] & LOGITS:
+                self.record.flags.add("logits-used")
 
     def is_parameter(self, value: Value) -> bool:
         graphs = [self.record.graphs[g].kind for a in value if type(a) is Tensor for g in a.graphs]
@@ -1048,6 +1057,7 @@ def compare_consts(op: str, left: Value, right: Value) -> Value:
     return PLAIN if op in ("is", "is not", "in", "not in") else FREE_TENSOR
 
 
+@lru_cache(maxsize=1000)
 def literal(text: str) -> Value:
     """The value of a literal's repr, as facts keep it."""
     import ast

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.state import State
@@ -23,8 +24,7 @@ class Frame:
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(NamedTuple):
     """Where something happens: the frame, the IR node, the loops around it (outermost first; a loop is (frame, node)), the
     tests that guard it inside the innermost loop (their text), the ``except`` handler around it (its node, -1 for none)."""
 
@@ -76,8 +76,7 @@ class Graph:
     cls: ClassRef | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Sink:
+class Sink(NamedTuple):
     """What became of a value that hangs on a graph.
 
     kind: "cut" (``how``: the operation), "backward", "returned", "yielded", "stored", "passed" (to code out of sight; ``how``:

@@ -236,9 +236,12 @@ class Interpreter(Calls):
     def by_evidence(self, text: str, value: Value, node: int) -> Value:
         """An opaque result on which the code calls ``eval()`` or ``parameters()`` is a module; a tensor that is back-propagated
         as it is, in whatever phase, has one element."""
-        if not any(type(a) is Tensor for a in value):
+        for atom in value:
+            if type(atom) is Tensor:
+                break
+        else:
             return value
-        words = self.world.evidence(self.frame_closure[self.frame].ref).get(text)
+        words = self.evidence.get(text)
         if not words:
             return value
         if BACKWARD_ALONE in words and all(type(a) in (Tensor, Const) for a in value):

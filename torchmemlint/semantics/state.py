@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import compress
 from operator import is_not
+from typing import NamedTuple
 
 from torchmemlint.index.project import ClassRef
 from torchmemlint.semantics.values import Value, join
@@ -65,8 +65,7 @@ def changed(left: dict[Key, Value], right: dict[Key, Value]) -> list[Key]:
     return [place for place, value in right.items() if held(place) is not value]
 
 
-@dataclass(frozen=True, slots=True)
-class ObjInfo:
+class ObjInfo(NamedTuple):
     """A heap object.
 
     kind      "list", "dict", "set", "module", "loss", "instance", "optimizer", "scaler", "loader", "generator", "thing"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Union
+from typing import NamedTuple, Union
 
 NOTHING: frozenset[int] = frozenset()
 
@@ -33,8 +33,7 @@ LOGITS = 1024
 """Flag of a tensor: the ``logits`` of a model's output, for every position."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(NamedTuple):
     """A tensor.
 
     graphs   graphs and marks that it certainly hangs on, if those graphs are real
@@ -49,15 +48,13 @@ class Tensor:
     flags: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(NamedTuple):
     """Nothing is known, but it may hang on these graphs."""
 
     hints: frozenset[int] = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Const:
+class Const(NamedTuple):
     """A literal. ``kind`` keeps 1, True and 1.0 apart."""
 
     value: object
@@ -69,45 +66,39 @@ class Plain:
     """Data without a graph: a number that is not known, a string, an array."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tuple:
+class Tuple(NamedTuple):
     """A tuple whose elements are known one by one."""
 
     items: tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Obj:
+class Obj(NamedTuple):
     """A heap object by number: container, instance, module, optimizer, loader, generator."""
 
     oid: int
 
 
-@dataclass(frozen=True, slots=True)
-class Func:
+class Func(NamedTuple):
     """A function of the project. ``key`` numbers it in the run; ``receiver`` is the bound object's number, -1 for none."""
 
     key: int
     receiver: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Cls:
+class Cls(NamedTuple):
     """A class of the project (path, qualname)."""
 
     path: str
     qualname: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ext:
+class Ext(NamedTuple):
     """Something outside the project, by absolute dotted name ("torch.nn.functional.relu", "builtins.len")."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
+class Method(NamedTuple):
     """A method taken from a receiver and not called yet (``push = losses.append``)."""
 
     receiver: Value

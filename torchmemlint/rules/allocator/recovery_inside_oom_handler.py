@@ -58,7 +58,6 @@ The handler only cleans up before the program ends.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
@@ -135,7 +134,7 @@ def draft(event: Handler, flow: Flow, node: int, what: str, label: str, recovery
             label=label,
             cost=cost(flow, event.keeps >= 0),
             help="only set a flag in the handler; retry and clean up after the `try` statement, when the exception is gone",
-            flow=[flow.step(replace(event.site, node=n), WORDS[w]) for n, w in recovery[:3]],
+            flow=[flow.step(event.site._replace(node=n), WORDS[w]) for n, w in recovery[:3]],
         ),
         handler=event.site.node,
     )
