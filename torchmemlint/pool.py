@@ -8,6 +8,7 @@ of its own is given to ``lost``.
 from __future__ import annotations
 
 import gc
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -45,10 +46,13 @@ def run_all(
     process. ``tell`` hears whenever some more files are done."""
     jobs = min(jobs, len(paths))
     if jobs > 1:
+        gc.freeze()  # a collection in a forked worker would write to all that is shared, and so copy it
         try:
             return _in_pool(function, shared, paths, jobs, lost, tell)
         except (ImportError, NotImplementedError, PermissionError):  # no semaphores or processes here, as in some sandboxes
             pass
+        finally:
+            gc.unfreeze()
     results = []
     for path in paths:
         results.append(function(shared, path))
