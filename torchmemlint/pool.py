@@ -8,7 +8,6 @@ of its own is given to ``lost``.
 from __future__ import annotations
 
 import gc
-import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
