@@ -30,7 +30,8 @@ COMMAND = [sys.executable, "-m", "torchmemlint", "--isolated", "-q"]
 
 @dataclass(frozen=True)
 class Row:
-    """Costs on one tree, by what was run ("ast.parse", "cold", "cached", "warm", "changed", or a peer's name)."""
+    """Costs on one tree, by what was run ("ast.parse", "cold", "two", "cached", "warm", "changed", "edited",
+    or a peer's name)."""
 
     name: str
     files: int
@@ -45,12 +46,15 @@ def rows(folder: Path, place: Path, peers: dict[str, str], best_of: int) -> Iter
     costs = {
         "ast.parse": cost_of([sys.executable, "-c", PARSE], copy, 3),
         "cold": cost_of([*COMMAND, "-j", "1", "--no-cache", "."], copy, best_of),
+        "two": cost_of([*COMMAND, "-j", "2", "--no-cache", "."], copy, best_of),
         "cached": cost_of([*COMMAND, "."], copy),
         "warm": cost_of([*COMMAND, "."], copy, 3),
     }
     changed = file_to_change(copy)
     changed.write_bytes(b"# changed\n" + changed.read_bytes())
     costs["changed"] = cost_of([*COMMAND, "-j", "1", "."], copy)
+    changed.write_bytes(changed.read_bytes() + b"\n\ndef added(model, x):\n    return model(x).sum()\n")
+    costs["edited"] = cost_of([*COMMAND, "-j", "1", "."], copy)
     shutil.rmtree(copy / ".torchmemlint_cache")
     yield Row(folder.name, files, lines, costs)
     for name, program in peers.items():
