@@ -37,7 +37,7 @@ def _triggers(codes: tuple[str, ...]) -> re.Pattern[bytes] | None:
 
 def torch_related(data: bytes) -> bool:
     """Whether a file's bytes say that it may work with tensors."""
-    return _TORCH.search(data) is not None
+    return b"torch" in data or _TORCH.search(data) is not None
 
 
 def may_fire(data: bytes, codes: tuple[str, ...]) -> bool:

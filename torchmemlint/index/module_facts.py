@@ -353,11 +353,16 @@ class _Walk:
 
     def read(self, node: ast.expr, depth: int) -> str:
         """Visit an expression whose value is used; a name or attribute is noted as read."""
+        kind = type(node)
+        if kind is ast.Name:  # the most frequent, without another call
+            name: str = node.id  # type: ignore[attr-defined]
+            frame = self.frame
+            frame.names.add(name)
+            frame.loads.add(name)
+            return name
         text = self.visit(node, depth)
-        if text:
-            kind = type(node)
-            if kind is ast.Name or kind is ast.Attribute:
-                self.frame.loads.add(text)
+        if kind is ast.Attribute:
+            self.frame.loads.add(text)
         return text
 
     def visit(self, node: ast.expr, depth: int, used: str = "other") -> str:
@@ -376,7 +381,11 @@ class _Walk:
         if kind is ast.Attribute:
             attr: str = node.attr  # type: ignore[attr-defined]
             frame.names.add(attr)
-            return f"{self.visit(node.value, depth) or '?'}.{attr}"  # type: ignore[attr-defined]
+            value = node.value  # type: ignore[attr-defined]
+            if type(value) is ast.Name:
+                frame.names.add(value.id)
+                return f"{value.id}.{attr}"
+            return f"{self.visit(value, depth) or '?'}.{attr}"
         if kind is ast.Call:
             return self.call(node, depth, used)  # type: ignore[arg-type]
         if kind is ast.Subscript:

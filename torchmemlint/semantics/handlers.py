@@ -59,6 +59,8 @@ def describe(
     after the whole ``try`` statement."""
     types = caught(run, handler.type, state)
     by_type = any(t in TORCH.oom_exceptions or t.rpartition(".")[2] == "OutOfMemoryError" for t in types)
+    if not by_type and CATCHES_OOM.isdisjoint(types):
+        return None
     about_error = names_of_error(handler)
     tests = [node for node in nodes_of(handler.body) if tests_message(node) and reads_error(node, about_error)]
     asked = tests or [node for node in nodes_of(handler.body) if asks_helper(node, handler.name)]
