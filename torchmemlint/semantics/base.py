@@ -83,8 +83,8 @@ class Book:
         """Object held by an attribute → the object whose attribute it is."""
         self.loaded: dict[int, int] = {}
         """What a file was read into, and each part taken from it → the object that the reading made."""
-        self.result_of: Callable[[FunctionRef], Value] = lambda _: EMPTY
-        """What a function returns, run by itself (``Runs.result``)."""
+        self.result_of: Callable[[FunctionRef, str], Value] = lambda *_: EMPTY
+        """What a function returns in a grad mode, run by itself (``Runs.result``)."""
         self.frozen_in: Callable[[ClassRef], frozenset[str]] = lambda _: frozenset()
         """The attributes that a class's ``__init__`` leaves frozen (``Runs.frozen_attributes``)."""
         self.frozen_wherever: Callable[[str], bool] = lambda _: False

@@ -82,6 +82,10 @@ TAKING = frozenset({"gather", "index_select", "masked_select", "take", "take_alo
 """Tensor methods whose result has the type of numbers that the receiver has."""
 MAX_METHODS = 8
 """Methods of one name that are run to see what they return."""
+MAKES_ANEW = frozenset({"tensor", "as_tensor", "from_numpy", "argmax", "argmin", "argsort", "long", "zeros", "ones"})
+"""Words of a method that may return a tensor without a history: no other is run to see."""
+TORCH_NAMES = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional"}
+"""What these names stand for, however they came to be (``torch, nn = try_import_torch()``)."""
 DRAWING = frozenset({"sample", "predict", "act"})
 """Methods of a model that may run it without an argument."""
 PARAMETERS = frozenset({"parameters", "named_parameters", "requires_grad_"})
@@ -781,8 +785,11 @@ class Calls(Evaluator):
             ):
                 if self.world.guards_itself(name):
                     return FREE_TENSOR
-                if state.mode == "off" and name not in ("forward", "__call__") and self.gives_indices(name, arguments):
-                    return tensor(flags=INTEGER)
+                if name not in ("forward", "__call__"):
+                    if state.mode == "off" and self.gives_indices(name, arguments):
+                        return tensor(flags=INTEGER)
+                    if state.mode != "off" and self.gives_no_graph(name, arguments):
+                        return FREE_TENSOR
                 return self.forward(oid, arguments, expr, state, text_of(expr.func))
             if effect is None:
                 return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid)
@@ -803,12 +810,23 @@ class Calls(Evaluator):
     def gives_indices(self, name: str, arguments: Arguments) -> bool:
         """Whether every method of the project that a call on a module of unknown class may mean returns indices alone (a
         decoder's ``argmax``)."""
+        found = self.meant(name, arguments)
+        return bool(found) and all(only_indices(self.result_of(ref, "off")) for ref in found)
+
+    def gives_no_graph(self, name: str, arguments: Arguments) -> bool:
+        """Whether every method of the project that a call on a module of unknown class may mean returns tensors that it has made
+        anew (of an array, of indices), and so runs nothing whose graph could be kept."""
+        found = self.meant(name, arguments)
+        if not found or not all(self.world.facts(ref).names & MAKES_ANEW for ref in found):
+            return False
+        return all(only_free(self.result_of(ref, "on")) for ref in found)
+
+    def meant(self, name: str, arguments: Arguments) -> list[FunctionRef]:
+        """The methods of the project that a call on a module of unknown class may mean; none where they are too many."""
         found = [
             ref for ref in self.world.methods_named(name) if self.may_take(self.world.facts(ref).params, arguments)
         ]  # fmt: skip
-        if not 0 < len(found) <= MAX_METHODS or arguments.more:
-            return False
-        return all(only_indices(self.result_of(ref)) for ref in found)
+        return found if len(found) <= MAX_METHODS and not arguments.more else []
 
     def may_take(self, params: tuple[ParamFact, ...], arguments: Arguments) -> bool:
         """Whether a method with these parameters, the object first, takes so many arguments of these names."""
@@ -896,6 +914,9 @@ class Calls(Evaluator):
 
     def thing_method(self, oid: int, name: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
         """A method of an unknown object: a tensor's if tensors have it, a container's, or a name of the project's own."""
+        known = torch_name(expr.func)
+        if known and arguments.all() and not self.world.methods_named(name):
+            return self.external(known, arguments, expr, state)
         gid = self.thing_graph(oid)
         manager = TORCH.functions.get(f"torch.{name}", "") if not self.world.methods_named(name) else ""
         if manager in ("grad-off", "grad-on", "grad-set"):  # torch itself, handed on as an argument
@@ -933,7 +954,8 @@ class Calls(Evaluator):
                 ),
             )
             return self.call_atom(atom, arguments, expr, state)
-        return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid, direct=self.world.is_attribute_only(name))
+        runs = name not in TORCH.module_methods and self.world.is_attribute_only(name)
+        return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid, direct=runs)
 
     def only_method(self, name: str) -> FunctionRef | None:
         """The one method of that name in the project, when just one class defines it and the name is not everybody's."""
@@ -1677,6 +1699,24 @@ def only_indices(value: Value) -> bool:
     return bool(value) and all(
         (type(a) is Tensor and bool(a.flags & INTEGER))
         or (type(a) is Tuple and bool(a.items) and all(only_indices(item) for item in a.items))
+        for a in value
+    )
+
+
+def torch_name(func: ir.Expr) -> str:
+    """The absolute name of torch's function that is written ``torch.x``, ``nn.functional.x`` or ``F.x``; empty where torch has
+    none of that name."""
+    head, _, rest = dotted(func).partition(".")
+    name = f"{TORCH_NAMES[head]}.{rest}" if head in TORCH_NAMES else ""
+    return name if name in TORCH.functions else ""
+
+
+def only_free(value: Value) -> bool:
+    """Whether all that a value is, or holds in tuples, are tensors and other values that hang on nothing."""
+    return bool(value) and all(
+        type(a) in (Plain, Const)
+        or (type(a) is Tensor and not a.graphs and not a.hints and not a.flags & GUESSED)
+        or (type(a) is Tuple and bool(a.items) and all(only_free(item) for item in a.items))
         for a in value
     )
 

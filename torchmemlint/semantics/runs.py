@@ -61,7 +61,7 @@ class Runs:
         self.plumbing = Plumbing(world)
         self._records: dict[FunctionRef, tuple[list[Record], Page]] = {}
         self._frozen: dict[ClassRef, tuple[frozenset[str], Page]] = {}
-        self._results: dict[FunctionRef, tuple[Value, Page]] = {}
+        self._results: dict[tuple[FunctionRef, str], tuple[Value, Page]] = {}
         self._frozen_names: dict[str, tuple[bool, Page]] = {}
 
     def forget(self) -> None:
@@ -114,18 +114,18 @@ class Runs:
             world.ledger.note(f"{ref.path}: {ref.qualname}: not analysed: nested too deeply")
             return []
 
-    def result(self, ref: FunctionRef) -> Value:
-        """What a function returns with grad mode off, as far as it tells by itself; empty where it cannot be run."""
-        return self.world.ledger.remember(self._results, ref, lambda: self._run_alone(ref))
+    def result(self, ref: FunctionRef, mode: str) -> Value:
+        """What a function returns with grad mode "on" or "off", as far as it tells by itself; empty where it cannot be run."""
+        return self.world.ledger.remember(self._results, (ref, mode), lambda: self._run_alone(ref, mode))
 
-    def _run_alone(self, ref: FunctionRef) -> Value:
+    def _run_alone(self, ref: FunctionRef, mode: str) -> Value:
         try:
             found = self.world.function(ref)
             if found is None:
                 return EMPTY
             # Nothing is asked here that needs another function's run: no question can come back to itself.
             owner = self.world.facts(ref).owner
-            run = Interpreter(self.world, ref, "off")
+            run = Interpreter(self.world, ref, mode)
             run.plumbing = self.plumbing.names
             return run.run(*found, ClassRef(ref.path, owner) if owner else None).result
         except (SourceError, RunLimit, RecursionError):
