@@ -71,7 +71,7 @@ class CallFact(NamedTuple):
     @property
     def keywords(self) -> tuple[str, ...]:
         """The keywords that it gives by name, sorted."""
-        return tuple(sorted(arg.keyword for arg in self.args if arg.keyword not in ("", "*", "**")))
+        return tuple(sorted([arg.keyword for arg in self.args if arg.keyword not in ("", "*", "**")]))
 
 
 class ParamFact(NamedTuple):
