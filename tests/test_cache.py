@@ -21,7 +21,7 @@ from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Posi
 from torchmemlint.index import answers
 from torchmemlint.index.facts import CallableUse
 from torchmemlint.index.module_facts import module_facts
-from torchmemlint.index.project import FunctionRef, Project
+from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.plain import from_plain, to_json
 from torchmemlint.remembered import Seen
 
@@ -446,6 +446,28 @@ def test_questions_only_ask() -> None:
         assert known.told((name, "a.py")) == answers.NO_ANSWER
     assert known.told(("module", "b.py")) == answers.NO_ANSWER
     assert known.told(("module", "a.py")) != answers.NO_ANSWER
+
+
+def test_questions_about_what_is_gone_leave_no_trace() -> None:
+    def fresh() -> Project:
+        return Project.build([module_facts("a.py", "from b import f\nclass A: ...\nf()"), module_facts("b.py", "def f(): ...")])
+
+    gone: list[tuple[object, ...]] = [
+        *((name, "gone.py", "f") for name in ("resolve", "callees", "outside", "class_of", "is_function")),
+        *((name, FunctionRef("gone.py", "f")) for name in ("grad_mode", "callers", "facts")),
+        *((name, FunctionRef("a.py", "gone")) for name in ("grad_mode", "callers", "facts")),
+        *((name, ClassRef("a.py", "Gone")) for name in ("mro", "subclasses", "facts")),
+        ("method", ClassRef("gone.py", "Gone"), "f"),
+        ("attr", ClassRef("gone.py", "Gone"), "f"),
+    ]
+    there = [("resolve", "a.py", "f"), ("callers", FunctionRef("b.py", "f")), ("mro", ClassRef("a.py", "A"))]
+    wanted = [answers.Answers(fresh(), Seen((), None)).told(question) for question in there]
+    assert answers.NO_ANSWER not in wanted
+    for question in gone:
+        project = fresh()
+        first = answers.Answers(project, Seen((), None)).told(question)
+        assert [answers.Answers(project, Seen((), None)).told(each) for each in there] == wanted, question
+        assert answers.Answers(project, Seen((), None)).told(question) == first
 
 
 def test_a_cache_in_memory_of_nothing(tmp_path: Path) -> None:

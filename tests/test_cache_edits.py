@@ -1,18 +1,26 @@
 """A cached run says what a fresh one says, after any row of edits of any kind to a project of files that use each other."""
 
+import json
 import random
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import bent_project
 import pytest
 
 from torchmemlint.cli import main
+from torchmemlint.errors import SourceError
+from torchmemlint.index.answers import Answers, from_text
+from torchmemlint.index.module_facts import module_facts
+from torchmemlint.index.project import Project
+from torchmemlint.remembered import Seen
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 EDITS_OF_ONE_RUN = 12
+QUESTIONS = 60
 NAME = re.compile(r"\b[a-zA-Z_]\w+\b")
 
 
@@ -88,13 +96,13 @@ def detach(chance: random.Random, lines: list[str]) -> None:
         lines[at] = re.sub(r"(append|update)\((\w+)\)", r"\1(\2.detach())", lines[at])
 
 
-def suppress(chance: random.Random, lines: list[str]) -> None:
+def suppressed(chance: random.Random, lines: list[str]) -> None:
     if lines:
         lines[chance.randrange(len(lines))] += "  # noqa: TML201"
 
 
 EDITS: tuple[Callable[[random.Random, list[str]], None], ...] = (
-    comment, comment, blank, delete, double, swap, number, rename, rename, guard, detach, suppress,
+    comment, comment, blank, delete, double, swap, number, rename, rename, guard, detach, suppressed,
 )  # fmt: skip
 
 
@@ -168,6 +176,23 @@ def walk(seed: int, edits: int, root: Path, run: Callable[..., tuple[int, str, s
         for _ in range(chance.choice((1, 1, 1, 1, 2, 5))):
             done.append(edit(chance, files, first))
     assert len(done) >= edits
+    the_order_of_questions_is_nothing(chance, written)
+
+
+def the_order_of_questions_is_nothing(chance: random.Random, files: dict[str, str]) -> None:
+    """What was asked in any state of the project, much of it about what is gone, has the same answer in any order."""
+    facts = []
+    for name, text in files.items():
+        with suppress(SourceError):
+            facts.append(module_facts(name, text))
+    kept = [json.loads(path.read_bytes()) for path in Path().rglob("findings/*/*.json")]
+    questions = sorted({question for _, _, rests_on in kept for question, _ in rests_on})
+    chosen = chance.sample(questions, min(len(questions), QUESTIONS))
+    alone = [Answers(Project.build(facts), Seen((), None)).told(from_text(question)) for question in chosen]
+    for order in (questions, questions[::-1], chance.sample(questions, len(questions))):
+        together = Answers(Project.build(facts), Seen((), None))
+        found = {question: together.told(from_text(question)) for question in order}
+        assert [found[question] for question in chosen] == alone
 
 
 @pytest.mark.parametrize("seed", range(4))

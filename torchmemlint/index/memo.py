@@ -41,6 +41,9 @@ class Memo(Generic[Key, Answer]):
         self._open[key] = depth
         try:
             found = self._compute(key)
+        except BaseException:
+            self._cut = around
+            raise
         finally:
             del self._open[key]
         if self._cut >= depth:

@@ -12,8 +12,11 @@ from typing import Literal, NamedTuple, Union
 
 from torchmemlint.index.facts import AttrFact, ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.layout import Layout, Module
+from torchmemlint.index.memo import Memo
 
 TOP = "<module>"
+_MAX_BASES = 60
+"""Classes above each other, at the most."""
 _BUILTINS = frozenset(dir(builtins))
 _DOTTED = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")
 
@@ -78,7 +81,8 @@ class Names:
         self._star_closure: dict[str, dict[str, int]] = {}
         self._binders: dict[str, list[str]] | None = None
         self._asked: set[tuple[str, str]] = set()
-        self._mros: dict[ClassRef, tuple[ClassRef | str, ...]] = {}
+        # A class that is below itself, which Python refuses, is cut there.
+        self._mros: Memo[ClassRef, tuple[ClassRef | str, ...]] = Memo(self._linearise, (), _MAX_BASES)
         self._methods: dict[tuple[ClassRef, str, ClassRef | None], FunctionRef | None] = {}
         self._attrs: dict[ClassRef, dict[str, list[AttrFact]]] = {}
         self._subclasses: dict[ClassRef, tuple[ClassRef, ...]] | None = None
@@ -110,15 +114,18 @@ class Names:
             return None  # a circle of imports
         outermost = not self._asked
         self._asked.add(key)
-        found = self._direct(path, name)
-        if found is None and not name.startswith("_"):
-            for module in self._star_binders(path, name) if self._stars[path] else ():
-                found = self._direct(module, name)
-                if found is not None:
-                    break
+        try:
+            found = self._direct(path, name)
+            if found is None and not name.startswith("_"):
+                for module in self._star_binders(path, name) if self._stars[path] else ():
+                    found = self._direct(module, name)
+                    if found is not None:
+                        break
+        finally:
+            if outermost:
+                self._asked.clear()
         # Answers inside a circle depend on where it was entered: only the question that was asked from outside is remembered.
         if outermost:
-            self._asked.clear()
             self._symbols[key] = found
         return found
 
@@ -284,9 +291,10 @@ class Names:
     def bases(self, ref: ClassRef) -> tuple[ClassRef | str, ...]:
         """The bases as written: classes of the project, absolute names of outside ones, "?" for what is unknown."""
         around, self._asked = self._asked, set()  # bases are remembered, so they must not depend on what asked for them
-        found = self._bases(ref)
-        self._asked = around
-        return found
+        try:
+            return self._bases(ref)
+        finally:
+            self._asked = around
 
     def _bases(self, ref: ClassRef) -> tuple[ClassRef | str, ...]:
         found: list[ClassRef | str] = []
@@ -307,11 +315,7 @@ class Names:
 
     def mro(self, ref: ClassRef) -> tuple[ClassRef | str, ...]:
         """The method resolution order, ``ref`` first."""
-        found = self._mros.get(ref)
-        if found is None:
-            self._mros[ref] = (ref,)  # cuts circles of bases
-            found = self._mros[ref] = self._linearise(ref)
-        return found
+        return self._mros.answer(ref)
 
     def _linearise(self, ref: ClassRef) -> tuple[ClassRef | str, ...]:
         bases = self.bases(ref)
