@@ -18,7 +18,7 @@ from torchmemlint.torch_facts import TorchFacts
 
 _PARTS = re.compile(r"[^\W\d]\w*|\?|\(\)|\[\]")
 _MAX_VALUES = 12
-_MAX_DEPTH = 12
+_MAX_DEPTH = 40
 
 # Methods of nn.Module (and of tensors) that give the receiver back.
 _SAME = frozenset(
