@@ -1,8 +1,6 @@
 """``python -m torchmemlint``."""
 
-import sys
-
-from torchmemlint.cli import main
+from torchmemlint.cli import program
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program()

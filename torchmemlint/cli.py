@@ -9,6 +9,8 @@ is exactly the name of one (``./rule`` is a path).
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ from torchmemlint import __version__
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from typing import NoReturn
 
 COMMANDS = ("check", "clean", "merge", "rule", "trace", "oom", "confirm", "server", "completion")
 
@@ -44,6 +47,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _close_stdout()
         return 2
+
+
+def program() -> NoReturn:
+    """The program: ``main``, and an end without taking apart what it worked with (as mypy ends): the memory goes back as a
+    whole. What must be done at the end of a process is done, and what was printed is out."""
+    try:
+        status = main()
+    except SystemExit as end:  # argparse has spoken
+        status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        _close_stdout()
+        status = 2
+    atexit._run_exitfuncs()
+    os._exit(status)
 
 
 def split_command(arguments: Sequence[str]) -> tuple[str, list[str]]:
@@ -128,8 +148,6 @@ def _dispatch(command: str, rest: Sequence[str]) -> int:
 
 def _close_stdout() -> None:
     """Whoever read our output has gone (``| head``); what Python still holds back must not complain at exit."""
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
