@@ -173,8 +173,9 @@ class Flow:
             return Fix(message, safety, (Edit(Span(span.end, span.end), text),))
         return Fix(message, safety, (Edit(Span(span.start, span.start), "("), Edit(Span(span.end, span.end), ")" + text)))
 
-    def under_no_grad(self, site: Site, message: str) -> Fix | None:
-        """A fix that puts the statement under ``with torch.no_grad():``; only for a simple statement alone on one row."""
+    def under_no_grad(self, site: Site, message: str, call: str = "no_grad()") -> Fix | None:
+        """A fix that puts the statement under ``with torch.no_grad():``, or another call of torch's; only for a simple statement
+        alone on one row."""
         world = self.runs.world
         ref = self.frame(site).ref
         span, _ = self.lowered(site).statement(site.node)
@@ -185,13 +186,13 @@ class Flow:
         code = line.split("#")[0].strip()
         if code != text or text.endswith(":") or self.has_quotes(text):
             return None
-        name, needed = self.torch_name(ref.path)
+        name, needed = self.torch_at(site)
         if name is None:
             return None
         indent = line[: span.start.column - 1]
         newline = line[len(line.rstrip("\r\n")) :] or "\n"
         unit = "\t" if indent.startswith("\t") else "    "
-        head = f"with {name}.no_grad():{newline}{indent}{unit}"
+        head = f"with {name}.{call}:{newline}{indent}{unit}"
         return Fix(message, Safety.UNSAFE, (Edit(Span(span.start, span.start), head),), needed)
 
     def add_argument(self, event: CallEffect, text: str, message: str, safety: Safety) -> Fix | None:
@@ -261,13 +262,26 @@ class Flow:
     def has_quotes(self, text: str) -> bool:
         return '"""' in text or "'''" in text
 
-    def torch_name(self, path: str) -> tuple[str | None, str | None]:
-        """The name that a file has for torch, and the module to import when it has none; (None, None) where "torch" is taken."""
+    def torch_name(self, path: str, row: int, around: int = 0) -> tuple[str | None, str | None]:
+        """The name for torch in code written above a row, and the module to import where none is bound there for sure; (None,
+        None) where "torch" is taken. ``around`` is the first row of the function that the code is in: an import anywhere at the
+        left margin serves it, and one above it in the function. A decorator is in none, and needs an import above it."""
+        lines = self.runs.world.lines(path)
+        for number, line in enumerate(lines, 1):
+            served = number < row if line[:1].isspace() or not around else True
+            if served and (not line[:1].isspace() or 0 < around < number):
+                for name, target in imported(line):
+                    if target == "torch":
+                        return name, None
         imports = self.runs.world.project.module(path).imports
-        name = next((local for local, target in imports if target == "torch"), None)
-        if name is not None:
-            return name, None
-        return (None, None) if any(local == "torch" for local, _ in imports) else ("torch", "torch")
+        taken = any(local == "torch" and target.partition(".")[0] != "torch" for local, target in imports)
+        return (None, None) if taken else ("torch", "torch")
+
+    def torch_at(self, site: Site) -> tuple[str | None, str | None]:
+        """As ``torch_name``, for code at a site."""
+        world, ref = self.runs.world, self.frame(site).ref
+        around = 0 if ref.qualname == MODULE else world.facts(FunctionRef(ref.path, world.outermost(ref))).row
+        return self.torch_name(ref.path, self.span(site).start.row, around)
 
     def remove(self, site: Site, message: str) -> Fix:
         """A fix that takes a statement away: its whole line, or, where a block would be left empty, the statement for ``pass``."""
@@ -314,11 +328,24 @@ class Flow:
         for other in self.runs.records(self.record.root):
             if other is self.record:
                 continue
-            for twin in other.graphs.values():
-                same = twin.site.node == graph.site.node and twin.site.frame == graph.site.frame and twin.kind == graph.kind
-                if same and twin.what == graph.what and twin.gid in other.backwarded:
-                    return True
+            if any(is_twin(twin, graph) and twin.gid in other.backwarded for twin in other.graphs.values()):
+                return True
         return False
+
+    def training_test(self, graph: Graph) -> tuple[str, str]:
+        """The test that says in which phase the same call's result is back-propagated, as this record has it, and as it is where
+        that is so: ("optimizer is None", "optimizer is not None"). Two empty texts where no one test of the root says it."""
+        trained = [
+            dict(other.assumptions)
+            for other in self.runs.records(self.record.root)
+            if any(is_twin(twin, graph) and twin.gid in other.backwarded for twin in other.graphs.values())
+        ]
+        found = [
+            (key.partition(":")[2], value)
+            for key, value in self.record.assumptions
+            if key.startswith("0:") and trained and all(there.get(key, value) != value for there in trained)
+        ]
+        return (holds(*found[0]), holds(found[0][0], not found[0][1])) if len(found) == 1 else ("", "")
 
     def beside_backward(self, graph: Graph) -> bool:
         """Whether a backward, or an optimizer's step, runs in each of the turns that the forward runs in: they share a step, and
@@ -473,6 +500,36 @@ class _WithoutArguments(ast.NodeTransformer):
         self.generic_visit(node)
         arguments: list[ast.expr] = [ast.Name("…")] if node.args or node.keywords else []
         return ast.Call(node.func, arguments, [])
+
+
+def is_twin(one: Graph, other: Graph) -> bool:
+    """Whether two records' graphs are those of the same call."""
+    return (
+        one.site.node == other.site.node
+        and one.site.frame == other.site.frame
+        and (one.kind, one.what)
+        == (
+            other.kind,
+            other.what,
+        )
+    )
+
+
+def holds(test: str, value: bool) -> str:
+    """What is written where a test (``x``, ``x is None``, ``x == 1``, ``x()``) comes out so, as an expression that is a bool."""
+    left, operator, right = test.partition(" is ") if " is " in test else test.partition(" == ")
+    if operator:
+        return test if value else f"{left} {'is not' if operator == ' is ' else '!='} {right}"
+    return f"bool({test})" if value and not test.endswith(".training") else test if value else f"not {test}"
+
+
+def imported(line: str) -> Iterator[tuple[str, str]]:
+    """The names that a row with an ``import`` statement binds, and the modules they stand for."""
+    words = line.split("#")[0].strip()
+    if words.startswith("import "):
+        for one in words.removeprefix("import ").split(","):
+            target, _, name = one.strip().partition(" as ")
+            yield (name.strip(), target.strip()) if name else (target.partition(".")[0], target.partition(".")[0])
 
 
 KEYWORD = re.compile(r"(?P<comma>,\s*)?\b\w+\s*=\s*\Z")

@@ -195,7 +195,7 @@ def rename_import(event: DeprecatedImport, new: Sequence[Renamed], flow: Flow) -
 
 def rename_call(site: Site, new: Renamed, flow: Flow) -> Fix | None:
     use = flow.written(site)
-    name, needed = flow.torch_name(flow.frame(site).ref.path)
+    name, needed = flow.torch_at(site)
     changed = arguments(use, new, flow, site) if use is not None else None
     if use is None or changed is None or name is None:
         return None

@@ -119,7 +119,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
         flow.at(
             RULE,
             site,
-            f"`{short(flow.callee(site))}(…)` runs with grad mode on, {text}",
+            f"`{short(flow.callee(site))}(…)` runs with grad mode on{when(event, flow)}, {text}",
             severity=Severity.ERROR if kept or elsewhere else Severity.WARNING,
             confidence=confidence,
             label="builds an autograd graph that is never used",
@@ -132,6 +132,12 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
         event.site.handler,
         event.gid,
     )
+
+
+def when(event: Graph, flow: Flow) -> str:
+    """In which phase there is nothing to train, where the same call is trained in another."""
+    test = flow.training_test(event)[0]
+    return f" when `{short(test)}`" if test else ""
 
 
 def help_for(event: Graph, flow: Flow) -> str:
@@ -500,16 +506,26 @@ def needs_either(root: FunctionRef, flow: Flow) -> bool:
 
 
 def decorate(event: Graph, flow: Flow) -> Fix | None:
-    """``@torch.no_grad()`` above the function, where nothing in it trains and a decorator reaches its body."""
+    """``@torch.no_grad()`` above the function, where nothing in it trains and a decorator reaches its body. A forward that another
+    phase trains keeps its graph there."""
     record = flow.record
     root = record.root
+    if flow.trains_in_another_phase(event):
+        test = flow.training_test(event)[1]
+        names = {p.name for p in flow.runs.world.facts(root).params} | {"bool", "not", "is", "None", "True", "False"}
+        if not flow.own(event.site) or not test or not set(ROOTS.findall(STRINGS.sub("", test))) <= names:
+            return None
+        call = f"set_grad_enabled({test})"
+        return flow.under_no_grad(event.site, "Switch grad mode on for training alone, in this statement", call)
     evaluates = purpose.uses(root.qualname) or "eval()" in record.flags
     others = [
         g for g in record.graphs.values() if g.gid != event.gid and (g.kind == "forward" or g.direct) and flow.own(g.site)
     ]
     fates = [flow.runs.fate(record, other.gid) for other in others]
     trained = any(fate.trains or (fate.escapes and not evaluates) for fate in fates)
-    apart = trained or hands_on_another_graph(event, flow) or asks_for_gradients(flow)
+    guards = flow.runs.world.facts(root).names & GUARDS  # what the author left out of the block may need a graph
+    wants = bool(guards) and any(g.mode == "on" for g in others if g.kind == "opaque")
+    apart = trained or wants or hands_on_another_graph(event, flow) or asks_for_gradients(flow)
     if root.qualname == MODULE or "backward" in record.flags or record.assumptions or apart:
         return flow.under_no_grad(event.site, "Switch grad mode off for the statement") if flow.own(event.site) else None
     world = flow.runs.world
@@ -517,7 +533,7 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
     site = event.site if flow.own(event.site) else flow.own_call(event.site)[0]
     if facts.is_async or flow.frame(site).ref != root or facts.names & {"enable_grad", "set_grad_enabled"}:
         return None
-    torch_name, needed = flow.torch_name(root.path)
+    torch_name, needed = flow.torch_name(root.path, facts.first_row)
     if torch_name is None:
         return None
     line = world.lines(root.path)[facts.row - 1]
@@ -526,6 +542,11 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
     start = Position(facts.row, len(indent) + 1)
     text = f"@{torch_name}.no_grad(){newline}{indent}"
     return Fix("Switch grad mode off for the function", Safety.UNSAFE, (Edit(Span(start, start), text),), needed)
+
+
+ROOTS = re.compile(r"(?<![.\w])[A-Za-z_]\w*")
+"""The names in a test that something must bind."""
+STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
 def hands_on_another_graph(event: Graph, flow: Flow) -> bool:
@@ -537,13 +558,17 @@ def hands_on_another_graph(event: Graph, flow: Flow) -> bool:
 def asks_for_gradients(flow: Flow) -> bool:
     """Whether the function calls something of the project that takes gradients: a decorator would reach that as well."""
     world, root = flow.runs.world, flow.record.root
-    if reaches(world, root, GRADIENTS):
+    called = world.facts(root).calls
+    if reaches(world, root, GRADIENTS) or any(ATTACKS.intersection(purpose.words(call.callee)) for call in called):
         return True
     names = {call.callee.rpartition(".")[2] for call in world.facts(root).calls if call.callee.startswith("self.")}
     named = {name: world.methods_named(name) for name in names}
     return any(world.facts(ref).names & GRADIENTS for refs in named.values() if len(refs) <= MAX_NAMESAKES for ref in refs)
 
 
+ATTACKS = frozenset({"attack", "adversary", "perturb", "saliency"})
+"""Words of callables that take gradients of a model's inputs."""
+GUARDS = frozenset({"no_grad", "inference_mode"})
 GRADIENTS = frozenset({"autograd", "requires_grad_", "backward"})
 """Words of code that takes gradients."""
 MAX_NAMESAKES = 8
