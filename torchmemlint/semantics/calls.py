@@ -190,10 +190,10 @@ class Calls(Evaluator):
         for arg in expr.args:
             value = self.eval(arg.value, state)
             if arg.star == "*":
-                single = next(iter(value)) if len(value) == 1 else None
-                if type(single) is Tuple and not more:
-                    positional.extend(single.items)
-                    exprs.extend([arg.value] * len(single.items))
+                items = self.items_of(value, state) if not more else None
+                if items is not None:
+                    positional.extend(items)
+                    exprs.extend([arg.value] * len(items))
                 else:
                     more.append(self.iterate(value, arg.value.node, state))
             elif arg.star == "**":

@@ -424,6 +424,8 @@ class Evaluator(Book):
                 self.classify(inner, cls, f"self.{name}")
                 return frozenset((Obj(inner),))
             kind = class_kind(absolute)
+            if kind == "module" and method and self.world.is_bare_norm(FunctionRef(path, method), bare, absolute):
+                kind = "function-module"
             if kind == "parameter":
                 return self.leaf(0, text, None)
             if kind in ("list", "dict", "set"):
@@ -817,16 +819,34 @@ class Evaluator(Book):
         oid = self.allocate(expr.kind, expr.node)
         self.forget(oid, state)
         held = EMPTY
+        apart: list[Value] = []
         for item in expr.items:
             if type(item) is ir.Star:
                 held = join(held, self.iterate(self.eval(item.value, state), item.node, state))
             else:
-                held = join(held, self.eval(item, state))
+                apart.append(shallow(self.eval(item, state)))
+                held = join(held, apart[-1])
         state.vars[oid, "[]"] = shallow(held)
+        if 1 < len(apart) == len(expr.items) <= 12 and expr.kind == "list":
+            state.vars[oid, "$items"] = frozenset((Tuple(tuple(apart)),))
         return frozenset((Obj(oid),))
+
+    def items_of(self, value: Value, state: State) -> tuple[Value, ...] | None:
+        """The items of a tuple, or of a list that was written out and holds the same still; None where they are not known."""
+        single = next(iter(value)) if len(value) == 1 else None
+        if type(single) is Tuple:
+            return single.items
+        if type(single) is not Obj or state.vars.get((single.oid, "$keys")):
+            return None
+        listed = state.vars.get((single.oid, "$items"), EMPTY)
+        (items,) = listed if len(listed) == 1 else (None,)
+        if type(items) is not Tuple or shallow(join_all(items.items)) != state.vars.get((single.oid, "[]")):
+            return None
+        return items.items
 
     def forget(self, oid: int, state: State) -> None:
         """A container is made anew: what the same site held before is gone."""
+        state.vars.pop((oid, "$items"), None)
         keys = state.vars.pop((oid, "$keys"), None)
         if keys:
             for atom in keys:

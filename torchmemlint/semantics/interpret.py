@@ -283,6 +283,8 @@ class Interpreter(Calls):
         if isinstance(source, ir.Name):
             pass
         rounds = {self.record.graphs[g].site.loops[-1] for g in carried if self.record.graphs[g].site.loops}
+        if rounds and rounds.isdisjoint(self.loops):
+            return value  # after the loop: once, and not in each of its turns
         outlived = tuple(sorted(rounds, key=lambda known: (self.loops.index(known) if known in self.loops else -1, known)))
         loop = outlived[-1] if outlived else None
         certain = [g for g in carried if g in graphs] or carried
@@ -533,7 +535,7 @@ class Interpreter(Calls):
                         for gid in atom.graphs:
                             if self.record.graphs[gid].kind == "carried" and self.record.graphs[gid].place == place:
                                 loops = self.record.graphs[gid].site.loops
-                                loop = loops[-1] if loops else None
+                                loop = loops[-1] if loops and loops[-1] in self.loops else None
                         mark = self.graph("stored", node, text, key=place)
                         self.stored_items[put] = add_marks(self.stored_items[put], frozenset((mark,)))
                         if loop is not None:

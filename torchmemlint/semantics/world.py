@@ -23,6 +23,13 @@ KEPT_REGIONS = 300
 """Lowered functions that are kept from one file to the next, for the same reason."""
 
 
+AFFINE = {
+    **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "GroupNorm", "LayerNorm", "RMSNorm"), True),
+    **dict.fromkeys(("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"), False),
+}
+"""Normalisations of ``torch.nn``, and whether they have parameters unless they are told otherwise."""
+
+
 class World:
     """Looks things up, each once. What is remembered goes through the project's ledger (``index.ledger``), because a finding
     rests on what was looked up for it, whoever asked first.
@@ -205,6 +212,18 @@ class World:
                 return True
         return False
 
+    def is_bare_norm(self, ref: FunctionRef, callee: str, absolute: str) -> bool:
+        """Whether every call of ``callee`` in the function makes one of torch's normalisations (``absolute``) without its affine
+        parameters: all that it could have."""
+        default = AFFINE.get(absolute.removeprefix("torch.nn."))
+        if default is None:
+            return False
+        calls = [call for call in self.facts(ref).calls if call.callee == callee]
+        given = [[arg.const for arg in call.args if arg.keyword in ("affine", "elementwise_affine")] for call in calls]
+        return bool(calls) and all(
+            one == ["False"] or (not one and not default and len(call.args) < 4) for one, call in zip(given, calls, strict=True)
+        )
+
     def parametric_attributes(self, cls: ClassRef) -> frozenset[str]:
         """The attributes of a class, inherited ones too, that may hold a module with parameters, or a parameter."""
         return frozenset(
@@ -256,6 +275,8 @@ class World:
         if inner is not None:
             return bool(self.is_module_class(inner)) and self.has_parameters(inner)
         kind = TORCH.class_kind(absolute)
+        if kind == "module" and attr.method and self.is_bare_norm(FunctionRef(cls.path, attr.method), made, absolute):
+            return False
         if kind is not None:
             return kind not in ("module-noparam", "loss", "optimizer", "loader", "distribution")
         effect = TORCH.function_effect(absolute)
