@@ -12,9 +12,8 @@ import builtins
 import re
 import sys
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TypeVar
 
 from torchmemlint.errors import SourceError
 from torchmemlint.index.facts import (
@@ -29,8 +28,7 @@ from torchmemlint.index.facts import (
 )
 from torchmemlint.index.plain import from_plain as from_plain
 from torchmemlint.index.plain import to_plain as to_plain
-
-Value = TypeVar("Value", bound=Hashable)
+from torchmemlint.index.shared import same
 
 MAX_DEPTH = 200
 """Deeper trees are refused: they are generated code, and deep recursion over them ends the process."""
@@ -331,18 +329,18 @@ class _Walk:
             end_row=end_row,
             owner=owner,
             parent=parent,
-            params=_same(params),
+            params=same(ParamFact, params),
             decorators=decorators,
             is_async=is_async,
             is_generator=frame.generator,
             calls=tuple(frame.calls),
             calls_at=tuple(frame.calls_at),
-            names=_same(frozenset(frame.names)),
-            bound=_same(bound),
+            names=same(str, frozenset(frame.names)),
+            bound=same(str, bound),
             returns=returns,
             rebound=rebound,
-            locals=_same(local_names),
-            reads=_same(reads),
+            locals=same(str, local_names),
+            reads=same(str, reads),
             returned=tuple(frame.returned),
             wraps=tuple(frame.wraps),
             yields=tuple(frame.yields),
@@ -870,18 +868,6 @@ if sys.version_info >= (3, 11):
     _STATEMENTS[ast.TryStar] = _Walk.try_
 
 _ENDS = frozenset({ast.Return, ast.Raise, ast.Break, ast.Continue})
-
-
-_MANY = 100_000
-_seen: dict[Hashable, Hashable] = {}
-
-
-def _same(value: Value) -> Value:
-    """This value, or an equal one that is there already: functions are copied from file to file, and what is the same in them
-    would take up a sixth of the memory of all facts."""
-    if len(_seen) > _MANY:
-        _seen.clear()
-    return _seen.setdefault(value, value)  # type: ignore[return-value]
 
 
 def _top_level_names(tree: ast.Module) -> set[str]:

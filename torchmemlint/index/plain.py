@@ -22,6 +22,7 @@ from torchmemlint.index.facts import (
     ModuleFacts,
     ParamFact,
 )
+from torchmemlint.index.shared import same
 from torchmemlint.plain import plain_value
 
 
@@ -74,7 +75,7 @@ def _pairs(plain: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _args(plain: Any) -> tuple[ArgFact, ...]:
-    return tuple(ArgFact(*row) for row in plain)
+    return same(ArgFact, tuple(ArgFact(*map(sys.intern, row)) for row in plain)) if plain else ()
 
 
 def _use(plain: Any) -> CallableUse:
@@ -104,18 +105,18 @@ def _function(plain: Any) -> FunctionFacts:
         end_row=end_row,
         owner=owner,
         parent=parent,
-        params=tuple(ParamFact(*param) for param in params),
+        params=same(ParamFact, tuple(ParamFact(*map(sys.intern, param)) for param in params)),
         decorators=_uses(decorators),
         is_async=is_async,
         is_generator=is_generator,
         calls=tuple(map(_call, calls)),
         calls_at=tuple(calls_at),
-        names=frozenset(_strings(names)),
-        bound=_pairs(bound),
+        names=same(str, frozenset(_strings(names))),
+        bound=same(str, _pairs(bound)),
         returns=returns,
         rebound=_pairs(rebound),
-        locals=frozenset(_strings(local_names)),
-        reads=frozenset(_strings(reads)),
+        locals=same(str, frozenset(_strings(local_names))),
+        reads=same(str, frozenset(_strings(reads))),
         returned=_uses(returned),
         wraps=_uses(wraps),
         yields=tuple(map(_uses, yields)),
@@ -125,7 +126,7 @@ def _function(plain: Any) -> FunctionFacts:
 
 def _class(plain: Any) -> ClassFacts:
     qualname, row, end_row, bases, decorators, methods, attrs = plain
-    attributes = tuple(AttrFact(*attr) for attr in attrs)
+    attributes = tuple(AttrFact(*map(sys.intern, attr)) for attr in attrs)
     return ClassFacts(qualname, row, end_row, _strings(bases), _uses(decorators), _pairs(methods), attributes)
 
 
