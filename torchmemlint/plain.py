@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 def to_json(value: object) -> str:
     """Any value made of dataclasses, named or other tuples, sets, enums, strings, numbers, booleans and None, in one line of ASCII."""
-    return json.dumps(value, default=plain_value, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 def from_plain(kind: type[T], plain: object) -> T:
@@ -49,6 +49,10 @@ def plain_value(value: Any) -> object:
     if is_dataclass(value):
         return _values_of(kind)(value)
     raise TypeError(f"{type(value).__name__} has no plain form")
+
+
+_ENCODER = json.JSONEncoder(default=plain_value, separators=(",", ":"))
+"""Made once: an encoder of its own for each of many small values would take longer than they do."""
 
 
 @cache

@@ -32,7 +32,7 @@ _QUESTIONS = {"facts", *(name for name, method in vars(Project).items() if hasat
 
 def to_text(question: Question) -> str:
     """A question in one line."""
-    return json.dumps([part if isinstance(part, str) else [type(part).__name__, to_json(part)] for part in question])
+    return to_json([part if type(part) is str else [type(part).__name__, part] for part in question])
 
 
 def from_text(text: str) -> Question:
@@ -41,7 +41,7 @@ def from_text(text: str) -> Question:
     if not isinstance(parts, list) or not parts or not isinstance(parts[0], str):
         raise ValueError(f"not a question: {text}")
     try:
-        return tuple(part if isinstance(part, str) else from_plain(_KINDS[part[0]], json.loads(part[1])) for part in parts)
+        return tuple(part if type(part) is str else from_plain(_KINDS[part[0]], part[1]) for part in parts)
     except (KeyError, IndexError, TypeError) as error:
         raise ValueError(f"not a question: {text}: {error}") from None
 

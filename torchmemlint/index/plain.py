@@ -33,7 +33,7 @@ def to_plain(facts: ModuleFacts) -> object:
 
 def shape(answer: object) -> str:
     """Anything made of facts as JSON text, as ``torchmemlint.plain.to_json`` writes it but without rows."""
-    return json.dumps(answer, default=_shape_of, separators=(",", ":"))
+    return _ENCODER.encode(answer)
 
 
 _SAYING = {
@@ -46,6 +46,9 @@ _SAYING = {
 def _shape_of(value: Any) -> object:
     get = _SAYING.get(type(value))
     return get(value) if get is not None else plain_value(value)
+
+
+_ENCODER = json.JSONEncoder(default=_shape_of, separators=(",", ":"))
 
 
 def from_plain(plain: object) -> ModuleFacts:
