@@ -934,16 +934,19 @@ class Interpreter(Calls):
             known = {self.assumed(item.manager.test)} if isinstance(item.manager, ir.IfExp) else {None}
             state.mode = "unknown" if known == {None} else state.mode
         if item.target is not None:
-            bound = UNKNOWN
-            if isinstance(item.manager, ir.Call) and dotted(item.manager.func).rpartition(".")[2] in (
-                "scale_loss",
-                "tqdm",
-                "trange",
-            ):
-                bound = value
-                if dotted(item.manager.func).endswith("scale_loss") and item.manager.args:
-                    bound = self.eval(item.manager.args[0].value, state)
-            self.assign(item.target, bound, state, item.node)
+            self.assign(item.target, self.given_by(item.manager, value, state), state, item.node)
+
+    def given_by(self, manager: ir.Expr, value: Value, state: State) -> Value:
+        """What ``with manager as x`` binds: a progress bar itself, and what a tensor of a graph was made into (a scaled loss)."""
+        if not isinstance(manager, ir.Call):
+            return UNKNOWN
+        if dotted(manager.func).rpartition(".")[2] in ("tqdm", "trange"):
+            return value
+        if manager.args and not manager.args[0].star and type(manager.args[0].value) in (ir.Name, ir.Attr, ir.Subscript):
+            first = self.eval(manager.args[0].value, state)
+            if any(type(atom) is Tensor and atom.graphs for atom in first):
+                return first
+        return UNKNOWN
 
     def try_block(self, statement: ir.Try, state: State) -> State | None:
         entry = state.copy()
