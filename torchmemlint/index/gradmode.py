@@ -57,6 +57,11 @@ class CallerMode:
     assumed: bool = False
 
 
+_LIGHTNING = "pytorch_lightning.LightningModule"
+_HOOK_SET = ("training_step", "configure_optimizers")
+"""What a class has that a loop of its own or of a framework drives, by names that Lightning gave to them."""
+
+
 @dataclass(slots=True)
 class _Node:
     """What is known of a function without its callers' modes, and the callers whose own start mode it takes."""
@@ -384,6 +389,10 @@ class GradMode:
         if facts.owner and self._runs_guarded(ref, ClassRef(ref.path, facts.owner)):
             return "off"
         name = ref.qualname.rpartition(".")[2]
+        if facts.owner and name not in _HOOK_SET and self._torch.hooks.get((_LIGHTNING, name)) == "grad-off":
+            methods = [self._names.method(ClassRef(ref.path, facts.owner), hook) for hook in _HOOK_SET]
+            if all(method is not None and not self._calls.callers(method).calls for method in methods):
+                return "unseen-base"  # a loop out of sight runs the hooks of such a class, in the mode that it chooses
         if facts.owner and not (name.startswith("__") and name.endswith("__")):
             bases = self._names.mro(ClassRef(ref.path, facts.owner))
             if any(isinstance(base, str) and not is_quiet(base) for base in bases):
