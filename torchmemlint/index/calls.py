@@ -6,6 +6,7 @@ Both answers are worked out when they are asked for. Callers are looked for amon
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from torchmemlint.torch_facts import TorchFacts
 
 _BY_NAME = 5
 """A method of an unknown object is taken for the project's when at most so many unrelated classes of it define it."""
+
+_LEAST_LETTERS = 4
+"""Letters that a name which is put together shows at least: less of it says nothing."""
 
 _MAX_ALIASES = 60
 """Names by which a function goes, beyond its own, that are followed."""
@@ -79,6 +83,8 @@ class Calls:
         self._members = {"forward", "__call__"}  # last names of dotted text that an object, or its method, may go by
         self._locals = {"forward", "__call__"}  # and names that may be bound to one
         self._looked_up: set[str] = set()
+        self._patterns: set[str] = set()
+        self._put_together: re.Pattern[str] | None = None
         self._named: dict[tuple[str, str, str, frozenset[str]], tuple[FunctionRef, ...]] = {}
         self._callees: dict[tuple[str, str, str], Callees] = {}
         self._outside: dict[tuple[str, str], bool] = {}
@@ -128,6 +134,8 @@ class Calls:
                 # A string is taken for a name in getattr, and elsewhere (`trigger("after_step")`) if it is no plain word.
                 if arg.const[:1] == "'" and (last == "getattr" or "_" in arg.const):
                     self._looked_up.add(arg.const[1:-1])
+                elif last == "getattr" and len(arg.test.replace("*", "")) >= _LEAST_LETTERS and "*" in arg.test:
+                    self._patterns.add(arg.test)
         for text in facts.reads:
             last = text.rpartition(".")[2]
             if last in function_names:
@@ -384,7 +392,7 @@ class Calls:
     def _escapes(self, ref: FunctionRef) -> bool:
         name = ref.qualname.rpartition(".")[2]
         facts = self._names.functions[ref.path][ref.qualname]
-        if facts.owner and (name in self._looked_up or _called_implicitly(name)):
+        if facts.owner and (name in self._looked_up or _called_implicitly(name) or self._is_put_together(name)):
             return True
         if any(self._registers(ref.path, facts, use.callee) for use in facts.decorators):
             return True
@@ -396,6 +404,13 @@ class Calls:
                 if not values and "." in text and facts.owner and self._might_mean(reader, text, name):
                     return True
         return False
+
+    def _is_put_together(self, name: str) -> bool:
+        """Whether a ``getattr`` of the project with a name that it puts together (``f"get_{kind}_feature"``) can mean this one."""
+        if self._put_together is None:
+            texts = (".+".join(re.escape(part) for part in pattern.split("*")) for pattern in sorted(self._patterns))
+            self._put_together = re.compile("|".join(texts)) if self._patterns else None
+        return bool(self._patterns) and self._put_together is not None and self._put_together.fullmatch(name) is not None
 
     def _might_mean(self, reader: FunctionRef, text: str, name: str) -> bool:
         """Whether ``text``, an attribute of an unknown object, may be the project's method ``name`` taken as a value."""

@@ -20,7 +20,8 @@ class ArgFact(NamedTuple):
     """One argument as far as facts know it: dotted text in ``name``, or the literal in ``const`` as its repr, or neither.
 
     ``keyword`` is "" for positional arguments, "*" and "**" for starred ones. ``test`` is the text of an argument that is
-    ``not`` of a name, or a comparison with a literal (``phase == 'train'``), as in ``CallFact.branch``.
+    ``not`` of a name, or a comparison with a literal (``phase == 'train'``), as in ``CallFact.branch``; of a name that is put together
+    for ``getattr`` it is the name with ``*`` for what is not known.
     """
 
     keyword: str

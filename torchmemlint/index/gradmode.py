@@ -400,10 +400,13 @@ class GradMode:
         return "escapes" if escapes or not self._complete else "no-callers"
 
     def _runs_guarded(self, ref: FunctionRef, owner: ClassRef) -> bool:
-        """Whether all that others in sight run of a method's module, by its other methods, runs with grad mode off: what nobody
-        calls yet is there for the same use."""
+        """Whether all that others in sight run of a method's module, by its other methods, runs with grad mode off, or its own
+        forward does: what nobody calls yet is there for the same use."""
         if not self._names.is_subclass(owner, "torch.nn.Module"):
             return False
+        forward = self._names.functions[owner.path].get(f"{owner.qualname}.forward")
+        if forward is not None and self._own_effect(forward, owner.path) == "off":
+            return True
         found = False
         # The forward first: it is what others call, and mostly decides.
         for facts in sorted(self._names.modules[owner.path].functions, key=lambda each: not each.qualname.endswith(".forward")):

@@ -433,6 +433,10 @@ class _Walk:
             args.append(self.argument(keyword.arg or "**", keyword.value, depth))
         if callee in self.plain:
             return f"{callee}()"
+        if callee == "getattr" and len(args) > 1 and not args[1].name and not args[1].const:
+            pattern = _pattern(node.args[1])
+            if pattern.strip("*"):
+                args[1] = ArgFact("", "", "", pattern)
         callee = sys.intern(callee)
         frame.calls.append(
             CallFact(callee, tuple(args), self.loops, self.managers, used, self.branch, len(frame.calls), frame.deferred > 0)
@@ -879,6 +883,20 @@ def _top_level_names(tree: ast.Module) -> set[str]:
         elif isinstance(statement, ast.Import | ast.ImportFrom):
             found.update(alias.asname or alias.name for alias in statement.names)
     return found
+
+
+def _pattern(node: ast.expr) -> str:
+    """A name that is put together (``f"get_{kind}_feature"``, ``"get_" + kind``) with ``*`` for what is not known; "*" for anything
+    else."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_pattern(part) for part in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _pattern(node.left) + _pattern(node.right)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant):
+        return _pattern(node.left).replace("%s", "*")
+    return "*"
 
 
 def _either(then: CallableUse, other: CallableUse) -> CallableUse:

@@ -74,7 +74,7 @@ def describe(
     if not by_type:
         body = about_memory(handler.body, verdict_names(handler.body), handler.name)
     fallbacks = beside_type(handler.body)
-    found = recoveries(body, statement.body, run, about_error, state)
+    found = [] if leaves_nothing(statement.body, run, state) else recoveries(body, statement.body, run, about_error, state)
     if found and all(what in CLEANUPS for _, what in found) and cleans_again(statement, following):
         found = []  # what frees nothing here is done once more where it does
     return Handler(
@@ -131,6 +131,37 @@ def only_moves(tried: list[ir.Stmt]) -> bool:
     lasts = [n.func.name if isinstance(n.func, ir.Attr) else dotted(n.func) for n in calls]
     lasts = [last for last in lasts if last not in QUIET]
     return bool(lasts) and all(last in MOVES for last in lasts)
+
+
+def leaves_nothing(tried: list[ir.Stmt], run: Interpreter, state: State) -> bool:
+    """Whether all that is tried is torch's own operations in this very function, and binds no name: these have no frames of Python,
+    and what they had made is gone when they raise."""
+    if any(isinstance(n, (ir.Assign, ir.AugAssign, ir.For, ir.With, ir.Walrus, ir.FunctionDef)) for n in nodes_of(tried)):
+        return False
+    calls = [n for n in nodes_of(tried) if isinstance(n, ir.Call)]
+    return bool(calls) and all(is_torchs_own(call.func, run, state) for call in calls)
+
+
+def is_torchs_own(callee: ir.Expr, run: Interpreter, state: State) -> bool:
+    """Whether a call can leave no tensor on a traceback: it is a function of torch that calculates or makes one, a tensor's method,
+    one of the standard library, one of ``QUIET``."""
+    if "(" not in dotted(callee):
+        atoms = run.eval(callee, state) if isinstance(callee, (ir.Name, ir.Attr)) and dotted(callee) else None
+        if atoms and all(isinstance(atom, Ext) for atom in atoms):
+            names = [atom.name for atom in atoms if isinstance(atom, Ext)]
+            return all(
+                name.partition(".")[0] in sys.stdlib_module_names
+                or (TORCH.functions.get(name) in OPERATIONS and not name.startswith("torch.nn."))
+                for name in names
+            )
+    if not isinstance(callee, ir.Attr):
+        return False
+    name = callee.name
+    return name in QUIET or (name in TORCH.methods and name not in TORCH.module_methods and not run.world.methods_named(name))
+
+
+OPERATIONS = frozenset({"keep", "view", "inplace", "mixed-max", "cut", "source", "number"})
+"""Effects of torch functions that are written in C++."""
 
 
 def cleans_again(statement: ir.Try, following: ir.Stmt | None) -> bool:
@@ -282,9 +313,30 @@ def recoveries(
                 and on_the_same(node, data, run, state)
                 and may_calculate(node.func, run, state)
                 and (repeats(node, tried) or may_run_model(run, name))
-            ):
-                out.append((node.node, "retry"))
+            ) or (on_the_same(node, data, run, state) and does_the_same(run, name, attempted)):
+                out.append((node.node, "host-retry" if moves_to_host(node.args) else "retry"))
     return out
+
+
+def moves_to_host(args: object) -> bool:
+    """Whether an argument is brought to the host first, or says that the call is to run there."""
+    for node in _walk(args):
+        if isinstance(node, ir.Call) and isinstance(node.func, ir.Attr) and node.func.name == "cpu":
+            return True
+        if isinstance(node, (ir.Const, ir.Call)) and text_of(node) in TO_HOST:
+            return True
+    return False
+
+
+def does_the_same(run: Interpreter, callee: str, attempted: set[str]) -> bool:
+    """Whether a method of this class runs a network of the object (``self.net``) that was tried: on smaller pieces, mostly."""
+    networks = {name for name in attempted if name.startswith("self.") and purpose.may_be_network(name)}
+    if not networks or not callee.startswith("self."):
+        return False
+    callees = run.world.project.callees(run.ref.path, run.ref.qualname, callee)
+    return callees.certain and any(
+        call.callee in networks for ref in callees.refs if ref.path == run.ref.path for call in run.world.facts(ref).calls
+    )
 
 
 TO_HOST = ("'cpu'", "torch.device('cpu')", "device('cpu')")

@@ -150,7 +150,7 @@ def step_path(event: CallEffect, flow: Flow) -> str | None:
     last = ref.qualname.rpartition(".")[2]
     facts = flow.runs.world.facts(ref)
     if last == "forward" and facts.owner:
-        return "in every forward"
+        return None if is_whole_stage(flow) else "in every forward"
     if event.site.guards or drives_steps(flow):
         return None
     if facts.owner and forwards_before(event, flow) and called_in_steps(ref, flow):
@@ -234,6 +234,20 @@ def drives_steps(flow: Flow) -> bool:
         g.site.loops and (g.kind == "forward" or g.direct)
         for g in [*flow.record.graphs.values(), *flow.record.forwards.values()]
         if flow.own(g.site)
+    )
+
+
+def is_whole_stage(flow: Flow) -> bool:
+    """Whether the function is a method of a class that is no module, and has all steps in a loop of its own: a job's stage, by
+    whatever name."""
+    record = flow.record
+    if flow.root_is_module() is not False:
+        return False
+    return any(
+        loop[0] == 0
+        for g in [*record.graphs.values(), *record.forwards.values()]
+        if g.kind in ("forward", "opaque")
+        for loop in g.site.loops
     )
 
 

@@ -3,8 +3,9 @@
 ## What it does
 Reports what recovers from an out-of-memory error inside the `except` block: a retry, `empty_cache()`, `gc.collect()`,
 a cleanup. Also an exception that is stored beyond its handler. The finding stands at the `except`, and names each such
-statement: an error for a retry or a kept exception, a warning for a cleanup alone, and where all that failed is to bring
-something to a device (`model.to(device)`), whose frames hold little.
+statement: an error for a retry or a kept exception, a warning for a cleanup alone, for a retry on the host, and where all
+that failed is to bring something to a device (`model.to(device)`), whose frames hold little. It is silent where all that
+was tried is torch's own operations, which have no frames, and no name is bound: nothing stays alive.
 
 The handler is known by its type (`torch.OutOfMemoryError`, `torch.cuda.OutOfMemoryError`), by a test of the message's
 words, by a helper that is asked (`is_oom_error(e)`), or because it empties the cache. Setting a flag, logging and raising
@@ -76,6 +77,7 @@ EVENT = Handler
 WORDS = {
     "keep": "kept here",
     "retry": "the retry runs inside the handler",
+    "host-retry": "the retry on the host runs inside the handler",
     "empty_cache": "the cache is emptied inside the handler",
     "gc.collect": "garbage is collected inside the handler",
     "del": "names are deleted inside the handler",
@@ -99,13 +101,13 @@ def check(event: Handler, flow: Flow) -> Iterator[Draft]:
         )
         return
     recovery = [(n, w) for n, w in event.recovery]
-    if event.reraises or not any(w in ("retry", "empty_cache", "gc.collect", "cleanup") for _, w in recovery):
+    if event.reraises or not any(w in ("retry", "host-retry", "empty_cache", "gc.collect", "cleanup") for _, w in recovery):
         return
     yield draft(
         event,
         flow,
         event.site.node,
-        WORDS[recovery[0][1]],
+        WORDS["retry" if any(w == "retry" for _, w in recovery) else recovery[0][1]],
         "the failed step's tensors stay alive to the end of this handler",
         recovery,
     )
