@@ -306,14 +306,18 @@ def recoveries(
                 out.append((node.node, "cleanup"))
             elif last == "cpu" or (last == "to" and node.args and text_of(node.args[0].value) in TO_HOST):
                 out.append((node.node, "move"))
-            elif last == own or (
-                name in attempted
-                and (moving or last not in MOVES)
-                and not reads_error(node.args, about_error)
-                and on_the_same(node, data, run, state)
-                and may_calculate(node.func, run, state)
-                and (repeats(node, tried) or may_run_model(run, name))
-            ) or (on_the_same(node, data, run, state) and does_the_same(run, name, attempted)):
+            elif (
+                last == own
+                or (
+                    name in attempted
+                    and (moving or last not in MOVES)
+                    and not reads_error(node.args, about_error)
+                    and on_the_same(node, data, run, state)
+                    and may_calculate(node.func, run, state)
+                    and (repeats(node, tried) or may_run_model(run, name))
+                )
+                or (on_the_same(node, data, run, state) and does_the_same(run, name, attempted))
+            ):
                 out.append((node.node, "host-retry" if moves_to_host(node.args) else "retry"))
     return out
 
