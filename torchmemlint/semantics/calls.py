@@ -1547,6 +1547,8 @@ class Calls(Evaluator):
         last = what.rpartition(".")[2].partition("(")[0]
         values = arguments.all()
         # Who is asked for the kind of tensors makes them of text, sound or pictures: a tokenizer or processor, no network.
+        wanted = only_const(arguments.keywords["return_tensors"]) if "return_tensors" in arguments.keywords else None
+        foreign = wanted is not None and wanted.value in OTHER_FRAMEWORKS
         direct = direct and "return_tensors" not in arguments.keywords
         self.whole_logits(values, state)
         if oid >= 0 and last not in ("forward", "__call__") and self.world.guards_itself(last):
@@ -1602,8 +1604,18 @@ class Calls(Evaluator):
             direct=direct,
             training=truth(state.vars.get((oid, "$training"), UNKNOWN)),
         )
+        if foreign or not self.foreign.isdisjoint(known):
+            self.foreign.add(gid)
+            self.notice((gid,), "array")
         through = self.through_module(set(known)) if direct else set()
         return tensor(frozenset((gid, *through)), known)
+
+    @property
+    def foreign(self) -> set[int]:
+        """What hangs on inputs that a tokenizer made for another framework: a network that takes them is of that framework."""
+        if not hasattr(self, "_foreign"):
+            self._foreign: set[int] = set()
+        return self._foreign
 
     @property
     def escaped(self) -> set[int]:
@@ -1639,6 +1651,10 @@ class Calls(Evaluator):
             known = self.decide(value, state) if value is not None else None
             return "unknown" if known is None else "on" if known else "off"
         return {"off": "off", "on": "on"}.get(effect, "unknown")
+
+
+OTHER_FRAMEWORKS = frozenset({"jax", "tf", "np", "mlx"})
+"""What tokenizers call the tensors of other frameworks: https://huggingface.co/docs/transformers/main_classes/tokenizer."""
 
 
 # --- helpers ----------------------------------------------------------------------------------------------------------

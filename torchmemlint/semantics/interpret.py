@@ -633,6 +633,8 @@ class Interpreter(Calls):
                 place = (self.frame, name.id)
                 old = state.vars.get(place)
                 if old is not None and holds and self.asks_for_number(func, rest):
+                    if all(name.rpartition(".")[2] == "ndarray" for name in type_names(rest[0].value)):
+                        self.notice((g for a in old if type(a) is Tensor for g in a.graphs), "maybe-array")
                     state.vars[place] = PLAIN
                 elif old is not None and self.asks_for_tensor(func, rest, state):
                     if holds:

@@ -285,7 +285,8 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
     """Whether ``likely_module`` can say yes, whatever becomes of the result."""
     if not event.direct or flow.is_part(event) or purpose.is_helper(event.what) or is_callable(event.what, flow):
         return False
-    if "array" in seen_on(event, flow):
+    seen = seen_on(event, flow)
+    if "array" in seen or ("maybe-array" in seen and not words_on(event, flow) & MODULE_WORDS):
         return False  # a session of another library, which returns arrays
     if is_function_by_its_place(event.what, flow) and not words_on(event, flow) & MODULE_WORDS:
         return False
