@@ -586,6 +586,8 @@ class Calls(Evaluator):
             own = self.world.project.method(info.cls, "forward")
             if own is not None and self.decorated_mode(own) == "off":
                 return FREE_TENSOR
+            if own is not None and self.world.facts(own).names & TO_INDICES and only_indices(self.result_of(own, "off")):
+                return tensor(flags=INTEGER)
             if not self.world.has_parameters(info.cls):
                 return self.arithmetic(arguments.all(), expr.node, state)
         graphs: set[int] = set()
@@ -1653,6 +1655,8 @@ class Calls(Evaluator):
         return {"off": "off", "on": "on"}.get(effect, "unknown")
 
 
+TO_INDICES = frozenset({"argmax", "argmin", "argsort", "bucketize", "multinomial", "searchsorted", "topk"})
+"""Words of a forward that may give class ids: others are not run for it."""
 OTHER_FRAMEWORKS = frozenset({"jax", "tf", "np", "mlx"})
 """What tokenizers call the tensors of other frameworks: https://huggingface.co/docs/transformers/main_classes/tokenizer."""
 
