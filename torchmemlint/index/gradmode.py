@@ -298,6 +298,8 @@ class GradMode:
 
     def _find_mode(self, ref: FunctionRef) -> CallerMode:
         modes = self._solve(ref)
+        if modes <= {"no-callers", "off"} and "no-callers" in modes and self._is_meant_off(ref):
+            modes = frozenset({"off"})
         if "on" in modes or "no-callers" in modes:
             wanted = "on" if "on" in modes else "no-callers"
             path, assumed = self._path(ref, wanted), wanted == "no-callers"
@@ -311,6 +313,28 @@ class GradMode:
         if "unseen-base" in modes:
             return CallerMode("unseen-base", self._path(ref, "unseen-base"), True)
         return CallerMode("escapes", self._path(ref, "escapes"), True)
+
+    def _is_meant_off(self, ref: FunctionRef) -> bool:
+        """Whether every method from which nobody in sight is known to call ``ref``, directly or not, has namesakes that are
+        called, and all of these calls run with grad mode off: one of them is it, on an object that is of no class in sight
+        (``self.task.valid_step(…)``, and there ``model.predict(…)``). This looks at what is solved, and solves nothing itself."""
+        seen, queue, found = {ref}, [ref], False
+        while queue:
+            current = queue.pop()
+            node = self._node(current)
+            if "no-callers" in node.fixed:
+                found = True
+                others = [
+                    caller
+                    for caller in self._calls.namesakes(current)
+                    if caller.ref not in seen and not is_test(caller.ref.path, caller.ref.qualname)
+                ]
+                if not others or not all(self._guarded(each) or self._solve(each.ref) == {"off"} for each in others):
+                    return False
+            new = {caller.ref for caller, _ in node.edges} - seen
+            seen |= new
+            queue += sorted(new)
+        return found
 
     def _solve(self, ref: FunctionRef) -> frozenset[str]:
         known = self._modes.get(ref)

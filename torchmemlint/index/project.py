@@ -25,7 +25,7 @@ __all__ = ["TOP", "Callees", "Caller", "CallerMode", "Callers", "ClassRef", "Fun
 _DOTTED = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")
 _GUARDS = re.compile(r"no_grad|inference|grad|eval", re.IGNORECASE)
 _MAX_CALLS = 30
-_INWARDS = 4
+_INWARDS = 8
 """Calls between a module's forward and the gradients that it takes, at the most."""
 _OF_SO_MANY = 50
 _LOSS = re.compile(r"loss|penalty|regulari|criterion", re.IGNORECASE)

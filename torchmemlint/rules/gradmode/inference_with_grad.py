@@ -267,9 +267,27 @@ def takes_gradients(event: Graph, flow: Flow) -> bool:
     if event.cls is not None:
         if project.differentiates(event.cls):
             return True
-        if not project.is_subclass(event.cls, "torch.nn.Sequential"):
+        if not project.is_subclass(event.cls, "torch.nn.Sequential") and not runs_what_it_is_given(event.cls, flow):
             return False
     return project.differentiates_somewhere(flow.record.root.path)
+
+
+def runs_what_it_is_given(cls: ClassRef, flow: Flow) -> bool:
+    """Whether a module's forward calls a part of itself (``self.model(x)``, ``self.models[task](x)``) that no class in sight is
+    known to be of."""
+    project = flow.runs.world.project
+    forward = project.method(cls, "forward")
+    if forward is None:
+        return False
+    parts = {
+        call.callee.removeprefix("self.").removesuffix("[]")
+        for call in project.facts(forward).calls
+        if call.callee.startswith("self.")
+    }
+    return any(
+        "." not in part and "[" not in part and project.attr(cls, part) != () and project.attribute_class(cls, part) is None
+        for part in sorted(parts)
+    )
 
 
 TENSOR_ONLY = frozenset(
