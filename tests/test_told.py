@@ -128,3 +128,50 @@ def test_a_handler_speaks_of_a_graph_only_where_one_is_built() -> None:
     (trained,) = found(HANDLED.replace("MAKE", "net(batch).sum().backward()"), "TML303")
     assert "graph" not in plain.cost
     assert "the failed graph" in trained.cost
+
+
+ROUNDS = """
+import torch
+
+
+def fit(model: torch.nn.Module, loader, optimizer):
+    for epoch in range(3):
+        total = 0
+        for x in loader:
+            loss = model(x).mean()
+            loss.backward()
+            optimizer.step()
+            total += loss
+        print(total)
+
+
+def fit_once(model: torch.nn.Module, loader, optimizer):
+    total = 0
+    for x in loader:
+        loss = model(x).mean()
+        loss.backward()
+        optimizer.step()
+        total += loss
+    print(total)
+"""
+
+
+def test_a_total_that_a_loop_makes_anew_is_bounded_by_it() -> None:
+    anew, once = found(ROUNDS, "TML101")
+    assert anew.cost.endswith("all of it is freed when the loop around makes `total` anew")
+    assert "anew" not in once.cost
+
+
+def test_a_forward_that_another_phase_trains_says_when_it_needs_no_graph() -> None:
+    text = (FIXTURES / "TML201" / "trained_in_another_phase.py").read_text(encoding="utf-8")
+    messages = [finding.message for finding in found(text, "TML201")]
+    assert "on when `optimizer is None`, but" in messages[0]
+    assert "on when `not optimizer`, but" in messages[1]
+    assert not any(" when `" in message for message in messages[2:])
+
+
+def test_a_fix_says_what_it_needs_where_torch_is_bound_in_a_function_alone() -> None:
+    text = (FIXTURES / "TML201" / "torch_is_bound_elsewhere.py").read_text(encoding="utf-8")
+    assert [finding.fix.needs_import for finding in found(text, "TML201") if finding.fix] == ["torch", "torch"]
+    bound = text.replace("import torch.nn as nn", "import torch\nimport torch.nn as nn")
+    assert [finding.fix.needs_import for finding in found(bound, "TML201") if finding.fix] == [None, None]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchmemlint.findings import Severity
-from torchmemlint.rules.api import Flow
+from torchmemlint.rules.api import Flow, short
 from torchmemlint.semantics.events import Accumulate, Graph, Store
 
 NODES_COST = (
@@ -67,6 +67,14 @@ def claim(
     # A second backward through a freed graph raises: whatever else the value hangs on, it is no objective of a later one.
     freed = [g for g in reached if g.gid in record.freed]
     return Claim(tuple(freed), Severity.WARNING, NODES_COST, True) if freed and in_training_loop(flow, loop) else None
+
+
+def cost_of(told: Claim, event: Accumulate | Store) -> str:
+    """What keeping a claim's graphs costs, with its bound where the holder is made anew in each turn of a loop around."""
+    around = set(event.site.loops) - set(event.outlived)
+    if told.cost == NODES_COST and event.holder_frame >= 0 and event.outlived and around:
+        return f"{NODES_COST}; all of it is freed when the loop around makes `{short(event.place)}` anew"
+    return told.cost
 
 
 def is_one_graph(flow: Flow, event: Accumulate | Store) -> bool:

@@ -77,7 +77,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
-from torchmemlint.rules.retention.claims import claim, is_one_graph
+from torchmemlint.rules.retention.claims import claim, cost_of, is_one_graph
 from torchmemlint.semantics.events import Accumulate
 
 RULE = Rule(
@@ -106,7 +106,7 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft]:
             f"`{short(event.place)}` adds up tensors that are still attached to their autograd graph",
             severity=told.severity,
             label=f"added to `{short(event.place)}`, which outlives {outlives}",
-            cost=told.cost,
+            cost=cost_of(told, event),
             help="add a detached value: `.detach()` keeps a tensor, `.item()` makes a number (and waits for the device)",
             flow=[flow.attached_at(told.gids)],
             fix=detach(event, flow),

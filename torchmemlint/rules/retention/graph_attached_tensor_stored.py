@@ -68,7 +68,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
-from torchmemlint.rules.retention.claims import claim, is_one_graph
+from torchmemlint.rules.retention.claims import claim, cost_of, is_one_graph
 from torchmemlint.semantics.events import Store
 
 RULE = Rule(
@@ -102,7 +102,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
             f"`{short(event.place)}` collects tensors that are still attached to their autograd graph",
             severity=told.severity,
             label=f"stored in `{short(event.place)}`, which outlives {outlives}",
-            cost=told.cost,
+            cost=cost_of(told, event),
             help="store a detached value: `.detach()` keeps a tensor, `.item()` makes a number (and waits for the device)",
             flow=[flow.attached_at(told.gids)],
             fix=fix,
