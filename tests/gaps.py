@@ -100,9 +100,9 @@ def without_marks(text: str) -> str:
     return MARKER.sub("", text)
 
 
-def alarms(texts: Texts) -> list[Finding]:
-    """What the linter, with all rules on, says of these files as one project."""
-    with _written(texts) as (folder, configuration):
+def alarms(texts: Texts, code: str = "ALL") -> list[Finding]:
+    """What the linter, with all rules on or one, says of these files as one project."""
+    with _written(texts, code) as (folder, configuration):
         return list(check_paths([folder], configuration, 1).findings)
 
 
@@ -113,8 +113,8 @@ def fixed(texts: Texts) -> Texts:
 
 
 @contextmanager
-def _written(texts: Texts) -> Iterator[tuple[str, Configuration]]:
-    """These files, alone in a folder that is the current one, and settings with every rule on."""
+def _written(texts: Texts, code: str = "ALL") -> Iterator[tuple[str, Configuration]]:
+    """These files, alone in a folder that is the current one, and settings with every rule on, or one."""
     before = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
         for name, text in texts.items():
@@ -123,7 +123,7 @@ def _written(texts: Texts) -> Iterator[tuple[str, Configuration]]:
             path.write_text(text, encoding="utf-8")
         os.chdir(folder)
         try:
-            options = {"select": ["ALL"], "preview": True, "unsafe-fixes": True}
+            options = {"select": [code], "preview": True, "unsafe-fixes": True}
             yield ".", Configuration(CommandLine(options, isolated=True))
         finally:
             os.chdir(before)

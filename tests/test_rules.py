@@ -8,7 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from gaps import KNOWN, Case, Gap, again_gaps, alarm_gaps, cases, examples, fix_gaps, known, marks, noqa_gaps, table, twin_gaps
+from gaps import (
+    KNOWN,
+    Case,
+    Gap,
+    again_gaps,
+    alarm_gaps,
+    alarms,
+    cases,
+    examples,
+    fix_gaps,
+    known,
+    marks,
+    noqa_gaps,
+    table,
+    twin_gaps,
+)
 
 from torchmemlint.rules import ALL_RULES
 
@@ -66,3 +81,13 @@ def test_every_rule_about_code_has_a_marked_fixture() -> None:
 def test_examples_say_what_they_are_examples_of() -> None:
     case = examples()
     judge(case, alarm_gaps(case.texts), {"missed", "false"}, case.texts)
+
+
+@each_case
+def test_a_rule_alone_finds_what_it_finds_beside_the_others(case: Case) -> None:
+    together: dict[str, set[tuple[str, int]]] = {}
+    for one in alarms(case.texts):
+        together.setdefault(one.code, set()).add((one.path, one.span.start.row))
+    for code, places in together.items():
+        alone = {(one.path, one.span.start.row) for one in alarms(case.texts, code)}
+        assert places <= alone, code

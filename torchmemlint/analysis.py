@@ -154,7 +154,7 @@ def analyze_module(
     codes = frozenset(settings.codes)
     page.questions.add(("text", path))
     checks = checks_for(codes)
-    for ref in roots_of(project, path, runs, checks):
+    for ref in roots_of(project, path, runs, checks_for(codes, beside=True)):
         try:
             drafts = drafts_of(runs, ref, checks, ask or ask_rule)
             analysis.findings += [d.finding for d in told_once(drafts) if d.finding.code in codes]
@@ -165,9 +165,12 @@ def analyze_module(
     return analysis
 
 
-def checks_for(codes: frozenset[str]):  # type: ignore[no-untyped-def]
-    """The modules of the rules that are asked where these codes are selected: those that name a cause always are."""
+def checks_for(codes: frozenset[str], beside: bool = False):  # type: ignore[no-untyped-def]
+    """The modules of the rules that are asked where these codes are selected: those that name a cause always are. With ``beside``
+    those whose words choose the functions that are looked at."""
     from torchmemlint import rules
+
+    codes = rules.looked_at_for(codes) if beside else codes
 
     causes = ("TML201", "TML203", "TML303")
     return [m for m in rules.modules() if hasattr(m, "check") and (m.RULE.code in codes or m.RULE.code in causes)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from torchmemlint.rules import ALL_RULES
+from torchmemlint.rules import ALL_RULES, looked_at_for
 
 TORCH_WORDS = (
     b"torch",
@@ -29,7 +29,8 @@ _NAME = re.compile(rb"[\w.]*?(\w+)(?=[^\w.]|\Z)")
 
 @lru_cache(maxsize=64)
 def _triggers(codes: tuple[str, ...]) -> re.Pattern[bytes] | None:
-    words: set[str] = set().union(*(rule.triggers for rule in ALL_RULES if rule.code in codes))
+    chosen = looked_at_for(frozenset(codes))
+    words: set[str] = set().union(*(rule.triggers for rule in ALL_RULES if rule.code in chosen))
     if not words:
         return None
     return re.compile(rb"\b(?:" + b"|".join(re.escape(word.encode()) for word in sorted(words)) + rb")\b")

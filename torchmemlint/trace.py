@@ -132,7 +132,7 @@ def trace(project: Project, path: str, row: int, settings: Settings) -> str:
     root = FunctionRef(path, ref.qualname if ref.qualname == MODULE else runs.world.outermost(ref))
     out = [f"{path}:{row}: {lines[row - 1].strip() if row <= len(lines) else ''}".rstrip(), *grad_mode(runs, ref)]
     asked = not is_of_another_framework(project, path) and root in set(
-        roots_of(project, path, runs, checks_for(frozenset(settings.codes)))
+        roots_of(project, path, runs, checks_for(frozenset(settings.codes), beside=True))
     )
     found = Found(analysis.findings, apply(analysis.findings, text, settings, path), settings.codes, asked)
     records = runs.records(root)

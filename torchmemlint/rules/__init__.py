@@ -15,6 +15,18 @@ if TYPE_CHECKING:
     from torchmemlint.rules.card import Rule
 
 ALL_RULES: tuple[Rule, ...]
+OF_GRAPHS = frozenset({"TML101", "TML102", "TML103", "TML104", "TML201", "TML203", "TML204", "TML401", "TML402"})
+"""Rules about what a model gives: words of any rule may bring them to a function in which they have something to say."""
+
+
+def looked_at_for(codes: frozenset[str]) -> frozenset[str]:
+    """The rules whose words choose the files and functions that are looked at where these are selected: what one of
+    ``OF_GRAPHS`` finds beside the others it finds alone."""
+    if not codes & OF_GRAPHS:
+        return codes
+    from torchmemlint.rules.cards import CARDS
+
+    return codes | {rule.code for rule in CARDS.values() if rule.default and not rule.preview}
 
 
 def modules() -> tuple[ModuleType, ...]:

@@ -204,7 +204,7 @@ CARDS = {
         summary="The outputs of a whole data set pile up on the device",
         severity=Severity.WARNING,
         fix=Safety.UNSAFE,
-        triggers=frozenset({"append", "cat", "extend"}),
+        triggers=frozenset({"append", "cat", "extend", "inference_mode", "no_grad"}),
         experiment="tensors",
     ),
     "device.view_keeps_storage": Rule(

@@ -373,7 +373,7 @@ class Calls(Evaluator):
             record.flags.add("limit")
             return self.opaque(text_of(expr.func), arguments, expr, state)
         if self.is_plumbing(closure, atom.receiver, arguments, state):
-            return self.beyond(arguments, state)
+            return self.handed_back(closure, atom.receiver, arguments) or self.beyond(arguments, state)
         bound = self.bind(closure.function, arguments, atom.receiver, closure)
         mode = state.mode
         own = self.decorated_mode(closure.ref)
@@ -395,6 +395,15 @@ class Calls(Evaluator):
         """What a function gives that is not followed: anything of what it is given."""
         values = arguments.all()
         return unknown(NOTHING.union(*(self.whole(v, state)[0] for v in values)) if values else NOTHING)
+
+    def handed_back(self, closure: Closure, receiver: int, arguments: Arguments) -> Value:
+        """What a function that is not followed returns, where that is nothing but what it is given; empty where it may be more."""
+        facts = self.world.facts(closure.ref)
+        names = {use.callee for use in facts.returned if not use.called and use.alternative is None}
+        rebound = {name for name, _ in (*facts.bound, *facts.rebound)}
+        if len(facts.returned) != 1 or not names or names & rebound or not names <= {param.name for param in facts.params}:
+            return EMPTY
+        return self.bind(closure.function, arguments, receiver, closure)[names.pop()]
 
     def is_plumbing(self, closure: Closure, receiver: int, arguments: Arguments, state: State) -> bool:
         """Whether nothing can happen to a tensor in a call: the function has to do with none, is given none, and finds none in

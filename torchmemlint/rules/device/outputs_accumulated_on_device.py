@@ -70,7 +70,7 @@ RULE = Rule(
     summary="The outputs of a whole data set pile up on the device",
     severity=Severity.WARNING,
     fix=Safety.UNSAFE,
-    triggers=frozenset({"append", "extend", "cat"}),
+    triggers=frozenset({"append", "cat", "extend", "inference_mode", "no_grad"}),
     experiment="tensors",
 )
 EVENT = Store
