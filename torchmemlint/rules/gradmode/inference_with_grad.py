@@ -9,7 +9,8 @@ results.
 Grad mode is followed through `with` blocks, decorators, `set_grad_enabled`, the project's own wrappers, hooks that a
 framework runs without grad (`validation_step`), and the function's callers. It is silent where all callers switch
 grad mode off, in a method that overrides one of a base class out of sight, where all parameters are frozen
-(`requires_grad_(False)`), in code that needs gradients of inputs (attacks, saliency) or hooks into gradients, and for
+(`requires_grad_(False)`), in the hooks of a module with a `training_step` that nothing in sight drives, for networks of
+JAX, TensorFlow, OpenVINO and ONNX Runtime, in code that needs gradients of inputs (attacks, saliency) or hooks into gradients, and for
 modules whose own forward takes gradients (forces from an energy). A
 function without a caller in sight is taken to run with grad mode on, with confidence medium.
 
@@ -53,7 +54,8 @@ def predict(model, loader):
 
 ## Fix
 Puts `@torch.no_grad()` above the function where nothing in it trains; elsewhere `with torch.no_grad():` around the
-statement, where that stands alone on one row. Unsafe: a caller out
+statement, where that stands alone on one row. A forward that another phase of the function trains is put under
+`with torch.set_grad_enabled(…):` with the test of that phase (`optimizer is not None`), or is left alone. Unsafe: a caller out
 of sight may back-propagate what the function returns. `torch.inference_mode()` needs the same memory (measured); its
 tensors may not be used in training later.
 
