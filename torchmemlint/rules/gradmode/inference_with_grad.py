@@ -281,15 +281,16 @@ def runs_what_it_is_given(cls: ClassRef, flow: Flow) -> bool:
     forward = project.method(cls, "forward")
     if forward is None:
         return False
-    parts = {
-        call.callee.removeprefix("self.").removesuffix("[]")
-        for call in project.facts(forward).calls
-        if call.callee.startswith("self.")
-    }
-    return any(
-        "." not in part and "[" not in part and project.attr(cls, part) != () and project.attribute_class(cls, part) is None
-        for part in sorted(parts)
-    )
+    for call in project.facts(forward).calls:
+        name = call.callee.removeprefix("self.")
+        facts = [fact for fact, _ in project.attr(cls, name.removesuffix("[]"))] if name != call.callee else []
+        if name.endswith("[]"):
+            known = any(fact.element for fact in facts)
+        else:
+            known = project.attribute_class(cls, name) is not None
+        if facts and not known:
+            return True
+    return False
 
 
 TENSOR_ONLY = frozenset(
