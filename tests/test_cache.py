@@ -163,6 +163,18 @@ def test_what_changes_nothing_for_others_links_nothing(
     assert inspected == []
 
 
+def test_a_file_without_a_word_of_torch_moves_below_those_that_run_it(here: Path, agree, inspected: list[str]) -> None:  # type: ignore[no-untyped-def]
+    (here / "plain.py").write_text("def double(x):\n    return x * 2\n")
+    text = "import torch\nfrom plain import double\n\n\ndef fit(model, loader, optimizer):\n    total = 0\n    for batch in loader:\n"
+    text += "        loss = double(model(batch).mean())\n        loss.backward()\n        optimizer.step()\n        total += loss\n    return total\n"
+    (here / "fits.py").write_text(text)
+    first = agree()
+    assert "fits.py" in first
+    for before in ("# Plain.\n\n\n", "# Plain.\n\n\n\ndef nothing():\n    pass\n\n\n"):
+        (here / "plain.py").write_text(f"{before}def double(x):\n    # twice\n    return x * 2\n")
+        assert "fits.py" in agree()
+
+
 def test_what_another_run_kept_meanwhile_is_not_believed(here: Path, printed, inspected: list[str], agree) -> None:  # type: ignore[no-untyped-def]
     """Answers of a run over other paths are answers about another project."""
     agree()

@@ -118,7 +118,7 @@ class Before:
     contents: dict[str, str] = field(init=False)
     wanted: list[str] = field(default_factory=list)
     _kept: list[Kept] = field(default_factory=list)
-    _sources: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    _facts: dict[tuple[str, str], tuple[ModuleFacts, str, Mapping[str, str]] | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.contents = {path: stamp.digest for path, stamp in self.run.files}
@@ -157,10 +157,14 @@ class Before:
 
     def sources(self, path: str) -> Mapping[str, str]:
         """The digests of a file's functions, as the earlier run saw it."""
-        if path not in self._sources:
-            found = self.cache.facts(self.contents[path], path) if path in self.contents and self.links[path].shape else None
-            self._sources[path] = found[2] if found is not None else {}
-        return self._sources[path]
+        found = self._facts_of(path, self.contents[path]) if path in self.contents and self.links[path].shape else None
+        return found[2] if found is not None else {}
+
+    def _facts_of(self, path: str, content: str) -> tuple[ModuleFacts, str, Mapping[str, str]] | None:
+        """``Cache.facts``, read once: both its facts and the digests of its functions are asked for."""
+        if (path, content) not in self._facts:
+            self._facts[path, content] = self.cache.facts(content, path)
+        return self._facts[path, content]
 
     def project(self, every: Callable[[], Sequence[ModuleFacts]], scanned: Mapping[str, Scanned]) -> Project:
         """The project, in which what was answered for the files that are ``wanted`` still holds."""
@@ -173,7 +177,7 @@ class Before:
                 return at_hand.facts
             if not self.links[path].shape:
                 raise KeyError(path)
-            found = self.cache.facts(self.stamps[path].digest, path)
+            found = self._facts_of(path, self.stamps[path].digest)
             return found[0] if found is not None else next(facts for facts in every() if facts.path == path)
 
         pairs = (pair for kept in self._kept for pair in kept.rests_on)

@@ -8,7 +8,7 @@ discover → scan (screen, facts) → link → inspect (lower, interpret, rules,
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -285,7 +285,7 @@ class _Run:
         if not before.same_for_others(self.scanned):
             return False
         self.before, jobs, self.jobs = before, self.jobs, 1
-        self._check(before.wanted)
+        self._check(before.wanted, scanned=before.changed)
         self.before, self.jobs = None, jobs
         links = before.now(self.checked)
         texts = {path: one.digest for path, one in before.stamps.items()} | {path: s.digest for path, s in self.scanned.items()}
@@ -295,8 +295,9 @@ class _Run:
         repeated.keep(texts, self.scanned, self.checked, links)
         return True
 
-    def _check(self, paths: Sequence[str]) -> None:
-        self.scan(paths)
+    def _check(self, paths: Sequence[str], scanned: Collection[str] = ()) -> None:
+        """Checks some of the files, of which a few may just have been ``scanned``."""
+        self.scan([path for path in paths if path not in scanned])
         if self.shard is not None:
             weights = [(path, size_of(path) if self.scanned[path].candidate else 1) for path in paths]
             paths = sorted([*shares(weights, self.shard.count)][self.shard.number - 1])

@@ -25,6 +25,8 @@ SHORT = 300
 
 _KINDS = {kind.__name__: kind for kind in (ArgFact, CallableUse, CallFact, ClassRef, FunctionRef)}
 
+_AT_HAND = ("text", "source", "module")
+"""Answers that are known without asking the project: a file's findings are mostly refuted by them, so they are looked at first."""
 _OF_FILES = ("text", "module", "facts")
 """Answers that are contents of files: told by digest, never kept, for the file itself has them."""
 _QUESTIONS = {"facts", *(name for name, method in vars(Project).items() if hasattr(method, "__wrapped__"))}
@@ -80,7 +82,7 @@ class Answers:
 
     def written(self, questions: Iterable[Question]) -> tuple[tuple[str, str], ...]:
         """Questions as text, each with what is told of its answer; those first whose answers are at hand."""
-        pairs = ((question[0] not in ("text", "module"), to_text(question), self.told(question)) for question in questions)
+        pairs = ((question[0] not in _AT_HAND, to_text(question), self.told(question)) for question in questions)
         return tuple((text, answer) for _, text, answer in sorted(pairs))
 
     def saw_text(self, path: str, content: str) -> None:

@@ -407,10 +407,12 @@ class Calls:
 
     def _is_put_together(self, name: str) -> bool:
         """Whether a ``getattr`` of the project with a name that it puts together (``f"get_{kind}_feature"``) can mean this one."""
+        if not self._patterns:
+            return False
         if self._put_together is None:
             texts = (".+".join(re.escape(part) for part in pattern.split("*")) for pattern in sorted(self._patterns))
-            self._put_together = re.compile("|".join(texts)) if self._patterns else None
-        return bool(self._patterns) and self._put_together is not None and self._put_together.fullmatch(name) is not None
+            self._put_together = re.compile("|".join(texts))
+        return self._put_together.fullmatch(name) is not None
 
     def _might_mean(self, reader: FunctionRef, text: str, name: str) -> bool:
         """Whether ``text``, an attribute of an unknown object, may be the project's method ``name`` taken as a value."""

@@ -317,7 +317,7 @@ class GradMode:
     def _is_meant_off(self, ref: FunctionRef) -> bool:
         """Whether every method from which nobody in sight is known to call ``ref``, directly or not, has namesakes that are
         called, and all of these calls run with grad mode off: one of them is it, on an object that is of no class in sight
-        (``self.task.valid_step(…)``, and there ``model.predict(…)``). This looks at what is solved, and solves nothing itself."""
+        (``self.task.valid_step(…)``, and there ``model.predict(…)``). What is solved for others does not rest on this."""
         seen, queue, found = {ref}, [ref], False
         while queue:
             current = queue.pop()
@@ -514,7 +514,7 @@ class GradMode:
                 effect = self._last_effect(ref := FunctionRef(path, qualname), facts.leaves)
                 if effect is None:
                     continue
-                for caller in self._calls.callers(ref).calls:
+                for caller in self._calls.calls_of(ref):
                     if not caller.certain:
                         continue
                     use = CallableUse(caller.call.callee, caller.call.args, True)
@@ -536,7 +536,7 @@ class GradMode:
         if facts is None:
             return ("off", "on")
         ref = FunctionRef(ref.path, facts.qualname)
-        callers = [caller for caller in self._calls.callers(ref).calls if caller.ref != ref]
+        callers = [caller for caller in self._calls.calls_of(ref) if caller.ref != ref]
         certain = [caller for caller in callers if caller.certain] or callers
         if not certain:
             default = next((param.default for param in facts.params if param.name == match[2]), "")

@@ -482,7 +482,7 @@ class Project:
         for _ in range(_INWARDS):
             level -= seen
             seen |= level
-            level = {caller.ref for ref in level for caller in self._calls.callers(ref).calls if caller.certain}
+            level = {caller.ref for ref in level for caller in self._calls.calls_of(ref) if caller.certain}
         return frozenset(ref for ref in seen if ref.qualname.endswith(".forward"))
 
     @question
