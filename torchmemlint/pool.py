@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from torchmemlint.digest import digest
+from torchmemlint.frames import with_room
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, ProcessPoolExecutor
@@ -91,6 +92,7 @@ def run_on(
     return [results[path] for path in paths]
 
 
+@with_room
 def call_received(name: str, work: bytes, paths: Sequence[str]) -> list[object]:
     """What a task does on a cluster: unpacks the work, once for all its tasks in one process, and does its files."""
     if name not in _received:
@@ -184,6 +186,7 @@ def _remember(function: Callable[[S, str], object], shared: S, threshold: tuple[
     _work = (function, shared)  # type: ignore[assignment]
 
 
+@with_room
 def _call_each(paths: Sequence[str]) -> list[object]:
     assert _work is not None  # set by the initializer, or before the fork
     function, shared = _work

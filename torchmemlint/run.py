@@ -18,6 +18,7 @@ from torchmemlint.config import Configuration
 from torchmemlint.discover import Found, discover
 from torchmemlint.errors import SourceError
 from torchmemlint.findings import Finding, Safety
+from torchmemlint.frames import with_room
 from torchmemlint.pool import run_all, run_on, shares, size_of, usable_cpus
 from torchmemlint.settings import Settings
 from torchmemlint.source import is_notebook
@@ -258,6 +259,7 @@ class _Run:
     def __post_init__(self) -> None:
         self.settings = {file.path: file.settings for file in self.files}
 
+    @with_room
     def check(self) -> Outcome:
         if self.means.cache is None or self.by_hand:
             self._check([file.path for file in self.files])
@@ -494,6 +496,7 @@ class _Run:
             found = [in_cells(finding, cells) for finding in found]
         return tuple(sorted(found, key=lambda one: one.sort_key))
 
+    @with_room
     def fix(self) -> Fixed:
         """Rounds over all files at once, because a fix in one file can change what is true in another."""
         from torchmemlint.fixes import apply_fixes
