@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from torchmemlint import forks
 from torchmemlint.digest import digest
 from torchmemlint.frames import with_room
 
@@ -27,6 +28,9 @@ Work = tuple[Callable[[S, str], R], S]
 
 _CHUNKS = 6
 """Chunks for each process: so many that none is left with a long tail alone, so few that sending them costs little."""
+
+_PIECES = 32
+"""The same where a process takes the next piece itself: these cost nothing but their sending."""
 
 _work: Work[object, object] | None = None
 """In a worker process: the function and the shared argument of its calls."""
@@ -48,6 +52,8 @@ def run_all(
     if jobs > 1:
         gc.freeze()  # a collection in a forked worker would write to all that is shared, and so copy it
         try:
+            if forks.may_die():
+                return _together(function, shared, paths, jobs, lost, tell)
             return _in_pool(function, shared, paths, jobs, lost, tell)
         except (ImportError, NotImplementedError, PermissionError):  # no semaphores or processes here, as in some sandboxes
             pass
@@ -126,6 +132,30 @@ def size_of(path: str) -> int:
         return os.stat(path).st_size
     except OSError:
         return 0
+
+
+def _together(
+    function: Callable[[S, str], R],
+    shared: S,
+    paths: Sequence[str],
+    jobs: int,
+    lost: Callable[[str, str], R],
+    tell: Callable[[int], None],
+) -> list[R]:
+    """As ``_in_pool``, where this process may do files itself."""
+    chunks = chunks_by_size(paths, min(jobs * _PIECES, forks.MOST - 1))
+    results: dict[str, R] = {}
+
+    def call_each(number: int) -> list[R]:
+        return [function(shared, path) for path in chunks[number]]
+
+    for number, found in forks.together(call_each, len(chunks), jobs - 1):
+        results.update(zip(chunks[number], found, strict=True))
+        tell(len(found))
+    missing = [path for path in paths if path not in results]
+    if missing:
+        results |= zip(missing, _in_pool(function, shared, missing, min(jobs, len(missing)), lost, tell), strict=True)
+    return [results[path] for path in paths]
 
 
 def _in_pool(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from torchmemlint import forks
 from torchmemlint.config import Configuration
 from torchmemlint.discover import Found, discover
 from torchmemlint.errors import SourceError
@@ -227,6 +228,17 @@ class _Reported:
     unchanged: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What checking all files left in a run (see ``_Run``), and in its cache."""
+
+    scanned: dict[str, Scanned]
+    checked: dict[str, Checked]
+    told: frozenset[str] | None
+    complete: bool
+    trouble: str = ""
+
+
 @dataclass(slots=True)
 class _Run:
     """One run over some files, and what is known of them so far.
@@ -262,7 +274,7 @@ class _Run:
     @with_room
     def check(self) -> Outcome:
         if self.means.cache is None or self.by_hand:
-            self._check([file.path for file in self.files])
+            self._check_all()
         else:
             from torchmemlint.remembered import Repeated
 
@@ -271,11 +283,38 @@ class _Run:
             if result is not None:
                 self.scanned, self.checked = result
             elif not self._check_changed(repeated):
-                self._check([file.path for file in self.files])
+                self._check_all(repeated)
+        return self._outcome()
+
+    def _check_all(self, repeated: Repeated | None = None) -> None:
+        """Checks all files; where several processes do, in a process that works beside them while this one waits. If that one
+        dies of a file, all is done again from here, where no file is touched by this process."""
+        paths = [file.path for file in self.files]
+
+        def check() -> _Checked:
+            self._check(paths)
+            if repeated is not None:
                 links = repeated.links(self.scanned, self.around or (), self.checked)
                 texts = {path: one.digest for path, one in self.scanned.items()}
                 repeated.keep(texts, self.scanned, self.checked, links)
-        return self._outcome()
+            return _Checked(self.scanned, self.checked, self.told, self.complete)
+
+        def check_apart() -> _Checked:
+            done = check()
+            if self.means.progress is not None:
+                self.means.progress.end()
+            scanned = {path: Scanned(path, skipped=one.skipped) for path, one in done.scanned.items() if one.skipped}
+            trouble = self.means.cache.trouble if self.means.cache is not None else ""
+            return replace(done, scanned=scanned, trouble=trouble)
+
+        several = self.means.executor is None and len(paths) > 1 and self._jobs(paths, BYTES_TO_INSPECT) > 1
+        done = forks.attempt(check_apart) if several else None
+        if done is None:
+            check()
+        else:
+            self.scanned, self.checked, self.told, self.complete = done.scanned, done.checked, done.told, done.complete
+            if self.means.cache is not None and done.trouble:
+                self.means.cache.trouble = done.trouble
 
     def _check_changed(self, repeated: Repeated) -> bool:
         """Whether it was enough to check the files again whose own text, or a text that their findings rest on, changed since

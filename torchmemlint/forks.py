@@ -1,0 +1,214 @@
+"""Processes forked from this one that work beside it. On Linux alone, and only while there is one thread: what is forked beside
+others can wait for ever for what they held.
+
+A process that works beside its helpers need not be sent what it does itself; but it may die of the work. So the whole is an
+``attempt``, made in a process that may die while another waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import struct
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import NoReturn, TypeVar
+
+R = TypeVar("R")
+
+MOST = 1000
+"""Pieces of work, at the most: all their numbers must have room in a pipe."""
+
+_NUMBER = struct.Struct("=I")
+_DONE = struct.Struct("=II")
+"""The place of a helper, and the number of the piece that it has done."""
+
+_waits = 0
+"""In a process that may die: the one that waits for it."""
+_helpers: list[int] = []
+"""Processes that this one has forked and not seen end."""
+
+
+def possible() -> bool:
+    """Whether processes can be forked here."""
+    return sys.platform == "linux" and hasattr(os, "memfd_create") and threading.active_count() == 1
+
+
+def may_die() -> bool:
+    """Whether this is the process of an ``attempt``."""
+    return _waits != 0
+
+
+def attempt(work: Callable[[], R]) -> R | None:
+    """What ``work`` gives (never None), done in a process of its own; None when that died or failed, or when there can be none.
+    What ``work`` changes in memory is lost."""
+    if may_die() or not possible():
+        return None
+    here = os.getpid()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        result = os.memfd_create("torchmemlint")
+    except OSError:
+        return None
+    with os.fdopen(result, "w+b") as file:
+        try:
+            child = os.fork()
+        except OSError:
+            return None
+        if child == 0:
+            _make_attempt(work, here, file.raw.fileno())
+        try:
+            _, status = os.waitpid(child, 0)
+        except BaseException:
+            _stop([child])
+            raise
+        if status:
+            return None
+        file.seek(0)  # the place in it is that of the child, too
+        found: R = pickle.load(file)
+        return found
+
+
+def _make_attempt(work: Callable[[], object], waits: int, result: int) -> NoReturn:
+    global _waits
+    status = 1
+    try:
+        _waits = waits
+        _helpers.clear()  # they are not ours
+        data = pickle.dumps(work(), pickle.HIGHEST_PROTOCOL)
+        _write(result, data)
+        wait()
+        status = 0
+    except BaseException:  # whoever waits does the same, and fails in its own name
+        pass
+    finally:
+        os._exit(status)
+
+
+def together(work: Callable[[int], R], pieces: int, helpers: int) -> Iterator[tuple[int, R]]:
+    """``work(number)`` for so many pieces of work, with its number, done in this process and in ``helpers`` beside it. What a
+    helper was at when it died is not among them. Raises OSError where there cannot be so many processes."""
+    assert pieces <= MOST
+    queue, full = os.pipe()
+    # Whoever is free takes the next number from the pipe.
+    os.write(full, b"".join(map(_NUMBER.pack, range(pieces))))
+    os.close(full)
+    told, tell = os.pipe()
+    os.set_blocking(told, False)
+    results = [os.memfd_create("torchmemlint") for _ in range(helpers)]
+    children: list[int] = []
+    try:
+        for place, result in enumerate(results):
+            child = os.fork()
+            if child == 0:
+                os.close(told)
+                _help(work, queue, place, result, tell)
+            children.append(child)
+        _helpers.extend(children)
+        os.close(tell)
+        tell = -1
+        readers = [pickle.Unpickler(_Reader(result)) for result in results]
+        while (number := _taken(queue)) is not None:
+            if _waits and os.getppid() != _waits:
+                os._exit(1)  # nobody waits any more
+            yield number, work(number)
+            yield from _arrived(told, readers)
+        os.set_blocking(told, True)
+        yield from _arrived(told, readers)
+    except BaseException:
+        _stop(children)
+        raise
+    finally:
+        for each in (queue, told, tell, *results):
+            if each >= 0:
+                os.close(each)
+
+
+def wait() -> None:
+    """Until all helpers have ended."""
+    while _helpers:
+        os.waitpid(_helpers.pop(), 0)
+
+
+def _arrived(told: int, readers: Sequence[pickle.Unpickler]) -> Iterator[tuple[int, R]]:
+    """What helpers have done meanwhile, or until they end where ``told`` waits for them."""
+    while True:
+        try:
+            done = os.read(told, _DONE.size)
+        except BlockingIOError:
+            return
+        if not done:
+            return
+        place, number = _DONE.unpack(done)
+        yield number, readers[place].load()
+
+
+def _help(work: Callable[[int], object], queue: int, place: int, result: int, tell: int) -> NoReturn:
+    status = 1
+    try:
+        written = _Written()
+        # One for all: what several results have in common goes over once.
+        pickler = pickle.Pickler(written, pickle.HIGHEST_PROTOCOL)
+        while (number := _taken(queue)) is not None:
+            pickler.dump(work(number))
+            for part in written.parts:
+                _write(result, part)
+            written.parts.clear()
+            os.write(tell, _DONE.pack(place, number))
+        os.close(tell)  # now, and not when the memory has been taken apart
+        status = 0
+    except BaseException:  # what it was at is done again elsewhere, and fails there
+        pass
+    finally:
+        os._exit(status)
+
+
+def _taken(queue: int) -> int | None:
+    data = os.read(queue, _NUMBER.size)
+    return int(_NUMBER.unpack(data)[0]) if data else None
+
+
+def _stop(children: Sequence[int]) -> None:
+    for child in children:
+        with suppress(OSError):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        if child in _helpers:
+            _helpers.remove(child)
+
+
+def _write(file: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
+
+
+class _Written:
+    """A file for a pickler."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        self.parts.append(bytes(data))
+        return len(data)
+
+
+class _Reader:
+    """A file for an unpickler, that another process is still writing: read from its start, wherever that one stands."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._at = 0
+
+    def read(self, size: int) -> bytes:
+        data = os.pread(self._file, size, self._at)
+        self._at += len(data)
+        return data
+
+    def readline(self) -> bytes:
+        raise NotImplementedError  # no protocol of today reads lines
