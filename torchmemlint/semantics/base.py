@@ -77,6 +77,7 @@ class Book:
         self.closures: list[Closure] = []
         self.frame_closure: list[Closure] = []
         self.loops: list[tuple[int, int]] = []
+        self.loop_statements: dict[tuple[int, int], ir.For | ir.While] = {}
         self.guards: list[tuple[int, str]] = []
         self.handlers: list[int] = []
         self.holders: dict[int, int] = {}

@@ -1482,9 +1482,20 @@ class Calls(Evaluator):
                 state.mode if state is not None else "",
                 result,
                 takes,
+                self.gates() if effect == "empty-cache" else (),
             ),
             tag=effect,
         )
+
+    def gates(self) -> tuple[str, ...]:
+        """What the names in the tests around are bound to, again and again (``CallEffect.gates``)."""
+        from torchmemlint.semantics.gates import bound_to
+
+        tests = [text for text in self.site(-1).guards if not text.startswith("not ")]
+        turn = self.loop_statements.get(self.loops[-1]) if self.loops and self.loops[-1][0] == self.frame else None
+        if not tests or (self.loops and turn is None):
+            return ()
+        return tuple(bound_to(tests, turn.body if turn is not None else self.frame_closure[self.frame].function.body))
 
     @property
     def deleted(self) -> list[str]:

@@ -282,6 +282,8 @@ class CallEffect:
     mode: str = ""
     result: int = -1
     takes: frozenset[int] = NOTHING
+    gates: tuple[str, ...] = ()
+    """What the names in ``site.guards`` are bound to in each turn of the loop, or in each call where no loop is around."""
 
 
 @dataclass(frozen=True, slots=True)

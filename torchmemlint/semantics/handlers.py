@@ -75,7 +75,7 @@ def describe(
         body = about_memory(handler.body, verdict_names(handler.body), handler.name)
     fallbacks = beside_type(handler.body)
     found = [] if leaves_nothing(statement.body, run, state) else recoveries(body, statement.body, run, about_error, state)
-    if found and all(what in CLEANUPS for _, what in found) and cleans_again(statement, following):
+    if found and all(what in CLEANUPS for _, what in found) and cleans_again(statement, following, turn_of(run)):
         found = []  # what frees nothing here is done once more where it does
     return Handler(
         run.site(handler.node), types, handler.name or "",
@@ -164,14 +164,21 @@ OPERATIONS = frozenset({"keep", "view", "inplace", "mixed-max", "cut", "source",
 """Effects of torch functions that are written in C++."""
 
 
-def cleans_again(statement: ir.Try, following: ir.Stmt | None) -> bool:
-    """Whether the cache is emptied (or a cleanup called) where the exception is gone: first thing of the next attempt, in the
-    ``finally``, or right after the ``try``."""
+def turn_of(run: Interpreter) -> list[ir.Stmt]:
+    """The body of the loop of this function in which a statement stands, [] for none."""
+    loop = run.loop_statements.get(run.loops[-1]) if run.loops and run.loops[-1][0] == run.frame else None
+    return loop.body if loop is not None else []
+
+
+def cleans_again(statement: ir.Try, following: ir.Stmt | None, turn: list[ir.Stmt]) -> bool:
+    """Whether the cache is emptied (or a cleanup called) where the exception is gone: first thing of the next attempt, or of the
+    loop's turn (``turn``) in which it is made, in the ``finally``, or right after the ``try``."""
     first: list[ir.Stmt] = []
-    for inner in statement.body:
-        if not isinstance(inner, ir.ExprStmt) or not isinstance(inner.value, ir.Call):
-            break
-        first.append(inner)
+    for block in (statement.body, turn):
+        for inner in block:
+            if not isinstance(inner, ir.ExprStmt) or not isinstance(inner.value, ir.Call):
+                break
+            first.append(inner)
     after = [following] if isinstance(following, ir.ExprStmt) else []
     return any(
         isinstance(inner, ir.ExprStmt) and isinstance(inner.value, ir.Call) and frees(inner.value)
@@ -281,10 +288,9 @@ def recoveries(
     body: list[ir.Stmt], tried: list[ir.Stmt], run: Interpreter, about_error: frozenset[str], state: State
 ) -> list[tuple[int, str]]:
     """Statements inside the handler that need memory or mean to free it, in order."""
-    attempted = {dotted(n.func) for n in nodes_of(tried) if isinstance(n, ir.Call)} - {""}
-    attempted = {name for name in attempted if name.rpartition(".")[2] not in QUIET}
+    attempted, first = attempts(tried, run)
     moving = only_moves(tried)
-    data = made_of_the_same(body, tried)
+    data = made_of_the_same(body, tried, about_error)
     out: list[tuple[int, str]] = []
     own = run.ref.qualname.rpartition(".")[2]
     for node in nodes_of(body):
@@ -314,12 +320,57 @@ def recoveries(
                     and not reads_error(node.args, about_error)
                     and on_the_same(node, data, run, state)
                     and may_calculate(node.func, run, state)
-                    and (repeats(node, tried) or may_run_model(run, name))
+                    and ((name in first and repeats(node, tried)) or may_run_model(run, name))
                 )
                 or (on_the_same(node, data, run, state) and does_the_same(run, name, attempted))
             ):
                 out.append((node.node, "host-retry" if moves_to_host(node.args) else "retry"))
     return out
+
+
+def attempts(tried: list[ir.Stmt], run: Interpreter) -> tuple[set[str], set[str]]:
+    """What a ``try`` block calls, by its text, as far as it may be the step that failed; and those calls that no call which runs
+    a model goes before. Behind such a call only what gives a result counts: the rest books and tells that it went well."""
+    found: set[str] = set()
+    first: set[str] = set()
+    ran = False
+    for statement in flat(tried):
+        calls = {dotted(n.func): n for n in heads(statement) if isinstance(n, ir.Call)}
+        names = [name for name in calls if name and name.rpartition(".")[2] not in QUIET]
+        running = {name for name in names if surely_runs_model(run, name)}
+        told = isinstance(statement, ir.ExprStmt)
+        if not ran:
+            first |= set(names)
+        found |= running if ran and told else set(names)
+        ran = ran or bool(running)
+    return found, first
+
+
+def flat(body: list[ir.Stmt]) -> Iterator[ir.Stmt]:
+    """Every statement of a block, in text order, those inside others after their heads."""
+    for node in nodes_of(body):
+        if isinstance(node, STATEMENTS):
+            yield node
+
+
+def heads(statement: ir.Stmt) -> Iterator[object]:
+    """The expressions of a statement, without the statements inside it."""
+    for name in _FIELDS[type(statement)]:
+        part = getattr(statement, name)
+        if not (isinstance(part, list) and part and isinstance(part[0], (*STATEMENTS, ir.Handler, ir.MatchCase))):
+            yield from _walk(part)
+
+
+def surely_runs_model(run: Interpreter, callee: str) -> bool:
+    """Whether a call in the root runs a model by its name, or by what the project shows of it."""
+    last = callee.rpartition(".")[2]
+    call = next((c for c in run.world.facts(run.ref).calls if c.callee == callee), None)
+    if last in RUNS - {"zero_grad"} or last in DRIVES or purpose.may_be_network(callee):
+        return last != "train" or call is None or bool(call.args)
+    if call is None:
+        return False
+    callees = run.world.project.callees(run.ref.path, run.ref.qualname, callee, *call.keywords)
+    return callees.certain and bool(callees.refs) and may_run_model(run, callee)
 
 
 def moves_to_host(args: object) -> bool:
@@ -346,11 +397,14 @@ def does_the_same(run: Interpreter, callee: str, attempted: set[str]) -> bool:
 TO_HOST = ("'cpu'", "torch.device('cpu')", "device('cpu')")
 
 
-def made_of_the_same(body: list[ir.Stmt], tried: list[ir.Stmt]) -> set[str]:
-    """Names that a handler gives to parts of what was tried (``for half in batch.chunk(2)``)."""
+def made_of_the_same(body: list[ir.Stmt], tried: list[ir.Stmt], about_error: frozenset[str]) -> set[str]:
+    """Names of what was tried, and those that a handler gives to parts of it (``for half in batch.chunk(2)``); not what the
+    handler makes anew to tell of the error (``answer = {"text": str(e)}``)."""
     known = names_in(tried)
     for node in nodes_of(body):
-        if isinstance(node, ir.Assign) and names_in(node.value) & known:
+        if isinstance(node, ir.Assign) and (reads_error(node.value, about_error) or is_report(node.value, known)):
+            known -= names_in(node.targets)
+        elif isinstance(node, ir.Assign) and names_in(node.value) & known:
             known |= names_in(node.targets)
         elif isinstance(node, (ir.For, ir.CompClause)) and names_in(node.iterable) & known:
             known |= names_in(node.target)
@@ -387,6 +441,12 @@ def is_text(node: object) -> bool:
     return isinstance(node, ir.Const) and isinstance(node.value, str)
 
 
+def is_report(value: ir.Expr, known: set[str]) -> bool:
+    """Whether a value is words, or a display with words, in which nothing stands of what was tried."""
+    worded = is_text(value) or isinstance(value, (ir.DictDisplay, ir.FormattedString))
+    return worded and not names_in(value) & known
+
+
 def is_code(name: str, run: Interpreter, state: State) -> bool:
     """Whether a name stands for a module, function or class that is imported or defined."""
     return all(isinstance(atom, (Ext, Cls, Func)) for atom in run.name(ir.Name(-1, name), state))
@@ -396,7 +456,16 @@ def may_calculate(callee: ir.Expr, run: Interpreter, state: State) -> bool:
     """Whether a callee may be what ran out of memory: not the standard library, and no torch function that only wraps or makes
     something (``nn.Parameter``)."""
     if "(" in dotted(callee):
-        return True  # evaluating a callee that itself calls would run that call twice
+        # Evaluating a callee that itself calls would run that call twice: what is asked is who makes the object.
+        maker: ir.Expr = callee
+        while isinstance(maker, (ir.Attr, ir.Call, ir.Subscript)):
+            if isinstance(maker, ir.Attr) and "(" not in dotted(maker):
+                break
+            maker = maker.func if isinstance(maker, ir.Call) else maker.value
+        made = run.eval(maker, state) if isinstance(maker, (ir.Name, ir.Attr)) else None
+        return not made or not all(
+            isinstance(atom, Ext) and atom.name.partition(".")[0] in sys.stdlib_module_names for atom in made
+        )
     for atom in run.eval(callee, state):
         if isinstance(atom, Ext):
             root = atom.name.partition(".")[0]
@@ -475,6 +544,11 @@ def always_raises(body: list[ir.Stmt]) -> bool:
         and isinstance(last.value, ir.Call)
         and dotted(last.value.func) in ("sys.exit", "exit", "quit")
     )
+
+
+STATEMENTS = (
+    ir.ExprStmt, ir.Assign, ir.AugAssign, ir.Declare, ir.If, ir.For, ir.While, ir.Try, ir.With, ir.Return, ir.Raise, ir.Delete,
+)  # fmt: skip
 
 
 def nodes_of(body: list[ir.Stmt]) -> Iterator[object]:

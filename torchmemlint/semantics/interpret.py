@@ -108,7 +108,6 @@ class Interpreter(Calls):
         """Tests that the run could not decide → 2 when a branch of theirs trains (backward, step), else 1."""
         self.loop_names: set[str] = set()
         self.frozen_attributes: frozenset[str] = frozenset()
-        self.loop_statements: dict[tuple[int, int], ir.For | ir.While] = {}
         self.texts: dict[int, str] = {}
         """Text of the tests of ``if`` statements, by the identity of these (which live as long as the run)."""
         self.phases: dict[int, list[tuple[set[str], str, int]]] = {}

@@ -4,8 +4,8 @@
 Reports `torch.cuda.empty_cache()`, and the same call of other devices, in every step: in a loop over batches, in a
 `forward`, or in a method that runs a model and is called step by step, by the code or by a framework. It is silent at
 the end of an epoch or stage (a turn that makes or loads a model of its own is one), in a loop of attempts that a success
-leaves, where the call is rate-limited or guarded by a measurement, and for methods of that name
-on other objects.
+leaves, where the call is rate-limited or guarded by a measurement (also by a name that each step binds to one, or to what a
+function answers), and for methods of that name on other objects.
 
 ## What it costs
 The call frees no tensor. It returns cached blocks that no tensor uses to the driver; the allocator would have used
@@ -94,6 +94,13 @@ RATE = re.compile(
 )
 
 
+ANSWERS = re.compile(r"\w\(")
+SETTLED = re.compile(
+    r"\b(hasattr|getattr|isinstance|issubclass|callable|bool|len|get|pop|getenv|startswith|endswith|lower|upper|type|int|str)\("
+)
+"""Calls that ask for a setting, which stays as it is from one step to the next."""
+
+
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
     if event.effect != "empty-cache" or not flow.own(event.site) or event.site.handler >= 0:
         return
@@ -119,9 +126,8 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
 
 def step_path(event: CallEffect, flow: Flow) -> str | None:
     """Where in the steps the call stands, in words; None where it runs seldom or at a stage's end."""
-    if any(
-        RATE.search(g) and not (DEVICE.search(g) and not SHORT.search(g)) for g in event.site.guards if not g.startswith("not ")
-    ):
+    tests = [g for g in event.site.guards if not g.startswith("not ")]
+    if any(is_rate(test) for test in [*tests, *event.gates]) or any(is_answer(test) for test in event.gates):
         return None
     if event.followed_by in ("break", "return", "raise") or MEASURES.search(event.followed_by):
         return None
@@ -156,6 +162,16 @@ def step_path(event: CallEffect, flow: Flow) -> str | None:
     if facts.owner and forwards_before(event, flow) and called_in_steps(ref, flow):
         return "in every call of a method that is called step by step"
     return None
+
+
+def is_rate(test: str) -> bool:
+    """Whether a test lets the call through now and then: by a count, a size or a measurement."""
+    return bool(RATE.search(test)) and (not DEVICE.search(test) or bool(SHORT.search(test)))
+
+
+def is_answer(value: str) -> bool:
+    """Whether a gate is what a function says in each step, which only that function knows, and no setting."""
+    return bool(ANSWERS.search(SETTLED.sub("", value))) and not DEVICE.search(value)
 
 
 def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
