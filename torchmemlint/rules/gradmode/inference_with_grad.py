@@ -12,7 +12,8 @@ grad mode off, in a method that overrides one of a base class out of sight, wher
 (`requires_grad_(False)`), in the hooks of a module with a `training_step` that nothing in sight drives, for networks of
 JAX, TensorFlow, OpenVINO and ONNX Runtime, in code that needs gradients of inputs (attacks, saliency) or hooks into gradients, and for
 modules whose own forward takes gradients (forces from an energy). A
-function without a caller in sight is taken to run with grad mode on, with confidence medium.
+function without a caller in sight is taken to run with grad mode on, with confidence medium; it is silent about one that hands
+its result out with the graph where nothing but its name (`predict`, `infer`) says that it evaluates.
 
 `eval()` changes dropout and batch normalisation. It does not switch grad mode off.
 
@@ -183,7 +184,7 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     record = flow.record
     if event.kind not in ("forward", "opaque") or event.frozen:
         return None
-    if event.mode != "on" and not (event.mode == "unknown" and record.mode == "escapes"):
+    if event.mode != "on":
         return None
     if record.flags & {"input-grad", "autograd-grad"} or event.gid in record.backwarded:
         return None
@@ -220,7 +221,7 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return None  # what was tried without grad needs it after all
     if event.cls is not None and guards_its_network(event, flow):
         return None
-    cuts_alone = event.mode != "on" or (not evaluated and not purpose.evaluates(name))
+    cuts_alone = not evaluated and not purpose.evaluates(name)
     fate = flow.runs.fate(record, event.gid, cuts_alone=cuts_alone)
     if fate.trains or (cuts_alone and not fate.only_cut):
         return None
@@ -240,10 +241,6 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return None
     if not fate.only_cut and (not evaluated or fate.escapes) and flow.called_in_training(by_trainers=fate.escapes):
         return None
-    if event.mode != "on":
-        # Handed on as a value, so that its callers are not known; a detach says that grad mode is on there.
-        detaches = fate.only_cut and not trains_here and any(s.how == ".detach()" for s in fate.cuts)
-        return ("but every result is detached", Confidence.MEDIUM) if detaches and purpose.uses(name) else None
     if fate.only_cut:
         text = "but every result is detached, turned into numbers or compared"
         if evaluated and not trains_here:
@@ -257,6 +254,8 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return None
     if evaluated and not purpose.trains(name):
         return "after `eval()`, and nothing computed from it is back-propagated in sight", confidence
+    if fate.escapes and record.mode == "no-callers":
+        return None  # its name alone says that nobody out of sight trains what it hands out
     if purpose.evaluates(name):
         return f"in `{short(name)}`, and nothing computed from it is back-propagated in sight", Confidence.MEDIUM
     return None
