@@ -1,13 +1,16 @@
 """Facts of single modules."""
 
 import json
+import pickle
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
+import torchmemlint
 from torchmemlint.errors import SourceError
-from torchmemlint.index.facts import CallFact, ClassFacts, FunctionFacts, ModuleFacts
+from torchmemlint.index.facts import ArgFact, AttrFact, CallFact, ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.module_facts import from_plain, module_facts, to_plain
 
 
@@ -377,6 +380,20 @@ def test_plain_form_survives_json() -> None:
         """
     )
     assert from_plain(json.loads(json.dumps(to_plain(module)))) == module
+
+
+def test_facts_survive_the_way_to_another_process() -> None:
+    folder = Path(torchmemlint.__file__).parent
+    texts = ["", "x = 1\n", "class C: pass\n", "f(x)\n", *(path.read_text(encoding="utf-8") for path in folder.glob("*/*.py"))]
+    modules = [module_facts(f"m{number}.py", text) for number, text in enumerate(texts)]
+    sent = pickle.loads(pickle.dumps(modules))
+    assert sent == modules
+    calls = [call for module in sent for each in module.functions for call in each.calls]
+    attrs = [attr for module in sent for each in module.classes for attr in each.attrs]
+    assert {type(call) for call in calls} == {CallFact}
+    assert {type(arg) for call in calls for arg in call.args} == {ArgFact}
+    assert {type(attr) for attr in attrs} == {AttrFact}
+    assert {type(each) for module in sent for each in module.functions} == {FunctionFacts}
 
 
 @pytest.mark.parametrize("plain", [None, [], {"path": 1}, ["p", [], [], [["short"]], [], 1]])

@@ -79,6 +79,7 @@ def test_a_large_result_comes_whole() -> None:
 def test_an_attempt_that_dies_or_fails_gives_nothing() -> None:
     assert forks.attempt(lambda: os.kill(os.getpid(), signal.SIGKILL)) is None
     assert forks.attempt(lambda: [][1]) is None
+    assert forks.attempt(lambda: os._exit(0)) is None
     assert forks.attempt(lambda: lambda: 1) is None  # cannot be sent
     assert forks.attempt(lambda: forks.attempt(lambda: 1) or "none within another") == "none within another"
 

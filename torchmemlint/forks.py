@@ -69,7 +69,10 @@ def attempt(work: Callable[[], R]) -> R | None:
         if status:
             return None
         file.seek(0)  # the place in it is that of the child, too
-        found: R = pickle.load(file)
+        try:
+            found: R = pickle.load(file)
+        except EOFError:  # it was ended by what it did
+            return None
         return found
 
 
