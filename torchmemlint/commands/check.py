@@ -37,6 +37,9 @@ def run(arguments: argparse.Namespace) -> int:
     # Nothing large here is in a cycle: facts live until the end, trees and states die by their count. To look for cycles as
     # often as Python does would cost a tenth of the run, and once for each million objects still a fortieth.
     gc.set_threshold(20_000_000, 5, 5)
+    # Where glibc is asked for memory, freeing a block as large as this (whose pages nobody has touched) makes it keep what is
+    # freed from then on: syntax trees come and go, and a page from the system costs more than what is written to it.
+    bytes(30_000_000)
     if arguments.output_file:
         from torchmemlint.commands.output_files import output_files
 
