@@ -275,7 +275,7 @@ class Calls:
             overrides = () if value.exact else tuple(self._overrides(value.klass, value.function.qualname.rpartition(".")[2]))
             if not overrides or not self._always_overridden(value):
                 yield value.function
-            yield from overrides
+            yield from overrides or self._stood_for(value.function)
         elif isinstance(value, ClassRef):
             method = self._names.method(value, "__init__")
             if method is not None:
@@ -288,6 +288,21 @@ class Calls:
                     if not value.exact:
                         yield from self._overrides(value.klass, name)
                     break
+
+    def _stood_for(self, ref: FunctionRef) -> tuple[FunctionRef, ...]:
+        """The methods that an abstract one which nothing in sight overrides stands for: those of its name, as with a protocol."""
+        facts = self._names.functions[ref.path][ref.qualname]
+        name = ref.qualname.rpartition(".")[2]
+        if not facts.owner or name in self._common or name.startswith("__"):
+            return ()
+        protocol = "typing.Protocol" in self._names.mro(ClassRef(ref.path, facts.owner))
+        if not protocol and all(use.callee.rpartition(".")[2] != "abstractmethod" for use in facts.decorators):
+            return ()
+        top = self._names.layout.top_package(ref.path)
+        classes = {each for each in self._methods.get(name, ()) if self._names.layout.top_package(each.path) == top}
+        classes -= {ClassRef(ref.path, facts.owner)}
+        found = (FunctionRef(each.path, f"{each.qualname}.{name}") for each in classes) if self._are_few(classes) else ()
+        return tuple(sorted(each for each in found if each.qualname in self._names.functions[each.path]))
 
     def _always_overridden(self, method: Method) -> bool:
         """Whether no object runs this method of its base but by ``super()``: each class below has its own, and nothing in

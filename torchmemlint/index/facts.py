@@ -150,8 +150,8 @@ class FunctionFacts:
 class AttrFact(NamedTuple):
     """One assignment to an attribute of ``self`` (or in the class body, with method "").
 
-    ``value`` is dotted text, with "()" when it is a call; ``kind`` is "call", "name", "const", "list", "dict", "set", "tuple"
-    or "other" by the form of the value; ``const`` is the repr of a literal. ``annotation`` is as for parameters; ``element`` is
+    ``value`` is dotted text, with "()" when it is a call; ``kind`` is "call", "name", "const", "list", "dict", "set", "tuple",
+    "function" (a lambda) or "other" by the form of the value; ``const`` is the repr of a literal. ``annotation`` is as for parameters; ``element`` is
     the text of what a container holds when all of it has the same (``ModuleList([Block() for …])``: "Block()").
     """
 

@@ -91,6 +91,7 @@ class GradMode:
         self._nodes: dict[FunctionRef, _Node] = {}
         self._modes: dict[FunctionRef, frozenset[str]] = {}
         self._answers: dict[FunctionRef, CallerMode] = {}
+        self._tests: dict[str, bool] = {}
         self._leaks: dict[FunctionRef, list[tuple[CallFact, str]]] | None = None
 
     # --- effects
@@ -327,7 +328,7 @@ class GradMode:
                 others = [
                     caller
                     for caller in self._calls.namesakes(current)
-                    if caller.ref not in seen and not is_test(caller.ref.path, caller.ref.qualname)
+                    if caller.ref not in seen and not self._is_test(caller.ref)
                 ]
                 if not others or not all(self._guarded(each) or self._solve(each.ref) == {"off"} for each in others):
                     return False
@@ -389,9 +390,9 @@ class GradMode:
             node.fixed["on"] = None  # with grad mode off under every caller it would raise
         callers = self._calls.callers(ref)
         others = [caller for caller in callers.calls if caller.ref != ref]
-        if not is_test(ref.path, ref.qualname):
+        if not self._is_test(ref):
             # What a unit test calls is there for others, who are not in sight.
-            others = [caller for caller in others if not is_test(caller.ref.path, caller.ref.qualname)]
+            others = [caller for caller in others if not self._is_test(caller.ref)]
         others = [caller for caller in others if not any(_ELSEWHERE.match(test) for test in caller.call.branch)] or others
         certain = [caller for caller in others if caller.certain]
         for caller in certain or others:
@@ -401,6 +402,24 @@ class GradMode:
         if not node.fixed and not node.edges:
             node.fixed[self._root_mode(ref, facts, callers.escapes)] = None
         return node
+
+    def _is_test(self, ref: FunctionRef) -> bool:
+        """As ``layout.is_test``, but not in a file that is named like one of tests (``test_audio.py``), and has none."""
+        if not is_test(ref.path, ref.qualname):
+            return False
+        if is_test(ref.path.replace("\\", "/").rpartition("/")[0] + "/", ref.qualname):
+            return True
+        found = self._tests.get(ref.path)
+        if found is None:
+            module = self._names.modules[ref.path]
+            names = [facts.qualname.rpartition(".")[2] for facts in module.functions]
+            names += [facts.qualname.rpartition(".")[2] for facts in module.classes]
+            found = self._tests[ref.path] = (
+                any(name.startswith(("test_", "Test")) for name in names)
+                or any(target.partition(".")[0] in ("pytest", "unittest") for _, target in module.imports)
+                or not module.classes
+            )
+        return found
 
     def _root_mode(self, ref: FunctionRef, facts: FunctionFacts, escapes: bool) -> str:
         """The start of a function that nothing in sight calls."""
@@ -439,7 +458,7 @@ class GradMode:
                 continue
             for caller in self._calls.calls_of(FunctionRef(owner.path, facts.qualname)):
                 inside = self._names.functions[caller.ref.path][caller.ref.qualname].owner == owner.qualname
-                if inside or is_test(caller.ref.path, caller.ref.qualname):
+                if inside or self._is_test(caller.ref):
                     continue
                 if not caller.certain or not self._guarded(caller):
                     return False

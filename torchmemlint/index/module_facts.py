@@ -945,6 +945,8 @@ def _attr(name: str, value: ast.expr | None, text: str, annotation: str, method:
             kind = "set"
         elif isinstance(value, ast.Tuple):
             kind = "tuple"
+        elif isinstance(value, ast.Lambda):
+            kind = "function"
     if not text and kind == "other" and isinstance(value, ast.BoolOp | ast.IfExp):
         text = _alternative(value)
     return AttrFact(name, kind, text, const, method, annotation, _element(value))

@@ -293,6 +293,11 @@ class Project:
         return classes.pop() if len(classes) == 1 else None
 
     @question
+    def attribute_classes(self, ref: ClassRef, name: str) -> tuple[ClassRef | str, ...]:
+        """As ``attribute_class``, every class of which there is evidence, the first assigned first."""
+        return tuple(dict.fromkeys(value.klass for value in self._evidence.attribute(ref, name) if isinstance(value, Instance)))
+
+    @question
     def is_attribute_only(self, name: str) -> bool:
         """Whether classes of the project assign an attribute of that name and none defines a method of it: ``x.name(…)`` calls
         an object that is held there."""

@@ -82,6 +82,8 @@ class Book:
         self.handlers: list[int] = []
         self.holders: dict[int, int] = {}
         """Object held by an attribute → the object whose attribute it is."""
+        self.bare: set[int] = set()
+        """Modules that were constructed so that they have no parameters."""
         self.loaded: dict[int, int] = {}
         """What a file was read into, and each part taken from it → the object that the reading made."""
         self.result_of: Callable[[FunctionRef, str], Value] = lambda *_: EMPTY

@@ -72,7 +72,7 @@ from torchmemlint.semantics.values import (
     truth,
     unknown,
 )
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.world import HOLDERS, MODULE, is_torch_function
 from torchmemlint.torch_facts import TORCH
 
 MAX_DEPTH = 5
@@ -520,6 +520,10 @@ class Calls(Evaluator):
         oid = self.allocate(kind, expr.node, text, cls)
         if module and self.built_frozen(cls, arguments):
             state.vars[oid, "$frozen"] = const(True)
+        if module and self.built_bare(cls, arguments):
+            self.bare.add(oid)
+        else:
+            self.bare.discard(oid)  # made here in another turn, with other arguments
         if kind == "instance":
             # What the constructor is given it may keep.
             gids = [self.whole(v, state)[0] for v in arguments.all()]
@@ -530,6 +534,23 @@ class Calls(Evaluator):
                 for word, value in arguments.keywords.items():
                     state.vars[oid, word] = value
         return frozenset((Obj(oid),))
+
+    def built_bare(self, cls: ClassRef, arguments: Arguments) -> bool:
+        """Whether a module of this class is built without parameters: its class makes none, and none comes in with what it is
+        given."""
+        needed = self.world.parametric(cls, exact=True)
+        init = self.world.project.method(cls, "__init__") if needed else None
+        if not needed or init is None or arguments.more:
+            return needed == frozenset()
+        places = [param.name for param in self.world.facts(init).params[1:] if param.kind == "positional"]
+        given = [arguments.get(places.index(word) if word in places else -1, word) for word in needed]
+        return all(
+            type(a) in (Const, Plain, Func)
+            or (type(a) is Ext and is_torch_function(a.name))
+            or (type(a) is Obj and a.oid in self.bare)
+            for v in given
+            for a in v or ()
+        )
 
     def built_frozen(self, cls: ClassRef, arguments: Arguments) -> bool:
         """Whether a module is built without anything that requires grad: by an argument that says so, or by the default of a
@@ -591,14 +612,18 @@ class Calls(Evaluator):
     def forward(self, oid: int, arguments: Arguments, expr: ir.Call, state: State, text: str) -> Value:
         """A module runs: with grad mode on its result hangs on a new graph."""
         info = self.heap[oid]
+        bare = oid in self.bare
         if isinstance(info.cls, ClassRef) and info.kind == "module":
             own = self.world.project.method(info.cls, "forward")
             if own is not None and self.decorated_mode(own) == "off":
                 return FREE_TENSOR
             if own is not None and self.world.facts(own).names & TO_INDICES and only_indices(self.result_of(own, "off")):
                 return tensor(flags=INTEGER)
-            if not self.world.has_parameters(info.cls):
-                return self.arithmetic(arguments.all(), expr.node, state)
+            bare = bare or not self.world.has_parameters(info.cls)
+        if bare:
+            # Its result hangs on what it is given, unless it cuts that off itself.
+            through = self.inside_forward(oid, arguments, expr, state)
+            return through if through is not None else self.arithmetic(arguments.all(), expr.node, state)
         graphs: set[int] = set()
         certain: set[int] = set()
         for value in arguments.all():
@@ -797,6 +822,9 @@ class Calls(Evaluator):
                 if self.world.guards_itself(name):
                     return FREE_TENSOR
                 if name not in ("forward", "__call__"):
+                    if self.gives_data(name, arguments):
+                        self.cut_all(arguments, expr, state, text_of(expr.func))
+                        return PLAIN
                     if state.mode == "off" and self.gives_indices(name, arguments):
                         return tensor(flags=INTEGER)
                     if state.mode != "off" and self.gives_no_graph(name, arguments):
@@ -823,6 +851,12 @@ class Calls(Evaluator):
         decoder's ``argmax``)."""
         found = self.meant(name, arguments)
         return bool(found) and all(only_indices(self.result_of(ref, "off")) for ref in found)
+
+    def gives_data(self, name: str, arguments: Arguments) -> bool:
+        """Whether every method of the project that a call on a module of unknown class may mean ends in arrays, lists or text (a
+        decoder's)."""
+        found = self.meant(name, arguments)
+        return bool(found) and all(self.world.ends_as_data(ref) for ref in found)
 
     def gives_no_graph(self, name: str, arguments: Arguments) -> bool:
         """Whether every method of the project that a call on a module of unknown class may mean returns tensors that it has made
@@ -1553,7 +1587,24 @@ class Calls(Evaluator):
                 return frozenset(wrapped)
         if kind == "no-grad-variable":
             return UNKNOWN
-        return frozenset((Obj(self.allocate(kind, expr.node, text_of(expr.func), name)),))
+        oid = self.allocate(kind, expr.node, text_of(expr.func), name)
+        if name in HOLDERS:
+            held = [a for v in arguments.all() for a in self.parts_of(v, state)]
+            self.bare -= {oid}
+            self.bare |= {oid} if held and all(type(a) is Obj and a.oid in self.bare for a in held) else set()
+        return frozenset((Obj(oid),))
+
+    def parts_of(self, value: Value, state: State) -> list[Atom]:
+        """What a value is, the items of lists, dictionaries and tuples in the place of these."""
+        out: list[Atom] = []
+        for atom in value:
+            if type(atom) is Tuple:
+                out += [a for item in atom.items for a in self.parts_of(item, state)]
+            elif type(atom) is Obj and self.heap[atom.oid].kind in CONTAINERS:
+                out += [a for item in self.contents(atom.oid, state) for a in item]
+            else:
+                out.append(atom)
+        return out
 
     def opaque(
         self,

@@ -51,7 +51,7 @@ from torchmemlint.semantics.values import (
     truth,
     unknown,
 )
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.world import HOLDERS, MODULE
 from torchmemlint.torch_facts import TORCH
 
 CERTAIN = ("forward", "leaf")
@@ -185,11 +185,13 @@ class Evaluator(Book):
     def module_variable(self, path: str, ident: str) -> Value:
         """A module-level variable read inside a function: an object by what the module assigns to it."""
         facts = self.world.project.module(path)
-        for name, _ in facts.assigned:
+        for name, text in facts.assigned:
             if name == ident:
                 found = self.world.project.class_of(path, MODULE, ident)
                 oid = self.outside("thing", ident, found, key=(path, ident))
                 self.classify(oid, found, ident)
+                if isinstance(found, ClassRef) and text.endswith("()"):
+                    self.note_bare(oid, found, FunctionRef(path, MODULE), text.removesuffix("()"))
                 return frozenset((Obj(oid),))
         if ident == "torch":  # bound by an import that is not in sight (``from common import *``), or forgotten
             return self.absolute(ident, path, ident)
@@ -209,6 +211,11 @@ class Evaluator(Book):
             if looks_like_module(evidence.get(text, frozenset())):
                 kind = "module"
         self.retype(oid, kind, cls)
+
+    def note_bare(self, oid: int, cls: ClassRef, ref: FunctionRef, callee: str) -> None:
+        """Remember of an object that is constructed by calls of ``callee`` in a function that it is a module without parameters."""
+        if self.heap[oid].kind == "module" and self.world.made_without_parameters(ref, callee, cls):
+            self.bare.add(oid)
 
     # --- attributes ---------------------------------------------------------------------------------------------------
 
@@ -422,6 +429,7 @@ class Evaluator(Book):
             if cls is not None:
                 inner = self.outside("thing", text, cls, key=(oid, name, absolute))
                 self.classify(inner, cls, f"self.{name}")
+                self.note_bare(inner, cls, FunctionRef(path, method or MODULE), bare)
                 return frozenset((Obj(inner),))
             kind = class_kind(absolute)
             if kind == "module" and method and self.world.is_bare_norm(FunctionRef(path, method), bare, absolute):
@@ -432,6 +440,8 @@ class Evaluator(Book):
                 return frozenset((Obj(self.outside(kind, text, None, key=(oid, name, kind))),))
             if kind != "thing":
                 inner = self.outside(kind, text, absolute, key=(oid, name, absolute))
+                if absolute in HOLDERS and name not in self.world.parametric_attributes(info.cls):
+                    self.bare.add(inner)
                 return frozenset((Obj(inner),))
             effect = TORCH.function_effect(absolute)
             if effect in ("source", "cut"):
@@ -487,6 +497,8 @@ class Evaluator(Book):
                     inner = self.outside("thing", f"{info.name}[…]", None, key=(atom.oid, "[]"))
                     if info.kind == "module" and self.heap[inner].kind == "thing":
                         self.retype(inner, "module")
+                    if atom.oid in self.bare:
+                        self.bare.add(inner)
                     return frozenset((Obj(inner),))
                 if info.kind == "loader":
                     return FREE_TENSOR
@@ -966,6 +978,8 @@ class Evaluator(Book):
                         out = join(out, frozenset((Obj(atom.oid),)))
                     elif info.kind == "module":
                         inner = self.outside("module", f"{info.name}[…]", None, key=(atom.oid, "[]"))
+                        if atom.oid in self.bare:
+                            self.bare.add(inner)
                         out = join(out, frozenset((Obj(inner),)))
                     elif info.kind == "thing":
                         out = join(out, unknown(frozenset((self.thing_graph(atom.oid),))))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from torchmemlint.errors import SourceError
-from torchmemlint.index.facts import AttrFact, ClassFacts, FunctionFacts
+from torchmemlint.index.facts import ArgFact, AttrFact, ClassFacts, FunctionFacts, ParamFact
+from torchmemlint.index.gradmode import argument_for
 from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.index.sources import split_lines
@@ -52,7 +54,7 @@ class World:
         self._evidence: dict[tuple[str, str], tuple[dict[str, frozenset[str]], Page]] = {}
         self._is_module: dict[ClassRef, tuple[bool | None, Page]] = {}
         self._guarding: dict[str, tuple[bool, Page]] = {}
-        self._parametric: dict[ClassRef, tuple[bool, Page]] = {}
+        self._parametric: dict[tuple[ClassRef, bool], tuple[frozenset[str] | None, Page]] = {}
         self._resolved: dict[tuple[str, str], tuple[str | None, Page]] = {}
         self._symbols: dict[str, tuple[FunctionRef | ClassRef | None, Page]] = {}
 
@@ -179,38 +181,115 @@ class World:
     def has_parameters(self, cls: ClassRef) -> bool:
         """Whether a module class may have parameters: False only when all its classes are in sight and none of them makes a
         parameter, or holds anything that may have one."""
-        if self.ledger.meanwhile(self._parametric, cls):
-            return True  # a class that holds its own kind
-        return self.ledger.remember(self._parametric, cls, lambda: self._finds_parameters(cls))
+        return self.parametric(cls) != frozenset()
 
-    def _finds_parameters(self, cls: ClassRef) -> bool:
+    def parametric(self, cls: ClassRef, exact: bool = False) -> frozenset[str] | None:
+        """The parameters of a module class's constructor by which modules with parameters may come in; None where the class may
+        make some itself, or is not wholly in sight. ``exact``: what is asked of is constructed from this very class, and from
+        none below it."""
+        if self.ledger.meanwhile(self._parametric, (cls, exact)):
+            return None  # a class that holds its own kind
+        return self.ledger.remember(self._parametric, (cls, exact), lambda: self._finds_parameters(cls, exact))
+
+    def _finds_parameters(self, cls: ClassRef, exact: bool) -> frozenset[str] | None:
         project = self.project
         forward = project.method(cls, "forward")
-        if forward is None or not self.facts(forward).names - {"NotImplementedError", "self"} or project.subclasses(cls):
-            return True  # an abstract class, or one that stands for its subclasses
-        for base in project.mro(cls):
+        if forward is None or not self.facts(forward).names - {"NotImplementedError", "self"}:
+            return None  # an abstract class
+        if not exact and project.subclasses(cls):
+            return None  # one that stands for its subclasses
+        needed: frozenset[str] = frozenset()
+        params: tuple[ParamFact, ...] = ()
+        for base in reversed(project.mro(cls)):
             if isinstance(base, str):
                 if base not in ("torch.nn.Module", "torch.nn.modules.module.Module") and base.split(".")[0] not in PLAIN_ROOTS:
                     if TORCH.class_kind(base) not in ("loss", "module-noparam"):
-                        return True
+                        return None
                 continue
-            facts = project.facts(base)
-            assert isinstance(facts, ClassFacts)
-            for attr in facts.attrs:
-                if attr.kind in ("const", "list", "dict", "set", "tuple") and attr.kind == "const":
+            init = FunctionRef(base.path, f"{base.qualname}.__init__")
+            own = self.facts(init) if project.method(base, "__init__") == init else None
+            if own is not None:
+                if own.names & {"register_parameter", "add_module", "register_module", "setattr"}:
+                    return None
+                if "append" in own.names and own.names & {"ModuleList", "Sequential", "ModuleDict", "ParameterList"}:
+                    return None
+                handed = self._handed_on(init, own, params, needed)
+                if handed is None:
+                    return None
+                needed, params = handed, own.params[1:]
+            given = {param.name for param in own.params[1:]} if own is not None else set()
+            for attr in self._attributes(base):
+                if attr.kind == "const" or not self._may_hold_parameter(base, attr):
                     continue
-                if attr.kind in ("call", "name", "list", "dict", "tuple", "other") and self._may_hold_parameter(base, attr):
-                    return True
-            init = project.method(base, "__init__")
-            if init is not None and self.facts(init).names & {
-                "register_parameter",
-                "add_module",
-                "register_module",
-                "append",
-                "setattr",
-            }:
-                return True
-        return False
+                if attr.kind != "name" or attr.method != init.qualname or attr.value not in given:
+                    return None
+                needed |= {attr.value}
+        return needed
+
+    def _handed_on(
+        self, init: FunctionRef, facts: FunctionFacts, params: tuple[ParamFact, ...], needed: frozenset[str]
+    ) -> frozenset[str] | None:
+        """Of the ``needed`` parameters (``params``) of the constructor above this one, those that get what this one is given, by
+        its own names; None where one of them may get a module that is made here."""
+        own = {param.name for param in facts.params}
+        found: set[str] = set()
+        for call in facts.calls if needed else ():
+            receiver, _, name = call.callee.rpartition(".")
+            if name != "__init__":
+                continue
+            args = call.args if receiver == "super()" else call.args[1:]
+            for word in needed:
+                arg = argument_for(params, word, args)
+                if arg is None:
+                    if any(one.keyword in ("*", "**") for one in args):
+                        found.add(word)
+                elif arg.name in own:
+                    found.add(arg.name)
+                elif not self._is_without_parameters(init, arg):
+                    return None
+        return frozenset(found)
+
+    def made_without_parameters(self, ref: FunctionRef, callee: str, cls: ClassRef) -> bool:
+        """Whether every call of ``callee`` in a function, which constructs ``cls``, makes a module that has no parameters."""
+        needed = self.parametric(cls, exact=True)
+        if not needed:
+            return needed is not None
+        init = self.project.method(cls, "__init__")
+        calls = [call for call in self.facts(ref).calls if call.callee == callee]
+        if init is None or not calls:
+            return False
+        params = self.facts(init).params[1:]
+        for call in calls:
+            for word in needed:
+                arg = argument_for(params, word, call.args)
+                if arg is None and any(one.keyword in ("*", "**") for one in call.args):
+                    return False
+                if arg is not None and not self._is_without_parameters(ref, arg):
+                    return False
+        return True
+
+    def _is_without_parameters(self, ref: FunctionRef, arg: ArgFact) -> bool:
+        """Whether an argument in a function is no module with parameters, by what it says: a literal, a function."""
+        if arg.const:
+            return True
+        return bool(arg.name) and self._is_known_function(ref.path, ref.qualname, arg.name)
+
+    def _is_known_function(self, path: str, qualname: str, text: str) -> bool:
+        """Whether dotted text is a function or method of the project, or one of torch's functions."""
+        if self.project.is_function(path, qualname, text):
+            return True
+        absolute = self.project.resolve(path, text, qualname)
+        return absolute is not None and is_torch_function(absolute)
+
+    def parametric_attributes(self, cls: ClassRef) -> frozenset[str]:
+        """The attributes of a class, inherited ones too, that may hold a module with parameters, or a parameter."""
+        return frozenset(
+            attr.name
+            for base in self.project.mro(cls)
+            if isinstance(base, ClassRef)
+            for attr in self._attributes(base)
+            if attr.kind != "const" and self._may_hold_parameter(base, attr)
+        )
 
     def is_bare_norm(self, ref: FunctionRef, callee: str, absolute: str) -> bool:
         """Whether every call of ``callee`` in the function makes one of torch's normalisations (``absolute``) without its affine
@@ -222,16 +301,6 @@ class World:
         given = [[arg.const for arg in call.args if arg.keyword in ("affine", "elementwise_affine")] for call in calls]
         return bool(calls) and all(
             one == ["False"] or (not one and not default and len(call.args) < 4) for one, call in zip(given, calls, strict=True)
-        )
-
-    def parametric_attributes(self, cls: ClassRef) -> frozenset[str]:
-        """The attributes of a class, inherited ones too, that may hold a module with parameters, or a parameter."""
-        return frozenset(
-            attr.name
-            for base in self.project.mro(cls)
-            if isinstance(base, ClassRef)
-            for attr in self._attributes(base)
-            if attr.kind != "const" and self._may_hold_parameter(base, attr)
         )
 
     def may_hold_module(self, cls: ClassRef, name: str) -> bool:
@@ -254,35 +323,69 @@ class World:
         return facts.attrs
 
     def _may_hold_parameter(self, cls: ClassRef, attr: AttrFact) -> bool:
-        if attr.kind == "name" and self.project.is_function(cls.path, attr.method, attr.value):
+        if attr.kind == "function" or (attr.kind == "name" and self._is_known_function(cls.path, attr.method, attr.value)):
             return False
         if attr.kind != "call":
             # A bare name or an expression: a number from the arguments, unless it is called somewhere as a module would be.
-            words = (
-                self.evidence(FunctionRef(cls.path, attr.method)).get(f"self.{attr.name}", frozenset())
-                if attr.method
-                else frozenset()
-            )
-            return bool(words & (frozenset({"()"}) | {"parameters", "forward"}))
+            return bool(self._said_of(cls, attr) & {"()", "parameters", "forward"})
         made, _, method = attr.value.removesuffix("()").partition("().")
         absolute = self.project.resolve(cls.path, made, attr.method)
         if absolute is None:
-            return True
+            # `given.clone()`: a tensor, by a method that modules do not have.
+            last = (method or made).rpartition(".")[2]
+            return "." not in attr.value or last not in TORCH.methods or last in TORCH.module_methods
         if method and "(" not in method and method in TORCH.methods:
             # `torch.ones(3).bool()`: a tensor, which is no parameter of the module that holds it.
             return absolute != "torch.Tensor" and TORCH.function_effect(absolute) != "source"
         inner = self.project.klass(absolute)
         if inner is not None:
-            return bool(self.is_module_class(inner)) and self.has_parameters(inner)
+            if not self.is_module_class(inner):
+                return False
+            return not self.made_without_parameters(FunctionRef(cls.path, attr.method or MODULE), made, inner)
+        if absolute in HOLDERS and attr.element:
+            text = attr.element.removesuffix("()")
+            found = self.project.resolve(cls.path, text, attr.method) if text != attr.element else None
+            each = self.project.klass(found) if found is not None else None
+            return each is None or not self.made_without_parameters(FunctionRef(cls.path, attr.method or MODULE), text, each)
         kind = TORCH.class_kind(absolute)
         if kind == "module" and attr.method and self.is_bare_norm(FunctionRef(cls.path, attr.method), made, absolute):
             return False
         if kind is not None:
             return kind not in ("module-noparam", "loss", "optimizer", "loader", "distribution")
         effect = TORCH.function_effect(absolute)
-        return effect in ("leaf", "module") or (
-            effect is None and absolute.split(".")[0] not in PLAIN_ROOTS | {"math", "numpy"}
+        if effect is not None or absolute.split(".")[0] in PLAIN_ROOTS | {"math", "numpy"}:
+            return effect in ("leaf", "module")
+        function = self.project.function(absolute)
+        if function is not None:
+            return self._may_make_module(function)
+        # An object of another package: no module where all that is asked of it is what modules do not have.
+        words = self._said_of(cls, attr)
+        return not words or any(word == "()" or word in TORCH.module_methods or RUNS.match(word) for word in words)
+
+    def _said_of(self, cls: ClassRef, attr: AttrFact) -> frozenset[str]:
+        """What the class calls on an attribute (see ``evidence``)."""
+        return (
+            self.evidence(FunctionRef(cls.path, attr.method)).get(f"self.{attr.name}", frozenset())
+            if attr.method
+            else frozenset()
         )
+
+    def _may_make_module(self, ref: FunctionRef) -> bool:
+        """Whether a function may construct anything: it names a class or torch's modules, or calls what is in the project."""
+        facts = self.facts(ref)
+        if facts.returns in ("int", "float", "str", "bool"):
+            return False
+        if "nn" in facts.names or any(name[:1].isupper() for name in facts.names):
+            return True
+        return any(self.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs for call in facts.calls)
+
+    def is_session(self, cls: ClassRef | str) -> bool:
+        """Whether the objects of a class are called like a network and run in another library: no module, and its ``__call__``
+        works on arrays."""
+        if isinstance(cls, str) or self.is_module_class(cls) is not False:
+            return False
+        call = self.project.method(cls, "__call__")
+        return call is not None and bool(self.facts(call).names & {"numpy", "from_numpy"})
 
     def is_autograd_function(self, cls: ClassRef) -> bool:
         """Whether a class of the project is below ``torch.autograd.Function``."""
@@ -365,6 +468,20 @@ class World:
             return True
         return any(self.project.decorator_effect(ref.path, facts.parent, use) == "off" for use in facts.decorators)
 
+    def ends_as_data(self, ref: FunctionRef, depth: int = 0) -> bool:
+        """Whether a method turns what it works on into arrays or lists, and nothing back into tensors; itself, or by a method of
+        its own class that it calls."""
+        facts = self.facts(ref)
+        if facts.names & TENSORS_AGAIN or facts.returns.rpartition(".")[2] == "Tensor":
+            return False
+        if facts.names & {"numpy", "tolist"} or facts.returns in ("str", "bytes"):
+            return True
+        if depth == 2 or not facts.owner:
+            return False
+        own = [call.callee.removeprefix("self.") for call in facts.calls if call.callee.startswith("self.")]
+        methods = [self.project.method(ClassRef(ref.path, facts.owner), name) for name in own if "." not in name]
+        return any(each is not None and self.ends_as_data(each, depth + 1) for each in methods)
+
     # --- names ----------------------------------------------------------------------------------------------------
 
     def resolved(self, path: str, ident: str) -> str | None:
@@ -419,4 +536,17 @@ class World:
         return answer
 
 
+def is_torch_function(absolute: str) -> bool:
+    """Whether an absolute name is that of a function of torch's, and none that gives a module."""
+    return TORCH.class_kind(absolute) is None and TORCH.function_effect(absolute) not in (None, "module", "leaf")
+
+
+TENSORS_AGAIN = frozenset(
+    {"tensor", "as_tensor", "from_numpy", "stack", "cat", "zeros", "ones", "empty", "full", "pad_sequence", "LongTensor", "FloatTensor"}
+)
+"""Words of a function that makes tensors, also of arrays."""
+HOLDERS = frozenset({"torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential"})
+"""Modules of which the parameters are those of what they are given."""
+RUNS = re.compile(r"_?(forward|encode|decode|generate|extract|predict|apply|get)(_|$)")
+"""Methods of other packages' objects that may run a module, or give one."""
 PLAIN_ROOTS = frozenset({"builtins", "abc", "typing", "enum", "collections", "dataclasses", "object", "Generic"})

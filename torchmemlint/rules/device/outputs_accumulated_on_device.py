@@ -93,6 +93,8 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
         return
     if not any(f.kind == "forward" or purpose.may_be_network(f.what) for f in forwards):
         return
+    if all(is_decoded(f.what) for f in forwards) and not flow.runs.world.facts(record.root).names & JOINS:
+        return  # text, as likely as not
     if not flow.device_words() or event.holder in record.cleared:
         return
     if info.text.startswith("range(") or flow.runs.world.is_hook(record.root):
@@ -126,3 +128,15 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
         frozenset(event.outputs),
         event.site.handler,
     )
+
+
+DECODES = re.compile(r"_*(batch_)?(decode|transcribe|translate|predict|classify|infer|generate|detect|answer|recogni[sz]e)(_|$)")
+"""Methods of models of which many give text, classes or boxes."""
+JOINS = frozenset({"cat", "concat", "stack", "hstack", "vstack", "pad_sequence"})
+"""Words of functions that put tensors together: what is collected there are tensors."""
+
+
+def is_decoded(what: str) -> bool:
+    """Whether an output is that of another method than a forward, which by its name may be no tensor."""
+    receiver, _, name = what.rpartition(".")
+    return receiver not in ("", "self") and bool(DECODES.match(name))

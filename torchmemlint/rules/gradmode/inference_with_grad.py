@@ -215,7 +215,7 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     here = flow.runs.fate_here(record, event.gid)
     if (here.kept or here.passed) and not evaluated and not purpose.evaluates(name):
         return None
-    if takes_gradients(event, flow):
+    if takes_gradients(event, flow) or runs_elsewhere(event, flow):
         return None
     if event.site.handler >= 0 and decided_elsewhere(event, flow):
         return None  # what was tried without grad needs it after all
@@ -290,6 +290,42 @@ def runs_what_it_is_given(cls: ClassRef, flow: Flow) -> bool:
         if facts and not known:
             return True
     return False
+
+
+def runs_elsewhere(event: Graph, flow: Flow) -> bool:
+    """Whether what is called may as well be no network of torch's that records a graph: a compiled artifact that is loaded
+    (``torch.jit.load``), of whose parameters nothing is said; an attribute that also holds a session of another library, where
+    the class runs it elsewhere with grad mode off."""
+    world, root = flow.runs.world, flow.record.root
+    owner, name = world.facts(root).owner, event.what.removeprefix("self.")
+    if name == event.what:
+        facts = world.facts(root)
+        made = [(FunctionRef(root.path, root.qualname), text) for n, text in (*facts.bound, *facts.rebound) if n == name]
+    elif owner and name.isidentifier():
+        cls = ClassRef(root.path, owner)
+        held = world.project.attr(cls, name)
+        made = [(FunctionRef(at.path, fact.method), fact.value) for fact, at in held if fact.method]
+        if any(world.is_session(each) for each in world.project.attribute_classes(cls, name)) and any(
+            call.callee == event.what and any(GUARDING.search(use.callee) for use in call.managers)
+            for base in world.project.mro(cls)
+            if isinstance(base, ClassRef)
+            for other in world.within(base.path, base.qualname)
+            for call in other.calls
+        ):
+            return True
+    else:
+        return False
+    if words_on(event, flow) & MODULE_WORDS - {"cuda", "half"}:
+        return False
+    return any(
+        text.startswith(LOADED) or world.project.resolve(ref.path, text.partition("()")[0], ref.qualname) == "torch.jit.load"
+        for ref, text in made
+        if "jit.load" in text
+    )
+
+
+GUARDING = re.compile(r"(^|\.)(no_grad|inference_mode)$")
+LOADED = "torch.jit.load()"
 
 
 TENSOR_ONLY = frozenset(
