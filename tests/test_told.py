@@ -50,6 +50,14 @@ def test_graphs_that_a_callers_list_keeps_are_an_error() -> None:
     assert (dropped.severity.value, dropped.flow) == ("warning", ())
 
 
+def test_what_another_forward_keeps_and_one_graph_kept_in_turns_are_no_error_of_this_one() -> None:
+    text = (FIXTURES / "TML201" / "kept_by_another_forward.py").read_text(encoding="utf-8")
+    kept, by_rows = found(text, "TML201")
+    assert (kept.severity.value, kept.message.partition("(")[0]) == ("error", "`smooth")
+    assert [step.span.start.row for step in kept.flow] == [kept.span.start.row]
+    assert (by_rows.severity.value, by_rows.flow) == ("warning", ())
+
+
 def test_a_step_names_the_call_that_the_function_makes_not_one_inside_the_module() -> None:
     (finding,) = found(NESTED, "TML102")
     (step,) = finding.flow

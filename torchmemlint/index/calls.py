@@ -298,8 +298,7 @@ class Calls:
         protocol = "typing.Protocol" in self._names.mro(ClassRef(ref.path, facts.owner))
         if not protocol and all(use.callee.rpartition(".")[2] != "abstractmethod" for use in facts.decorators):
             return ()
-        top = self._names.layout.top_package(ref.path)
-        classes = {each for each in self._methods.get(name, ()) if self._names.layout.top_package(each.path) == top}
+        classes = {each for each in self._methods.get(name, ()) if self._names.layout.near(each.path, ref.path)}
         classes -= {ClassRef(ref.path, facts.owner)}
         found = (FunctionRef(each.path, f"{each.qualname}.{name}") for each in classes) if self._are_few(classes) else ()
         return tuple(sorted(each for each in found if each.qualname in self._names.functions[each.path]))

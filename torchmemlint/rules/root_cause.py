@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft
 
 KEEPERS = frozenset({"TML101", "TML102", "TML103", "TML104", "TML204"})
@@ -15,7 +13,8 @@ IN_HANDLER = frozenset({"TML301", "TML302", "TML304"})
 def told_once(drafts: Sequence[Draft]) -> list[Draft]:
     """Drafts of one root function, less those that another one explains.
 
-    A missing ``no_grad`` (TML201) stands for the stores that it fills, and a function has one, at its first forward;
+    A missing ``no_grad`` (TML201) stands for the stores that it fills, and a function has one, at its first forward, or the first
+    that fills any;
     TML204 stands for TML101/102 at its statement; TML303 for what else is said of its handler.
     """
     out = list(drafts)
@@ -28,13 +27,10 @@ def told_once(drafts: Sequence[Draft]) -> list[Draft]:
     if inference:
         covered = frozenset().union(*(d.graphs for d in inference))
         out = [d for d in out if not (d.finding.code in KEEPERS and d.graphs and d.graphs <= covered)]
-        first = min(inference, key=lambda d: d.finding.sort_key)
+        # The one that is told says what it costs: what another forward keeps is not its own.
         worst = max((d.finding.severity for d in inference), key=lambda s: s.weight)
-        kept = next((d.finding for d in inference if d.finding.severity is Severity.ERROR), first.finding)
-        others = [d for d in inference if d is not first]
-        out = [d for d in out if d not in others and d is not first]
-        finding = replace(first.finding, severity=worst, cost=kept.cost, flow=first.finding.flow or kept.flow)
-        out.append(replace(first, finding=finding))
+        first = min((d for d in inference if d.finding.severity is worst), key=lambda d: d.finding.sort_key)
+        out = [d for d in out if d is first or d not in inference]
     halves = {d.finding.statement for d in out if d.finding.code == "TML204"}
     out = [d for d in out if not (d.finding.code in ("TML101", "TML102") and d.finding.statement in halves)]
     teachers = frozenset().union(*(d.graphs for d in out if d.finding.code == "TML203"))

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from torchmemlint.errors import SourceError
+from torchmemlint.index.facts import ClassFacts
+from torchmemlint.index.layout import is_test
 from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.base import EVERYTHING, RunLimit
@@ -20,6 +22,8 @@ MAX_CALLERS = 12
 MAX_CALLER_DEPTH = 3
 MAX_HOLDERS = 6
 """Classes with an attribute of one name that are looked at: a name that many have says nothing."""
+MAX_HOLDERS_ABOVE = 3
+"""How far up it is looked for what leaves a module frozen that holds another, which holds the one asked about."""
 KEPT_RECORDS = 100
 """Functions whose records are kept from one file to the next: on a large project they would fill the memory."""
 FREEZING_WORDS = frozenset({"requires_grad", "requires_grad_", "freeze", "frozen", "trainable"})
@@ -171,6 +175,31 @@ class Runs:
         if found and self.world.is_module_class(cls) and self.world.parametric_attributes(cls) <= found:
             found.add(EVERYTHING)
         return frozenset(found)
+
+    def frozen_where_made(self, cls: ClassRef, depth: int = 0) -> bool:
+        """Whether each object of a class that is made in sight is held by an attribute that is left frozen, or by an object of
+        which that is so."""
+        project = self.world.project
+        init = project.method(cls, "__init__")
+        if init is None or depth == MAX_HOLDERS_ABOVE or project.subclasses(cls):
+            return False
+        callers = project.callers(init)
+        made = [(c.ref, c.call.callee) for c in callers.calls if not is_test(c.ref.path, c.ref.qualname)]
+        return bool(made) and not callers.escapes and all(self._held_frozen(ref, callee, depth) for ref, callee in made)
+
+    def _held_frozen(self, ref: FunctionRef, callee: str, depth: int) -> bool:
+        """Whether what a call in a method constructs is held by an attribute that is left frozen."""
+        owner = self.world.facts(ref).owner
+        if not owner:
+            return False
+        cls = ClassRef(ref.path, owner)
+        facts = self.world.project.facts(cls)
+        assert isinstance(facts, ClassFacts)
+        names = {attr.name for attr in facts.attrs if attr.method == ref.qualname and attr.value == f"{callee}()"}
+        if not names:
+            return False
+        frozen = self.frozen_attributes(cls)
+        return names <= frozen or EVERYTHING in frozen or self.frozen_where_made(cls, depth + 1)
 
     def _speaks_of_freezing(self, cls: ClassRef, init: FunctionRef) -> bool:
         facts = self.world.facts(init)

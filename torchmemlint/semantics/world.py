@@ -542,7 +542,20 @@ def is_torch_function(absolute: str) -> bool:
 
 
 TENSORS_AGAIN = frozenset(
-    {"tensor", "as_tensor", "from_numpy", "stack", "cat", "zeros", "ones", "empty", "full", "pad_sequence", "LongTensor", "FloatTensor"}
+    {
+        "tensor",
+        "as_tensor",
+        "from_numpy",
+        "stack",
+        "cat",
+        "zeros",
+        "ones",
+        "empty",
+        "full",
+        "pad_sequence",
+        "LongTensor",
+        "FloatTensor",
+    }
 )
 """Words of a function that makes tensors, also of arrays."""
 HOLDERS = frozenset({"torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential"})

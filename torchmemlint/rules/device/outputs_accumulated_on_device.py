@@ -130,7 +130,9 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
     )
 
 
-DECODES = re.compile(r"_*(batch_)?(decode|transcribe|translate|predict|classify|infer|generate|detect|answer|recogni[sz]e)(_|$)")
+DECODES = re.compile(
+    r"_*(batch_)?(decode|transcribe|translate|predict|classify|infer|generate|detect|answer|recogni[sz]e)(_|$)"
+)
 """Methods of models of which many give text, classes or boxes."""
 JOINS = frozenset({"cat", "concat", "stack", "hstack", "vstack", "pad_sequence"})
 """Words of functions that put tensors together: what is collected there are tensors."""

@@ -3,14 +3,14 @@
 ## What it does
 Reports the call of a model that builds an autograd graph which nothing uses: after `model.eval()`, in a function that
 evaluates, predicts, samples or acts, or wherever every result is only detached, turned into numbers or compared. The
-finding stands at the first such call of a function and speaks for all of them, and for what is stored of their
-results.
+finding stands at the first such call of a function, or the first whose results are kept, and speaks for all of them.
 
 Grad mode is followed through `with` blocks, decorators, `set_grad_enabled`, the project's own wrappers, hooks that a
 framework runs without grad (`validation_step`), and the function's callers. It is silent where all callers switch
 grad mode off, in a method that overrides one of a base class out of sight, where all parameters are frozen
-(`requires_grad_(False)`), in the hooks of a module with a `training_step` that nothing in sight drives, for networks of
-JAX, TensorFlow, OpenVINO and ONNX Runtime, in code that needs gradients of inputs (attacks, saliency) or hooks into gradients, and for
+(`requires_grad_(False)`), for modules that have none, in the hooks of a module with a `training_step` that nothing in sight
+drives, for networks of JAX, TensorFlow, OpenVINO and ONNX Runtime, for what `torch.jit.load` gives unless it is treated as a
+module (`eval()`), in code that needs gradients of inputs (attacks, saliency) or hooks into gradients, and for
 modules whose own forward takes gradients (forces from an energy). A
 function without a caller in sight is taken to run with grad mode on, with confidence medium; it is silent about one that hands
 its result out with the graph where nothing but its name (`predict`, `infer`) says that it evaluates.
@@ -114,7 +114,11 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
     kept = [
         e
         for e in flow.record.events.values()
-        if isinstance(e, Store) and not e.constant_key and event.gid in e.graphs and e.loop is not None and flow.own(e.site)
+        if isinstance(e, Store)
+        and not e.constant_key
+        and event.gid in e.graphs
+        and e.loop in event.site.loops  # else each turn keeps the one graph that was made before
+        and flow.own(e.site)
     ]
     elsewhere = [] if kept or event.gid not in flow.record.returned else kept_by_callers(event, flow)
     site = event.site if flow.own(event.site) else flow.own_call(event.site)[0]
@@ -228,6 +232,9 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     if event.kind == "opaque" and not likely_module(event, flow, fate):
         return None
     if not flow.own(event.site) and trains_beside(event, flow):
+        return None
+    owner = flow.runs.world.facts(root).owner
+    if owner and event.what.startswith("self.") and flow.runs.frozen_where_made(ClassRef(root.path, owner)):
         return None
     thrown_away = fate.only_cut and all_detached(fate)
     if proves_no_graph(fate) or (not thrown_away and (event.training is True or decided_elsewhere(event, flow))):
