@@ -83,7 +83,7 @@ from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import Graph, Store
 from torchmemlint.semantics.roots import reaches
-from torchmemlint.semantics.runs import MAX_CALLERS, Fate
+from torchmemlint.semantics.runs import MAX_CALLERS, Fate, descendants
 from torchmemlint.semantics.world import MODULE
 
 RULE = Rule(
@@ -111,12 +111,13 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
     if why is None:
         return
     text, confidence = why
+    hanging = descendants(flow.record, event.gid)
     kept = [
         e
         for e in flow.record.events.values()
         if isinstance(e, Store)
         and not e.constant_key
-        and event.gid in e.graphs
+        and hanging & e.graphs
         and e.loop in event.site.loops  # else each turn keeps the one graph that was made before
         and flow.own(e.site)
     ]
