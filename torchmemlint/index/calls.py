@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from torchmemlint.index.evidence import Evidence, Instance, Method, Value
@@ -83,6 +83,7 @@ class Calls:
         self._members = {"forward", "__call__"}  # last names of dotted text that an object, or its method, may go by
         self._locals = {"forward", "__call__"}  # and names that may be bound to one
         self._looked_up: set[str] = set()
+        self._keywords: frozenset[str] | None = None
         self._patterns: set[str] = set()
         self._put_together: re.Pattern[str] | None = None
         self._named: dict[tuple[str, str, str, frozenset[str]], tuple[FunctionRef, ...]] = {}
@@ -189,7 +190,7 @@ class Calls:
         receiver, dot, name = callee.rpartition(".")
         if refs:
             return Callees(tuple(refs), True)
-        if dot and name not in self._common:
+        if dot and name not in self._common and name in self._methods:
             below = self._below_outside(self._evidence.values(path, qualname, receiver), name)
             if below.refs:
                 return below
@@ -319,6 +320,18 @@ class Calls:
             self._below[klass, name] = found
         return found
 
+    # --- calls by their words
+
+    def named(self, name: str) -> Sequence[tuple[FunctionRef, CallFact]]:
+        """All calls of something of that last name, each with the function that it stands in, in the project's order."""
+        return self._index.get(name, ())
+
+    def keywords(self) -> frozenset[str]:
+        """What some call gives an argument by."""
+        if self._keywords is None:
+            self._keywords = frozenset(arg.keyword for calls in self._index.values() for _, call in calls for arg in call.args)
+        return self._keywords
+
     # --- from a function to its calls
 
     def callers(self, ref: FunctionRef) -> Callers:
@@ -393,9 +406,12 @@ class Calls:
             for word in sorted(self._index):
                 if word in self._methods and word not in self._aliases and word not in self._held:
                     continue
+                # Only few calls can be of an object: what a call of anything else means is not worked out for this.
+                of_members, of_locals = not word or word in self._members, not word or word in self._locals
+                if not (of_members or of_locals):
+                    continue
                 for site, call in self._index[word]:
-                    # Only few calls can be of an object: what a call of anything else means is not worked out for this.
-                    if word and word not in (self._members if "." in call.callee else self._locals):
+                    if not (of_members if "." in call.callee else of_locals):
                         continue
                     callees = self._meaning(site.path, site.qualname, call.callee)
                     for ref in callees.refs if callees is not None and callees.certain else ():

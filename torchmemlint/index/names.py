@@ -85,6 +85,7 @@ class Names:
         self._mros: Memo[ClassRef, tuple[ClassRef | str, ...]] = Memo(self._linearise, (), _MAX_BASES)
         self._methods: dict[tuple[ClassRef, str, ClassRef | None], FunctionRef | None] = {}
         self._attrs: dict[ClassRef, dict[str, list[AttrFact]]] = {}
+        self._aliases: dict[ClassRef, dict[str, list[str]]] = {}
         self._subclasses: dict[ClassRef, tuple[ClassRef, ...]] | None = None
 
     # --- names
@@ -349,12 +350,21 @@ class Names:
                 qualname = f"{klass.qualname}.{name}"
                 if qualname in self.functions[klass.path]:
                     return FunctionRef(klass.path, qualname)
-                for attr in self.classes[klass.path][klass.qualname].attrs:
-                    if attr.name == name and attr.method == "" and attr.kind == "name":  # `decode = decode_function`
-                        given = self.dotted(klass.path, attr.value)
-                        if isinstance(given, FunctionRef):
-                            return given
+                for value in self._aliases_in(klass).get(name, ()):  # `decode = decode_function`
+                    given = self.dotted(klass.path, value)
+                    if isinstance(given, FunctionRef):
+                        return given
         return None
+
+    def _aliases_in(self, klass: ClassRef) -> dict[str, list[str]]:
+        """The names that a class's body gives to other names."""
+        found = self._aliases.get(klass)
+        if found is None:
+            found = self._aliases[klass] = {}
+            for attr in self.classes[klass.path][klass.qualname].attrs:
+                if attr.method == "" and attr.kind == "name":
+                    found.setdefault(attr.name, []).append(attr.value)
+        return found
 
     def subclasses(self, ref: ClassRef) -> tuple[ClassRef, ...]:
         """All classes of the project below ``ref``, sorted."""

@@ -94,7 +94,7 @@ class Project:
         self._words: frozenset[str] | None = None
         self._cuda: bool | None = None
         self._differentiating: frozenset[FunctionRef] | None = None
-        self._receivers: dict[str, list[tuple[FunctionRef, str, bool]]] | None = None
+        self._receivers: dict[str, tuple[tuple[FunctionRef, str, bool], ...]] = {}
         self.ledger = Ledger()
 
     @classmethod
@@ -315,12 +315,12 @@ class Project:
 
     def _classes_with(self, name: str) -> tuple[ClassRef, ...]:
         if self._holding is None:
-            held: dict[str, set[ClassRef]] = {}
+            held: dict[str, set[ClassRef]] = defaultdict(set)
             for path, module in self._names.modules.items():
                 for klass in module.classes:
-                    for attr in klass.attrs:
-                        if attr.method:
-                            held.setdefault(attr.name, set()).add(ClassRef(path, klass.qualname))
+                    ref = ClassRef(path, klass.qualname)
+                    for name_of in {attr.name for attr in klass.attrs if attr.method}:
+                        held[name_of].add(ref)
             self._holding = {attribute: tuple(sorted(classes)) for attribute, classes in held.items()}
         return self._holding.get(name, ())
 
@@ -338,17 +338,17 @@ class Project:
     def calls_by_name(self, name: str) -> tuple[tuple[FunctionRef, str, bool], ...]:
         """The first calls of a method of that name on something other than ``self``: in which function, the receiver's text,
         and whether a manager that may switch grad mode off, by its name, is around the call."""
-        if self._receivers is None:
-            self._receivers = defaultdict(list)
-            for path, module in self._names.modules.items():
-                for facts in module.functions:
-                    for call in facts.calls:
-                        receiver, _, last = call.callee.rpartition(".")
-                        found = self._receivers[last] if receiver and receiver not in ("self", "cls", "super()") else None
-                        if found is not None and len(found) < _MAX_CALLS:
-                            guarded = any(_GUARDS.search(use.callee) for use in call.managers)
-                            found.append((FunctionRef(path, facts.qualname), receiver, guarded))
-        return tuple(self._receivers.get(name, ()))
+        known = self._receivers.get(name)
+        if known is None:
+            found = []
+            for site, call in self._calls.named(name):
+                receiver = call.callee.rpartition(".")[0]
+                if receiver and receiver not in ("self", "cls", "super()"):
+                    found.append((site, receiver, any(_GUARDS.search(use.callee) for use in call.managers)))
+                    if len(found) == _MAX_CALLS:
+                        break
+            known = self._receivers[name] = tuple(found)
+        return known
 
     @question
     def callees(self, path: str, qualname: str, callee: str, *keywords: str) -> Callees:
@@ -415,13 +415,9 @@ class Project:
         """Whether the top package of a file has ``torch.set_grad_enabled(False)`` as a statement."""
         if self._switching is None:
             self._switching = frozenset(
-                self._names.layout.top_package(other)
-                for other, module in self._names.modules.items()
-                for facts in module.functions
-                for call in facts.calls
-                if call.used == "dropped"
-                and call.callee.rpartition(".")[2] == "set_grad_enabled"
-                and [arg.const for arg in call.args] == ["False"]
+                self._names.layout.top_package(site.path)
+                for site, call in self._calls.named("set_grad_enabled")
+                if call.used == "dropped" and [arg.const for arg in call.args] == ["False"]
             )
         return self._names.layout.top_package(path) in self._switching
 
@@ -432,10 +428,8 @@ class Project:
 
     def _has_word(self, word: str) -> bool:
         if self._words is None:
-            functions = [f for m in self._names.modules.values() for f in m.functions]
-            keywords = frozenset(arg.keyword for f in functions for call in f.calls for arg in call.args)
-            self._words = keywords.union(*(f.names for f in functions))
-        return word in self._words
+            self._words = frozenset[str]().union(*(f.names for m in self._names.modules.values() for f in m.functions))
+        return word in self._words or word in self._calls.keywords()
 
     @question
     def speaks_of_cuda(self) -> bool:
@@ -473,14 +467,12 @@ class Project:
 
     def _find_differentiating(self) -> frozenset[FunctionRef]:
         level = {
-            FunctionRef(path, facts.qualname)
-            for path, module in self._names.modules.items()
-            for facts in module.functions
-            for call in facts.calls
-            if call.callee.rpartition(".")[2] in ("grad", "jacobian", "hessian", "vjp", "jvp")
-            and any(
+            site
+            for name in ("grad", "jacobian", "hessian", "vjp", "jvp")
+            for site, call in self._calls.named(name)
+            if any(
                 isinstance(value, Outside) and value.name.startswith(("torch.autograd.", "torch.func."))
-                for value in self._evidence.values(path, facts.qualname, call.callee)
+                for value in self._evidence.values(site.path, site.qualname, call.callee)
             )
         }
         seen: set[FunctionRef] = set()
