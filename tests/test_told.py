@@ -183,3 +183,35 @@ def test_a_fix_says_what_it_needs_where_torch_is_bound_in_a_function_alone() -> 
     assert [finding.fix.needs_import for finding in found(text, "TML201") if finding.fix] == ["torch", "torch"]
     bound = text.replace("import torch.nn as nn", "import torch\nimport torch.nn as nn")
     assert [finding.fix.needs_import for finding in found(bound, "TML201") if finding.fix] == [None, None]
+
+
+LONG = """
+import torch
+from torch import nn
+
+
+class Served(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.network = nn.Linear(4, 4)
+        self.offset = 1
+
+    def forward(self, x):
+        x = x * 2
+        with {manager}:
+            return self.network(x)
+
+
+def export(x):
+    n = 0
+{lines}
+    served = Served().to("cpu")
+    out = served(x[None])
+    print(out.argmax(1).tolist())
+"""
+
+
+def test_a_guarded_forward_is_known_where_the_function_is_too_long_to_follow_it() -> None:
+    lines = "\n".join("    n = n + 1" for _ in range(2_600))
+    assert not found(LONG.format(manager="torch.no_grad()", lines=lines), "TML201")
+    assert found(LONG.format(manager="torch.autocast('cpu')", lines=lines), "TML201")

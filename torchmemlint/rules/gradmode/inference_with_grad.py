@@ -232,7 +232,7 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return None
     if event.kind == "opaque" and not likely_module(event, flow, fate):
         return None
-    if not flow.own(event.site) and trains_beside(event, flow):
+    if not flow.own(event.site) and trains_beside(event, flow, fate.only_cut):
         return None
     owner = flow.runs.world.facts(root).owner
     if owner and event.what.startswith("self.") and flow.runs.frozen_where_made(ClassRef(root.path, owner)):
@@ -462,13 +462,13 @@ def through_own_forward(event: Graph, flow: Flow) -> bool:
     return not any(g.kind == "forward" and g.site.key == site.key for g in flow.record.graphs.values())
 
 
-def trains_beside(event: Graph, flow: Flow) -> bool:
-    """Whether the call of the root by which this module runs runs another one, or this one again, whose result is trained."""
+def trains_beside(event: Graph, flow: Flow, only_cut: bool) -> bool:
+    """Whether the call of the root by which this module runs runs another one, or this one again, whose result is trained, or is
+    handed out with its graph where this one's is cut: both are of one forward, as of a discriminator that sees two inputs."""
     site, _ = flow.own_call(event.site)
-    others = [g for g in flow.record.graphs.values() if g.kind == "forward" and g.gid != event.gid and not flow.own(g.site)]
-    return any(
-        flow.own_call(other.site)[0].key == site.key and flow.runs.fate(flow.record, other.gid).trains for other in others
-    )
+    others = [g for g in flow.record.graphs.values() if g.kind == event.kind and g.gid != event.gid and not flow.own(g.site)]
+    fates = [flow.runs.fate(flow.record, other.gid) for other in others if flow.own_call(other.site)[0].key == site.key]
+    return any(fate.trains or (only_cut and fate.escapes) for fate in fates)
 
 
 def through_method(event: Graph, flow: Flow) -> bool:
@@ -523,9 +523,24 @@ def guards_its_network(event: Graph, flow: Flow) -> bool:
         made = project.attribute_class(ClassRef(ref.path, owner), graph.what.removeprefix("self.")) if owner else ""
         return made is None or made in ("torch.nn.Module", "torch.jit.ScriptModule")
 
+    if not any(inside(graph) for graph in record.graphs.values()) and event.cls is not None:
+        return guards_all_its_parts(event.cls, flow)  # its forward was not followed: the function is a long one
     if not any(inside(graph) for graph in record.forwards.values()):
         return False
     return all(is_given(graph) for graph in record.graphs.values() if graph.kind in ("forward", "leaf") and inside(graph))
+
+
+def guards_all_its_parts(cls: ClassRef, flow: Flow) -> bool:
+    """Whether a module's forward, as it is written, calls what the module holds with grad mode off alone."""
+    project = flow.runs.world.project
+    forward = project.method(cls, "forward")
+    if forward is None:
+        return False
+    calls = [call for call in project.facts(forward).calls if call.callee.startswith("self.")]
+    parts = [call for call in calls if project.attr(cls, call.callee.removeprefix("self.").removesuffix("[]"))]
+    return bool(parts) and all(
+        any(project.manager_effect(forward.path, forward.qualname, use) == "off" for use in call.managers) for call in parts
+    )
 
 
 def all_detached(fate: Fate) -> bool:
