@@ -822,6 +822,8 @@ class Calls(Evaluator):
                 if self.world.guards_itself(name):
                     return FREE_TENSOR
                 if name not in ("forward", "__call__"):
+                    if is_text(next(iter(arguments.all()), EMPTY)):
+                        return UNKNOWN  # a tokenizer, or a pipeline with its own grad mode: a network is given tensors
                     if self.gives_data(name, arguments):
                         self.cut_all(arguments, expr, state, text_of(expr.func))
                         return PLAIN
@@ -1800,6 +1802,11 @@ def torch_name(func: ir.Expr) -> str:
     head, _, rest = dotted(func).partition(".")
     name = f"{TORCH_NAMES[head]}.{rest}" if head in TORCH_NAMES else ""
     return name if name in TORCH.functions else ""
+
+
+def is_text(value: Value) -> bool:
+    """Whether a value is known to be a string."""
+    return bool(value) and all(type(atom) is Const and type(atom.value) is str for atom in value)
 
 
 def only_free(value: Value) -> bool:
