@@ -35,6 +35,7 @@ from torchmemlint.semantics.state import State, join_states
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
     BATCH,
+    COLUMN,
     EMPTY,
     FREE_TENSOR,
     GUESSED,
@@ -101,6 +102,10 @@ STDLIB_WITH_VALUES = frozenset(
 REDUCTIONS = frozenset({"sum", "mean", "max", "min", "norm", "prod", "std", "var", "median", "logsumexp", "amax", "amin"})
 SCALING_METHODS = frozenset({"mul_", "div_", "divide_", "multiply_", "true_divide_"})
 """Tensor methods that scale their receiver in place."""
+JOINS = frozenset(
+    {"cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "row_stack", "pad_sequence"}
+)
+"""Last names of torch functions that put tensors together: what is in the list is tensors."""
 GUARD_EFFECTS = frozenset({"empty-cache", "memory-fraction"})
 PASS_THROUGH = frozenset(
     {"scale", "scale_loss", "reduce_loss", "gather", "all_reduce", "reduce_mean", "all_gather", "gather_for_metrics"}
@@ -350,8 +355,16 @@ class Calls(Evaluator):
 
     # --- functions of the project -----------------------------------------------------------------------------------
 
+    def note_joined(self, arguments: Arguments, state: State) -> None:
+        """What is put together are tensors, in whatever list they came."""
+        for value in arguments.all()[:1]:
+            graphs, hints, _, _ = self.deep(value, state)
+            self.notice(graphs | hints, "joined")
+
     def call_function(self, atom: Func, arguments: Arguments, expr: ir.Call, state: State) -> Value:
         closure = self.closures[atom.key]
+        if closure.ref.qualname.rpartition(".")[2] in JOINS:
+            self.note_joined(arguments, state)
         if closure.lowered is None:
             found = None if self.tired() else self.world.function(closure.ref)
             if found is None:
@@ -645,8 +658,9 @@ class Calls(Evaluator):
             gid = self.number("graph", "forward-off", self.frame, expr.node, self.turn, text)
             if gid not in self.record.forwards:
                 self.record.forwards[gid] = Graph(
-                    gid, "forward", self.site(expr.node), text, mode="off", module=oid, module_loops=info.loops
-                )
+                    gid, "forward", self.site(expr.node), text, mode="off", module=oid, module_loops=info.loops,
+                    cls=info.cls if isinstance(info.cls, ClassRef) else None,
+                )  # fmt: skip
             return reshape(
                 inner,
                 lambda t: Tensor(
@@ -1051,6 +1065,10 @@ class Calls(Evaluator):
                 return NONE
             case "view":
                 made = self.in_role(name, self.made(me, expr.node, state), [me], expr.node, state)
+                if (name in ("flatten", "ravel") and not arguments.all()) or (
+                    name in ("view", "reshape") and [only_const(v) for v in arguments.all()] == [Const(-1, "int")]
+                ):
+                    made = with_flags(made, COLUMN)
                 return with_flags(made, VIEW) if name in ("select", "diagonal", "narrow") and atom.outputs else made
             case "device":
                 return self.move(atom, me, name, arguments, state)
@@ -1386,6 +1404,8 @@ class Calls(Evaluator):
                 elif type(atom) is Tensor:
                     self.notice(atom.graphs, "torch-op")
                     self.operation(atom.graphs, "loss" if effect == "loss" else name.rpartition(".")[2])
+        if name.rpartition(".")[2] in JOINS:
+            self.note_joined(arguments, state)
         if self.weighs_evidence and effect in ("keep", "loss", "view", "cut", "mixed-max"):
             for value in values if name.rpartition(".")[2] in TENSORS_ONLY else values[:1]:
                 self.notice(

@@ -16,6 +16,8 @@ from torchmemlint.semantics.state import State, join_states
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
     BATCH,
+    COLUMN,
+    COMPUTED,
     EMPTY,
     FREE_TENSOR,
     GUESSED,
@@ -1172,11 +1174,12 @@ def with_flags(value: Value, flags: int) -> Value:
 
 
 def min_flags(tensors: list[Tensor]) -> int:
-    """Flags of an arithmetic result: scalar or integer only when all operands are; never a view."""
+    """Flags of an arithmetic result: computed; scalar or integer only when all operands are; never a view."""
     both = tensors[0].flags
     for atom in tensors[1:]:
         both &= atom.flags
-    return both & (SCALAR | INTEGER | GUESSED) | (BATCH if any(a.flags & BATCH for a in tensors) and not both & SCALAR else 0)
+    batch = BATCH if any(a.flags & BATCH for a in tensors) and not both & SCALAR else 0
+    return both & (SCALAR | INTEGER | GUESSED | COLUMN) | batch | COMPUTED
 
 
 CASTS = frozenset({"float", "double", "half", "bfloat16", "type", "contiguous", "clone"})

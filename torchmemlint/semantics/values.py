@@ -31,6 +31,10 @@ WEIGHTS = 512
 """Flag of a tensor: a softmax of such scores."""
 LOGITS = 1024
 """Flag of a tensor: the ``logits`` of a model's output, for every position."""
+COLUMN = 2048
+"""Flag of a tensor: made one-dimensional, so mostly one number for each sample."""
+COMPUTED = 4096
+"""Flag of a tensor: an operation of torch made it, so that it is one."""
 
 
 class Tensor(NamedTuple):
@@ -39,7 +43,7 @@ class Tensor(NamedTuple):
     graphs   graphs and marks that it certainly hangs on, if those graphs are real
     hints    graphs and marks that it may hang on
     outputs  forwards whose output storage it keeps alive on the device (under no_grad too)
-    flags    SCALAR | VIEW | INTEGER | BATCH | DETACHED | GUESSED | PACKED
+    flags    SCALAR | VIEW | INTEGER | BATCH | DETACHED | GUESSED | PACKED | COLUMN | COMPUTED
     """
 
     graphs: frozenset[int] = NOTHING
@@ -211,7 +215,8 @@ def _join_tensors(tensors: list[Tensor]) -> Tensor:
         graphs,
         hints,
         outputs,
-        (both & (SCALAR | INTEGER | DETACHED)) | (either & (VIEW | BATCH | PACKED | SCORES | WEIGHTS | LOGITS)),
+        (both & (SCALAR | INTEGER | DETACHED | COLUMN | COMPUTED))
+        | (either & (VIEW | BATCH | PACKED | SCORES | WEIGHTS | LOGITS)),
     )
 
 

@@ -2,8 +2,9 @@
 
 ## What it does
 Reports outputs of a model that are collected on the device, batch after batch, in a loop over a data loader. The
-graph is not the matter here: grad mode is off or the outputs are detached. Scalars, class indices and what is moved
-to the CPU are silent.
+graph is not the matter here: grad mode is off or the outputs are detached. That they are tensors must be seen: they are
+concatenated, stacked or moved later, or the model's class is one of the project. Scalars, one number for each sample
+(rewards, losses), class indices and what is moved to the CPU are silent.
 
 ## What it costs
 One batch's outputs per step stay on the device until the collection is dropped: logits of 50,000 tokens over a
@@ -62,7 +63,7 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import Store
-from torchmemlint.semantics.values import INTEGER, SCALAR, VIEW
+from torchmemlint.semantics.values import COLUMN, COMPUTED, DETACHED, INTEGER, SCALAR, VIEW
 
 RULE = Rule(
     code="TML401",
@@ -78,13 +79,24 @@ EVENT = Store
 ROUNDS = re.compile(r"epoch|range|count|loader|fold|seed|round|task|set|phase|split|stage", re.IGNORECASE)
 """Loops of which each turn goes over a whole set."""
 
+SMALL = re.compile(
+    r"(^|_|\b)(loss(es)?|rewards?|ppls?|perplexit(y|ies)|accs?|accurac(y|ies)|nlls?|elbos?|metrics?|errors?|counts?|lengths?|lens|ids|ind(ex|ices)"
+    r"|idxs?|labels?|tokens?|correct)[\]'\")]*$",
+    re.IGNORECASE,
+)
+"""Collections that by their name hold some numbers for each step, or indices."""
+JOINS = re.compile(r"(^|[._])(cat|concat\w*|[hv]?stack|pad_sequence|gather|all_gather\w*)(_|$)", re.IGNORECASE)
+"""Functions that put tensors together."""
+TREATED = frozenset({"joined", "cpu", "cuda", "detach", "numpy", "data", "to", "float", "half", "double", "type"})
+"""What is done with tensors alone: evidence of a collection's elements."""
+
 
 def check(event: Store, flow: Flow) -> Iterator[Draft]:
     record = flow.record
     forwards = [record.forwards[g] for g in sorted(event.outputs) if g in record.forwards]
     if not forwards or event.constant_key or event.loop is None or not flow.own(event.site):
         return
-    if event.flags & (SCALAR | INTEGER | VIEW):
+    if event.flags & (SCALAR | INTEGER | VIEW | COLUMN) or SMALL.search(event.place):
         return
     info = record.loops.get(event.loop)
     if info is None or not (
@@ -93,8 +105,6 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
         return
     if not any(f.kind == "forward" or purpose.may_be_network(f.what) for f in forwards):
         return
-    if all(is_decoded(f.what) for f in forwards) and not flow.runs.world.facts(record.root).names & JOINS:
-        return  # text, as likely as not
     if not flow.device_words() or event.holder in record.cleared:
         return
     if info.text.startswith("range(") or flow.runs.world.is_hook(record.root):
@@ -108,6 +118,8 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
         return  # the author says where it shall lie
     if any("%" in guard for guard in event.site.guards):
         return  # now and then one, of many steps
+    if not holds_tensors(event, flow):
+        return  # text, as likely as not
     around = [record.loops[loop] for loop in event.site.loops if loop not in event.outlived and loop in record.loops]
     if info.kind != "loader" and any(each.targets and not ROUNDS.search(each.text) for each in around):
         return  # the pieces of one item, which are put together again before the next
@@ -130,15 +142,30 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
     )
 
 
-DECODES = re.compile(
-    r"_*(batch_)?(decode|transcribe|translate|predict|classify|infer|generate|detect|answer|recogni[sz]e)(_|$)"
-)
-"""Methods of models of which many give text, classes or boxes."""
-JOINS = frozenset({"cat", "concat", "stack", "hstack", "vstack", "pad_sequence"})
-"""Words of functions that put tensors together: what is collected there are tensors."""
+def holds_tensors(event: Store, flow: Flow) -> bool:
+    """Whether what is collected is seen to be tensors: a network's output may as well be text, a dictionary or boxes."""
+    record = flow.record
+    made = [record.forwards[g] for g in event.outputs if g in record.forwards]
+    if event.flags & (COMPUTED | DETACHED) or (
+        event.sure_tensor and any(f.cls is not None and f.kind == "forward" for f in made)
+    ):
+        return True
+    if TREATED & record.evidence.get(event.mark, set()):
+        return True
+    if any(sink.kind == "passed" and JOINS.search(sink.how) for sink in record.sinks.get(event.mark, ())):
+        return True
+    return event.external and joined_elsewhere(event, flow)
 
 
-def is_decoded(what: str) -> bool:
-    """Whether an output is that of another method than a forward, which by its name may be no tensor."""
-    receiver, _, name = what.rpartition(".")
-    return receiver not in ("", "self") and bool(DECODES.match(name))
+def joined_elsewhere(event: Store, flow: Flow) -> bool:
+    """Whether some method of the class puts together what an attribute of the object collects."""
+    owner = flow.runs.world.facts(flow.record.root).owner
+    if not owner or not event.place.startswith("self."):
+        return False
+    module = flow.runs.world.project.module(flow.record.root.path)
+    return any(
+        JOINS.search(call.callee) and any(arg.name == event.place for arg in call.args)
+        for function in module.functions
+        if function.owner == owner
+        for call in function.calls
+    )
