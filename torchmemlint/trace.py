@@ -335,7 +335,7 @@ class Words:
             case DeprecatedImport():
                 return f"imports a deprecated name: {', '.join(old for _, old in event.names)}"
             case GradModeMisuse():
-                return f"`{short(event.name)}` does not do what it seems to ({event.kind})"
+                return f"`{short(event.name or 'grad mode')}` does not do what it seems to ({event.kind})"
             case Handler():
                 return "an `except` that may catch an out-of-memory error"
             case Graph(mode="off"):

@@ -291,7 +291,8 @@ class GradModeMisuse:
     """A spelling of grad mode that switches nothing off, or fails.
 
     kind: "statement", "with-uncalled", "async-decorator", "async-generator-decorator", "class-decorator", "volatile",
-    "generator-leak", "bare-decorator"
+    "generator-leak" (at the first yield of a block), "bare-decorator"
+    name: what is spelled so; for "generator-leak" the text of the manager, "" where grad mode was switched off by no ``with``
     """
 
     site: Site

@@ -114,6 +114,10 @@ class Interpreter(Calls):
         """What ``phases_in`` tells of them."""
         self.following: ir.Stmt | None = None
         """The statement after the one being run, in its block."""
+        self.offs: list[tuple[int, str]] = []
+        """The ``with`` items around that switched grad mode off, innermost last: node and text of the manager."""
+        self.leaks: dict[int, int] = {}
+        """Such an item → the first ``yield`` inside it."""
         self.stored_items: dict[tuple[int, int, int], Value] = {}
         """(frame, turn, node of ``d[k]``) → all that was put there."""
         self.watch: Callable[[Interpreter, ir.Stmt, State], None] | None = None
@@ -892,9 +896,14 @@ class Interpreter(Calls):
         frame, around = self.ends[-1], self.loop_ends[-1] if self.loop_ends else LoopEnds()
         ways = frame.state, around.breaks, around.continues
         frame.state = around.breaks = around.continues = None
+        held = len(self.offs)
         for item in statement.items:
+            mode = state.mode
             self.enter(item, state, statement)
+            if state.mode == "off" and mode != "off":
+                self.offs.append((item.node, text_of(item.manager)))
         after = self.block(statement.body, state)
+        del self.offs[held:]
         # Whichever way the block is left, the managers restore what was before.
         for left in (after, frame.state, around.breaks, around.continues):
             if left is not None:
@@ -1030,7 +1039,10 @@ class Interpreter(Calls):
             self.sink(graphs | hints, "yielded", "", expr.node)
             self.record.returned |= graphs | hints
             if state.mode == "off" and self.own_mode_off_by_with and not self.is_manager():
-                self.emit(GradModeMisuse(self.site(expr.node), "generator-leak", "yield"))
+                # One for a block, at its first yield.
+                block, manager = self.offs[-1] if self.offs else (-1, "")
+                if self.leaks.setdefault(block, expr.node) == expr.node:
+                    self.emit(GradModeMisuse(self.site(expr.node), "generator-leak", manager))
         return UNKNOWN
 
     @property

@@ -12,7 +12,7 @@ Reports spellings that are meant to switch grad mode off and do not, or not wher
 - `@torch.no_grad` without parentheses, where `target-torch` is below 2.1: it fails there (from 2.1 on it works, and
   is silent);
 - a plain generator that yields inside `with torch.no_grad():` switches grad mode off in its consumer, too (warning).
-  The decorator on the generator does not, and is silent.
+  The decorator on the generator does not, and is silent. One finding for each such block, at its first `yield`.
 
 `torch.inference_mode` is read in the same way.
 
@@ -58,6 +58,7 @@ Never for the first four; for the generator, when its consumer never trains.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from torchmemlint.findings import Edit, Fix, Safety, Severity, Span
@@ -91,12 +92,12 @@ SAYINGS = {
     "async-decorator": (
         Severity.ERROR,
         "`@{name}` on an `async def` has no effect: the decorated call only makes the coroutine, its body runs later",
-        "put `with torch.no_grad():` inside the body, with no `await` in it",
+        "put `with {name}:` inside the body, with no `await` in it",
     ),
     "async-generator-decorator": (
         Severity.ERROR,
         "`@{name}` on an async generator has no effect: the decorated call only makes the generator, its body runs later",
-        "put `with torch.no_grad():` inside the body, around what runs the model, and with no `yield` or `await` in it",
+        "put `with {name}:` inside the body, around what runs the model, and with no `yield` or `await` in it",
     ),
     "class-decorator": (
         Severity.ERROR,
@@ -110,8 +111,8 @@ SAYINGS = {
     ),
     "generator-leak": (
         Severity.WARNING,
-        "this generator yields inside `with no_grad()`: grad mode is off in its consumer as well, between two items",
-        "decorate the generator with `@torch.no_grad()` instead, or close the `with` before the `yield`",
+        "this generator yields inside `with {name}:`: grad mode is off in its consumer as well, between two items",
+        "decorate the generator instead (`@{name}`), or close the `with` before the `yield`",
     ),
     "bare-decorator": (
         Severity.ERROR,
@@ -121,6 +122,21 @@ SAYINGS = {
 }
 
 
+WITHOUT_BLOCK = (
+    "this generator yields with grad mode switched off: it is off in its consumer as well, between two items",
+    "decorate the generator instead (`@torch.no_grad()`), or switch grad mode back on before the `yield`",
+)
+"""Message and help for a generator that switches grad mode off by no ``with``."""
+LABELS = {
+    "generator-leak": "the consumer goes on from here without grad",
+    "with-uncalled": "not called",
+    "bare-decorator": "not called",
+    "class-decorator": "reaches `__init__` alone",
+}
+DECORATES = re.compile(r"^[\w.]*(no_grad|inference_mode)\(\)$")
+"""Managers that are decorators as well."""
+LONGEST = 60
+"""Letters of a manager's text that a message has room for."""
 COST = "what runs here still builds autograd graphs"
 UNSEEN_COST = "nothing here is seen to build a graph; whatever wants gradients does, as it would without the decorator"
 CONSUMER_COST = "the consumer's training step may run without grad"
@@ -139,14 +155,21 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft]:
     cost = CONSUMER_COST if event.kind == "generator-leak" else COST
     if event.kind.startswith("async-") and not builds_graph(flow):
         severity, cost = Severity.WARNING, UNSEEN_COST
+    name = event.name
+    if event.kind == "generator-leak":
+        name = name if len(name) <= LONGEST else "torch.no_grad()"
+        if not name:
+            message, help_text = WITHOUT_BLOCK
+    if event.kind.startswith(("generator-", "async-")) and not DECORATES.search(name):
+        help_text = help_text.replace("{name}", "torch.no_grad()")
     fix = None
     if event.kind in ("with-uncalled", "bare-decorator"):
         end = flow.span(event.site).end
         fix = Fix("Call it", Safety.SAFE, (Edit(Span(end, end), "()"),))
     yield Draft(
         flow.at(
-            RULE, event.site, message.format(name=event.name), severity=severity, label="has no effect" if fix is None else "not called",
-            cost=cost, help=help_text.format(name=event.name), fix=fix,
+            RULE, event.site, message.format(name=name), severity=severity, label=LABELS.get(event.kind, "has no effect"),
+            cost=cost, help=help_text.format(name=name), fix=fix,
         ),
         handler=event.site.handler,
     )  # fmt: skip
