@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Flow, short
 from torchmemlint.semantics.events import Accumulate, Graph, Store
+from torchmemlint.semantics.world import MODULE
 
 NODES_COST = (
     "graph nodes only: the backward freed the saved tensors, but host memory grows by about 0.5 kB per graph node at every "
@@ -69,12 +70,23 @@ def claim(
     return Claim(tuple(freed), Severity.WARNING, NODES_COST, True) if freed and in_training_loop(flow, loop) else None
 
 
-def cost_of(told: Claim, event: Accumulate | Store) -> str:
-    """What keeping a claim's graphs costs, with its bound where the holder is made anew in each turn of a loop around."""
+def cost_of(told: Claim, event: Accumulate | Store, flow: Flow) -> str:
+    """What keeping a claim's graphs costs, with its bound: the next turn of a loop around that makes the holder anew, or the end of
+    the function that made it, where nothing else takes the kept value."""
     around = set(event.site.loops) - set(event.outlived)
     if told.cost == NODES_COST and event.holder_frame >= 0 and event.outlived and around:
         return f"{NODES_COST}; all of it is freed when the loop around makes `{short(event.place)}` anew"
+    if is_dropped_at_return(event, flow):
+        return f"{told.cost}; all of it is freed when `{short(flow.record.root.qualname)}` returns"
     return told.cost
+
+
+def is_dropped_at_return(event: Accumulate | Store, flow: Flow) -> bool:
+    """Whether what is kept lives in the function's own local alone, and dies with it."""
+    record = flow.record
+    if event.holder_frame != 0 or record.root.qualname == MODULE or event.mark in record.returned:
+        return False
+    return {sink.kind for sink in record.sinks.get(event.mark, ())} <= {"cut", "shown", "dropped", "kept-part"}
 
 
 def is_one_graph(flow: Flow, event: Accumulate | Store) -> bool:

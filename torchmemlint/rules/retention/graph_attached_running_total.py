@@ -106,7 +106,7 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft]:
             f"`{short(event.place)}` adds up tensors that are still attached to their autograd graph",
             severity=told.severity,
             label=f"added to `{short(event.place)}`, which outlives {outlives}",
-            cost=cost_of(told, event),
+            cost=cost_of(told, event, flow),
             help="add a detached value: `.detach()` keeps a tensor, `.item()` makes a number (and waits for the device)",
             flow=[flow.attached_at(told.gids)],
             fix=detach(event, flow),

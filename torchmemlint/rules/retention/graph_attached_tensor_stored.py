@@ -102,7 +102,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
             f"`{short(event.place)}` collects tensors that are still attached to their autograd graph",
             severity=told.severity,
             label=f"stored in `{short(event.place)}`, which outlives {outlives}",
-            cost=cost_of(told, event),
+            cost=cost_of(told, event, flow),
             help="store a detached value: `.detach()` keeps a tensor, `.item()` makes a number (and waits for the device)",
             flow=[flow.attached_at(told.gids)],
             fix=fix,
