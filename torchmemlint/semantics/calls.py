@@ -650,6 +650,13 @@ class Calls(Evaluator):
             self.record.graphs[g].kind in ("forward", "leaf") and not self.record.graphs[g].frozen for g in graphs
         )
         inner = self.inside_forward(oid, arguments, expr, state)
+        if (
+            inner is None
+            and isinstance(info.cls, ClassRef)
+            and info.kind == "module"
+            and self.world.guards_what_it_runs(info.cls)
+        ):
+            return self.arithmetic(arguments.all(), expr.node, state)
         self.record.flags.add("forward")
         if training is None:
             training = self.world.training_of(self.frame_closure[self.frame].ref, info.name)

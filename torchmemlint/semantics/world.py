@@ -23,6 +23,8 @@ KEPT_TEXTS = 100
 """Files whose lines are kept at hand: those of a large tree would be a large part of the process."""
 KEPT_REGIONS = 300
 """Lowered functions that are kept from one file to the next, for the same reason."""
+CALLS_INSIDE = 2
+"""How deep a module's forward is followed into methods of its own class."""
 
 
 AFFINE = {
@@ -54,6 +56,7 @@ class World:
         self._evidence: dict[tuple[str, str], tuple[dict[str, frozenset[str]], Page]] = {}
         self._is_module: dict[ClassRef, tuple[bool | None, Page]] = {}
         self._guarding: dict[str, tuple[bool, Page]] = {}
+        self._guarded_inside: dict[ClassRef, tuple[bool, Page]] = {}
         self._parametric: dict[tuple[ClassRef, bool], tuple[frozenset[str] | None, Page]] = {}
         self._resolved: dict[tuple[str, str], tuple[str | None, Page]] = {}
         self._symbols: dict[str, tuple[FunctionRef | ClassRef | None, Page]] = {}
@@ -291,6 +294,54 @@ class World:
             if attr.kind != "const" and self._may_hold_parameter(base, attr)
         )
 
+    def guards_what_it_runs(self, cls: ClassRef) -> bool:
+        """Whether a module's forward, and what it calls of its own class, runs modules of its own, and each with grad mode off."""
+        return self.ledger.remember(self._guarded_inside, cls, lambda: self._runs_of(cls, "forward", 0) == {"off"})
+
+    def _runs_of(self, cls: ClassRef, name: str, depth: int) -> set[str]:
+        """How a method runs the parts of its object that may have parameters, and its parameters: "off", "on", or both."""
+        method = self.project.method(cls, name)
+        if method is None or depth > CALLS_INSIDE:
+            return {"on"}
+        facts, parts = self.facts(method), self.parametric_attributes(cls)
+        found: set[str] = set()
+        called: set[str] = set()
+        for call in facts.calls:
+            start, _, rest = call.callee.partition(".")
+            part = rest.partition(".")[0].partition("[")[0].partition("(")[0]
+            if start == "super()":
+                found.add("on")
+            if start != "self" or not part:
+                continue
+            own = part == rest and self.project.method(cls, part) is not None
+            if not own and part not in parts:
+                continue
+            called.add(part)
+            effects = [self.project.manager_effect(method.path, method.qualname, use) for use in reversed(call.managers)]
+            off = next((effect for effect in effects if effect is not None), None) == "off"
+            found |= {"off"} if off and not own else set() if off else self._runs_of(cls, part, depth + 1) if own else {"on"}
+        if any(self._is_made_parametric(cls, part) for part in sorted(facts.names & (parts - called))):
+            found.add("on")  # a parameter, or a part that is handed on or gone through
+        return found
+
+    def _is_made_parametric(self, cls: ClassRef, name: str) -> bool:
+        """Whether an attribute is assigned a parameter, or a module, that is made there by its name."""
+        for attr, at in self.project.attr(cls, name):
+            absolute = (
+                self.project.resolve(at.path, attr.value.partition("()")[0], attr.method) if attr.kind == "call" else None
+            )
+            if absolute is None:
+                continue
+            inner = self.project.klass(absolute)
+            if inner is not None and self.is_module_class(inner) is not False:
+                return True
+            if TORCH.class_kind(absolute) in MODULE_KINDS | {"parameter"} or TORCH.function_effect(absolute) in (
+                "leaf",
+                "module",
+            ):
+                return True
+        return False
+
     def is_bare_norm(self, ref: FunctionRef, callee: str, absolute: str) -> bool:
         """Whether every call of ``callee`` in the function makes one of torch's normalisations (``absolute``) without its affine
         parameters: all that it could have."""
@@ -353,8 +404,10 @@ class World:
         if kind is not None:
             return kind not in ("module-noparam", "loss", "optimizer", "loader", "distribution")
         effect = TORCH.function_effect(absolute)
+        if effect == "load":
+            return "()" in self._said_of(cls, attr)  # what is called is a compiled module
         if effect is not None or absolute.split(".")[0] in PLAIN_ROOTS | {"math", "numpy"}:
-            return effect in ("leaf", "module")
+            return effect in ("leaf", "module", "compile")
         function = self.project.function(absolute)
         if function is not None:
             return self._may_make_module(function)

@@ -524,23 +524,10 @@ def guards_its_network(event: Graph, flow: Flow) -> bool:
         return made is None or made in ("torch.nn.Module", "torch.jit.ScriptModule")
 
     if not any(inside(graph) for graph in record.graphs.values()) and event.cls is not None:
-        return guards_all_its_parts(event.cls, flow)  # its forward was not followed: the function is a long one
+        return flow.runs.world.guards_what_it_runs(event.cls)  # its forward was not followed: the function is a long one
     if not any(inside(graph) for graph in record.forwards.values()):
         return False
     return all(is_given(graph) for graph in record.graphs.values() if graph.kind in ("forward", "leaf") and inside(graph))
-
-
-def guards_all_its_parts(cls: ClassRef, flow: Flow) -> bool:
-    """Whether a module's forward, as it is written, calls what the module holds with grad mode off alone."""
-    project = flow.runs.world.project
-    forward = project.method(cls, "forward")
-    if forward is None:
-        return False
-    calls = [call for call in project.facts(forward).calls if call.callee.startswith("self.")]
-    parts = [call for call in calls if project.attr(cls, call.callee.removeprefix("self.").removesuffix("[]"))]
-    return bool(parts) and all(
-        any(project.manager_effect(forward.path, forward.qualname, use) == "off" for use in call.managers) for call in parts
-    )
 
 
 def all_detached(fate: Fate) -> bool:
