@@ -419,12 +419,15 @@ class _Run:
             return around
         paths = connected(self.scanned.values())
         shared = ScanAll(dict.fromkeys(paths, Settings()), {}, parse_all=True, cache=self.means.cache)
-        beside = self._scan_all(shared, paths)
+        # This process is large by now: to fork it, and to write to what it then shares, takes longer than to read some files.
+        few = forks.may_die() and sum(map(size_of, paths)) < BYTES_TO_SCAN
+        beside = self._scan_all(shared, paths, 1 if few else None)
         return tuple(one for one in beside if one.facts is not None)
 
-    def _scan_all(self, shared: ScanAll, paths: Sequence[str]) -> list[Scanned]:
+    def _scan_all(self, shared: ScanAll, paths: Sequence[str], jobs: int | None = None) -> list[Scanned]:
+        jobs = jobs or self._jobs(paths, BYTES_TO_SCAN)
         with self.means.stage("scan"):
-            return run_all(scan, shared, paths, self._jobs(paths, BYTES_TO_SCAN), lost_scan, self._telling("reading", paths))
+            return run_all(scan, shared, paths, jobs, lost_scan, self._telling("reading", paths))
 
     def _telling(self, words: str, paths: Sequence[str]) -> Callable[[int], None]:
         if self.means.progress is None:
