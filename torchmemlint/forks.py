@@ -8,23 +8,21 @@ A process that works beside its helpers need not be sent what it does itself; bu
 from __future__ import annotations
 
 import os
-import pickle
-import signal
-import struct
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+if TYPE_CHECKING:
+    import pickle
 
 R = TypeVar("R")
 
 MOST = 1000
 """Pieces of work, at the most: all their numbers must have room in a pipe."""
 
-_NUMBER = struct.Struct("=I")
-_DONE = struct.Struct("=II")
-"""The place of a helper, and the number of the piece that it has done."""
+_DIGITS = 4
+"""Bytes of a number in a pipe. What is done is told by two: the place of a helper, and the number of the piece."""
 
 _waits = 0
 """In a process that may die: the one that waits for it."""
@@ -34,6 +32,8 @@ _helpers: list[int] = []
 
 def possible() -> bool:
     """Whether processes can be forked here."""
+    import threading
+
     return sys.platform == "linux" and hasattr(os, "memfd_create") and threading.active_count() == 1
 
 
@@ -47,6 +47,8 @@ def attempt(work: Callable[[], R]) -> R | None:
     What ``work`` changes in memory is lost."""
     if may_die() or not possible():
         return None
+    import pickle
+
     here = os.getpid()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -77,6 +79,8 @@ def attempt(work: Callable[[], R]) -> R | None:
 
 
 def _make_attempt(work: Callable[[], object], waits: int, result: int) -> NoReturn:
+    import pickle
+
     global _waits
     status = 1
     try:
@@ -95,10 +99,12 @@ def _make_attempt(work: Callable[[], object], waits: int, result: int) -> NoRetu
 def together(work: Callable[[int], R], pieces: int, helpers: int) -> Iterator[tuple[int, R]]:
     """``work(number)`` for so many pieces of work, with its number, done in this process and in ``helpers`` beside it. What a
     helper was at when it died is not among them. Raises OSError where there cannot be so many processes."""
+    import pickle
+
     assert pieces <= MOST
     queue, full = os.pipe()
     # Whoever is free takes the next number from the pipe.
-    os.write(full, b"".join(map(_NUMBER.pack, range(pieces))))
+    os.write(full, b"".join(map(_bytes, range(pieces))))
     os.close(full)
     told, tell = os.pipe()
     os.set_blocking(told, False)
@@ -141,16 +147,17 @@ def _arrived(told: int, readers: Sequence[pickle.Unpickler]) -> Iterator[tuple[i
     """What helpers have done meanwhile, or until they end where ``told`` waits for them."""
     while True:
         try:
-            done = os.read(told, _DONE.size)
+            done = os.read(told, 2 * _DIGITS)
         except BlockingIOError:
             return
         if not done:
             return
-        place, number = _DONE.unpack(done)
-        yield number, readers[place].load()
+        yield _number(done[_DIGITS:]), readers[_number(done[:_DIGITS])].load()
 
 
 def _help(work: Callable[[int], object], queue: int, place: int, result: int, tell: int) -> NoReturn:
+    import pickle
+
     status = 1
     try:
         written = _Written()
@@ -161,7 +168,7 @@ def _help(work: Callable[[int], object], queue: int, place: int, result: int, te
             for part in written.parts:
                 _write(result, part)
             written.parts.clear()
-            os.write(tell, _DONE.pack(place, number))
+            os.write(tell, _bytes(place) + _bytes(number))
         os.close(tell)  # now, and not when the memory has been taken apart
         status = 0
     except BaseException:  # what it was at is done again elsewhere, and fails there
@@ -171,11 +178,21 @@ def _help(work: Callable[[int], object], queue: int, place: int, result: int, te
 
 
 def _taken(queue: int) -> int | None:
-    data = os.read(queue, _NUMBER.size)
-    return int(_NUMBER.unpack(data)[0]) if data else None
+    data = os.read(queue, _DIGITS)
+    return _number(data) if data else None
+
+
+def _bytes(number: int) -> bytes:
+    return number.to_bytes(_DIGITS, "little")
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(data, "little")
 
 
 def _stop(children: Sequence[int]) -> None:
+    import signal
+
     for child in children:
         with suppress(OSError):
             os.kill(child, signal.SIGKILL)
