@@ -3,7 +3,8 @@
 ## What it does
 Reports `torch.cuda.empty_cache()`, and the same call of other devices, in every step: in a loop over batches, in a
 `forward`, or in a method that runs a model and is called step by step, by the code or by a framework. It is silent at
-the end of an epoch or stage (a turn that makes or loads a model of its own is one), in a loop of attempts that a success
+the end of an epoch or stage (a turn that makes or loads a model of its own is one; so is a forward that runs a model over
+frames or chunks in a loop of its own), in a loop of attempts that a success
 leaves, where the call is rate-limited or guarded by a measurement (also by a name that each step binds to one, or to what a
 function answers), and for methods of that name on other objects.
 
@@ -62,7 +63,8 @@ from collections.abc import Iterator
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
-from torchmemlint.semantics.events import CallEffect, Graph
+from torchmemlint.semantics import purpose
+from torchmemlint.semantics.events import CallEffect, Graph, LoopInfo
 from torchmemlint.semantics.world import MODULE
 
 RULE = Rule(
@@ -86,6 +88,17 @@ STAGE = re.compile(
     r"^_*(main|valid\w*|evaluat\w*|\w*epoch\w*|run|load|init|setup|set_up|close|reset|clear|clean|free|release|train|fit|start|stop|end|on_|exit|enter|del|test|teardown|build|unload|save|offload|export|profile)",
     re.IGNORECASE,
 )
+STEPS = re.compile(
+    r"(^|_)(step|batch|iter\w*|forward|call|predict\w*|infer\w*|generate\w*|decode\w*|encode\w*|sample\w*|loss\w*|optimize\w*|update\w*"
+    r"|policy|act|action|apply|observe\w*|states?|train|valid\w*|extract\w*|embed\w*|classify|detect|segment|score\w*)(_|$)",
+    re.IGNORECASE,
+)
+"""Words of methods that a framework calls for each step, or each input."""
+ROOT_NAME = re.compile(r"[.\[(]")
+LAYERS = re.compile(
+    r"layers?\b|blocks?\b|stages?\b|modules?\b|children\(|nets?\b|models?\b|convs?\b|enumerate\(self\.", re.IGNORECASE
+)
+"""Iterables of which each turn runs the next part of one network."""
 DEVICE = re.compile(r"cuda|device|is_available|mps|xpu|npu", re.IGNORECASE)
 """Tests of where the code runs: they limit no rate."""
 SHORT = re.compile(r"memory|mem_|[<>%]", re.IGNORECASE)
@@ -156,7 +169,7 @@ def step_path(event: CallEffect, flow: Flow) -> str | None:
     last = ref.qualname.rpartition(".")[2]
     facts = flow.runs.world.facts(ref)
     if last == "forward" and facts.owner:
-        return None if is_whole_stage(flow) else "in every forward"
+        return None if is_whole_stage(flow) or goes_over_pieces(flow) else "in every forward"
     if event.site.guards or drives_steps(flow):
         return None
     if facts.owner and forwards_before(event, flow) and called_in_steps(ref, flow):
@@ -187,7 +200,7 @@ def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
     direct: list[Graph] = [
         g
         for g in [*record.graphs.values(), *record.forwards.values()]
-        if (g.kind == "forward" or (g.kind == "opaque" and (g.direct or tensor_like(flow, g.gid))))
+        if (g.kind == "forward" or (g.kind == "opaque" and runs_model(flow, g, info)))
         and g.site.loops
         and g.site.loops[: len(event.site.loops)] == event.site.loops
     ]
@@ -232,6 +245,15 @@ def trains_anew(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
     )
 
 
+def runs_model(flow: Flow, graph: Graph, loop: LoopInfo) -> bool:
+    """Whether an unresolved call runs a model, by its name, by what is done with its result, or because the loop goes over what
+    reads like batches: any function may be called so."""
+    named = purpose.may_be_network(graph.what) or purpose.trains(graph.what)
+    if graph.direct and (named or purpose.BATCHES.search(loop.text)):
+        return True
+    return tensor_like(flow, graph.gid)
+
+
 def is_scheduler(callee: str) -> bool:
     """Whether what is called is made of an optimizer, not for one: a scheduler of its rates."""
     return "lr_scheduler" in callee or callee.endswith("LR")
@@ -267,6 +289,27 @@ def is_whole_stage(flow: Flow) -> bool:
     )
 
 
+def goes_over_pieces(flow: Flow) -> bool:
+    """Whether a module's forward runs models on one piece after the other (frames, chunks) in a loop of its own: it is a whole
+    job, and outside the loop is between its stages. A loop over layers, or over time steps, is one forward."""
+    record = flow.record
+    for graph in [*record.graphs.values(), *record.forwards.values()]:
+        for loop in graph.site.loops:
+            info = record.loops.get(loop)
+            if loop[0] == 0 and info is not None and flow.own(graph.site) and is_run(graph):
+                layers = ROOT_NAME.split(graph.what, maxsplit=1)[0] in info.targets or LAYERS.search(info.text)
+                if info.targets and not layers and not info.text.startswith(("range(", "reversed(range(")):
+                    return True
+    return False
+
+
+def is_run(graph: Graph) -> bool:
+    """Whether a module runs, or by its name a method of one."""
+    return graph.kind == "forward" or (
+        graph.kind == "opaque" and bool(purpose.RUNS_MODEL.search(graph.what.rpartition(".")[2]))
+    )
+
+
 def forwards_before(event: CallEffect, flow: Flow) -> bool:
     return any(
         g.kind == "forward" or g.direct
@@ -285,4 +328,5 @@ def called_in_steps(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
     if callers.calls:
         return any(c.call.loops or (c.ref != ref and called_in_steps(c.ref, flow, depth + 1)) for c in callers.calls)
     # Nothing in sight calls it: a method that overrides one of a base out of sight is a framework's hook.
-    return project.grad_mode(ref).mode in ("unseen-base", "off") and bool(flow.runs.world.facts(ref).owner)
+    hook = project.grad_mode(ref).mode in ("unseen-base", "off") and bool(flow.runs.world.facts(ref).owner)
+    return hook and bool(STEPS.search(ref.qualname.rpartition(".")[2]))

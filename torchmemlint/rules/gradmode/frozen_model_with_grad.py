@@ -63,7 +63,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.events import Graph
+from torchmemlint.semantics.events import Backward, Graph
 
 RULE = Rule(
     code="TML203",
@@ -76,6 +76,8 @@ RULE = Rule(
 )
 EVENT = Graph
 
+COST = "one extra graph at peak, next to the graph that is trained"
+SHOWN_COST = "one whole graph, built in each such step behind the backward, and thrown away"
 CUTS = frozenset({".detach()", ".data", ".detach_()"})
 
 
@@ -111,7 +113,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
             event.site,
             f"`{short(event.what)}(…)` runs with grad mode on, but its output is only used detached, as a constant",
             label="builds an autograd graph that is thrown away",
-            cost="one extra graph at peak, next to the graph that is trained",
+            cost=SHOWN_COST if is_behind_all_steps(event, flow) else COST,
             help="run it under `with torch.no_grad():`; a detach afterwards comes too late for the peak",
             flow=[flow.step(s.site, "detached here") for s in fate.cuts if s.how in CUTS][:1],
             fix=flow.under_no_grad(event.site, "Switch grad mode off for the statement"),
@@ -120,3 +122,9 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
         event.site.handler,
         event.gid,
     )
+
+
+def is_behind_all_steps(event: Graph, flow: Flow) -> bool:
+    """Whether the network runs below every backward of the function: what was trained has no graph any more by then."""
+    rows = [flow.span(e.site).start.row for e in flow.record.events.values() if isinstance(e, Backward) and flow.own(e.site)]
+    return bool(rows) and max(rows) < flow.span(event.site).start.row
