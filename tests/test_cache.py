@@ -366,7 +366,7 @@ def test_damage_in_the_middle_of_a_value(here: Path, agree, printed) -> None:  #
     chance = random.Random(7)
     for _ in range(6):
         for path in sorted((here / FOLDER).rglob("*.json")):
-            *before, data = path.read_text().split("\n", 2)
+            *before, data = path.read_text().split("\n")
             value = json.loads(data)
             place = value
             while isinstance(place, list) and place:

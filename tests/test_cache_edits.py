@@ -101,9 +101,67 @@ def suppressed(chance: random.Random, lines: list[str]) -> None:
         lines[chance.randrange(len(lines))] += "  # noqa: TML201"
 
 
+def some_name(chance: random.Random, lines: list[str]) -> str:
+    return chance.choice(NAME.findall("\n".join(lines)) or ["model"])
+
+
+def add_function(chance: random.Random, lines: list[str]) -> None:
+    name = chance.choice(("added", "helper", "forward", some_name(chance, lines)))
+    guarded = chance.choice(("", "@torch.no_grad()"))
+    body = chance.choice(("return x", f"return {some_name(chance, lines)}(x)", f"return x.{some_name(chance, lines)}(x)"))
+    lines += ["", "", *filter(None, (guarded,)), f"def {name}(x):", f"    {body}"]
+
+
+def add_method(chance: random.Random, lines: list[str]) -> None:
+    places = [at for at, line in enumerate(lines) if re.match(r"class \w+", line)]
+    if places:
+        at = chance.choice(places) + 1
+        name = chance.choice(("added", "forward", "__init__", "__call__", some_name(chance, lines)))
+        body = chance.choice(
+            (f"return self.{some_name(chance, lines)}(x)", f"self.{some_name(chance, lines)} = {some_name(chance, lines)}()")
+        )
+        lines[at:at] = [
+            *chance.choice(([], ["    @property"], ["    @torch.no_grad()"])),
+            f"    def {name}(self, x):",
+            f"        {body}",
+        ]
+
+
+def add_statement(chance: random.Random, lines: list[str]) -> None:
+    """A call, a local, an attribute or a switch, somewhere in a body."""
+    places = [
+        at
+        for at, line in enumerate(lines)
+        if line.startswith("    ") and line.strip() and not line.rstrip().endswith((",", "("))
+    ]
+    if places:
+        at = chance.choice(places)
+        indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+        one, other = some_name(chance, lines), some_name(chance, lines)
+        words = (
+            f"{one}({other})", f"{one}.{other}()", f"{one} = {other}", f"{one} = {other}()", f"self.{one} = {other}",
+            f"self.{one}.{other}({one})", f"{one}({other}={one})", "torch.set_grad_enabled(False)", "loss.backward()",
+            f"return {one}", f"getattr({one}, '{other}')()",
+        )  # fmt: skip
+        lines.insert(at, indent + chance.choice(words))
+
+
+def change_base(chance: random.Random, lines: list[str]) -> None:
+    places = [at for at, line in enumerate(lines) if re.match(r"class \w+", line)]
+    if places:
+        at = chance.choice(places)
+        base = chance.choice(("", "nn.Module", "torch.nn.Module", "object", "Unknown", some_name(chance, lines)))
+        lines[at] = re.sub(r"^(class \w+).*", rf"\1({base}):", lines[at])
+
+
 EDITS: tuple[Callable[[random.Random, list[str]], None], ...] = (
     comment, comment, blank, delete, double, swap, number, rename, rename, guard, detach, suppressed,
+    add_function, add_method, add_method, add_statement, add_statement, add_statement, change_base,
 )  # fmt: skip
+
+
+def module_of(name: str) -> str:
+    return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def call_of(chance: random.Random, files: dict[str, str]) -> tuple[str, str]:
@@ -111,7 +169,7 @@ def call_of(chance: random.Random, files: dict[str, str]) -> tuple[str, str]:
     names = sorted(name for name, text in files.items() if re.search(r"^def (\w+)\(", text, re.M))
     name = chance.choice(names)
     function = chance.choice(re.findall(r"^def (\w+)\(", files[name], re.M))
-    module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    module = module_of(name)
     guarded = chance.choice(("if True", "with torch.no_grad()"))
     text = f"import torch\nfrom {module} import {function}\n\n\ndef run(model, loader):\n    {guarded}:\n        return {function}(model, loader)\n"
     return f"callers/call_{chance.randrange(4)}.py", text
@@ -123,7 +181,7 @@ def bases_of(chance: random.Random, files: dict[str, str]) -> tuple[str, str]:
     name = chance.choice(names)
     cls = chance.choice(re.findall(r"^class (\w+)", files[name], re.M))
     method = chance.choice(re.findall(r"^    def (\w+)\(self", files[name], re.M) or ["forward"])
-    module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    module = module_of(name)
     body = chance.choice(("return x.detach()", "return super().forward(x)", "return [x]"))
     text = f"import torch\nfrom {module} import {cls}\n\n\nclass Below({cls}):\n    def {method}(self, x):\n        {body}\n"
     return f"below/below_{chance.randrange(4)}.py", text
@@ -148,6 +206,23 @@ def edit(chance: random.Random, files: dict[str, str], first: dict[str, str]) ->
         name, other = chance.sample(sorted(files), 2)
         files[name] = files[other]
         return f"{name} says what {other} says"
+    if kind in (5, 6):
+        name = chance.choice(sorted(files))
+        module = module_of(chance.choice(sorted(files)))
+        functions = re.findall(r"^(?:def|class) (\w+)", "\n".join(files.values()), re.M)
+        what = chance.choice(
+            (f"from {module} import *", f"import {module}", f"from {module} import {chance.choice(functions)}")
+        )
+        files[name] = chance.choice((f"{what}\n{files[name]}", f"{files[name]}\n{what}\n"))
+        return f"{what} in {name}"
+    if kind == 7:
+        name = chance.choice(sorted(files))
+        if name.endswith("/__init__.py"):
+            other = f"{name.removesuffix('/__init__.py')}.py"
+        else:
+            other = f"{name.removesuffix('.py')}/__init__.py"
+        files[other] = files.pop(name)
+        return f"{name} is {other} now"
     name = chance.choice(sorted(files))
     lines = files[name].split("\n")
     how = chance.choice(EDITS)

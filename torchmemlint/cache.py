@@ -5,6 +5,8 @@
     answers/   answers that are too long to stand beside each question, by their digests
     runs/      the whole result of a run, with size, time and digest of each file: for when nothing changed
     links/     what ties the files of a run together: for when what changed in it changed nothing that others can see
+    trails/    on which answers the findings of each file of a run rest, for when it did
+    segments/  of which keys and answers these were made (``index.graph``), as one process wrote it down
 
 Everything is JSON: reading it runs nothing. Files are written beside their place and moved there, so that two runs at once see
 whole ones. What cannot be read, or has not our form, is not there; what cannot be written is not kept.
@@ -17,7 +19,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
@@ -93,10 +95,46 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """The files of a run, in its order; ``run`` is the digest of its result."""
+    """The files of a run, in its order; ``run`` is the digest of its result, ``trails`` that of its trails, "" without any."""
 
     run: str
+    trails: str
     files: tuple[Link, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What one file of a run asked.
+
+    segment  the place in ``Trails.segments`` of the process that asked, -1 where nothing was written down
+    codes    the steps of the answers to its questions, in the order of ``Kept.rests_on``, as ``index.graph`` has them (zlib, base64)
+    kept     digest of what is kept in ``findings/`` for it, as in ``Link``: the questions are those
+    kind     "related" to torch, "beside" such files, "other", or "" for a file of which that cannot be said
+    imports  the names that it imports (``screen.imported_names``)
+    """
+
+    segment: int
+    codes: str
+    kept: str
+    kind: str
+    imports: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentName:
+    """A segment: its name, the number of its first node, and the digest of what is kept under that name."""
+
+    name: str
+    first: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trails:
+    """How the answers of a run were made: its segments, and its files."""
+
+    segments: tuple[SegmentName, ...]
+    files: tuple[Asked, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -194,6 +232,63 @@ class Cache:
     def keep_links(self, key: str, links: Links) -> None:
         self._keep("links", key, to_json(links))
 
+    def trails(self, key: str, digest: str) -> Trails | None:
+        """How the answers of a run were made, if it is what was kept with this digest."""
+        from torchmemlint.digest import digest as digest_of
+
+        data = self._read("trails", key)
+        return _trails(data) if data is not None and digest_of(data) == digest else None
+
+    def keep_trails(self, key: str, segments: Sequence[SegmentName], files: Iterable[Asked]) -> str:
+        """Keeps how the answers of a run were made, and lets go of the segments that only the run before it had; the digest."""
+        from torchmemlint.digest import digest
+
+        earlier = _trails(self._read("trails", key) or b"")
+        text = "\n".join([to_json(tuple(segments)), *map(to_json, files)])
+        self._keep("trails", key, text)
+        gone = {one.name for one in earlier.segments} if earlier is not None else set()
+        for name in gone - {one.name for one in segments}:
+            with suppress(OSError):
+                os.unlink(self._segment(name))
+        return digest(text.encode())
+
+    def named(self, name: str, first: int) -> SegmentName:
+        """A segment that was written to its end."""
+        from torchmemlint.digest import digest_of_file
+
+        try:
+            return SegmentName(name, first, digest_of_file(self._segment(name)))
+        except OSError:
+            return SegmentName(name, first, "")
+
+    def segment(self, segment: SegmentName) -> bytes | None:
+        """What a process wrote down, if it is whole."""
+        from torchmemlint.digest import digest
+
+        try:
+            with open(self._segment(segment.name), "rb") as file:
+                data = file.read()
+        except OSError:
+            return None
+        return data if digest(data) == segment.digest else None
+
+    def add_to_segment(self, name: str, data: bytes) -> None:
+        """Adds to what this process wrote down under a name of its own."""
+        if self.trouble:
+            return
+        path = self._segment(name)
+        try:
+            if "segments" not in self._made:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                self._made.add("segments")
+            with open(path, "ab") as file:
+                file.write(data)
+        except OSError as error:
+            self.trouble = f"{self.folder}: nothing is cached: {error.strerror or error}"
+
+    def _segment(self, name: str) -> str:
+        return os.path.join(self.folder, "segments", os.path.basename(name))
+
     def _keep_told(self, kind: str, key: str, text: str) -> str:
         from torchmemlint.digest import digest
 
@@ -233,6 +328,15 @@ class Cache:
             _write(path, text)
         except OSError as error:
             self.trouble = f"{self.folder}: nothing is cached: {error.strerror or error}"
+
+
+def _trails(data: bytes) -> Trails | None:
+    first, *lines = data.splitlines() or [b""]
+    try:
+        segments = from_plain(tuple[SegmentName, ...], json.loads(first))
+        return Trails(segments, tuple(from_plain(Asked, json.loads(line)) for line in lines))
+    except (ValueError, RecursionError):
+        return None
 
 
 def stamp(path: str, read: Callable[[str], bytes], earlier: Stamp | None = None) -> Stamp | None:

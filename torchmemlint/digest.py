@@ -6,3 +6,14 @@ def digest(data: bytes) -> str:
     from hashlib import blake2b  # loads a library that a run without a cache has no need of
 
     return blake2b(data, digest_size=16).hexdigest()
+
+
+def digest_of_file(path: str) -> str:
+    """``digest`` of a file's content, read in parts. Raises OSError."""
+    from hashlib import blake2b
+
+    found = blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        while part := file.read(1 << 20):
+            found.update(part)
+    return found.hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ from torchmemlint.source import is_notebook
 from torchmemlint.workers import Checked, ScanAll, Scanned, read_bytes, scan
 
 if TYPE_CHECKING:
+    from torchmemlint.followed import Edit, Followed, Written
+    from torchmemlint.index.answers import Earlier
     from torchmemlint.index.facts import ModuleFacts
     from torchmemlint.index.project import Project
 
@@ -34,12 +37,16 @@ class Remembered:
         seen: Seen,
         settings: Mapping[str, Settings],
         by_hand: bool = False,
+        holding: Mapping[str, int | None] | None = None,
     ) -> None:
         from torchmemlint.index.answers import Answers
 
         self._cache = cache
         self._keys = Keys(settings, by_hand)
-        self.answers = Answers(project, seen, cache.keep_answer)
+        self._trail = project.trail
+        self._segment = ""
+        self._process = 0
+        self.answers = Answers(project, seen, cache.keep_answer, holding)
 
     def checked(self, path: str) -> Checked | None:
         """What was found in a file, when every question that this rests on has the answer that it had."""
@@ -49,7 +56,9 @@ class Remembered:
         kept, digest = found
         if not all(self.answers.holds(question, answer) for question, answer in kept.rests_on):
             return None
-        return Checked(path, kept.findings, kept.notes, kept=digest, reads=_reads(path, kept.rests_on))
+        asked = self.answers.codes(question for question, _ in kept.rests_on)
+        reads = _reads(path, kept.rests_on)
+        return Checked(path, kept.findings, kept.notes, asked=asked, segment=self._own_segment(), kept=digest, reads=reads)
 
     def keep(self, checked: Checked) -> Checked:
         """Keeps what was found in a file, unless we failed there; the same without what it rests on, which is much."""
@@ -57,7 +66,28 @@ class Remembered:
             return checked
         kept = Kept(checked.findings, checked.notes, checked.rests_on)
         digest = self._cache.keep_findings(self._keys.of(checked.path), kept)
-        return replace(checked, rests_on=(), kept=digest, reads=_reads(checked.path, checked.rests_on))
+        segment = self.flush() if checked.asked else ""
+        reads = _reads(checked.path, checked.rests_on)
+        return replace(checked, rests_on=(), segment=segment, kept=digest, reads=reads)
+
+    def flush(self) -> str:
+        """Writes down of what answers were made; the name of this process's segment."""
+        name = self._own_segment()
+        if name:
+            from torchmemlint.index.graph import written
+
+            self._process = os.getpid()
+            self._cache.add_to_segment(name, written(self._trail))
+        return name
+
+    def _own_segment(self) -> str:
+        if self._trail.on and self._process not in (0, os.getpid()):
+            self._trail.on = False  # what the process before us wrote of what we go on with is in a segment of its own
+        if not self._trail.on:
+            return ""
+        if not self._segment.startswith(f"{os.getpid():x}-"):
+            self._segment = f"{os.getpid():x}-{time.time_ns():x}"
+        return self._segment
 
 
 class Seen:
@@ -115,9 +145,15 @@ class Before:
     changed: tuple[str, ...]
     stamps: Mapping[str, Stamp]
     keys: Keys
+    key: str
+    trails: str
     contents: dict[str, str] = field(init=False)
     wanted: list[str] = field(default_factory=list)
-    _kept: list[Kept] = field(default_factory=list)
+    edits: dict[str, Edit] = field(default_factory=dict)
+    followed: Followed | None = None
+    holding: Mapping[str, int | None] = field(default_factory=dict)
+    _kept: dict[str, Kept] = field(default_factory=dict)
+    _project: Project | None = None
     _facts: dict[tuple[str, str], tuple[ModuleFacts, str, Mapping[str, str]] | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -126,12 +162,49 @@ class Before:
     def same_for_others(self, scanned: Mapping[str, Scanned]) -> bool:
         """Whether the ``changed`` files, ``scanned`` again, are to all other files what they were; and what those keep that read
         their texts is at hand."""
+        from torchmemlint.followed import Edit
+
         for path in self.changed:
-            link, now = self.links[path], scanned[path]
+            link, given = self.links[path], scanned[path]
+            now = given
             if link.shape and now.facts is None and now.failed is None and not now.skipped:  # it stands beside torch
                 now = scan(ScanAll({path: Settings()}, {}, parse_all=True, cache=self.cache), path)
-            if not link.state or link.state != state_of(now, scanned[path]):
+            state = state_of(now, given)
+            if not link.state or link.state != state:
+                self.edits[path] = Edit(given, now, None)
+        self._want(scanned, lambda path: False)
+        return not self.edits and self._has_kept()
+
+    def follows(self, every: Callable[[], Sequence[ModuleFacts]], scanned: Mapping[str, Scanned]) -> bool:
+        """Whether it is known what rests on the ``edits`` that others see, and all that is kept of these files is at hand."""
+        from torchmemlint.followed import Followed, same_modules
+
+        trails = self.cache.trails(self.key, self.trails) if self.edits and self.trails else None
+        if trails is None or len(trails.files) != len(self.links):
+            return False
+        files = dict(zip(self.links, trails.files, strict=True))
+        for path, edit in self.edits.items():
+            link, state = self.links[path], state_of(edit.now, edit.given)
+            then = self._facts_of(path, self.contents[path]) if link.shape else None
+            if not link.state or not state or (then is None) != (edit.now.facts is None):
                 return False
+            if then is not None and link.shape != edit.now.shape:
+                self.edits[path] = replace(edit, before=then[0])
+        if not same_modules(files, self.edits):
+            return False
+        for path, edit in self.edits.items():
+            self.links[path] = replace(self.links[path], state=state_of(edit.now, edit.given), shape=edit.now.shape)
+        project = self._deferred(every, scanned, None)
+        try:
+            followed = self.followed = Followed(self.cache, trails, files, self.edits, project)
+        except ValueError:
+            return False
+        self._want(scanned, lambda path: followed.rests_on_them(path, self.links[path]))
+        self._project = project
+        return self._has_kept()
+
+    def _want(self, scanned: Mapping[str, Scanned], rests_on_edits: Callable[[str], bool]) -> None:
+        """Files are ``wanted`` that changed, that read texts which changed, and that rest on edits of others."""
         paths = [path for path, _ in self.run.files]
         changed = {
             number: self._changed_functions(path, scanned[path]) for number, path in enumerate(paths) if path in self.changed
@@ -141,11 +214,15 @@ class Before:
             for path in paths
             if path in self.changed
             or any(number in changed and not changed[number].isdisjoint(names) for number, names in self.links[path].reads)
+            or rests_on_edits(path)
         ]
+
+    def _has_kept(self) -> bool:
+        """Whether what is kept of the files that are wanted is at hand."""
         for path in self.wanted:
             found = self.cache.findings(self.keys.of(path)) if self.links[path].kept else None
             if found is not None and found[1] == self.links[path].kept:
-                self._kept.append(found[0])
+                self._kept[path] = found[0]
             elif self.links[path].kept:
                 return False  # another run was here
         return True
@@ -169,10 +246,28 @@ class Before:
     def project(self, every: Callable[[], Sequence[ModuleFacts]], scanned: Mapping[str, Scanned]) -> Project:
         """The project, in which what was answered for the files that are ``wanted`` still holds."""
         from torchmemlint.index.answers import Earlier
+
+        pairs = {pair for kept in self._kept.values() for pair in kept.rests_on}
+        if self._project is None or self.followed is None:
+            return self._deferred(every, scanned, Earlier(pairs, self.cache.answer))
+        steps: dict[str, int | None] = {}
+        again: set[str] = set()
+        for path, kept in self._kept.items():
+            holding, asked = self.followed.still(path, self.links[path].kept, kept.rests_on)
+            steps |= holding
+            again |= asked
+        self.holding = {question: step for question, step in steps.items() if question not in again}
+        known = {question: step for question, step in self.holding.items() if step is not None}
+        self._project.earlier = Earlier((pair for pair in pairs if pair[0] in known), self.cache.answer, known)
+        return self._project
+
+    def _deferred(
+        self, every: Callable[[], Sequence[ModuleFacts]], scanned: Mapping[str, Scanned], earlier: Earlier | None
+    ) -> Project:
         from torchmemlint.index.project import Project
 
         def one(path: str) -> ModuleFacts:
-            at_hand = scanned.get(path)
+            at_hand = self.edits[path].now if path in self.edits else scanned.get(path)
             if at_hand is not None and at_hand.facts is not None:
                 return at_hand.facts
             if not self.links[path].shape:
@@ -180,8 +275,7 @@ class Before:
             found = self._facts_of(path, self.stamps[path].digest)
             return found[0] if found is not None else next(facts for facts in every() if facts.path == path)
 
-        pairs = (pair for kept in self._kept for pair in kept.rests_on)
-        return Project.deferred(every, one, Earlier(pairs, self.cache.answer), self.keys.wrappers)
+        return Project.deferred(every, one, earlier, self.keys.wrappers)
 
     def now(self, checked: Mapping[str, Checked]) -> dict[str, Link]:
         """The links, after the files that are wanted were checked again."""
@@ -243,7 +337,9 @@ class Repeated:
         if links.run != self._run[1] or len(links.files) != len(self._paths):
             return None
         by_path = dict(zip(self._paths, links.files, strict=True))
-        return Before(self._cache, self._run[0], by_path, changed, self._stamps, Keys(self._settings, False))
+        return Before(
+            self._cache, self._run[0], by_path, changed, self._stamps, Keys(self._settings, False), self._key, links.trails
+        )
 
     def _changed(self) -> tuple[str, ...] | None:
         """The files whose content is not what it was in the earlier run; None where that had other files."""
@@ -259,9 +355,10 @@ class Repeated:
         scanned: Mapping[str, Scanned],
         checked: Mapping[str, Checked],
         links: Mapping[str, Link],
+        trails: Callable[[], Written] | str = "",
     ) -> None:
         """Keeps this run's end, if it is one that another run would come to. ``texts`` are the digests of the contents that it
-        saw."""
+        saw; ``trails`` gives its trails, or is the digest of those that are kept and are its own, too."""
         if any(one.crashes for one in checked.values()):
             return
         now = _stamps(self._paths, self._stamps)
@@ -274,7 +371,20 @@ class Repeated:
             skipped=tuple((path, one.skipped) for path, one in scanned.items() if one.skipped),
         )
         written = self._cache.keep_run(self._key, run)
-        self._cache.keep_links(self._key, Links(written, tuple(links[path] for path in self._paths)))
+        told = trails if isinstance(trails, str) else self._cache.keep_trails(self._key, *trails())
+        self._cache.keep_links(self._key, Links(written, told, tuple(links[path] for path in self._paths)))
+
+    def trails(self, scanned: Mapping[str, Scanned], around: Iterable[Scanned], checked: Mapping[str, Checked]) -> Written:
+        """Of what the answers for the files were made, in a run that ``scanned`` all; ``around`` as for ``links``."""
+        from torchmemlint.followed import asked_of, written
+
+        beside = {one.path: one for one in around}
+        return written(
+            self._cache,
+            self._paths,
+            lambda path, places: asked_of(scanned[path], beside.get(path, scanned[path]), checked.get(path), places),
+            checked.values(),
+        )
 
     def links(
         self,

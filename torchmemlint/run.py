@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from torchmemlint.suppress.since import Changed, Since
 
 MAX_FIX_ROUNDS = 10
+FEW = 40
+"""Files that are checked again in one process, after an edit: more may pay for several."""
 
 BYTES_TO_SCAN = 4_000_000
 BYTES_TO_INSPECT = 600_000
@@ -296,7 +299,8 @@ class _Run:
             if repeated is not None:
                 links = repeated.links(self.scanned, self.around or (), self.checked)
                 texts = {path: one.digest for path, one in self.scanned.items()}
-                repeated.keep(texts, self.scanned, self.checked, links)
+                trails = partial(repeated.trails, self.scanned, self.around or (), self.checked)
+                repeated.keep(texts, self.scanned, self.checked, links, trails if self._follows_edits() else "")
             return _Checked(self.scanned, self.checked, self.told, self.complete)
 
         def check_apart() -> _Checked:
@@ -323,17 +327,20 @@ class _Run:
         if before is None:
             return False
         self.scan(before.changed)
-        if not before.same_for_others(self.scanned):
+        if not before.same_for_others(self.scanned) and not before.follows(self._every, self.scanned):
             return False
-        self.before, jobs, self.jobs = before, self.jobs, 1
+        self.before, jobs = before, self.jobs
+        self.jobs = 1 if len(before.wanted) < FEW else jobs
         self._check(before.wanted, scanned=before.changed)
         self.before, self.jobs = None, jobs
-        links = before.now(self.checked)
+        links, again = before.now(self.checked), self.checked
         texts = {path: one.digest for path, one in before.stamps.items()} | {path: s.digest for path, s in self.scanned.items()}
         scanned, checked = before.result()
         self.scanned = scanned | self.scanned
         self.checked = checked | self.checked
-        repeated.keep(texts, self.scanned, self.checked, links)
+        followed = before.followed
+        trails = (lambda: followed.now(before.edits, again)) if followed is not None else before.trails
+        repeated.keep(texts, self.scanned, self.checked, links, trails)
         return True
 
     def _check(self, paths: Sequence[str], scanned: Collection[str] = ()) -> None:
@@ -377,13 +384,15 @@ class _Run:
         from torchmemlint.remembered import Remembered, Seen
 
         seen = Seen([*self.scanned.values(), *(self.around or ())], self.before)
-        remembered = Remembered(self.means.cache, project, seen, self.settings, self.by_hand)
+        holding = self.before.holding if self.before is not None else None
+        remembered = Remembered(self.means.cache, project, seen, self.settings, self.by_hand, holding)
         known = {path: found for path in paths if (found := remembered.checked(path)) is not None}
         new = [path for path in paths if path not in known]
         if new:
             shared = InspectAll(project, self.settings, self.texts, self.comments, remembered.answers, remembered.keep)
             # What was done where our cache is out of reach is kept here.
             known |= {done.path: remembered.keep(done) for done in self._run_all(shared, new)}
+        remembered.flush()
         return [known[path] for path in paths]
 
     def scan(self, paths: Sequence[str], parse_all: bool = False) -> None:
@@ -398,7 +407,11 @@ class _Run:
         if self.before is not None:
             return self.before.project(self._every, self.scanned)
         wrappers = sorted({name for settings in self.settings.values() for name in settings.no_grad_wrappers})
-        return Project.build(self._every(), wrappers, self.complete)
+        return Project.build(self._every(), wrappers, self.complete, self._follows_edits())
+
+    def _follows_edits(self) -> bool:
+        """Whether a later run can start from this one, so that it is written down of what answers are made."""
+        return self.means.cache is not None and not self.by_hand and self.shard is None and self.means.executor is None
 
     def _every(self) -> Sequence[ModuleFacts]:
         """The facts of all files that matter."""

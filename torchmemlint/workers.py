@@ -46,6 +46,10 @@ class Checked:
     crashes: tuple[str, ...] = ()
     rests_on: tuple[tuple[str, str], ...] = ()
     """The questions that the rest depends on, with what was told of their answers: only under a cache, until they are kept."""
+    asked: bytes = b""
+    """The codes of the steps of their answers, in their order, in ``segment`` (``index.graph``), packed by zlib;
+    nothing where that is not known."""
+    segment: str = ""
     kept: str = ""
     """Digest of what is kept of this in a cache."""
     reads: tuple[tuple[str, str], ...] = ()
@@ -175,8 +179,8 @@ def inspect(shared: InspectAll, path: str) -> Checked:
             whole = not (analysis.notes or analysis.crashes)
             text = shared.text(path)
             kept = apply(findings, text, settings, path, comments=shared.comments, judge_comments=whole)
-        rests_on = shared.answers.written(analysis.questions) if shared.answers is not None else ()
-        checked = Checked(path, tuple(kept), tuple(analysis.notes), tuple(analysis.crashes), rests_on)
+        rests_on, asked = shared.answers.written(analysis.questions) if shared.answers is not None else ((), b"")
+        checked = Checked(path, tuple(kept), tuple(analysis.notes), tuple(analysis.crashes), rests_on, asked)
         return checked if shared.keep is None else shared.keep(checked)
     except SourceError as error:  # it was readable when it was scanned
         return cannot_parse(path, error, settings, "")

@@ -7,15 +7,18 @@ its digest.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from array import array
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol, get_type_hints
 
 from torchmemlint.digest import digest
+from torchmemlint.index import keys
 from torchmemlint.index.facts import ArgFact, CallableUse, CallFact
 from torchmemlint.index.ledger import Page, Question
 from torchmemlint.index.plain import shape
-from torchmemlint.index.project import MISSING, ClassRef, FunctionRef, Project
+from torchmemlint.index.project import ClassRef, FunctionRef, Project
+from torchmemlint.index.trail import MISSING, counted
 from torchmemlint.plain import from_plain, reader, to_json
 
 NO_ANSWER = "-"
@@ -27,8 +30,12 @@ _KINDS = {kind.__name__: kind for kind in (ArgFact, CallableUse, CallFact, Class
 
 _AT_HAND = ("text", "source", "module")
 """Answers that are known without asking the project: a file's findings are mostly refuted by them, so they are looked at first."""
-_OF_FILES = ("text", "module", "facts")
+_OF_FILES = ("text", "module", "facts", "within")
 """Answers that are contents of files: told by digest, never kept, for the file itself has them."""
+_COMMON = {told: told for told in (NO_ANSWER, "null", "true", "false", "[]", "[[],true]", "[[],false]")}
+"""Told of two in three questions: each is kept once."""
+_OF_TEXTS: Mapping[Hashable, int] = {"text": keys.TEXT, "source": keys.SOURCE, "module": keys.MODULE, "within": keys.INSIDE}
+"""Questions whose answers are a key each."""
 _QUESTIONS = {"facts", *(name for name, method in vars(Project).items() if hasattr(method, "__wrapped__"))}
 
 
@@ -65,6 +72,8 @@ class Answers:
     """What is told of one project's answers, each worked out once.
 
     ``files`` knows the digests of files as they were seen. ``keep`` is given every long answer with its digest.
+    ``holding`` are questions, as text, whose answers are known to be what they were: with the steps that they are, None where
+    these are keys.
     """
 
     def __init__(
@@ -72,39 +81,79 @@ class Answers:
         project: Project,
         files: Files,
         keep: Callable[[str, str], None] | None = None,
+        holding: Mapping[str, int | None] | None = None,
     ) -> None:
         self._project = project
+        self._holding = holding or {}
         self._files = files
         self._keep = keep
-        self._known: dict[Question, str] = {}
+        self._trail = project.trail
+        self._places: dict[Question, int] = {}
+        self._told: list[str] = []
+        self._codes = array("Q")
         self._changed: set[str] = set()
-        self._by_text: dict[str, str | None] = {}
+        self._by_text: dict[str, int] = {}
 
-    def written(self, questions: Iterable[Question]) -> tuple[tuple[str, str], ...]:
-        """Questions as text, each with what is told of its answer; those first whose answers are at hand."""
-        pairs = ((question[0] not in _AT_HAND, to_text(question), self.told(question)) for question in questions)
-        return tuple((text, answer) for _, text, answer in sorted(pairs))
+    def written(self, questions: Iterable[Question]) -> tuple[tuple[tuple[str, str], ...], bytes]:
+        """Questions as text, each with what is told of its answer; those first whose answers are at hand. And the codes of the
+        steps that these answers are, where the project's trail is on."""
+        found = sorted((question[0] not in _AT_HAND, to_text(question), self._place(question)) for question in questions)
+        codes = self._codes_at([place for _, _, place in found])
+        return tuple((text, self._told[place]) for _, text, place in found), codes
+
+    def codes(self, texts: Iterable[str]) -> bytes:
+        """The codes of the steps to answers that were looked at by ``holds``."""
+        return _packed(map(self._code_of, texts)) if self._trail.on else b""
+
+    def _code_of(self, text: str) -> int:
+        if text not in self._holding:
+            return self._codes[self._by_text[text]]
+        step = self._holding[text]
+        return self._code_of_key(from_text(text)) if step is None else step
+
+    def _code_of_key(self, question: Question) -> int:
+        path, name = (*map(str, question[1:]), "")[:2]
+        return self._trail.code((_OF_TEXTS[question[0]], path, name))
+
+    def _codes_at(self, places: Sequence[int]) -> bytes:
+        return _packed(self._codes[place] for place in places) if self._trail.on else b""
 
     def saw_text(self, path: str, content: str) -> None:
         """What was really read of a file, which may have changed since it was told of."""
-        self._known["text", path] = f"#{content}"
+        self._put(("text", path), f"#{content}")
         if content != self._files.text(path):
             self._changed.add(path)
 
     def holds(self, text: str, expected: str) -> bool:
         """Whether of the answer to a question (as text) the same is told as then; not so for what is no question."""
-        if text not in self._by_text:
+        if text in self._holding:
+            return True
+        place = self._by_text.get(text)
+        if place is None:
             try:
-                self._by_text[text] = self.told(from_text(text))
+                place = self._place(from_text(text))
             except ValueError:
-                self._by_text[text] = None
-        return self._by_text[text] == expected
+                place = -1
+            self._by_text[text] = place
+        return place >= 0 and self._told[place] == expected
 
     def told(self, question: Question) -> str:
-        found = self._known.get(question)
+        return self._told[self._place(question)]
+
+    def _place(self, question: Question) -> int:
+        found = self._places.get(question)
         if found is None:
-            found = self._known[question] = self._ask(question)
+            self._trail.page = []
+            found = self._put(question, self._ask(question))
         return found
+
+    def _put(self, question: Question, told: str) -> int:
+        place = self._places[question] = counted(len(self._told))
+        self._told.append(_COMMON.get(told, told))
+        if self._trail.on:
+            is_key = question[0] in _OF_TEXTS
+            self._codes.append(self._code_of_key(question) if is_key else self._trail.node(self._trail.page))
+        return place
 
     def without_keeping(self) -> Answers:
         """The same where the cache is out of reach."""
@@ -119,6 +168,8 @@ class Answers:
             path, qualname = map(str, arguments)
             found = self._files.sources(path).get(qualname) if path not in self._changed else None
             return f"#{found}" if found is not None else self.told(("text", path))
+        if name == "within":  # of such an answer nothing is kept: without its trail, it holds as long as all of the module does
+            return self.told(("module", arguments[0]))
         if name == "module" and self._files.shape(str(arguments[0])):
             return f"#{self._files.shape(str(arguments[0]))}"
         if name not in _QUESTIONS:
@@ -139,12 +190,26 @@ class Answers:
         return f"#{digest(text.encode())}"
 
 
-class Earlier:
-    """Answers of an earlier run, for a project that gives the same ones. ``long`` finds an answer by its digest."""
+def _packed(codes: Iterable[int]) -> bytes:
+    import zlib
 
-    def __init__(self, pairs: Iterable[tuple[str, str]], long: Callable[[str], str | None]) -> None:
+    return zlib.compress(array("Q", codes).tobytes(), 1)
+
+
+class Earlier:
+    """Answers of an earlier run, for a project that gives the same ones. ``long`` finds an answer by its digest; ``codes`` are
+    those of their steps, by question, for a project whose trail is on."""
+
+    def __init__(
+        self, pairs: Iterable[tuple[str, str]], long: Callable[[str], str | None], codes: Mapping[str, int] | None = None
+    ) -> None:
         self._told = dict(pairs)
         self._long = long
+        self._codes = codes or {}
+
+    def step(self, question: Question) -> int:
+        """The code of the step that an answer is."""
+        return self._codes[to_text(question)]
 
     def answer(self, question: Question) -> Any:
         """The answer to a question; ``MISSING`` where it was not asked, or is not kept."""

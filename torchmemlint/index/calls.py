@@ -6,21 +6,19 @@ Both answers are worked out when they are asked for. Callers are looked for amon
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from torchmemlint.index import keys
 from torchmemlint.index.evidence import Evidence, Instance, Method, Value
-from torchmemlint.index.facts import CallFact, FunctionFacts
-from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Names, Outside, is_quiet
+from torchmemlint.index.facts import CallFact
+from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Head, Names, Outside, is_quiet
+from torchmemlint.index.tables import Site, Tables, last_name
+from torchmemlint.index.trail import MISSING, answered
 from torchmemlint.torch_facts import TorchFacts
 
 _BY_NAME = 5
 """A method of an unknown object is taken for the project's when at most so many unrelated classes of it define it."""
-
-_LEAST_LETTERS = 4
-"""Letters that a name which is put together shows at least: less of it says nothing."""
 
 _MAX_ALIASES = 60
 """Names by which a function goes, beyond its own, that are followed."""
@@ -35,6 +33,7 @@ class Callees:
 
 
 _OUTSIDE = Callees((), True)
+_UNKNOWN = Callees((), False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,77 +74,18 @@ class Calls:
     def __init__(self, names: Names, evidence: Evidence, torch: TorchFacts) -> None:
         self._names = names
         self._evidence = evidence
-        self._index: dict[str, list[tuple[FunctionRef, CallFact]]] = defaultdict(list)
-        self._reads: dict[str, list[tuple[FunctionRef, str]]] = defaultdict(list)
-        self._aliases: dict[str, set[str]] = defaultdict(set)
-        self._methods: dict[str, list[ClassRef]] = defaultdict(list)
-        self._held: set[str] = set()
-        self._members = {"forward", "__call__"}  # last names of dotted text that an object, or its method, may go by
-        self._locals = {"forward", "__call__"}  # and names that may be bound to one
-        self._looked_up: set[str] = set()
-        self._keywords: frozenset[str] | None = None
-        self._patterns: set[str] = set()
-        self._put_together: re.Pattern[str] | None = None
-        self._named: dict[tuple[str, str, str, frozenset[str]], tuple[FunctionRef, ...]] = {}
-        self._callees: dict[tuple[str, str, str], Callees] = {}
-        self._outside: dict[tuple[str, str], bool] = {}
-        self._callers: dict[FunctionRef, Callers] = {}
-        self._found: dict[FunctionRef, tuple[Caller, ...]] = {}
-        self._below: dict[tuple[ClassRef, str], tuple[FunctionRef, ...]] = {}
+        self._trail = trail = names.trail
+        self.tables = Tables(names.modules, trail)
+        self._named = answered(trail, self._named_anywhere)
+        self._named_near = answered(trail, self._find_named_near)
+        self._callees = answered(trail, self._resolve)
+        self._callers = answered(trail, self._find_callers)
+        self._found = answered(trail, self._find)
+        self._namesakes = answered(trail, self._find_namesakes)
+        self._overridden = answered(trail, self._is_always_overridden)
         self._sites: dict[str, dict[FunctionRef, list[Caller]]] = {}
         self._objects: dict[FunctionRef, list[Caller]] | None = None
         self._common = _methods_of_everything(torch)
-        function_names = {qualname.rpartition(".")[2] for functions in names.functions.values() for qualname in functions}
-        for path, module in names.modules.items():
-            for name, target in module.imports:
-                self._alias(name, target)
-            for name, text in module.assigned:
-                self._alias(name, text)
-                self._members.add(name)
-                self._locals.add(name)
-            for facts in module.functions:
-                self._read(FunctionRef(path, facts.qualname), facts, function_names)
-            for klass in module.classes:
-                ref = ClassRef(path, klass.qualname)
-                for name, _ in klass.methods:
-                    self._methods[name].append(ref)
-                for attr in klass.attrs:
-                    if attr.value or attr.annotation:
-                        self._members.add(attr.name)
-                    if attr.method and attr.kind in ("name", "call"):
-                        self._held.add(attr.name)
-                    if attr.kind == "name":
-                        self._alias(attr.name, attr.value)
-                        if attr.value.startswith("self.") and ref not in self._methods[attr.name]:
-                            self._methods[attr.name].append(ref)
-
-    def _read(self, ref: FunctionRef, facts: FunctionFacts, function_names: set[str]) -> None:
-        for name, text in (*facts.bound, *facts.rebound):
-            self._alias(name, text)
-            self._locals.add(name)
-        self._locals.update(param.name for param in facts.params if param.annotation)
-        if facts.owner:
-            self._locals.update(param.name for param in facts.params[:1])
-            if any(use.callee.rpartition(".")[2] in ("property", "cached_property") for use in facts.decorators):
-                self._members.add(facts.qualname.rpartition(".")[2])
-        for call in facts.calls:
-            last = _last(call.callee)
-            self._index[last].append((ref, call))
-            for arg in call.args:
-                # A string is taken for a name in getattr, and elsewhere (`trigger("after_step")`) if it is no plain word.
-                if arg.const[:1] == "'" and (last == "getattr" or "_" in arg.const):
-                    self._looked_up.add(arg.const[1:-1])
-                elif last == "getattr" and len(arg.test.replace("*", "")) >= _LEAST_LETTERS and "*" in arg.test:
-                    self._patterns.add(arg.test)
-        for text in facts.reads:
-            last = text.rpartition(".")[2]
-            if last in function_names:
-                self._reads[last].append((ref, text))
-
-    def _alias(self, name: str, text: str) -> None:
-        last = _last(text)
-        if last and last != name:
-            self._aliases[last].add(name)
 
     # --- from a call to functions
 
@@ -160,11 +100,18 @@ class Calls:
         if self._is_outside(path, qualname, callee):
             return _OUTSIDE
         key = (path, qualname, callee)
-        found = self._callees.get(key)
-        if found is None:
-            found = self._resolve(path, qualname, callee)
-            if found is not None:
-                self._callees[key] = found
+        found = self._callees.known(key)
+        if found is MISSING:
+            trail = self._trail
+            around, trail.page = trail.page, []
+            try:
+                found = self._resolve(key)
+            finally:
+                page, trail.page = trail.page, around
+            if found is None:
+                trail.page += page
+            else:
+                self._callees.put(key, found, trail.node(page))
         return found
 
     def _is_outside(self, path: str, qualname: str, callee: str) -> bool:
@@ -172,34 +119,32 @@ class Calls:
         if "(" in callee or "[" in callee:
             return False
         head = callee.partition(".")[0]
-        known = self._outside.get((path, head))
-        if known is None:
-            known = self._outside[path, head] = isinstance(self._names.lookup(path, head), Outside)
+        known = isinstance(self._names.lookup(path, head), Outside)
         if not known or qualname == TOP:
             return known
-        functions = self._names.functions[path]
-        facts = functions.get(qualname)
+        facts = self._names.scope(path, qualname)
         while facts is not None and head not in facts.locals:
-            facts = functions.get(facts.parent) if facts.parent else None
+            facts = self._names.scope(path, facts.parent) if facts.parent else None
         return facts is None
 
-    def _resolve(self, path: str, qualname: str, callee: str) -> Callees | None:
+    def _resolve(self, key: tuple[str, str, str]) -> Callees | None:
         """What ``callee`` means; None for a method of an object of which nothing is known."""
-        values = self._evidence.values(path, qualname, callee)
+        path, qualname, callee = key
+        values = self._evidence.values_at(key)
         refs = dict.fromkeys(ref for value in values for ref in self._targets(value))
         receiver, dot, name = callee.rpartition(".")
         if refs:
             return Callees(tuple(refs), True)
-        if dot and name not in self._common and name in self._methods:
+        if dot and name not in self._common and self.tables.methods(name):
             below = self._below_outside(self._evidence.values(path, qualname, receiver), name)
             if below.refs:
                 return below
         if values:
-            return Callees((), True)
+            return _OUTSIDE
         if not dot or name in self._common or (name.startswith("__") and name.endswith("__")):
-            return Callees((), False)
+            return _UNKNOWN
         if receiver and self._evidence.values(path, qualname, receiver):
-            return Callees((), False)  # the receiver is known, and has no such method in sight
+            return _UNKNOWN  # the receiver is known, and has no such method in sight
         return None
 
     def _below_outside(self, receivers: Iterable[Value], name: str) -> Callees:
@@ -208,12 +153,12 @@ class Calls:
         outside = {each.klass for each in receivers if isinstance(each, Instance) and not each.exact}
         if not outside:
             return Callees((), False)
-        classes = {ref for ref in self._methods.get(name, ()) if not outside.isdisjoint(self._names.mro(ref))}
+        classes = {ref for ref in self.tables.methods(name) if not outside.isdisjoint(self._names.mro(ref))}
         return Callees(self._methods_of(classes, name) if self._are_few(classes) else (), self._are_few(classes, 1))
 
     def _by_shape(self, path: str, callee: str, keywords: tuple[str, ...]) -> Callees:
         """The methods that a call on an unknown object can mean, by the name and the keywords that it gives."""
-        name = _last(callee)
+        name = last_name(callee)
         return Callees(self._by_name(name, self._names.layout.top_package(path), path, frozenset(keywords)), False)
 
     def _by_name(self, name: str, top: str, path: str = "", keywords: frozenset[str] = frozenset()) -> tuple[FunctionRef, ...]:
@@ -222,28 +167,31 @@ class Calls:
         Those that take the ``keywords`` of the call are meant before others. Where too many unrelated classes have such a
         method, those that the file at ``path`` imports are meant, else those of its folder; none when these are too many, too.
         """
-        found = self._named.get((name, top, "", keywords))
-        if found is None:
-            everywhere = self._methods.get(name, ())
-            classes = {ref for ref in everywhere if self._names.layout.top_package(ref.path) == top} or set(everywhere)
-            if keywords:
-                classes = {ref for ref in classes if self._takes(ref, name, keywords)} or classes
-            if self._are_few(classes):
-                found = self._named[name, top, "", keywords] = self._methods_of(classes, name)
-            else:
-                found = self._named.get((name, top, path, keywords))
-                if found is None:
-                    near = self._nearest(classes, path)
-                    found = self._methods_of(near, name) if self._are_few(near) else ()
-                    self._named[name, top, path, keywords] = found
-        return found
+        found = self._named.answer((name, top, keywords))
+        return self._named_near.answer((name, top, path, keywords)) if found is None else found
+
+    def _meant(self, name: str, top: str, keywords: frozenset[str]) -> set[ClassRef]:
+        everywhere = self.tables.methods(name)
+        classes = {ref for ref in everywhere if self._names.layout.top_package(ref.path) == top} or set(everywhere)
+        if keywords:
+            classes = {ref for ref in classes if self._takes(ref, name, keywords)} or classes
+        return classes
+
+    def _named_anywhere(self, key: tuple[str, str, frozenset[str]]) -> tuple[FunctionRef, ...] | None:
+        classes = self._meant(*key)
+        return self._methods_of(classes, key[0]) if self._are_few(classes) else None
+
+    def _find_named_near(self, key: tuple[str, str, str, frozenset[str]]) -> tuple[FunctionRef, ...]:
+        name, top, path, keywords = key
+        near = self._nearest(self._meant(name, top, keywords), path)
+        return self._methods_of(near, name) if self._are_few(near) else ()
 
     def _takes(self, klass: ClassRef, name: str, keywords: frozenset[str]) -> bool:
         """Whether the class's method ``name`` has parameters of these names; True where it is no method in sight."""
         method = self._names.method(klass, name)
         if method is None:
             return True
-        params = self._names.functions[method.path][method.qualname].params
+        params = self._names.header(method).params
         return any(param.kind == "**" for param in params) or keywords <= {param.name for param in params}
 
     def _are_few(self, classes: set[ClassRef], most: int = _BY_NAME) -> bool:
@@ -259,8 +207,7 @@ class Calls:
         """Of these classes, those that a file defines or imports, else those defined in its folder."""
         if not path:
             return set()
-        module = self._names.modules[path]
-        named = {self._names.defined(path, name) for name, _ in module.imports}
+        named = {self._names.defined(path, name) for name, _ in self._names.imports(path)}
         near = {ref for ref in classes if ref.path == path or ref in named}
         folder = path.rpartition("/")[0]
         return near or {ref for ref in classes if ref.path.rpartition("/")[0] == folder}
@@ -273,8 +220,8 @@ class Calls:
         if isinstance(value, FunctionRef):
             yield value
         elif isinstance(value, Method):
-            overrides = () if value.exact else tuple(self._overrides(value.klass, value.function.qualname.rpartition(".")[2]))
-            if not overrides or not self._always_overridden(value):
+            overrides = () if value.exact else self._names.overrides(value.klass, value.function.qualname.rpartition(".")[2])
+            if not overrides or not self._overridden.answer((value.klass, value.function)):
                 yield value.function
             yield from overrides or self._stood_for(value.function)
         elif isinstance(value, ClassRef):
@@ -287,75 +234,57 @@ class Calls:
                 if method is not None:
                     yield method
                     if not value.exact:
-                        yield from self._overrides(value.klass, name)
+                        yield from self._names.overrides(value.klass, name)
                     break
 
     def _stood_for(self, ref: FunctionRef) -> tuple[FunctionRef, ...]:
         """The methods that an abstract one which nothing in sight overrides stands for: those of its name, as with a protocol."""
-        facts = self._names.functions[ref.path][ref.qualname]
+        facts = self._names.header(ref)
         name = ref.qualname.rpartition(".")[2]
         if not facts.owner or name in self._common or name.startswith("__"):
             return ()
         protocol = "typing.Protocol" in self._names.mro(ClassRef(ref.path, facts.owner))
         if not protocol and all(use.callee.rpartition(".")[2] != "abstractmethod" for use in facts.decorators):
             return ()
-        classes = {each for each in self._methods.get(name, ()) if self._names.layout.near(each.path, ref.path)}
+        classes = {each for each in self.tables.methods(name) if self._names.layout.near(each.path, ref.path)}
         classes -= {ClassRef(ref.path, facts.owner)}
-        found = (FunctionRef(each.path, f"{each.qualname}.{name}") for each in classes) if self._are_few(classes) else ()
-        return tuple(sorted(each for each in found if each.qualname in self._names.functions[each.path]))
+        found = classes if self._are_few(classes) else set()
+        return tuple(
+            sorted(FunctionRef(each.path, f"{each.qualname}.{name}") for each in found if self._names.has_method(each, name))
+        )
 
-    def _always_overridden(self, method: Method) -> bool:
+    def _is_always_overridden(self, key: tuple[ClassRef, FunctionRef]) -> bool:
         """Whether no object runs this method of its base but by ``super()``: each class below has its own, and nothing in
         sight constructs the class itself."""
-        name = method.function.qualname.rpartition(".")[2]
-        if any(self._names.method(below, name) == method.function for below in self._names.subclasses(method.klass)):
+        klass, function = key
+        name = function.qualname.rpartition(".")[2]
+        if any(self._names.method(below, name) == function for below in self._names.subclasses(klass)):
             return False
-        return not any(self._index.get(word) for word in self._with_aliases([method.klass.qualname.rpartition(".")[2]]))
-
-    def _overrides(self, klass: ClassRef, name: str) -> tuple[FunctionRef, ...]:
-        found = self._below.get((klass, name))
-        if found is None:
-            below = ((each.path, f"{each.qualname}.{name}") for each in self._names.subclasses(klass))
-            found = tuple(FunctionRef(path, qualname) for path, qualname in below if qualname in self._names.functions[path])
-            self._below[klass, name] = found
-        return found
-
-    # --- calls by their words
-
-    def named(self, name: str) -> Sequence[tuple[FunctionRef, CallFact]]:
-        """All calls of something of that last name, each with the function that it stands in, in the project's order."""
-        return self._index.get(name, ())
-
-    def keywords(self) -> frozenset[str]:
-        """What some call gives an argument by."""
-        if self._keywords is None:
-            self._keywords = frozenset(arg.keyword for calls in self._index.values() for _, call in calls for arg in call.args)
-        return self._keywords
+        return not any(self.tables.calls(word) for word in self._with_aliases([klass.qualname.rpartition(".")[2]]))
 
     # --- from a function to its calls
 
     def callers(self, ref: FunctionRef) -> Callers:
         """The calls that can reach ``ref``, and whether it may be called by what is not in sight."""
-        found = self._callers.get(ref)
-        if found is None:
-            found = self._callers[ref] = Callers(self.calls_of(ref), self._escapes(ref))
-        return found
+        return self._callers.answer(ref)
+
+    def _find_callers(self, ref: FunctionRef) -> Callers:
+        return Callers(self.calls_of(ref), self._escapes(ref))
 
     def calls_of(self, ref: FunctionRef) -> tuple[Caller, ...]:
         """The calls that can reach ``ref``."""
-        found = self._found.get(ref)
-        if found is None:
-            found = self._found[ref] = self._find(ref)
-        return found
+        return self._found.answer(ref)
 
     def _find(self, ref: FunctionRef) -> tuple[Caller, ...]:
         name = ref.qualname.rpartition(".")[2]
-        facts = self._names.functions[ref.path][ref.qualname]
+        facts = self._names.header(ref)
         words = {name}
         if facts.owner and name == "__init__":
             owner = ClassRef(ref.path, facts.owner)
             words |= {"cls", "__class__"}
             words |= {klass.qualname.rpartition(".")[2] for klass in (owner, *self._names.subclasses(owner))}
+        if self._trail.on:  # for what ``_called`` and ``_called_objects`` say of it
+            self._trail.page.append((keys.CALLS, ref.path, ref.qualname))
         found = [caller for word in self._with_aliases(words) for caller in self._called(word).get(ref, ())]
         if facts.owner and name in ("forward", "__call__"):
             seen = {id(caller.call) for caller in found}
@@ -365,10 +294,13 @@ class Calls:
     def namesakes(self, ref: FunctionRef) -> tuple[Caller, ...]:
         """The calls of a method of that name on objects of which nothing is known, in the top package or the folder of ``ref``:
         where too many classes have such a method to say which is meant, each of them may be."""
+        return self._namesakes.answer(ref)
+
+    def _find_namesakes(self, ref: FunctionRef) -> tuple[Caller, ...]:
         name = ref.qualname.rpartition(".")[2]
-        if not self._names.functions[ref.path][ref.qualname].owner or name in self._common:
+        if not self._names.header(ref).owner or name in self._common:
             return ()
-        near = [(site, call) for site, call in self._index.get(name, ()) if self._names.layout.near(site.path, ref.path)]
+        near = [(site, call) for site, call in self.tables.calls(name) if self._names.layout.near(site.path, ref.path)]
         return tuple(
             Caller(site, call, False)
             for site, call in sorted(near, key=lambda each: (each[0], each[1].place))
@@ -380,12 +312,37 @@ class Calls:
         found = self._sites.get(word)
         if found is None:
             found = self._sites[word] = {}
-            for site, call in self._index.get(word, ()):
-                callees = self._meaning(site.path, site.qualname, call.callee)
-                if callees is None:
-                    callees = self._by_shape(site.path, call.callee, call.keywords)
-                for ref in callees.refs:
-                    found.setdefault(ref, []).append(Caller(site, call, callees.certain))
+            with self._trail.apart():
+                for site, call in self.tables.calls(word):
+                    callees = self.reached((site, call))
+                    for ref in callees.refs:
+                        found.setdefault(ref, []).append(Caller(site, call, callees.certain))
+        return found
+
+    def reached(self, site: Site) -> Callees:
+        """What a call reaches, for the tables of all calls: a root of the trail."""
+        ref, call = site
+        self._trail.page = []
+        keywords = call.keywords
+        found = self._meaning(ref.path, ref.qualname, call.callee)
+        if found is None:
+            found = self._by_shape(ref.path, call.callee, keywords)
+        if self._trail.on:
+            names = (ref.path, ref.qualname, call.callee, *keywords)
+            values = [part for each in found.refs for part in each[:2]]
+            self._trail.root(keys.SITE, self._trail.page, names, ["certain" if found.certain else "", *values])
+        return found
+
+    def object_reached(self, site: Site) -> list[FunctionRef]:
+        """The ``forward`` or ``__call__`` that a call of an object certainly reaches, as ``reached`` does."""
+        ref, call = site
+        self._trail.page = []
+        callees = self._meaning(ref.path, ref.qualname, call.callee)
+        certain = callees.refs if callees is not None and callees.certain else ()
+        found = [each for each in certain if each.qualname.endswith((".forward", ".__call__"))]
+        if self._trail.on:
+            values = [part for each in found for part in each[:2]]
+            self._trail.root(keys.OBJECT, self._trail.page, (ref.path, ref.qualname, call.callee), values)
         return found
 
     def _with_aliases(self, words: Iterable[str]) -> list[str]:
@@ -393,7 +350,7 @@ class Calls:
         queue = list(seen)
         most = len(seen) + _MAX_ALIASES
         while queue:
-            for alias in sorted(self._aliases.get(queue.pop(), ())):
+            for alias in sorted(self.tables.aliases(queue.pop())):
                 if alias not in seen and len(seen) < most:
                     seen[alias] = None
                     queue.append(alias)
@@ -403,46 +360,30 @@ class Calls:
         """The calls of objects (``self.model(x)``) by the ``forward`` or ``__call__`` that they reach."""
         if self._objects is None:
             self._objects = {}
-            for word in sorted(self._index):
-                if word in self._methods and word not in self._aliases and word not in self._held:
-                    continue
-                # Only few calls can be of an object: what a call of anything else means is not worked out for this.
-                of_members, of_locals = not word or word in self._members, not word or word in self._locals
-                if not (of_members or of_locals):
-                    continue
-                for site, call in self._index[word]:
-                    if not (of_members if "." in call.callee else of_locals):
-                        continue
-                    callees = self._meaning(site.path, site.qualname, call.callee)
-                    for ref in callees.refs if callees is not None and callees.certain else ():
-                        if ref.qualname.endswith((".forward", ".__call__")):
+            with self._trail.apart():
+                sites = self.tables.calls_of_objects()
+                self._trail.root(keys.OBJECTS, (), (), self.tables.all_forms())
+                for word in sites:
+                    for site, call in sites[word]:
+                        for ref in self.object_reached((site, call)):
                             self._objects.setdefault(ref, []).append(Caller(site, call, True))
         return self._objects
 
     def _escapes(self, ref: FunctionRef) -> bool:
         name = ref.qualname.rpartition(".")[2]
-        facts = self._names.functions[ref.path][ref.qualname]
-        if facts.owner and (name in self._looked_up or _called_implicitly(name) or self._is_put_together(name)):
+        facts = self._names.header(ref)
+        if facts.owner and (self.tables.is_looked_up(name) or _called_implicitly(name) or self.tables.is_put_together(name)):
             return True
         if any(self._registers(ref.path, facts, use.callee) for use in facts.decorators):
             return True
         for word in self._with_aliases([name]):
-            for reader, text in self._reads.get(word, ()):
+            for reader, text in self.tables.reads(word):
                 values = self._evidence.values(reader.path, reader.qualname, text)
                 if any(ref in self._targets(value) for value in values if not isinstance(value, Instance | ClassRef)):
                     return True
                 if not values and "." in text and facts.owner and self._might_mean(reader, text, name):
                     return True
         return False
-
-    def _is_put_together(self, name: str) -> bool:
-        """Whether a ``getattr`` of the project with a name that it puts together (``f"get_{kind}_feature"``) can mean this one."""
-        if not self._patterns:
-            return False
-        if self._put_together is None:
-            texts = (".+".join(re.escape(part) for part in pattern.split("*")) for pattern in sorted(self._patterns))
-            self._put_together = re.compile("|".join(texts))
-        return self._put_together.fullmatch(name) is not None
 
     def _might_mean(self, reader: FunctionRef, text: str, name: str) -> bool:
         """Whether ``text``, an attribute of an unknown object, may be the project's method ``name`` taken as a value."""
@@ -451,7 +392,7 @@ class Calls:
             return False
         return bool(self._by_name(name, self._names.layout.top_package(reader.path)))
 
-    def _registers(self, path: str, facts: FunctionFacts, callee: str) -> bool:
+    def _registers(self, path: str, facts: Head, callee: str) -> bool:
         """Whether a decorator may hand the function to code that is not in sight."""
         if callee.rpartition(".")[2] in _INERT_DECORATORS:
             return False
@@ -460,8 +401,7 @@ class Calls:
             return True
         for value in values:
             if isinstance(value, FunctionRef):
-                decorator = self._names.functions[value.path][value.qualname]
-                if not decorator.wraps and not self._calls_its_argument(value):
+                if not self._names.flow(value).wraps and not self._calls_its_argument(value):
                     return True
             elif isinstance(value, Method) or (isinstance(value, Outside) and not is_quiet(value.name)):
                 return True
@@ -473,26 +413,18 @@ class Calls:
 
 def argument_calls(names: Names, decorator: FunctionRef) -> Iterator[tuple[FunctionRef, CallFact]]:
     """Where a decorator's wrapper runs what it wraps: calls, in its inner functions, of a parameter of a function around."""
-    functions = names.functions[decorator.path]
-    inside = f"{decorator.qualname}."
+    functions = names.inside(decorator)
     for qualname, facts in functions.items():
-        if qualname != decorator.qualname and not qualname.startswith(inside):
-            continue
         if not facts.parent and qualname != decorator.qualname:
             continue
         around: set[str] = set()
         outer = functions.get(facts.parent) if facts.parent else None
-        while outer is not None and (outer.qualname == decorator.qualname or outer.qualname.startswith(inside)):
+        while outer is not None:
             around |= {param.name for param in outer.params}
             outer = functions.get(outer.parent) if outer.parent else None
         for call in facts.calls:
             if call.callee in around and call.callee not in facts.locals:
                 yield FunctionRef(decorator.path, qualname), call
-
-
-def _last(text: str) -> str:
-    """The last name of dotted text, "" for text that ends in a call or subscript."""
-    return "" if text.endswith(("()", "[]")) else text.rpartition(".")[2]
 
 
 def _called_implicitly(name: str) -> bool:

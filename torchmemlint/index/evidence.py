@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass
 from typing import Union
 
-from torchmemlint.index.facts import AttrFact, FunctionFacts
+from torchmemlint.index.facts import AttrFact
 from torchmemlint.index.layout import Module
 from torchmemlint.index.memo import Memo
-from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Names, Outside, Symbol, Variable
+from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Head, Names, Outside, Scope, Symbol, Variable, outside
 from torchmemlint.torch_facts import TorchFacts
 
 _PARTS = re.compile(r"[^\W\d]\w*|\?|\(\)|\[\]")
@@ -89,14 +89,16 @@ class Evidence:
     def __init__(self, names: Names, torch: TorchFacts) -> None:
         self._names = names
         self._torch = torch
-        self._known: Memo[tuple[str, str, str], tuple[Value, ...]] = Memo(self._evaluate, (), _MAX_DEPTH)
+        self._known: Memo[tuple[str, str, str], tuple[Value, ...]] = Memo(names.trail, self._evaluate, (), _MAX_DEPTH)
         self._bound: dict[tuple[str, str], dict[str, list[str]]] = {}
 
     def values(self, path: str, qualname: str, text: str) -> tuple[Value, ...]:
         """Everything that ``text`` can be inside the function ``qualname`` of ``path``."""
-        if not text:
-            return ()
-        return self._known.answer((path, qualname, text))
+        return self.values_at((path, qualname, text))
+
+    def values_at(self, key: tuple[str, str, str]) -> tuple[Value, ...]:
+        """As ``values``. (Who remembers something by the same key has one tuple for both.)"""
+        return self._known.answer(key) if key[2] else ()
 
     def attribute(self, klass: ClassRef, name: str) -> tuple[Value, ...]:
         """What ``name`` is on an object that is constructed from ``klass``."""
@@ -130,41 +132,36 @@ class Evidence:
 
     # --- names
 
-    def _facts(self, path: str, qualname: str) -> FunctionFacts | None:
-        return self._names.functions[path].get(qualname)
-
     def _owner(self, path: str, qualname: str) -> ClassRef | None:
-        facts = self._facts(path, qualname)
+        facts = self._names.head(path, qualname)
         while facts is not None and not facts.owner and facts.parent:
-            facts = self._facts(path, facts.parent)
+            facts = self._names.head(path, facts.parent)
         return ClassRef(path, facts.owner) if facts is not None and facts.owner else None
 
     def bound(self, path: str, qualname: str) -> dict[str, list[str]]:
         """The texts that each known local of a function is assigned."""
         key = (path, qualname)
+        facts = self._names.scope(path, qualname)  # also where it is known: this notes what is read
         found = self._bound.get(key)
         if found is None:
-            facts = self._facts(path, qualname)
             found = self._bound[key] = {}
             for name, text in (*facts.bound, *facts.rebound) if facts is not None else ():
                 found.setdefault(name, []).append(text)
         return found
 
     def _name(self, path: str, qualname: str, name: str) -> tuple[Value, ...]:
-        facts = self._facts(path, qualname) if qualname != TOP else None
+        facts = self._names.scope(path, qualname) if qualname != TOP else None
         while facts is not None:
-            inner = f"{facts.qualname}.{name}"
-            if inner in self._names.functions[path]:
-                return (FunctionRef(path, inner),)
-            if inner in self._names.classes[path]:
-                return (ClassRef(path, inner),)
+            inner = self._names.inner(facts, path, name)
+            if inner is not None:
+                return (inner,)
             if name in facts.locals:
                 texts = self.bound(path, facts.qualname).get(name)
                 if texts:
                     found = dict.fromkeys(value for text in texts for value in self.values(path, facts.qualname, text))
                     return tuple(found)[:_MAX_VALUES]
                 return self._parameter(path, facts, name)
-            facts = self._facts(path, facts.parent) if facts.parent else None
+            facts = self._names.scope(path, facts.parent) if facts.parent else None
         symbol = self._names.lookup(path, name)
         return self._symbol(symbol) if symbol is not None else ()
 
@@ -173,7 +170,7 @@ class Evidence:
             return self.values(symbol.path, TOP, symbol.text) if symbol.text != symbol.name else ()
         return (symbol,)
 
-    def _parameter(self, path: str, facts: FunctionFacts, name: str) -> tuple[Value, ...]:
+    def _parameter(self, path: str, facts: Scope, name: str) -> tuple[Value, ...]:
         for index, param in enumerate(facts.params):
             if param.name != name:
                 continue
@@ -208,7 +205,7 @@ class Evidence:
                 return self._of_instance(value, value.klass, name)
             if name in _SAME and not value.klass.startswith("builtins."):
                 return (Same(value),)
-            return (Outside(f"{value.klass}.{name}"),)
+            return (outside(f"{value.klass}.{name}"),)
         if isinstance(value, ClassRef):
             method = self._names.method(value, name)
             if method is not None:
@@ -219,8 +216,8 @@ class Evidence:
             method = self._names.method(value.klass, name, after=value.klass)
             if method is not None:
                 return (Method(method, value.klass, True),)
-            outside = [base for base in self._names.mro(value.klass) if isinstance(base, str) and base != "?"]
-            return tuple(Outside(f"{base}.{name}") for base in outside[:1])
+            bases = [base for base in self._names.mro(value.klass) if isinstance(base, str) and base != "?"]
+            return tuple(outside(f"{base}.{name}") for base in bases[:1])
         if isinstance(value, Outside | Module):
             symbol = self._names.member(value, name)
             return self._symbol(symbol) if symbol is not None else ()
@@ -229,7 +226,7 @@ class Evidence:
     def _of_instance(self, value: Instance, klass: ClassRef, name: str) -> tuple[Value, ...]:
         method = self._names.method(klass, name)
         if method is not None:
-            facts = self._names.functions[method.path][method.qualname]
+            facts = self._names.header(method)
             if any(use.callee.rpartition(".")[2] in ("property", "cached_property") for use in facts.decorators):
                 return self._result(method, facts)
             # `self.step = self.step_with_graph`: the object's own attribute goes before the method of its class.
@@ -239,19 +236,16 @@ class Evidence:
         if found:
             return found
         if not value.exact:
-            hooks = dict.fromkeys(
-                Method(FunctionRef(below.path, f"{below.qualname}.{name}"), below, True)
-                for below in self._names.subclasses(klass)
-                if f"{below.qualname}.{name}" in self._names.functions[below.path]
-            )
+            hooks = self._names.overrides(klass, name)
             if hooks:
-                return tuple(hooks)[:_MAX_VALUES]
+                below = (ClassRef(hook.path, hook.qualname.rpartition(".")[0]) for hook in hooks[:_MAX_VALUES])
+                return tuple(Method(hook, each, True) for hook, each in zip(hooks, below, strict=False))
         if name in _SAME:
             return (Same(value),)
         if any(fact.name == name for fact, _ in self._names.attr(klass, name)):
             return ()
-        outside = [base for base in self._names.mro(klass) if isinstance(base, str) and base != "?"]
-        return (Outside(f"{outside[0]}.{name}"),) if outside else ()
+        bases = [base for base in self._names.mro(klass) if isinstance(base, str) and base != "?"]
+        return (outside(f"{bases[0]}.{name}"),) if bases else ()
 
     def _assignments(self, klass: ClassRef, name: str) -> tuple[Value, ...]:
         """What the attribute is, by all assignments to it in the nearest class that assigns it."""
@@ -283,9 +277,9 @@ class Evidence:
         if isinstance(value, ClassRef):
             return (Instance(value, True),)
         if isinstance(value, FunctionRef):
-            return self._result(value, self._names.functions[value.path][value.qualname])
+            return self._result(value, self._names.header(value))
         if isinstance(value, Method):
-            return self._result(value.function, self._names.functions[value.function.path][value.function.qualname])
+            return self._result(value.function, self._names.header(value.function))
         if isinstance(value, Same):
             return (value.instance,)
         if isinstance(value, Outside):
@@ -298,7 +292,7 @@ class Evidence:
                 return (Instance("torch.nn.Module", False),)
         return ()
 
-    def _result(self, ref: FunctionRef, facts: FunctionFacts) -> tuple[Value, ...]:
+    def _result(self, ref: FunctionRef, facts: Head) -> tuple[Value, ...]:
         """What a call of a project's function gives: by annotation, else by what it returns."""
         if facts.is_generator:
             return ()
@@ -308,12 +302,12 @@ class Evidence:
             found = self._annotated(ref.path, facts.owner, facts.returns)
             # "Some nn.Module" says less than the class of the project that is returned.
             outside = all(isinstance(value, Instance) and isinstance(value.klass, str) for value in found)
-            return (self._returned(ref, facts) or found) if outside else found
-        return self._returned(ref, facts)
+            return (self._returned(ref) or found) if outside else found
+        return self._returned(ref)
 
-    def _returned(self, ref: FunctionRef, facts: FunctionFacts) -> tuple[Value, ...]:
+    def _returned(self, ref: FunctionRef) -> tuple[Value, ...]:
         found: dict[Value, None] = {}
-        for use in facts.returned:
+        for use in self._names.flow(ref).returned:
             option = use
             while option is not None:
                 text = f"{option.callee}()" if option.called else option.callee

@@ -18,11 +18,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from torchmemlint.index import keys
 from torchmemlint.index.calls import Caller, Calls, argument_calls
 from torchmemlint.index.evidence import Evidence, Instance, Method, Value
-from torchmemlint.index.facts import ArgFact, CallableUse, CallFact, FunctionFacts, ParamFact
+from torchmemlint.index.facts import ArgFact, CallableUse, CallFact, ParamFact
 from torchmemlint.index.layout import is_test
-from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Names, Outside, is_quiet
+from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Head, Names, Outside, Scope, is_quiet
+from torchmemlint.index.plain import shape
+from torchmemlint.index.trail import MISSING, Answered, Step, answered
 from torchmemlint.torch_facts import TorchFacts
 
 Mode = Literal["on", "off", "mixed", "no-callers", "unseen-base", "escapes"]
@@ -35,9 +38,6 @@ _ELSEWHERE = re.compile(r"not .* (==|is) .*\b(torch|pytorch|pt)'?$|not .*\bis_to
 
 # torch calls these itself, inside its own no_grad (the backward of a Function, unless create_graph is asked for).
 _FUNCTION_HOOKS = frozenset({"forward", "backward", "setup_context", "vjp", "jvp"})
-
-
-_BACKWARD = frozenset({"backward", "manual_backward"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +88,10 @@ class GradMode:
         self._torch = torch
         self._wrappers = frozenset(no_grad_wrappers)
         self._complete = complete
-        self._nodes: dict[FunctionRef, _Node] = {}
-        self._modes: dict[FunctionRef, frozenset[str]] = {}
-        self._answers: dict[FunctionRef, CallerMode] = {}
-        self._tests: dict[str, bool] = {}
+        self._trail = trail = names.trail
+        self._nodes = answered(trail, self._make_node)
+        self._modes: Answered[FunctionRef, frozenset[str]] = answered(trail, self._solve)
+        self._answers = answered(trail, self._find_mode)
         self._leaks: dict[FunctionRef, list[tuple[CallFact, str]]] | None = None
 
     # --- effects
@@ -146,7 +146,7 @@ class GradMode:
         """The effect of switching grad on exactly when ``arg`` is true."""
         if arg.const:
             return "on" if _truth(arg.const) else "off"
-        facts = self._names.functions[path].get(qualname)
+        facts = self._names.scope(path, qualname)
         if facts is None or not (arg.name or arg.test):
             return "mixed"
         texts = self._evidence.bound(path, qualname).get(arg.name, [arg.name])
@@ -159,10 +159,10 @@ class GradMode:
         constant = self._attribute_constant(path, qualname, text)
         return "mixed" if constant is None else "on" if _truth(constant) else "off"
 
-    def _parameter_owner(self, path: str, facts: FunctionFacts | None, name: str) -> FunctionFacts | None:
+    def _parameter_owner(self, path: str, facts: Scope | None, name: str) -> Scope | None:
         """The function, this or one around it, whose parameter ``name`` is inside it."""
         while facts is not None and not any(param.name == name for param in facts.params):
-            facts = self._names.functions[path].get(facts.parent) if facts.parent and name not in facts.locals else None
+            facts = self._names.scope(path, facts.parent) if facts.parent and name not in facts.locals else None
         return facts
 
     def _attribute_constant(self, path: str, qualname: str, text: str) -> str | None:
@@ -181,7 +181,7 @@ class GradMode:
         enter = self._names.method(klass, "__enter__") or self._names.method(klass, "__aenter__")
         if enter is None:
             return None
-        facts = self._names.functions[enter.path][enter.qualname]
+        facts = self._names.flow(enter)
         effect = _agreed([self.manager_effect(enter.path, enter.qualname, left, depth + 1) for left in facts.leaves[-1:]])
         if effect != "mixed":
             return effect
@@ -196,7 +196,7 @@ class GradMode:
     def _function_effect(
         self, path: str, qualname: str, ref: FunctionRef, use: CallableUse, bound: bool, depth: int
     ) -> str | None:
-        facts = self._names.functions[ref.path][ref.qualname]
+        facts = self._names.flow(ref)
         if not use.called and not use.statement:
             return None
         if use.statement and facts.leaves:
@@ -223,7 +223,7 @@ class GradMode:
         match = _TEST.match(effect.removeprefix("param:")) if effect is not None and effect.startswith("param:") else None
         if match is None:
             return effect
-        facts = self._names.functions[ref.path][ref.qualname]
+        facts = self._names.header(ref)
         skip = 1 if bound and facts.owner and not any(d.callee == "staticmethod" for d in facts.decorators) else 0
         arg = argument_for(facts.params[skip:], match[2], use.args)
         if arg is None:
@@ -234,7 +234,7 @@ class GradMode:
         if match[3] is None:
             passed = self._argument_effect(path, qualname, arg)
             return _negated(passed) if match[1] else passed
-        caller = self._names.functions[path].get(qualname)
+        caller = self._names.head(path, qualname)
         if caller is not None and any(param.name == arg.name for param in caller.params):
             return f"param:{match[1] or ''}{arg.name} {match[3]} {match[4]}"
         return "mixed"
@@ -260,13 +260,9 @@ class GradMode:
         return _agreed(effects)
 
     def _wrapper_effect(self, path: str, scope: str, decorator: FunctionRef, use: CallableUse, lazy: bool) -> str | None:
-        functions = self._names.functions[decorator.path]
-        inside = f"{decorator.qualname}."
+        functions = self._names.inside(decorator)
         wraps: list[str | None] = [
-            self.manager_effect(decorator.path, facts.qualname, wrap)
-            for qualname, facts in functions.items()
-            if qualname == decorator.qualname or qualname.startswith(inside)
-            for wrap in facts.wraps
+            self.manager_effect(decorator.path, facts.qualname, wrap) for facts in functions.values() for wrap in facts.wraps
         ]
         if wraps:
             return self._with_arguments(path, scope, _agreed(wraps), decorator, use, False)
@@ -278,7 +274,7 @@ class GradMode:
             effects.append(effect if effect is not None else self._own_effect(functions[ref.qualname], ref.path))
         return self._with_arguments(path, scope, _agreed(effects), decorator, use, False)
 
-    def _own_effect(self, facts: FunctionFacts, path: str) -> str | None:
+    def _own_effect(self, facts: Head, path: str) -> str | None:
         """What a function's own decorators do to its body; the innermost that touches grad mode wins."""
         if facts.is_async:
             return None  # a coroutine's body runs after every wrapper has returned
@@ -292,10 +288,7 @@ class GradMode:
 
     def grad_mode(self, ref: FunctionRef) -> CallerMode:
         """The grad mode in which the body of ``ref`` starts."""
-        found = self._answers.get(ref)
-        if found is None:
-            found = self._answers[ref] = self._find_mode(ref)
-        return found
+        return self._answers.answer(ref)
 
     def _find_mode(self, ref: FunctionRef) -> CallerMode:
         modes = self._solve(ref)
@@ -338,23 +331,38 @@ class GradMode:
         return found
 
     def _solve(self, ref: FunctionRef) -> frozenset[str]:
-        known = self._modes.get(ref)
-        if known is not None:
-            return known
+        known = self._modes.known(ref)
+        if known is MISSING:
+            self._solve_around(ref)
+            known = self._modes.known(ref)
+        return known
+
+    def _solve_around(self, ref: FunctionRef) -> None:
+        """Solves for a function and all whose start mode it takes: which are made of each other, also in circles."""
         nodes: dict[FunctionRef, _Node] = {}
+        pages: dict[FunctionRef, list[Step]] = {}
+        solved: dict[FunctionRef, frozenset[str]] = {}
         queue = [ref]
-        while queue:
-            current = queue.pop()
-            if current in nodes or current in self._modes:
-                continue
-            node = nodes[current] = self._node(current)
-            queue.extend(caller.ref for caller, _ in node.edges)
+        with self._trail.apart():
+            while queue:
+                current = queue.pop()
+                if current in nodes or current in solved:
+                    continue
+                self._trail.page = []
+                known = self._modes.known(current)
+                if known is not MISSING:
+                    solved[current] = known
+                    pages[current] = self._trail.page
+                    continue
+                node = nodes[current] = self._nodes.answer(current)
+                pages[current] = self._trail.page
+                queue.extend(caller.ref for caller, _ in node.edges)
         sets: dict[FunctionRef, set[str]] = {each: set(node.fixed) for each, node in nodes.items()}
         callees: dict[FunctionRef, list[tuple[FunctionRef, bool]]] = defaultdict(list)
         for each, node in nodes.items():
             for caller, deferred in node.edges:
-                if caller.ref in self._modes:
-                    sets[each] |= _through(self._modes[caller.ref], deferred)
+                if caller.ref in solved:
+                    sets[each] |= _through(solved[caller.ref], deferred)
                 else:
                     callees[caller.ref].append((each, deferred))
         _spread(sets, callees, list(sets))
@@ -363,20 +371,27 @@ class GradMode:
         for each in empty:
             sets[each].add("no-callers")
         _spread(sets, callees, empty)
-        for each, modes in sets.items():
-            self._modes[each] = frozenset(modes)
-        return self._modes[ref]
+        first = self._trail.next
+        places = {each: first + place for place, each in enumerate(nodes)}
+        if self._trail.on:
+            for each, node in nodes.items():
+                for caller, _ in node.edges:
+                    if caller.ref in places:
+                        pages[each].append(places[caller.ref])
+                    else:
+                        pages[each] += pages[caller.ref]
+            self._trail.together([pages[each] for each in nodes])
+        with self._trail.apart():
+            for each, modes in sets.items():
+                self._modes.put(each, frozenset(modes), places[each])
 
     def _node(self, ref: FunctionRef) -> _Node:
-        node = self._nodes.get(ref)
-        if node is None:
-            node = self._nodes[ref] = self._make_node(ref)
-        return node
+        return self._nodes.answer(ref)
 
     def _make_node(self, ref: FunctionRef) -> _Node:
         if ref.qualname == TOP:
             return _Node({"on": None}, [])
-        facts = self._names.functions[ref.path][ref.qualname]
+        facts = self._names.header(ref)
         effect = self._own_effect(facts, ref.path)
         if effect is not None:
             return _Node(dict.fromkeys(self._effect_modes(ref, effect, 0)), [])
@@ -386,7 +401,7 @@ class GradMode:
         hook = self._hook(ref, facts)
         if hook is not None:
             node.fixed[hook] = None
-        if any(call.callee.rpartition(".")[2] in _BACKWARD for call in facts.calls):
+        if self._names.calls_backward(ref):
             node.fixed["on"] = None  # with grad mode off under every caller it would raise
         callers = self._calls.callers(ref)
         others = [caller for caller in callers.calls if caller.ref != ref]
@@ -407,24 +422,13 @@ class GradMode:
         """As ``layout.is_test``, but not in a file that is named like one of tests (``test_audio.py``), and has none."""
         if not is_test(ref.path, ref.qualname):
             return False
-        if is_test(ref.path.replace("\\", "/").rpartition("/")[0] + "/", ref.qualname):
-            return True
-        found = self._tests.get(ref.path)
-        if found is None:
-            module = self._names.modules[ref.path]
-            names = [facts.qualname.rpartition(".")[2] for facts in module.functions]
-            names += [facts.qualname.rpartition(".")[2] for facts in module.classes]
-            found = self._tests[ref.path] = (
-                any(name.startswith(("test_", "Test")) for name in names)
-                or any(target.partition(".")[0] in ("pytest", "unittest") for _, target in module.imports)
-                or not module.classes
-            )
-        return found
+        folder = ref.path.replace("\\", "/").rpartition("/")[0]
+        return is_test(f"{folder}/", ref.qualname) or self._names.has_tests(ref.path)
 
-    def _root_mode(self, ref: FunctionRef, facts: FunctionFacts, escapes: bool) -> str:
+    def _root_mode(self, ref: FunctionRef, facts: Head, escapes: bool) -> str:
         """The start of a function that nothing in sight calls."""
-        top = self._names.functions[ref.path][TOP]
-        if self._last_effect(FunctionRef(ref.path, TOP), top.leaves) == "off":
+        top = FunctionRef(ref.path, TOP)
+        if self._last_effect(top, self._names.flow(top).leaves) == "off":
             return "off"
         namesakes = self._calls.namesakes(ref)
         if namesakes and all(self._guarded(caller) for caller in namesakes):
@@ -447,17 +451,16 @@ class GradMode:
         forward does: what nobody calls yet is there for the same use."""
         if not self._names.is_subclass(owner, "torch.nn.Module"):
             return False
-        forward = self._names.functions[owner.path].get(f"{owner.qualname}.forward")
+        forward = self._names.head(owner.path, f"{owner.qualname}.forward")
         if forward is not None and self._own_effect(forward, owner.path) == "off":
             return True
         found = False
         # The forward first: it is what others call, and mostly decides.
-        for facts in sorted(self._names.modules[owner.path].functions, key=lambda each: not each.qualname.endswith(".forward")):
-            name = facts.qualname.rpartition(".")[2]
-            if facts.owner != owner.qualname or name == "__init__" or facts.qualname == ref.qualname:
+        for qualname in sorted(self._names.methods_of(owner), key=lambda each: not each.endswith(".forward")):
+            if qualname.rpartition(".")[2] == "__init__" or qualname == ref.qualname:
                 continue
-            for caller in self._calls.calls_of(FunctionRef(owner.path, facts.qualname)):
-                inside = self._names.functions[caller.ref.path][caller.ref.qualname].owner == owner.qualname
+            for caller in self._calls.calls_of(FunctionRef(owner.path, qualname)):
+                inside = self._names.header(caller.ref).owner == owner.qualname
                 if inside or self._is_test(caller.ref):
                     continue
                 if not caller.certain or not self._guarded(caller):
@@ -469,10 +472,10 @@ class GradMode:
         """Whether grad mode is off at a call by what its own function says."""
         effect = self._effect_at(caller.ref, caller.call)
         if effect is None and caller.ref.qualname != TOP:
-            effect = self._own_effect(self._names.functions[caller.ref.path][caller.ref.qualname], caller.ref.path)
+            effect = self._own_effect(self._names.header(caller.ref), caller.ref.path)
         return effect == "off"
 
-    def _hook(self, ref: FunctionRef, facts: FunctionFacts) -> str | None:
+    def _hook(self, ref: FunctionRef, facts: Head) -> str | None:
         """The mode in which an outside framework calls the method."""
         if not facts.owner:
             return None
@@ -492,8 +495,8 @@ class GradMode:
         init = self._names.method(klass, "__init__")
         if init is None or init == method:
             return False
-        facts = self._names.functions[init.path][init.qualname]
-        return bool(facts.leaves) and self._last_effect(init, facts.leaves) == "off"
+        leaves = self._names.flow(init).leaves
+        return bool(leaves) and self._last_effect(init, leaves) == "off"
 
     def _add_caller(self, node: _Node, caller: Caller) -> None:
         effect = self._effect_at(caller.ref, caller.call)
@@ -515,22 +518,30 @@ class GradMode:
 
     def _leak_before(self, ref: FunctionRef, call: CallFact) -> tuple[CallFact, str] | None:
         """The last call before ``call`` of a project function that leaves grad mode switched."""
+        if self._trail.on:
+            self._trail.page.append((keys.LEAK, ref.path, ref.qualname))
         if self._leaks is None:
-            self._leaks = defaultdict(list)
-            self._find_leaks(self._leaks)
+            self._leaks = self._find_leaks()
         found = None
         for leak, effect in self._leaks.get(ref, ()):
             if leak.place < call.place and leak.branch == call.branch[: len(leak.branch)]:
                 found = (leak, effect)
         return found
 
-    def _find_leaks(self, leaks: dict[FunctionRef, list[tuple[CallFact, str]]]) -> None:
-        for path, functions in self._names.functions.items():
-            for qualname, facts in functions.items():
-                name = qualname.rpartition(".")[2]
-                if qualname == TOP or not facts.leaves or name in ("__enter__", "__exit__"):
+    def leaks_again(self) -> list[str]:
+        """The leaks, as the values of their root."""
+        self._leaks = self._find_leaks()
+        return _told(self._leaks)
+
+    def _find_leaks(self) -> dict[FunctionRef, list[tuple[CallFact, str]]]:
+        """The calls that leave grad mode switched, by the functions in which they stand: a root of the trail."""
+        leaks: dict[FunctionRef, list[tuple[CallFact, str]]] = defaultdict(list)
+        with self._trail.apart():
+            self._trail.page = []
+            for ref, facts in self._calls.tables.switching():
+                if ref.qualname == TOP or ref.qualname.rpartition(".")[2] in ("__enter__", "__exit__"):
                     continue
-                effect = self._last_effect(ref := FunctionRef(path, qualname), facts.leaves)
+                effect = self._last_effect(ref, facts.leaves)
                 if effect is None:
                     continue
                 for caller in self._calls.calls_of(ref):
@@ -541,8 +552,10 @@ class GradMode:
                     given = self._with_arguments(caller.ref.path, caller.ref.qualname, effect, ref, use, bound)
                     if given is not None:
                         leaks[caller.ref].append((caller.call, given))
-        for places in leaks.values():
-            places.sort(key=lambda leak: leak[0].place)
+            for places in leaks.values():
+                places.sort(key=lambda leak: leak[0].place)
+            self._trail.root(keys.LEAKS, self._trail.page, (), _told(leaks) if self._trail.on else ())
+        return leaks
 
     def _effect_modes(self, ref: FunctionRef, effect: str, depth: int) -> tuple[str, ...]:
         """The modes that an effect inside ``ref`` can mean, its parameters followed to the callers."""
@@ -551,7 +564,7 @@ class GradMode:
         match = _TEST.match(effect.removeprefix("param:")) if effect.startswith("param:") else None
         if match is None or depth > _MAX_DEPTH:
             return ("off", "on")
-        facts = self._parameter_owner(ref.path, self._names.functions[ref.path].get(ref.qualname), match[2])
+        facts = self._parameter_owner(ref.path, self._names.scope(ref.path, ref.qualname), match[2])
         if facts is None:
             return ("off", "on")
         ref = FunctionRef(ref.path, facts.qualname)
@@ -574,7 +587,7 @@ class GradMode:
         caller in sight, and how; by the parameter's default where there is no caller; None where callers differ or are not
         known."""
         match = _TEST.match(test)
-        facts = self._names.functions[ref.path].get(ref.qualname)
+        facts = self._names.head(ref.path, ref.qualname)
         if match is None or facts is None or not any(param.name == match[2] for param in facts.params):
             return None
         callers = self._calls.callers(ref)
@@ -609,11 +622,15 @@ class GradMode:
                 if (
                     caller.ref not in seen
                     and (caller.certain or not certain)
-                    and wanted in (_through(self._modes[caller.ref], True) if deferred else self._modes[caller.ref])
+                    and wanted in (_through(self._solve(caller.ref), True) if deferred else self._solve(caller.ref))
                 ):
                     seen.add(caller.ref)
                     queue.append((caller.ref, (*path, caller)))
         return ()
+
+
+def _told(leaks: dict[FunctionRef, list[tuple[CallFact, str]]]) -> list[str]:
+    return [part for ref in sorted(leaks) for part in (ref.path, ref.qualname, shape(leaks[ref]))]
 
 
 def _spread(

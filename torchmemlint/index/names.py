@@ -8,11 +8,13 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Union
+from typing import Literal, NamedTuple, Protocol, Union
 
-from torchmemlint.index.facts import AttrFact, ClassFacts, FunctionFacts, ModuleFacts
+from torchmemlint.index import keys
+from torchmemlint.index.facts import AttrFact, CallableUse, ClassFacts, FunctionFacts, ModuleFacts, ParamFact
 from torchmemlint.index.layout import Layout, Module
 from torchmemlint.index.memo import Memo
+from torchmemlint.index.trail import MISSING, Trail, answered
 
 TOP = "<module>"
 _MAX_BASES = 60
@@ -45,6 +47,20 @@ class Outside:
     name: str
 
 
+_MANY_NAMES = 100_000
+_outside: dict[str, Outside] = {}
+
+
+def outside(name: str) -> Outside:
+    """What is outside by this name: the same object for the same name, for there are many of few."""
+    found = _outside.get(name)
+    if found is None:
+        if len(_outside) > _MANY_NAMES:
+            _outside.clear()
+        found = _outside[name] = Outside(name)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Variable:
     """A module-level name that is assigned a value (no function, class or alias of one)."""
@@ -57,36 +73,189 @@ class Variable:
 Symbol = Union[FunctionRef, ClassRef, Outside, Variable, Module]
 
 
-class Names:
-    """Scopes, imports, classes and their bases over all modules of the project."""
+class Head(Protocol):
+    """What a function's header says, and where it stands: see ``FunctionFacts``."""
 
-    def __init__(self, modules: Sequence[ModuleFacts]) -> None:
+    @property
+    def qualname(self) -> str: ...
+    @property
+    def owner(self) -> str: ...
+    @property
+    def parent(self) -> str: ...
+    @property
+    def params(self) -> tuple[ParamFact, ...]: ...
+    @property
+    def decorators(self) -> tuple[CallableUse, ...]: ...
+    @property
+    def is_async(self) -> bool: ...
+    @property
+    def is_generator(self) -> bool: ...
+    @property
+    def returns(self) -> str: ...
+
+
+class Scope(Head, Protocol):
+    """A function's header, and its locals."""
+
+    @property
+    def locals(self) -> frozenset[str]: ...
+    @property
+    def bound(self) -> tuple[tuple[str, str], ...]: ...
+    @property
+    def rebound(self) -> tuple[tuple[str, str], ...]: ...
+
+
+class Flow(Head, Protocol):
+    """A function's header, what it returns, and which managers it holds."""
+
+    @property
+    def returned(self) -> tuple[CallableUse, ...]: ...
+    @property
+    def wraps(self) -> tuple[CallableUse, ...]: ...
+    @property
+    def yields(self) -> tuple[tuple[CallableUse, ...], ...]: ...
+    @property
+    def leaves(self) -> tuple[CallableUse, ...]: ...
+
+
+_BACKWARD = frozenset({"backward", "manual_backward"})
+_MANY = 30
+"""Classes below one from which a method of theirs is looked for by its name."""
+
+
+class Names:
+    """Scopes, imports, classes and their bases over all modules of the project.
+
+    Whatever is read here of facts is written into the ``trail``, so facts are read in no other way; but for the tables of all
+    modules (``index.tables``), which are made of ``modules``.
+    """
+
+    def __init__(self, modules: Sequence[ModuleFacts], trail: Trail | None = None) -> None:
+        self.trail = trail = trail or Trail()
         self.modules = {module.path: module for module in sorted(modules, key=lambda module: module.path)}
         self.layout = Layout(self.modules)
-        self.functions: dict[str, dict[str, FunctionFacts]] = {}
-        self.classes: dict[str, dict[str, ClassFacts]] = {}
+        self._functions: dict[str, dict[str, FunctionFacts]] = {}
+        self._classes: dict[str, dict[str, ClassFacts]] = {}
         self._imports: dict[str, dict[str, list[str]]] = {}
         self._stars: dict[str, list[str]] = {}
         self._assigned: dict[str, dict[str, str]] = {}
         for path, module in self.modules.items():
-            self.functions[path] = by_qualname(module.functions)
-            self.classes[path] = {facts.qualname: facts for facts in module.classes}
+            self._functions[path] = by_qualname(module.functions)
+            self._classes[path] = {facts.qualname: facts for facts in module.classes}
             imports: dict[str, list[str]] = defaultdict(list)
             for name, target in module.imports:
                 imports[name].append(target)
             self._stars[path] = [target for name, targets in imports.items() if name[0] == "*" for target in targets]
             self._imports[path] = dict(imports)
             self._assigned[path] = dict(module.assigned)
-        self._symbols: dict[tuple[str, str], Symbol | None] = {}
-        self._star_closure: dict[str, dict[str, int]] = {}
+        self._symbols = answered(trail, self._outermost_symbol)
+        self._star_closure = answered(trail, self._find_star_modules)
         self._binders: dict[str, list[str]] | None = None
         self._asked: set[tuple[str, str]] = set()
         # A class that is below itself, which Python refuses, is cut there.
-        self._mros: Memo[ClassRef, tuple[ClassRef | str, ...]] = Memo(self._linearise, (), _MAX_BASES)
-        self._methods: dict[tuple[ClassRef, str, ClassRef | None], FunctionRef | None] = {}
+        self._mros: Memo[ClassRef, tuple[ClassRef | str, ...]] = Memo(trail, self._linearise, (), _MAX_BASES)
+        self._methods = answered(trail, self._find_method)
         self._attrs: dict[ClassRef, dict[str, list[AttrFact]]] = {}
-        self._aliases: dict[ClassRef, dict[str, list[str]]] = {}
-        self._subclasses: dict[ClassRef, tuple[ClassRef, ...]] | None = None
+        self._tests: dict[str, bool] = {}
+        self._below: dict[ClassRef, tuple[ClassRef, ...]] | None = None
+        self._overrides = answered(trail, self._find_overrides)
+
+    # --- facts
+
+    def head(self, path: str, qualname: str) -> Head | None:
+        """A function's header; None where there is no such function."""
+        if self.trail.on:
+            self.trail.page.append((keys.HEAD, path, qualname))
+        return self._functions[path].get(qualname)
+
+    def header(self, ref: FunctionRef) -> Head:
+        """The header of a function that there is. Raises KeyError."""
+        if self.trail.on:
+            self.trail.page.append((keys.HEAD, ref.path, ref.qualname))
+        return self._functions[ref.path][ref.qualname]
+
+    def scope(self, path: str, qualname: str) -> Scope | None:
+        """A function's header and locals; None where there is no such function."""
+        if self.trail.on:
+            self.trail.page.append((keys.SCOPE, path, qualname))
+        return self._functions[path].get(qualname)
+
+    def flow(self, ref: FunctionRef) -> Flow:
+        """A function's header, and what it does to grad mode by itself. Raises KeyError."""
+        if self.trail.on:
+            self.trail.page.append((keys.FLOW, ref.path, ref.qualname))
+        return self._functions[ref.path][ref.qualname]
+
+    def calls_backward(self, ref: FunctionRef) -> bool:
+        """Whether a function back-propagates."""
+        if self.trail.on:
+            self.trail.page.append((keys.BACKWARD, ref.path, ref.qualname))
+        return calls_backward(self._functions[ref.path][ref.qualname])
+
+    def inside(self, ref: FunctionRef) -> dict[str, FunctionFacts]:
+        """A function and all that are inside it, by name, in the order of the file."""
+        if self.trail.on:
+            self.trail.page.append((keys.INSIDE, ref.path, ref.qualname))
+        return inside(self._functions[ref.path], ref.qualname)
+
+    def methods_of(self, ref: ClassRef) -> tuple[str, ...]:
+        """The qualified names of a class's own methods, in the order of the file, all definitions of each."""
+        if self.trail.on:
+            self.trail.page.append((keys.OWN, ref.path, ref.qualname))
+        return tuple(facts.qualname for facts in self.modules[ref.path].functions if facts.owner == ref.qualname)
+
+    def whole(self, path: str) -> tuple[ModuleFacts, dict[str, FunctionFacts], dict[str, ClassFacts]]:
+        """All facts of a module, and those of its functions and classes by name; the reader notes what of it. Raises KeyError."""
+        return self.modules[path], self._functions[path], self._classes[path]
+
+    def has_tests(self, path: str) -> bool:
+        """Whether a module has unit tests, or what serves them."""
+        if self.trail.on:
+            self.trail.page.append((keys.TESTS, path, ""))
+        found = self._tests.get(path)
+        if found is None:
+            found = self._tests[path] = has_tests(self.modules[path])
+        return found
+
+    def imports(self, path: str) -> tuple[tuple[str, str], ...]:
+        """What a module imports."""
+        if self.trail.on:
+            self.trail.page.append((keys.IMPORTS, path, ""))
+        return self.modules[path].imports
+
+    def has_function(self, path: str, qualname: str) -> bool:
+        if self.trail.on:
+            self.trail.page.append((keys.NAME, path, qualname))
+        return qualname in self._functions[path]
+
+    def has_class(self, path: str, qualname: str) -> bool:
+        if self.trail.on:
+            self.trail.page.append((keys.NAME, path, qualname))
+        return qualname in self._classes[path]
+
+    def has_method(self, klass: ClassRef, name: str) -> bool:
+        """Whether a class itself defines a method."""
+        if self.trail.on:
+            self.trail.page.append((keys.MEMBER, klass, name))
+        return f"{klass.qualname}.{name}" in self._functions[klass.path]
+
+    def inner(self, scope: Scope, path: str, name: str) -> FunctionRef | ClassRef | None:
+        """The function or class of that name right inside a function, which was read as a ``scope``."""
+        qualname = f"{scope.qualname}.{name}"
+        if qualname in self._functions[path]:
+            return FunctionRef(path, qualname)
+        return ClassRef(path, qualname) if qualname in self._classes[path] else None
+
+    def _own_attrs(self, klass: ClassRef, name: str) -> Sequence[AttrFact]:
+        """The assignments to an attribute in a class itself."""
+        if self.trail.on:
+            self.trail.page.append((keys.MEMBER, klass, name))
+        own = self._attrs.get(klass)
+        if own is None:
+            own = self._attrs[klass] = {}
+            for fact in self._classes[klass.path][klass.qualname].attrs:
+                own.setdefault(fact.name, []).append(fact)
+        return own.get(name, ())
 
     # --- names
 
@@ -103,47 +272,53 @@ class Names:
         """What ``name`` means at module level of ``path``; builtins included."""
         found = self.defined(path, name)
         if found is None and name in _BUILTINS:
-            return Outside(f"builtins.{name}")
+            return outside(f"builtins.{name}")
         return found
 
     def defined(self, path: str, name: str) -> Symbol | None:
         """What the module at ``path`` binds ``name`` to, None when it does not."""
         key = (path, name)
-        if key in self._symbols:
-            return self._symbols[key]
+        if not self._asked:
+            return self._symbols.answer(key)
+        # Answers inside a circle depend on where it was entered: only the question that was asked from outside is remembered.
+        found = self._symbols.known(key)
+        if found is not MISSING:
+            return found
         if key in self._asked:
             return None  # a circle of imports
-        outermost = not self._asked
+        self._asked.add(key)
+        return self._find_symbol(path, name)
+
+    def _outermost_symbol(self, key: tuple[str, str]) -> Symbol | None:
         self._asked.add(key)
         try:
-            found = self._direct(path, name)
-            if found is None and not name.startswith("_"):
-                for module in self._star_binders(path, name) if self._stars[path] else ():
-                    found = self._direct(module, name)
-                    if found is not None:
-                        break
+            return self._find_symbol(*key)
         finally:
-            if outermost:
-                self._asked.clear()
-        # Answers inside a circle depend on where it was entered: only the question that was asked from outside is remembered.
-        if outermost:
-            self._symbols[key] = found
+            self._asked.clear()
+
+    def _find_symbol(self, path: str, name: str) -> Symbol | None:
+        found = self._direct(path, name)
+        if found is None and not name.startswith("_"):
+            for module in self._star_binders(path, name):
+                found = self._direct(module, name)
+                if found is not None:
+                    break
         return found
 
     def _direct(self, path: str, name: str) -> Symbol | None:
         """What the module binds ``name`` to by itself, star imports aside."""
-        if name in self.functions[path]:
+        if self.has_function(path, name):  # this notes all that the name is
             return FunctionRef(path, name)
-        if name in self.classes[path]:
+        if name in self._classes[path]:
             return ClassRef(path, name)
-        outside: Symbol | None = None
+        foreign: Symbol | None = None
         for target in self._imports[path].get(name, ()):
             found = self.imported(path, target)
             if found is not None and not isinstance(found, Outside):
                 return found
-            outside = outside or found
-        if outside is not None:
-            return outside
+            foreign = foreign or found
+        if foreign is not None:
+            return foreign
         text = self._assigned[path].get(name)
         if text == "sys.modules[]":
             return self.layout.module_of(path)
@@ -155,29 +330,31 @@ class Names:
     def _star_binders(self, path: str, name: str) -> list[str]:
         """The modules from which ``path`` may have a name by star imports, through any number of them, in the order of the
         imports. A package's ``__init__`` can have thousands of them, few of which bind the name."""
+        order = self._star_closure.answer(path)
+        if not order:
+            return []
         if self._binders is None:
             self._binders = defaultdict(list)
-            for module in self.modules:
-                parts = (self.functions[module], self.classes[module], self._imports[module], self._assigned[module])
-                for bound in {bound for part in parts for bound in part if "." not in bound}:
-                    self._binders[bound].append(module)
-        order = self._star_modules(path)
+            for path, module in self.modules.items():
+                for bound in bound_names(module):
+                    self._binders[bound].append(path)
+        if self.trail.on:
+            self.trail.page.append((keys.BINDERS, name, ""))
         return sorted((module for module in self._binders.get(name, ()) if module in order), key=order.__getitem__)
 
-    def _star_modules(self, path: str) -> dict[str, int]:
+    def _find_star_modules(self, path: str) -> dict[str, int]:
         """The modules that the star imports of ``path`` lead to, with their ranks in the order of the imports."""
-        found = self._star_closure.get(path)
-        if found is None:
-            seen = {path: None}
-            stack = [path]
-            while stack:
-                current = stack.pop()
-                seen[current] = None
-                targets = [self._file_of(current, target) for target in reversed(self._stars[current])]
-                stack += [target for target in targets if target and target not in seen]
-            del seen[path]
-            found = self._star_closure[path] = {module: rank for rank, module in enumerate(seen)}
-        return found
+        seen = {path: None}
+        stack = [path]
+        while stack:
+            current = stack.pop()
+            seen[current] = None
+            if self.trail.on:
+                self.trail.page.append((keys.STARS, current, ""))
+            targets = [self._file_of(current, target) for target in reversed(self._stars[current])]
+            stack += [target for target in targets if target and target not in seen]
+        del seen[path]
+        return {module: rank for rank, module in enumerate(seen)}
 
     def _file_of(self, path: str, target: str) -> str:
         """The file that the module ``target`` of an import in ``path`` is, by its place alone; "" when it is not in sight."""
@@ -208,7 +385,7 @@ class Names:
             found = self._walk_import(package, parts) if package is not None else None
             if found is not None or self._in_sight(package, parts[:-1]):
                 return found
-            return Outside(f"{self._package_name(path, dots)}.{name}".strip("."))
+            return outside(f"{self._package_name(path, dots)}.{name}".strip("."))
         in_sight = False
         for start in self.layout.candidates(path, parts[0]):
             found = self._walk_import(start, parts[1:])
@@ -216,7 +393,7 @@ class Names:
             if found is not None and not (isinstance(found, Module) and not found.path and len(parts) == 1):
                 return found
             in_sight = in_sight or (len(parts) > 1 and self._in_sight(start, parts[1:-1]))
-        return None if in_sight else Outside(target)
+        return None if in_sight else outside(target)
 
     def _in_sight(self, start: Symbol | None, parts: Sequence[str]) -> bool:
         """Whether a path of names leads to a file of the project (which then does not have what is imported from it)."""
@@ -243,13 +420,13 @@ class Names:
     def member(self, symbol: Symbol, name: str) -> Symbol | None:
         """``symbol.name``: of a module, a class (through its bases), or something outside."""
         if isinstance(symbol, Outside):
-            return Outside(f"{symbol.name}.{name}")
+            return outside(f"{symbol.name}.{name}")
         if isinstance(symbol, Module):
             found = self.defined(symbol.path, name) if symbol.path else None
             return found if found is not None else self.layout.child(symbol, name)
         if isinstance(symbol, ClassRef):
             nested = ClassRef(symbol.path, f"{symbol.qualname}.{name}")
-            if nested.qualname in self.classes[symbol.path]:
+            if self.has_class(symbol.path, nested.qualname):
                 return nested
             return self.method(symbol, name)
         return None
@@ -284,7 +461,7 @@ class Names:
         outer = ref.qualname.rpartition(".")[0]
         while outer:
             inner = ClassRef(ref.path, f"{outer}.{head}")
-            if inner.qualname in self.classes[ref.path] and inner != ref:
+            if self.has_class(ref.path, inner.qualname) and inner != ref:
                 return self._walk(inner, rest)
             outer = outer.rpartition(".")[0]
         return self.dotted(ref.path, text)
@@ -299,7 +476,9 @@ class Names:
 
     def _bases(self, ref: ClassRef) -> tuple[ClassRef | str, ...]:
         found: list[ClassRef | str] = []
-        for text in self.classes[ref.path][ref.qualname].bases:
+        if self.trail.on:
+            self.trail.page.append((keys.BASES, ref.path, ref.qualname))
+        for text in self._classes[ref.path][ref.qualname].bases:
             if text.startswith(("six.with_metaclass", "with_metaclass", "future.utils.with_metaclass")):
                 continue
             symbol = self.class_symbol(ref, text) if _DOTTED.match(text) else None
@@ -336,61 +515,69 @@ class Names:
 
     def method(self, ref: ClassRef, name: str, after: ClassRef | None = None) -> FunctionRef | None:
         """The function that ``name`` is in ``ref`` or the first of its bases that has it (after ``after``, for ``super()``)."""
-        key = (ref, name, after)
-        if key not in self._methods:
-            self._methods[key] = self._find_method(ref, name, after)
-        return self._methods[key]
+        return self._methods.answer((ref, name, after))
 
-    def _find_method(self, ref: ClassRef, name: str, after: ClassRef | None) -> FunctionRef | None:
+    def _find_method(self, key: tuple[ClassRef, str, ClassRef | None]) -> FunctionRef | None:
+        ref, name, after = key
         order = self.mro(ref)
         if after is not None:
             order = order[order.index(after) + 1 :] if after in order else ()
         for klass in order:
             if isinstance(klass, ClassRef):
-                qualname = f"{klass.qualname}.{name}"
-                if qualname in self.functions[klass.path]:
-                    return FunctionRef(klass.path, qualname)
-                for value in self._aliases_in(klass).get(name, ()):  # `decode = decode_function`
-                    given = self.dotted(klass.path, value)
-                    if isinstance(given, FunctionRef):
-                        return given
+                if self.has_method(klass, name):
+                    return FunctionRef(klass.path, f"{klass.qualname}.{name}")
+                for attr in self._own_attrs(klass, name):
+                    if attr.method == "" and attr.kind == "name":  # `decode = decode_function`
+                        given = self.dotted(klass.path, attr.value)
+                        if isinstance(given, FunctionRef):
+                            return given
         return None
-
-    def _aliases_in(self, klass: ClassRef) -> dict[str, list[str]]:
-        """The names that a class's body gives to other names."""
-        found = self._aliases.get(klass)
-        if found is None:
-            found = self._aliases[klass] = {}
-            for attr in self.classes[klass.path][klass.qualname].attrs:
-                if attr.method == "" and attr.kind == "name":
-                    found.setdefault(attr.name, []).append(attr.value)
-        return found
 
     def subclasses(self, ref: ClassRef) -> tuple[ClassRef, ...]:
         """All classes of the project below ``ref``, sorted."""
-        if self._subclasses is None:
-            found: dict[ClassRef, list[ClassRef]] = defaultdict(list)
-            for path, classes in self.classes.items():
+        if self._below is None:
+            self._below = self._find_below()
+        if self.trail.on:
+            self.trail.page.append((keys.BELOW, ref.path, ref.qualname))
+        return self._below.get(ref, ())
+
+    def _find_below(self) -> dict[ClassRef, tuple[ClassRef, ...]]:
+        found: dict[ClassRef, list[ClassRef]] = defaultdict(list)
+        with self.trail.apart():
+            for path, classes in self._classes.items():
                 for qualname in classes:
                     klass = ClassRef(path, qualname)
-                    for base in self.mro(klass)[1:]:
-                        if isinstance(base, ClassRef):
-                            found[base].append(klass)
-            self._subclasses = {base: tuple(sorted(below)) for base, below in found.items()}
-        return self._subclasses.get(ref, ())
+                    for base in self.classes_above(klass):
+                        found[base].append(klass)
+        return {base: tuple(sorted(below)) for base, below in found.items()}
+
+    def classes_above(self, klass: ClassRef) -> list[ClassRef]:
+        """The bases of a class in the project, for all of them to know who is below: a root of the trail."""
+        self.trail.page = []
+        above = [base for base in self.mro(klass)[1:] if isinstance(base, ClassRef)]
+        values = [part for base in above for part in base[:2]]
+        self.trail.root(keys.ORDER, self.trail.page, klass[:2], values)
+        return above
+
+    def overrides(self, ref: ClassRef, name: str) -> tuple[FunctionRef, ...]:
+        """The functions that the method ``name`` is in classes below ``ref`` which define it themselves."""
+        return self._overrides.answer((ref, name))
+
+    def _find_overrides(self, key: tuple[ClassRef, str]) -> tuple[FunctionRef, ...]:
+        ref, name = key
+        below = self.subclasses(ref)
+        if len(below) < _MANY:
+            return tuple(FunctionRef(each.path, f"{each.qualname}.{name}") for each in below if self.has_method(each, name))
+        if self.trail.on:  # one key for all of them
+            self.trail.page.append((keys.NAMED, name, ""))
+        found = ((each.path, f"{each.qualname}.{name}") for each in below)
+        return tuple(FunctionRef(path, qualname) for path, qualname in found if qualname in self._functions[path])
 
     def attr(self, ref: ClassRef, name: str) -> tuple[tuple[AttrFact, ClassRef], ...]:
         """Every assignment to the attribute ``name`` in the class and its bases, nearest class first."""
-        found: list[tuple[AttrFact, ClassRef]] = []
-        for klass in self.mro(ref):
-            if isinstance(klass, ClassRef):
-                own = self._attrs.get(klass)
-                if own is None:
-                    own = self._attrs[klass] = {}
-                    for fact in self.classes[klass.path][klass.qualname].attrs:
-                        own.setdefault(fact.name, []).append(fact)
-                found += [(fact, klass) for fact in own.get(name, ())]
-        return tuple(found)
+        return tuple(
+            (fact, klass) for klass in self.mro(ref) if isinstance(klass, ClassRef) for fact in self._own_attrs(klass, name)
+        )
 
     def is_subclass(self, ref: ClassRef, name: str) -> bool | None:
         """Whether ``name`` (absolute) is among the bases; None when it is not, but a base is not in sight."""
@@ -438,3 +625,31 @@ def by_qualname(functions: Sequence[FunctionFacts]) -> dict[str, FunctionFacts]:
         if not (accessor and facts.qualname in found):
             found[facts.qualname] = facts
     return found
+
+
+def bound_names(module: ModuleFacts) -> set[str]:
+    """The names that a module binds itself."""
+    found = {facts.qualname for facts in module.functions} | {facts.qualname for facts in module.classes}
+    found.update(name for name, _ in (*module.imports, *module.assigned))
+    return {name for name in found if "." not in name}
+
+
+def calls_backward(facts: FunctionFacts) -> bool:
+    return any(call.callee.rpartition(".")[2] in _BACKWARD for call in facts.calls)
+
+
+def inside(functions: dict[str, FunctionFacts], qualname: str) -> dict[str, FunctionFacts]:
+    """Of a module's functions one, and all that are inside it."""
+    below = f"{qualname}."
+    return {name: facts for name, facts in functions.items() if name == qualname or name.startswith(below)}
+
+
+def has_tests(module: ModuleFacts) -> bool:
+    """Whether a module has unit tests by its names or imports, or no class of its own."""
+    names = [facts.qualname.rpartition(".")[2] for facts in module.functions]
+    names += [facts.qualname.rpartition(".")[2] for facts in module.classes]
+    return (
+        any(name.startswith(("test_", "Test")) for name in names)
+        or any(target.partition(".")[0] in ("pytest", "unittest") for _, target in module.imports)
+        or not module.classes
+    )

@@ -43,6 +43,11 @@ _SAYING = {
 """What gets the fields of facts that are no positions."""
 
 
+def saying(facts: FunctionFacts | ClassFacts | ModuleFacts) -> object:
+    """What facts say, without where: equal for two of the same shape."""
+    return _SAYING[type(facts)](facts)
+
+
 def _shape_of(value: Any) -> object:
     get = _SAYING.get(type(value))
     return get(value) if get is not None else plain_value(value)

@@ -7,17 +7,18 @@ for, and remembered.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import update_wrapper
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
+from torchmemlint.index import keys
 from torchmemlint.index.calls import Callees, Caller, Callers, Calls
 from torchmemlint.index.evidence import Evidence, Instance, Method
 from torchmemlint.index.facts import AttrFact, CallableUse, ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.gradmode import CallerMode, GradMode
 from torchmemlint.index.ledger import Ledger
 from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Names, Outside, Variable, by_qualname
+from torchmemlint.index.trail import MISSING, Trail, answered
 from torchmemlint.torch_facts import TORCH
 
 __all__ = ["TOP", "Callees", "Caller", "CallerMode", "Callers", "ClassRef", "FunctionRef", "Project"]
@@ -29,9 +30,6 @@ _INWARDS = 8
 """Calls between a module's forward and the gradients that it takes, at the most."""
 _OF_SO_MANY = 50
 _LOSS = re.compile(r"loss|penalty|regulari|criterion", re.IGNORECASE)
-
-MISSING: Any = object()
-"""In place of an answer that is not known."""
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
@@ -51,7 +49,11 @@ def question(
         if self.earlier is not None:
             found: Answer = self.earlier.answer((name, *args))
             if found is not MISSING:
+                if self.trail.on:
+                    self.trail.page = [self.earlier.step((name, *args))]
                 return found
+        if self.trail.on:
+            self.trail.page = []  # no question asks another: these are the steps to this answer
         return method(self, *args, **kwargs)
 
     update_wrapper(ask, method)
@@ -63,6 +65,9 @@ class Known(Protocol):
 
     def answer(self, question: tuple[Hashable, ...], /) -> Any:
         """The answer to a question, ``MISSING`` where it is not among them."""
+
+    def step(self, question: tuple[Hashable, ...], /) -> int:
+        """The step of the project's trail that the answer is."""
 
 
 class Project:
@@ -87,24 +92,24 @@ class Project:
         self._complete = complete
         self.earlier = earlier
         self._apart: dict[str, tuple[ModuleFacts, dict[str, FunctionFacts], dict[str, ClassFacts]]] = {}
-        self._methods: dict[str, tuple[FunctionRef, ...]] | None = None
-        self._holding: dict[str, tuple[ClassRef, ...]] | None = None
+        self._within: dict[str, dict[str, tuple[FunctionFacts, ...]]] = {}
         self._modules: frozenset[str] | None = None
-        self._switching: frozenset[str] | None = None
-        self._words: frozenset[str] | None = None
-        self._cuda: bool | None = None
-        self._differentiating: frozenset[FunctionRef] | None = None
-        self._receivers: dict[str, tuple[tuple[FunctionRef, str, bool], ...]] = {}
+        self.trail = Trail()
         self.ledger = Ledger()
 
     @classmethod
-    def build(cls, facts: Sequence[ModuleFacts], no_grad_wrappers: Sequence[str] = (), complete: bool = True) -> Project:
+    def build(
+        cls, facts: Sequence[ModuleFacts], no_grad_wrappers: Sequence[str] = (), complete: bool = True, trail: bool = False
+    ) -> Project:
         """The project of these modules.
 
         ``no_grad_wrappers`` are absolute names of decorators and managers outside the project that switch grad off.
         ``complete`` is False where files were left out that may hold callers: then "no caller" is never an answer.
+        ``trail``: it is written down of what answers are made.
         """
         project = cls(lambda: facts, no_grad_wrappers, complete)
+        if trail:
+            project.trail.begin(0)
         project._link()
         return project
 
@@ -113,7 +118,7 @@ class Project:
         cls,
         every: Callable[[], Sequence[ModuleFacts]],
         one: Callable[[str], ModuleFacts],
-        earlier: Known,
+        earlier: Known | None,
         no_grad_wrappers: Sequence[str] = (),
     ) -> Project:
         """A project in which ``earlier`` holds. Only a question that is not answered there makes it look at ``every`` module;
@@ -122,8 +127,9 @@ class Project:
 
     def _link(self) -> None:
         assert self._every is not None
-        self._names = Names(self._every())
+        self._names = Names(self._every(), self.trail)
         self._evidence = Evidence(self._names, TORCH)
+        self._differentiating = answered(self.trail, self._find_differentiating)
         self._calls = Calls(self._names, self._evidence, TORCH)
         self._grad = GradMode(self._names, self._evidence, self._calls, TORCH, self._wrappers, self._complete)
         self._every = self._one = None
@@ -137,13 +143,22 @@ class Project:
     def _module(self, path: str) -> tuple[ModuleFacts, Mapping[str, FunctionFacts], Mapping[str, ClassFacts]]:
         """A module's facts, and those of its functions and classes by name. Raises KeyError."""
         if self._one is None:
-            return self._names.modules[path], self._names.functions[path], self._names.classes[path]
+            return self._names.whole(path)
         if path not in self._apart:
             facts = self._one(path)
             self._apart[path] = facts, by_qualname(facts.functions), {each.qualname: each for each in facts.classes}
         return self._apart[path]
 
+    def _note(self, kind: int, path: str, qualname: str = "") -> None:
+        if self.trail.on:
+            self.trail.page.append((kind, path, qualname))
+
     # --- what there is
+
+    @property
+    def parts(self) -> tuple[Names, Calls, GradMode]:
+        """What the answers come from, for ``index.roots``."""
+        return self._names, self._calls, self._grad
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -153,13 +168,36 @@ class Project:
     @question
     def module(self, path: str) -> ModuleFacts:
         """The facts of the module at ``path``; KeyError when it is not in the project."""
+        self._note(keys.MODULE, path)
         return self._module(path)[0]
 
     @question
     def imports(self, path: str) -> tuple[tuple[str, str], ...]:
         """What the module at ``path`` imports (see ``ModuleFacts.imports``): ask for this alone where no more is wanted, so that
         findings do not rest on all that the module says."""
+        self._note(keys.IMPORTS, path)
         return self._module(path)[0].imports
+
+    @question
+    def assigned(self, path: str, name: str) -> str | None:
+        """What the module at ``path`` assigns to a name, as ``ModuleFacts.assigned`` has it; None where it does not."""
+        self._note(keys.NAME, path, name)
+        return next((text for assigned, text in self._module(path)[0].assigned if name == assigned), None)
+
+    @question
+    def within(self, path: str, qualname: str) -> tuple[FunctionFacts, ...]:
+        """The function of that name in the module at ``path`` and all that are inside it, or inside the class of that name; in the
+        order of the file, every definition of each."""
+        self._note(keys.INSIDE, path, qualname)
+        known = self._within.get(path)
+        if known is None:
+            known = self._within[path] = {}
+            for facts in self._module(path)[0].functions:
+                around = facts.qualname
+                while around:
+                    known[around] = (*known.get(around, ()), facts)
+                    around = around.rpartition(".")[0]
+        return known.get(qualname, ())
 
     @question
     def module_name(self, path: str) -> str:
@@ -174,6 +212,7 @@ class Project:
         """The facts behind a reference; of a name that is defined several times, the last definition (a property's getter)."""
         if self.ledger.writes:
             self.ledger.open.questions.add(("facts", ref))
+        self._note(keys.WHOLE, ref.path, ref.qualname)
         _, functions, classes = self._module(ref.path)
         return classes[ref.qualname] if isinstance(ref, ClassRef) else functions[ref.qualname]
 
@@ -189,20 +228,15 @@ class Project:
         if not _DOTTED.match(dotted):
             return None
         head, *rest = dotted.split(".")
-        facts = self._names.functions[path].get(function_qualname) if function_qualname != TOP else None
+        facts = self._names.scope(path, function_qualname) if function_qualname != TOP else None
         while facts is not None:
-            inner = f"{facts.qualname}.{head}"
-            symbol: FunctionRef | ClassRef | None = None
-            if inner in self._names.functions[path]:
-                symbol = FunctionRef(path, inner)
-            elif inner in self._names.classes[path]:
-                symbol = ClassRef(path, inner)
+            symbol = self._names.inner(facts, path, head)
             if symbol is not None:
                 found = self._names.member(symbol, rest[0]) if len(rest) == 1 else None if rest else symbol
                 return self._names.absolute(found) if found is not None else None
             if head in facts.locals:
                 return None
-            facts = self._names.functions[path].get(facts.parent) if facts.parent else None
+            facts = self._names.scope(path, facts.parent) if facts.parent else None
         found = self._names.dotted(path, dotted)
         if found is None:
             return None
@@ -228,7 +262,7 @@ class Project:
         parts = absolute.split(".")
         for count in range(len(parts) - 1, 0, -1):
             path = self._names.layout.path_of.get(".".join(parts[:count]))
-            if path is not None and ".".join(parts[count:]) in self._names.functions[path]:
+            if path is not None and self._names.has_function(path, ".".join(parts[count:])):
                 return FunctionRef(path, ".".join(parts[count:]))
         return None
 
@@ -267,17 +301,7 @@ class Project:
     @question
     def methods_named(self, name: str) -> tuple[FunctionRef, ...]:
         """Every method of that name in the project, sorted."""
-        return self._methods_with(name)
-
-    def _methods_with(self, name: str) -> tuple[FunctionRef, ...]:
-        if self._methods is None:
-            found: dict[str, list[FunctionRef]] = defaultdict(list)
-            for path, module in self._names.modules.items():
-                for facts in module.functions:
-                    if facts.owner:
-                        found[facts.qualname.rpartition(".")[2]].append(FunctionRef(path, facts.qualname))
-            self._methods = {each: tuple(sorted(refs)) for each, refs in found.items()}
-        return self._methods.get(name, ())
+        return self._calls.tables.named(name)
 
     @question
     def is_function(self, path: str, function_qualname: str, dotted: str) -> bool:
@@ -301,28 +325,17 @@ class Project:
     def is_attribute_only(self, name: str) -> bool:
         """Whether classes of the project assign an attribute of that name and none defines a method of it: ``x.name(…)`` calls
         an object that is held there."""
-        return bool(self._classes_with(name)) and not self._methods_with(name)
+        return bool(self._calls.tables.holders(name)) and not self._calls.tables.named(name)
 
     @question
     def is_attribute(self, name: str) -> bool:
         """Whether a method of some class of the project assigns an attribute of that name."""
-        return bool(self._classes_with(name))
+        return bool(self._calls.tables.holders(name))
 
     @question
     def classes_with_attribute(self, name: str) -> tuple[ClassRef, ...]:
         """Every class of which a method assigns an attribute of that name, sorted."""
-        return self._classes_with(name)
-
-    def _classes_with(self, name: str) -> tuple[ClassRef, ...]:
-        if self._holding is None:
-            held: dict[str, set[ClassRef]] = defaultdict(set)
-            for path, module in self._names.modules.items():
-                for klass in module.classes:
-                    ref = ClassRef(path, klass.qualname)
-                    for name_of in {attr.name for attr in klass.attrs if attr.method}:
-                        held[name_of].add(ref)
-            self._holding = {attribute: tuple(sorted(classes)) for attribute, classes in held.items()}
-        return self._holding.get(name, ())
+        return self._calls.tables.holders(name)
 
     @question
     def is_inside(self, absolute: str) -> bool:
@@ -338,17 +351,14 @@ class Project:
     def calls_by_name(self, name: str) -> tuple[tuple[FunctionRef, str, bool], ...]:
         """The first calls of a method of that name on something other than ``self``: in which function, the receiver's text,
         and whether a manager that may switch grad mode off, by its name, is around the call."""
-        known = self._receivers.get(name)
-        if known is None:
-            found = []
-            for site, call in self._calls.named(name):
-                receiver = call.callee.rpartition(".")[0]
-                if receiver and receiver not in ("self", "cls", "super()"):
-                    found.append((site, receiver, any(_GUARDS.search(use.callee) for use in call.managers)))
-                    if len(found) == _MAX_CALLS:
-                        break
-            known = self._receivers[name] = tuple(found)
-        return known
+        found = []
+        for ref, call in self._calls.tables.calls(name):
+            receiver = call.callee.rpartition(".")[0]
+            if receiver and receiver not in ("self", "cls", "super()"):
+                found.append((ref, receiver, any(_GUARDS.search(use.callee) for use in call.managers)))
+                if len(found) == _MAX_CALLS:
+                    break
+        return tuple(found)
 
     @question
     def callees(self, path: str, qualname: str, callee: str, *keywords: str) -> Callees:
@@ -368,7 +378,7 @@ class Project:
         callers = self._calls.callers(ref)
         if callers.escapes:
             return ()
-        facts = self._names.functions[ref.path][ref.qualname]
+        facts = self._names.header(ref)
         names = [param.name for param in facts.params if param.kind == "positional"]
         if facts.owner and not any(use.callee == "staticmethod" for use in facts.decorators):
             names = names[1:]
@@ -413,36 +423,24 @@ class Project:
     @question
     def switches_globally(self, path: str) -> bool:
         """Whether the top package of a file has ``torch.set_grad_enabled(False)`` as a statement."""
-        if self._switching is None:
-            self._switching = frozenset(
-                self._names.layout.top_package(site.path)
-                for site, call in self._calls.named("set_grad_enabled")
-                if call.used == "dropped" and [arg.const for arg in call.args] == ["False"]
-            )
-        return self._names.layout.top_package(path) in self._switching
+        top = self._names.layout.top_package(path)
+        return any(
+            call.used == "dropped"
+            and [arg.const for arg in call.args] == ["False"]
+            and self._names.layout.top_package(ref.path) == top
+            for ref, call in self._calls.tables.calls("set_grad_enabled")
+        )
 
     @question
     def says(self, word: str) -> bool:
         """Whether any function of the project says this word (see ``FunctionFacts.names``), or gives an argument of that name."""
-        return self._has_word(word)
-
-    def _has_word(self, word: str) -> bool:
-        if self._words is None:
-            self._words = frozenset[str]().union(*(f.names for m in self._names.modules.values() for f in m.functions))
-        return word in self._words or word in self._calls.keywords()
+        return self._calls.tables.has_word(word)
 
     @question
     def speaks_of_cuda(self) -> bool:
         """Whether the project works with CUDA devices: some function says ``.cuda`` or ``torch.cuda``, or "cuda" is given for a
         device."""
-        if self._cuda is None:
-            self._cuda = self._has_word("cuda") or any(
-                any(p.default.startswith("'cuda") for p in facts.params)
-                or any(a.const.startswith("'cuda") for call in facts.calls for a in call.args)
-                for module in self._names.modules.values()
-                for facts in module.functions
-            )
-        return self._cuda
+        return self._calls.tables.has_word("cuda") or self._calls.tables.gives_cuda()
 
     @question
     def differentiates(self, ref: ClassRef) -> bool:
@@ -457,22 +455,20 @@ class Project:
         found = [each for each in self._forwards_with_gradients() if not _LOSS.search(each.qualname.partition(".")[0])]
         near = [each for each in found if layout.near(each.path, path)]
         top = layout.top_package(path)
-        forwards = sum(layout.top_package(ref.path) == top for ref in self._methods_with("forward")) if near else 0
+        forwards = sum(layout.top_package(ref.path) == top for ref in self._calls.tables.named("forward")) if near else 0
         return bool(near) and len(near) * _OF_SO_MANY >= forwards
 
     def _forwards_with_gradients(self) -> frozenset[FunctionRef]:
-        if self._differentiating is None:
-            self._differentiating = self._find_differentiating()
-        return self._differentiating
+        return self._differentiating.answer("")
 
-    def _find_differentiating(self) -> frozenset[FunctionRef]:
+    def _find_differentiating(self, whole: str) -> frozenset[FunctionRef]:
         level = {
-            site
-            for name in ("grad", "jacobian", "hessian", "vjp", "jvp")
-            for site, call in self._calls.named(name)
+            ref
+            for word in ("grad", "jacobian", "hessian", "vjp", "jvp")
+            for ref, call in self._calls.tables.calls(word)
             if any(
                 isinstance(value, Outside) and value.name.startswith(("torch.autograd.", "torch.func."))
-                for value in self._evidence.values(site.path, site.qualname, call.callee)
+                for value in self._evidence.values(ref.path, ref.qualname, call.callee)
             )
         }
         seen: set[FunctionRef] = set()

@@ -231,7 +231,7 @@ class Flow:
 
     def bound_to(self, site: Site, name: str) -> frozenset[str]:
         """All that imports anywhere in the site's file bind a name to."""
-        imports = self.runs.world.project.module(self.frame(site).ref.path).imports
+        imports = self.runs.world.project.imports(self.frame(site).ref.path)
         return frozenset(target for local, target in imports if local == name)
 
     def also_calls(self, site: Site, names: frozenset[str]) -> bool:
@@ -247,7 +247,7 @@ class Flow:
         prefix = (facts.owner or facts.qualname) + "."
         return any(
             other.names & words
-            for other in self.runs.world.project.module(ref.path).functions
+            for other in self.runs.world.within(ref.path, prefix[:-1])
             if other.qualname == facts.qualname or other.qualname.startswith(prefix)
         )
 
@@ -273,7 +273,7 @@ class Flow:
                 for name, target in imported(line):
                     if target == "torch":
                         return name, None
-        imports = self.runs.world.project.module(path).imports
+        imports = self.runs.world.project.imports(path)
         taken = any(local == "torch" and target.partition(".")[0] != "torch" for local, target in imports)
         return (None, None) if taken else ("torch", "torch")
 
@@ -433,7 +433,7 @@ class Flow:
                 and call.callee.split(".")[1] in facts.names
                 for call in other.calls
             )
-            for other in world.project.module(self.record.root.path).functions
+            for other in world.within(self.record.root.path, prefix[:-1])
             if other.qualname == facts.qualname or other.qualname.startswith(prefix)
         )
 

@@ -267,7 +267,7 @@ class Calls(Evaluator):
         function = self.frame_closure[self.frame].function
         if function.name == MODULE:
             return "torch" in self.record.flags
-        imports = self.world.project.module(self.path).imports
+        imports = self.world.project.imports(self.path)
         roots = {local for local, target in imports if target.partition(".")[0] == "torch"}
         return bool(roots - function.locals)
 

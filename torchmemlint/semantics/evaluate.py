@@ -186,15 +186,14 @@ class Evaluator(Book):
 
     def module_variable(self, path: str, ident: str) -> Value:
         """A module-level variable read inside a function: an object by what the module assigns to it."""
-        facts = self.world.project.module(path)
-        for name, text in facts.assigned:
-            if name == ident:
-                found = self.world.project.class_of(path, MODULE, ident)
-                oid = self.outside("thing", ident, found, key=(path, ident))
-                self.classify(oid, found, ident)
-                if isinstance(found, ClassRef) and text.endswith("()"):
-                    self.note_bare(oid, found, FunctionRef(path, MODULE), text.removesuffix("()"))
-                return frozenset((Obj(oid),))
+        text = self.world.project.assigned(path, ident)
+        if text is not None:
+            found = self.world.project.class_of(path, MODULE, ident)
+            oid = self.outside("thing", ident, found, key=(path, ident))
+            self.classify(oid, found, ident)
+            if isinstance(found, ClassRef) and text.endswith("()"):
+                self.note_bare(oid, found, FunctionRef(path, MODULE), text.removesuffix("()"))
+            return frozenset((Obj(oid),))
         if ident == "torch":  # bound by an import that is not in sight (``from common import *``), or forgotten
             return self.absolute(ident, path, ident)
         return frozenset((Obj(self.outside("thing", ident, None, key=(path, ident))),))

@@ -146,7 +146,7 @@ def _class_goes_back(runs: Runs, root: FunctionRef) -> bool:
         facts.names & {"backward", "manual_backward", "grad"} and facts.qualname != root.qualname
         for cls in classes
         if isinstance(cls, ClassRef)
-        for facts in project.module(cls.path).functions
+        for facts in project.within(cls.path, cls.qualname)
         if facts.qualname.startswith(cls.qualname + ".")
     )
 

@@ -48,7 +48,6 @@ class World:
         self._read = read
         self.ledger = project.ledger
         self._lines: dict[str, list[str]] = {}
-        self._within: dict[str, dict[str, list[FunctionFacts]]] = {}
         self._regions: dict[tuple[str, str], tuple[object, Page]] = {}
         self._let_go: set[tuple[str, str]] = set()
         self._again: set[tuple[str, str]] = set()
@@ -81,18 +80,9 @@ class World:
         self.ledger.open.questions.add(("text", ref.path))
         return facts.end_row - facts.row
 
-    def within(self, path: str, qualname: str) -> list[FunctionFacts]:
+    def within(self, path: str, qualname: str) -> tuple[FunctionFacts, ...]:
         """The function of that name in a file and all that are inside it, or inside the class of that name; in order."""
-        functions = self.project.module(path).functions
-        known = self._within.get(path)
-        if known is None:
-            known = self._within[path] = {}
-            for facts in functions:
-                around = facts.qualname
-                while around:
-                    known.setdefault(around, []).append(facts)
-                    around = around.rpartition(".")[0]
-        return known.get(qualname, [])
+        return self.project.within(path, qualname)
 
     def forget(self) -> None:
         """Let go of lowered functions when there are many, but for those that were lowered again after they had been let go of:
@@ -176,7 +166,7 @@ class World:
         if "eval" not in words or "train" in words or not facts.owner:
             return None
         prefix = facts.owner + "."
-        for other in self.project.module(ref.path).functions:
+        for other in self.within(ref.path, facts.owner):
             if other.qualname.startswith(prefix) and other.names & {"backward", "zero_grad", "manual_backward"}:
                 return None
         return False

@@ -88,9 +88,7 @@ COST = "no memory: a FutureWarning at each call from torch 2.4 on, and one day a
 
 
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
-    return facts.qualname == MODULE and any(
-        target in TORCH.renamed for _, target in runs.world.project.module(ref.path).imports
-    )
+    return facts.qualname == MODULE and any(target in TORCH.renamed for _, target in runs.world.project.imports(ref.path))
 
 
 def check(event: CallEffect | DeprecatedImport, flow: Flow) -> Iterator[Draft]:

@@ -1,0 +1,164 @@
+"""What an edit may have changed is found by the trail of each answer: every other answer is what it was."""
+
+from __future__ import annotations
+
+import random
+import sys
+import zlib
+from array import array
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+
+import pytest
+from test_cache_edits import edit, some_projects
+
+from torchmemlint.errors import SourceError
+from torchmemlint.index.answers import Answers
+from torchmemlint.index.facts import ModuleFacts
+from torchmemlint.index.graph import Graph, Segment, settled, written
+from torchmemlint.index.keys import INSIDE
+from torchmemlint.index.ledger import Question
+from torchmemlint.index.module_facts import module_facts
+from torchmemlint.index.plain import shape
+from torchmemlint.index.project import ClassRef, FunctionRef, Project
+from torchmemlint.index.roots import Roots
+from torchmemlint.index.said import changed
+from torchmemlint.index.trail import Read
+from torchmemlint.remembered import Seen
+
+EDITS = 25
+
+
+def facts_of(files: Mapping[str, str]) -> dict[str, ModuleFacts]:
+    found = {}
+    for path, text in files.items():
+        with suppress(SourceError):
+            found[path] = module_facts(path, text)
+    return found
+
+
+def all_questions(module: ModuleFacts) -> Iterator[Question]:
+    """Whatever can be asked about a module."""
+    path = module.path
+    yield from ((kind, path) for kind in ("imports", "module_name", "switches_globally", "differentiates_somewhere"))
+    yield ("speaks_of_cuda",)
+    for facts in module.functions:
+        ref, name = FunctionRef(path, facts.qualname), facts.qualname
+        last = name.rpartition(".")[2]
+        yield from ((kind, ref) for kind in ("grad_mode", "callers", "facts"))
+        yield from ((kind, last) for kind in ("methods_named", "calls_by_name", "is_attribute_only", "says"))
+        for param in facts.params:
+            yield "functions_given", ref, param.name
+            yield "test_holds", ref, param.name
+            yield "class_of", path, name, param.name
+        yield from (("decorator_effect", path, facts.parent, use) for use in facts.decorators)
+        for call in facts.calls:
+            yield ("callees", path, name, call.callee, *call.keywords)
+            yield "resolve", path, call.callee, name
+            receiver = call.callee.rpartition(".")[0]
+            for text in {call.callee, receiver} - {""}:
+                yield from ((kind, path, name, text) for kind in ("class_of", "is_function", "outside"))
+            yield from (("manager_effect", path, name, use) for use in call.managers)
+    yield from (("assigned", path, name) for name, _ in module.assigned)
+    for klass in module.classes:
+        cls = ClassRef(path, klass.qualname)
+        yield from ((kind, cls) for kind in ("mro", "subclasses", "differentiates", "facts"))
+        yield "is_subclass", cls, "torch.nn.Module"
+        for attr in klass.attrs:
+            yield from ((kind, cls, attr.name) for kind in ("attr", "attribute_class", "method"))
+            yield from ((kind, attr.name) for kind in ("is_attribute", "classes_with_attribute"))
+        yield "method", cls, "forward"
+    for name, target in module.imports:
+        yield from ((kind, target.lstrip(".")) for kind in ("function", "klass", "is_inside"))
+        yield "resolve", path, name
+
+
+def is_within_what_it_was(before: ModuleFacts, now: ModuleFacts, keys: set[Read]) -> None:
+    """Of these answers nothing is kept: their trail must tell it all."""
+    one, other = Project.build([before]), Project.build([now])
+    for name in {each.qualname for each in (*before.functions, *before.classes)}:
+        if (INSIDE, before.path, name) not in keys:
+            assert shape(one.within(before.path, name)) == shape(other.within(before.path, name))
+
+
+class Kept:
+    """Answers to all questions about a project, kept up by asking again what may have changed."""
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self.facts = facts_of(files)
+        self.segments: list[Segment] = []
+        self.told: dict[Question, tuple[str, int]] = {}
+        project = self._project(0)
+        self._ask(project, self._questions(), Segment(0, 0))
+
+    def _questions(self) -> set[Question]:
+        return {each for facts in self.facts.values() for each in all_questions(facts)}
+
+    def _project(self, first: int) -> Project:
+        project = Project(lambda: [*self.facts.values()], (), True)
+        project.trail.begin(first)
+        return project
+
+    def _ask(self, project: Project, questions: set[Question], segment: Segment) -> None:
+        answers = Answers(project, Seen((), None))
+        for question in sorted(questions, key=str):
+            ((_, told),), code = answers.written([question])
+            self.told[question] = told, *array("Q", zlib.decompress(code))
+        segment.read(written(project.trail))
+        self.segments.append(segment)
+
+    def follow(self, files: Mapping[str, str]) -> tuple[int, int, set[Question]]:
+        """Looks at the files as they are now: how many answers there were, and how many of these were asked for again."""
+        facts = facts_of(files)
+        if facts.keys() != self.facts.keys():
+            self.__init__(files)  # type: ignore[misc]
+            return 0, 0, set()
+        edits = [(before, facts[path]) for path, before in self.facts.items() if before != facts[path]]
+        keys = {key for one, other in edits for key in changed(one, other)}
+        for one, _ in edits:
+            is_within_what_it_was(one, facts[one.path], keys)
+        self.facts = facts
+        graph = Graph(self.segments)
+        project = self._project(graph.size)
+        affected = graph.affected(settled(graph, keys, edits, Roots(project)))
+        # Questions keep the code of the segment in which they were asked, where it is a key's.
+        again = {question for question, (_, code) in self.told.items() if code in affected.nodes}
+        fresh = Answers(Project.build([*facts.values()]), Seen((), None))
+        for question, (told, _) in self.told.items():
+            if question not in again:
+                assert fresh.told(question) == told, (question, told, fresh.told(question))
+        before = len(self.told)
+        new = self._questions() - self.told.keys()
+        self._ask(project, again | new, Segment(graph.size, graph.size))
+        for question in again | new:
+            assert fresh.told(question) == self.told[question][0], question
+        return before, len(again), again
+
+
+def walk(seed: int, edits: int) -> None:
+    chance = random.Random(seed)
+    first = some_projects(chance)
+    files = dict(first)
+    kept = Kept(files)
+    done: list[str] = []
+    asked = among = 0
+    for _ in range(edits):
+        done.append(edit(chance, files, first))
+        try:
+            before, again, _ = kept.follow(files)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}, after {len(done)} edits, the last: {done[-1]}") from error
+        asked, among = asked + again, among + before
+        if len(kept.segments) > 12:
+            kept = Kept(files)
+    print(seed, edits, f"asked again: {asked} of {among}")
+    assert asked < among / 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_not_asked_again_is_what_it_was(seed: int) -> None:
+    walk(seed, EDITS)
+
+
+if __name__ == "__main__":
+    walk(int(sys.argv[1]), int(sys.argv[2]))

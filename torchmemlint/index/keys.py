@@ -1,0 +1,35 @@
+"""The kinds of keys by which an answer's trail names what it read of the facts (``index.trail``): parts of them that change by
+themselves. ``index.said`` tells what a module says under each.
+"""
+
+from __future__ import annotations
+
+(
+    NAME, HEAD, SCOPE, FLOW, WHOLE, BACKWARD, BASES, STARS, IMPORTS, OWN, INSIDE, MODULE,
+    BINDERS, INDEX, READS, ALIASES, METHODS, LOOKED_UP, PATTERNS, NAMED, HOLDERS, WORD, CUDA, LEAVES,
+    CALLS, BELOW, LEAK, TEXT, SOURCE,
+    SITE, ORDER, LEAKS, OBJECTS, OBJECT, MEMBER, TESTS,
+) = range(1, 37)  # fmt: skip
+"""Of one module, with its path and a name in it:
+
+    NAME      what the name is at its place: a function, a class, an import, a variable
+    MEMBER    of a class, instead of the path: whether it has the method, and what it assigns to the attribute
+    HEAD      a function's header;  SCOPE  that, its locals and what is defined right inside;  FLOW  that, what it returns and which managers it holds
+    BACKWARD  whether a function calls ``backward``;  WHOLE  all facts of a function or class;  BASES  a class's bases
+    OWN       the methods of a class;  INSIDE  all of a function and of those inside it
+    STARS, IMPORTS, TESTS, MODULE  the star imports, all imports, whether it has tests, everything
+
+Of all modules, with one word (``Tables``):
+
+    BINDERS   where it is bound at module level;  INDEX  the calls that end in it;  READS  where it is taken as a value
+    ALIASES   what else it is called;  METHODS  the classes with such a method;  LOOKED_UP  whether it is looked up as text
+    PATTERNS  names that are put together;  NAMED  the methods of that name;  HOLDERS  the classes with such an attribute
+    WORD      whether anything says it;  CUDA  whether anything speaks of it;  LEAVES  what leaves grad mode switched
+
+Worked out of these, over all modules, and compared with what they were when something below them changed:
+
+    CALLS     the calls that reach a function;  BELOW  the classes below a class;  LEAK  the switches before calls in a function
+
+Of files: TEXT, SOURCE of a function. The last five are the roots from which CALLS, BELOW and LEAK come: what a call means, the
+order of a class's bases, all leaks, which calls may be of objects, and what such a call means.
+"""

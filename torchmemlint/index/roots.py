@@ -1,0 +1,57 @@
+"""The roots of the trail, worked out once more: what ``index.graph`` compares with what they were."""
+
+from __future__ import annotations
+
+from torchmemlint.index import keys
+from torchmemlint.index.names import ClassRef, FunctionRef
+from torchmemlint.index.project import Project
+from torchmemlint.index.tables import form_of, last_name
+
+
+class Roots:
+    """The roots of a project. Each that is worked out is written into its trail."""
+
+    def __init__(self, project: Project) -> None:
+        self._names, self._calls, self._grad = project.parts
+        self._trail = project.trail
+
+    def classes_above(self, ref: ClassRef) -> list[ClassRef]:
+        """The bases of a class, in order; none where there is no such class."""
+        try:
+            return self._names.classes_above(ref)
+        except KeyError:
+            self._trail.root(keys.ORDER, (), ref[:2], ())
+            return []
+
+    def reached_again(self, kind: int, names: tuple[str, ...]) -> list[str]:
+        """The values of a root of the kind ``SITE`` or ``OBJECT``; of a call that there is not, none."""
+        path, qualname, callee, *keywords = names
+        ref = FunctionRef(path, qualname)
+        module = self._names.whole(path)[0]
+        calls = (call for facts in module.functions if facts.qualname == qualname for call in facts.calls)
+        if kind == keys.OBJECT:
+            call = next((call for call in calls if call.callee == callee), None)
+            if call is not None and form_of(callee) in self._calls.tables.forms(last_name(callee)):
+                return [part for found in self._calls.object_reached((ref, call)) for part in found[:2]]
+        else:
+            call = next((call for call in calls if call.callee == callee and call.keywords == tuple(keywords)), None)
+            if call is not None:
+                reached = self._calls.reached((ref, call))
+                return ["certain" if reached.certain else "", *(part for found in reached.refs for part in found[:2])]
+        self._trail.root(kind, (), names, ())
+        return []
+
+    def forms_of_objects(self) -> list[str]:
+        """See ``Tables.all_forms``."""
+        found = self._calls.tables.all_forms()
+        self._trail.root(keys.OBJECTS, (), (), found)
+        return found
+
+    def sites_of(self, form: str) -> list[tuple[str, ...]]:
+        """The names of the roots for the calls of this form (see ``Tables.forms``)."""
+        sites = self._calls.tables.calls(form[1:])
+        return [(ref.path, ref.qualname, call.callee) for ref, call in sites if form_of(call.callee) == form[0]]
+
+    def leaks_again(self) -> list[str]:
+        """The values of the root of the kind ``LEAKS``."""
+        return self._grad.leaks_again()

@@ -1,0 +1,212 @@
+"""Of what an answer was made: what it read of the facts, by *keys* (see ``index.keys``), and the answers that it used.
+
+An answer that is remembered is a *node*: a number, with the keys and the nodes of which it was made, all of them older than
+itself, but for nodes that were made together (``Trail.together``). From the keys that an edit changes, whoever has the trail
+knows which answers may be others now. Nothing is written down unless ``on``.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar, Union
+
+Key = TypeVar("Key", bound=Hashable)
+Answer = TypeVar("Answer")
+
+Name = Union[str, tuple[str, str, str]]
+"""A text, or a function or class (``FunctionRef``, ``ClassRef``)."""
+Read = tuple[int, Name, str]
+"""A key: its kind, and the names that it is about."""
+Step = Union[int, Read]
+"""A node; or a key, or its code."""
+
+MISSING: Any = object()
+
+LEAF = 1 << 63
+"""Marks the code of a key: below it, its kind and the numbers of its two names."""
+_BITS = 28
+
+
+def kind_of(code: int) -> int:
+    """The kind of key that a code stands for."""
+    return code >> 2 * _BITS & 0x7F
+
+
+_counted: list[int] = []
+
+
+def counted(number: int) -> int:
+    """The number, as the one object that all tables share: each has as many numbers as answers, from 0 on."""
+    while len(_counted) <= number:
+        _counted.append(len(_counted))
+    return _counted[number]
+
+
+class Trail:
+    """What one process writes down. ``page`` takes the steps of the answer that is being worked out.
+
+    ``counts`` and ``steps`` hold the nodes since the last ``take``: for each, the number of its steps, and these as codes.
+    """
+
+    def __init__(self) -> None:
+        self.on = False
+        self.page: list[Step] = []
+        self.first = 0
+        self.next = 0
+        self.numbers: dict[Name, int] = {}
+        self._names: list[Name] = []
+        self._counts = array("I")
+        self._steps = array("Q")
+        self._blocks = array("Q")
+        self._roots = array("I")
+
+    def begin(self, first: int) -> None:
+        """Starts to write, with ``first`` as the number of the first node."""
+        self.on = True
+        self.first = self.next = first
+
+    def step(self, page: Iterable[Step]) -> int:
+        """What stands for an answer that was made of these steps: a node, or the one of which it was made."""
+        if not self.on:
+            return 0
+        steps = set(page)
+        return self.code(*steps) if len(steps) == 1 else self._write(steps)
+
+    def node(self, page: Iterable[Step]) -> int:
+        """The node of an answer that was made of these steps."""
+        if not self.on:
+            return 0
+        steps = set(page)
+        if len(steps) == 1:
+            (only,) = steps
+            if type(only) is int and only < LEAF:
+                return only
+        return self._write(steps)
+
+    def _write(self, steps: set[Step]) -> int:
+        self._counts.append(len(steps))
+        append = self._steps.append
+        for step in steps:
+            append(step if type(step) is int else self.code(step))
+        self.next += 1
+        return self.next - 1
+
+    def together(self, pages: Sequence[Iterable[Step]]) -> None:
+        """Nodes that are made of each other, from ``next`` on, in their order."""
+        if self.on and pages:
+            self._blocks.extend((self.next, self.next + len(pages)))
+            for page in pages:
+                self._write(set(page))
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """What is read meanwhile is charged to nobody: whoever uses it notes a key of its own for it."""
+        around, self.page = self.page, []
+        try:
+            yield
+        finally:
+            self.page = around
+
+    def number(self, name: Name) -> int:
+        found = self.numbers.get(name)
+        if found is None:
+            found = self.numbers[name] = counted(len(self.numbers))
+            self._names.append(name)
+        return found
+
+    def code(self, read: Step) -> int:
+        """A step as one number."""
+        if type(read) is int:
+            return read
+        kind, one, two = read  # type: ignore[misc]
+        return LEAF | kind << 2 * _BITS | self.number(one) << _BITS | self.number(two)
+
+    def root(self, kind: int, page: Iterable[Step], names: Sequence[str], values: Sequence[str]) -> None:
+        """An answer in the middle, from which nothing leads on: what uses it reads keys of its own, which change when its
+        ``values`` do. ``names`` tell what was asked."""
+        if self.on:
+            self._roots.extend((kind, self.node(page), len(names), len(values)))
+            self._roots.extend(map(self.number, names))
+            self._roots.extend(map(self.number, values))
+
+    def take(self) -> tuple[list[Name], array[int], array[int], array[int], array[int]]:
+        """What was written since the last time: names, counts, steps, blocks of nodes made together, roots."""
+        taken = self._names, self._counts, self._steps, self._blocks, self._roots
+        self._names, self._counts, self._steps = [], array("I"), array("Q")
+        self._blocks, self._roots = array("Q"), array("I")
+        return taken
+
+
+class Answered(Generic[Key, Answer]):
+    """Answers by what was asked, each worked out once by ``compute``, and charged to whoever asks."""
+
+    __slots__ = ("_compute", "_known")
+
+    def __init__(self, compute: Callable[[Key], Answer]) -> None:
+        self._compute = compute
+        self._known: dict[Key, Answer] = {}
+
+    def known(self, key: Key) -> Answer:
+        """The answer, ``MISSING`` if it was not worked out yet."""
+        found: Answer = self._known.get(key, MISSING)
+        return found
+
+    def answer(self, key: Key) -> Answer:
+        known = self._known
+        if key not in known:
+            known[key] = self._compute(key)
+        return known[key]
+
+    def put(self, key: Key, answer: Answer, node: int) -> None:
+        """Remembers an answer, made of ``node``."""
+        self._known[key] = answer
+
+
+class _Followed(Answered[Key, Answer]):
+    """The same where a trail is written. (What is known is a place among the answers: half the memory of a pair.)"""
+
+    __slots__ = ("_answers", "_at", "_nodes", "_trail")
+
+    def __init__(self, trail: Trail, compute: Callable[[Key], Answer]) -> None:
+        self._trail = trail
+        self._compute = compute
+        self._at: dict[Key, int] = {}
+        self._answers: list[Answer] = []
+        self._nodes = array("Q")
+
+    def known(self, key: Key) -> Answer:
+        at = self._at.get(key)
+        if at is None:
+            return MISSING  # type: ignore[no-any-return]
+        self._trail.page.append(self._nodes[at])
+        return self._answers[at]
+
+    def answer(self, key: Key) -> Answer:
+        at = self._at.get(key)
+        trail = self._trail
+        if at is not None:
+            trail.page.append(self._nodes[at])
+            return self._answers[at]
+        around, trail.page = trail.page, []
+        try:
+            found = self._compute(key)
+        except BaseException:
+            around += trail.page
+            trail.page = around
+            raise
+        page, trail.page = trail.page, around
+        self.put(key, found, trail.step(page))
+        return found
+
+    def put(self, key: Key, answer: Answer, node: int) -> None:
+        self._at[key] = counted(len(self._answers))
+        self._answers.append(answer)
+        self._nodes.append(node)
+        self._trail.page.append(node)
+
+
+def answered(trail: Trail, compute: Callable[[Key], Answer]) -> Answered[Key, Answer]:
+    """What remembers answers, and writes down of what they are made if the trail is on (by now)."""
+    return _Followed(trail, compute) if trail.on else Answered(compute)
