@@ -133,9 +133,9 @@ def test_no_helper_is_left_when_the_work_stops() -> None:
         return os.getpid()
 
     seen: set[int] = set()
+    found = forks.together(work, 100, 2)
     with pytest.raises(KeyboardInterrupt):
-        for _ in forks.together(work, 100, 2):
-            seen.update(forks._helpers)
+        seen.update(*(forks._helpers for _ in found))
     assert len(seen) == 2
     assert not forks._helpers
     for each in seen:  # not any child: other tests of this process may have some
