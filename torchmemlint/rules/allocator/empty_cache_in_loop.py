@@ -296,9 +296,9 @@ def goes_over_pieces(flow: Flow) -> bool:
     for graph in [*record.graphs.values(), *record.forwards.values()]:
         for loop in graph.site.loops:
             info = record.loops.get(loop)
-            if loop[0] == 0 and info is not None and flow.own(graph.site) and is_run(graph):
+            if loop[0] == 0 and info is not None and is_run(graph):
                 layers = ROOT_NAME.split(graph.what, maxsplit=1)[0] in info.targets or LAYERS.search(info.text)
-                if info.targets and not layers and not info.text.startswith(("range(", "reversed(range(")):
+                if info.targets and not layers and not info.text.startswith(("self.", "range(", "reversed(range(")):
                     return True
     return False
 

@@ -146,9 +146,9 @@ def holds_tensors(event: Store, flow: Flow) -> bool:
     """Whether what is collected is seen to be tensors: a network's output may as well be text, a dictionary or boxes."""
     record = flow.record
     made = [record.forwards[g] for g in event.outputs if g in record.forwards]
-    if event.flags & (COMPUTED | DETACHED) or (
-        event.sure_tensor and any(f.cls is not None and f.kind == "forward" for f in made)
-    ):
+    if event.flags & (COMPUTED | DETACHED):
+        return True
+    if event.how in ("append", "item") and event.sure_tensor and any(f.cls is not None and f.kind == "forward" for f in made):
         return True
     if TREATED & record.evidence.get(event.mark, set()):
         return True
