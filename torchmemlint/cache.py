@@ -188,6 +188,17 @@ class Cache:
         except (ValueError, RecursionError):
             return None
 
+    def facts_alone(self, content: str, path: str) -> ModuleFacts | None:
+        """As ``facts``, where no more is wanted."""
+        from dataclasses import replace
+
+        from torchmemlint.index import plain
+
+        try:
+            return replace(plain.from_plain(json.loads((self._read("facts", content) or b"").split(b"\n", 2)[2])), path=path)
+        except (ValueError, IndexError, RecursionError):
+            return None
+
     def keep_facts(self, content: str, facts: ModuleFacts, sources: Mapping[str, str]) -> str:
         """Keeps the facts of a content, and the digests of its functions' texts; the digest of the facts' shape."""
         from dataclasses import replace

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from torchmemlint.cache import Cache, Kept, Link, Links, Stamp, WholeRun, key_of, stamp
@@ -194,7 +195,7 @@ class Before:
             return False
         for path, edit in self.edits.items():
             self.links[path] = replace(self.links[path], state=state_of(edit.now, edit.given), shape=edit.now.shape)
-        project = self._deferred(every, scanned, None)
+        project = self._deferred(partial(self._facts_now, every), scanned, None)
         try:
             followed = self.followed = Followed(self.cache, trails, files, self.edits, project)
         except ValueError:
@@ -276,6 +277,18 @@ class Before:
             return found[0] if found is not None else next(facts for facts in every() if facts.path == path)
 
         return Project.deferred(every, one, earlier, self.keys.wrappers)
+
+    def _facts_now(self, every: Callable[[], Sequence[ModuleFacts]]) -> Sequence[ModuleFacts]:
+        """The facts of all files that have any, from the cache: but for the changed ones, no file is read for them."""
+        found = []
+        for path, link in self.links.items():
+            if link.shape:
+                edit = self.edits.get(path)
+                facts = edit.now.facts if edit is not None else self.cache.facts_alone(self.stamps[path].digest, path)
+                if facts is None:
+                    return every()
+                found.append(facts)
+        return found
 
     def now(self, checked: Mapping[str, Checked]) -> dict[str, Link]:
         """The links, after the files that are wanted were checked again."""

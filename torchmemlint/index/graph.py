@@ -76,9 +76,9 @@ class Segment:
         the nodes of segments before that do."""
         found = {code for read in changed if (code := self.code(read)) is not None}
         found.update(node for node in before if node < self.first)
-        if not found:
-            return found
         steps, counts = self.steps, self.counts
+        if not found or found.isdisjoint(steps):
+            return found
         node, at = self.first, 0
         ends = dict(zip(self.blocks[::2], self.blocks[1::2], strict=True))
         together: list[tuple[int, int, int]] = []
@@ -153,8 +153,12 @@ def settled(graph: Graph, changed: set[Read], edits: Sequence[tuple[ModuleFacts,
     """The keys that edits changed, those included that are worked out over all modules: what lies between is compared with what
     it was. ``roots`` are those of the modules as they are now."""
     found = set(changed)
+    dirty = graph.affected(found).nodes
     for step in (_bases, _reached, _leaks):
-        found |= step(graph, graph.affected(found).nodes, edits, roots)
+        more = step(graph, dirty, edits, roots) - found
+        if more:
+            found |= more
+            dirty = graph.affected(found).nodes
     return found
 
 
