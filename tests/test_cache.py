@@ -23,7 +23,7 @@ from torchmemlint.index.facts import CallableUse
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.plain import from_plain, to_json
-from torchmemlint.remembered import Seen
+from torchmemlint.remembered import Before, Seen
 
 
 def lay_out(files: Mapping[str, str], root: Path) -> None:
@@ -359,6 +359,78 @@ def test_a_damaged_cache_is_an_empty_one(damage: str, here: Path, agree, printed
     for path in (here / FOLDER).rglob("*.json"):
         path.write_text(damage, encoding="latin-1")
     assert agree() == fresh
+
+
+@pytest.fixture
+def followed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether edits that others see could be followed, one by one."""
+    seen: list[bool] = []
+
+    def watch(before: Before, *arguments: object, real=Before.follows) -> bool:  # type: ignore[no-untyped-def]
+        seen.append(real(before, *arguments))
+        return seen[-1]
+
+    monkeypatch.setattr(Before, "follows", watch)
+    return seen
+
+
+ADDED = "\n\ndef added(model, x):\n    return model(x).sum()\n"
+
+
+def test_an_edit_that_others_see_is_followed(here: Path, printed, followed: list[bool], inspected: list[str]) -> None:  # type: ignore[no-untyped-def]
+    printed(".", "-v")
+    for time in range(3):  # each starts from what the one before it wrote down
+        inspected.clear()
+        (here / "pkg/meters.py").write_text((here / "pkg/meters.py").read_text() + ADDED.replace("added", f"added_{time}"))
+        cached = printed(".", "-v")
+        assert inspected == ["train.py"]  # it rests on the text
+        assert cached == printed(".", "-v", "--no-cache")
+    assert followed == [True] * 3
+
+
+def test_only_the_questions_that_an_edit_can_answer_anew_are_asked(here: Path, printed, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    printed(".")
+    asked: list[str] = []
+
+    def watch(project: Project, ref: FunctionRef, real=Project.callers) -> object:  # type: ignore[no-untyped-def]
+        asked.append(ref.qualname)
+        return real(project, ref)
+
+    monkeypatch.setattr(Project, "callers", watch)
+    (here / "helper.py").write_text((here / "helper.py").read_text() + ADDED)
+    printed(".")
+    assert "train_step" not in asked
+
+
+def test_another_set_of_modules_is_not_followed(here: Path, agree, followed: list[bool]) -> None:  # type: ignore[no-untyped-def]
+    (here / "plain.py").write_text("def settings():\n    return {}\n")
+    agree()
+    (here / "helper.py").write_text("import plain\n" + (here / "helper.py").read_text())
+    agree()
+    assert followed == [False]
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "flipped", "trails"])
+def test_a_damaged_trail_is_not_followed(damage: str, here: Path, agree, followed: list[bool]) -> None:  # type: ignore[no-untyped-def]
+    agree()
+    (segment,) = (here / FOLDER).rglob("segments/*")
+    data = segment.read_bytes()
+    if damage == "gone":
+        segment.unlink()
+    elif damage == "cut":
+        segment.write_bytes(data[: len(data) // 2])
+    elif damage == "flipped":
+        segment.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+    else:
+        (trails,) = (here / FOLDER).rglob("trails/*/*.json")
+        trails.write_bytes(trails.read_bytes() + b" ")
+    (here / "pkg/meters.py").write_text((here / "pkg/meters.py").read_text() + ADDED)
+    agree()
+    assert followed == [False]
+    (here / "pkg/meters.py").write_text((here / "pkg/meters.py").read_text() + ADDED.replace("added", "again"))
+    agree()
+    assert followed == [False, True]
+    assert len([*(here / FOLDER).rglob("segments/*")]) == 2  # the others are let go of
 
 
 def test_damage_in_the_middle_of_a_value(here: Path, agree, printed) -> None:  # type: ignore[no-untyped-def]
