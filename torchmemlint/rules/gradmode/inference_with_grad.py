@@ -13,7 +13,7 @@ drives, for networks of JAX, TensorFlow, OpenVINO and ONNX Runtime, for what `to
 module (`eval()`), in code that needs gradients of inputs (attacks, saliency) or hooks into gradients, and for
 modules whose own forward takes gradients (forces from an energy). A
 function without a caller in sight is taken to run with grad mode on, with confidence medium; it is silent about one that hands
-its result out with the graph where nothing but its name (`predict`, `infer`) says that it evaluates.
+its result out with the graph where nothing but its name (`predict`, `infer`) says that it evaluates, and no detach in sight.
 
 `eval()` changes dropout and batch normalisation. It does not switch grad mode off.
 
@@ -262,7 +262,8 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return None
     if evaluated and not purpose.trains(name):
         return "after `eval()`, and nothing computed from it is back-propagated in sight", confidence
-    if fate.escapes and record.mode == "no-callers":
+    detached = any(s.how in (".detach()", ".data") for s in fate.cuts)
+    if fate.escapes and record.mode == "no-callers" and not detached:
         return None  # its name alone says that nobody out of sight trains what it hands out
     if purpose.evaluates(name):
         return f"in `{short(name)}`, and nothing computed from it is back-propagated in sight", Confidence.MEDIUM
