@@ -6,6 +6,7 @@ import random
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -408,6 +409,20 @@ def test_another_set_of_modules_is_not_followed(here: Path, agree, followed: lis
     (here / "helper.py").write_text("import plain\n" + (here / "helper.py").read_text())
     agree()
     assert followed == [False]
+
+
+def test_segments_of_runs_that_did_not_end_are_let_go_of(here: Path, printed) -> None:  # type: ignore[no-untyped-def]
+    printed(".")
+    (folder,) = {path.parent for path in (here / FOLDER).rglob("segments/*")}
+    for name, age in (("lost", 7200), ("at-work", 60)):
+        (folder / name).write_bytes(b"")
+        os.utime(folder / name, (time.time() - age,) * 2)
+    (here / "helper.py").write_text((here / "helper.py").read_text() + ADDED)
+    printed(".")
+    names = {path.name for path in folder.iterdir()}
+    assert "lost" not in names
+    assert "at-work" in names
+    assert len(names) == 3
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "flipped", "trails"])

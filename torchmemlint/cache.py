@@ -40,6 +40,7 @@ _TAG_TEXT = f"""{_SIGNATURE}
 # This folder is torchmemlint's; it can be deleted at any time. What the line above means: https://bford.info/cachedir/
 """
 _KEPT_DAYS = 30
+_LOST_SECONDS = 3600
 _RACY_NS = 2_000_000_000
 """A file that changed so shortly before it was looked at may change again without a new time or size: its content counts."""
 
@@ -261,7 +262,24 @@ class Cache:
         for name in gone - {one.name for one in segments}:
             with suppress(OSError):
                 os.unlink(self._segment(name))
+        self._let_go_of_lost_segments()
         return digest(text.encode())
+
+    def _let_go_of_lost_segments(self) -> None:
+        """Of runs that did not come to their end: what no run's trails name, and nobody added to for a while."""
+        named: set[str] = set()
+        before = time.time() - _LOST_SECONDS
+        try:
+            for folder, _, names in os.walk(os.path.join(self.folder, "trails")):
+                for name in names:
+                    with open(os.path.join(folder, name), "rb") as file:
+                        first = from_plain(tuple[SegmentName, ...], json.loads(file.readline()))
+                    named.update(one.name for one in first)
+            for entry in os.scandir(os.path.join(self.folder, "segments")):
+                if entry.name not in named and entry.stat().st_mtime < before:
+                    os.unlink(entry.path)
+        except (OSError, ValueError, RecursionError):  # another run is at work, or something is damaged: then they stay
+            return
 
     def named(self, name: str, first: int) -> SegmentName:
         """A segment that was written to its end."""
