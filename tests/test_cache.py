@@ -380,9 +380,9 @@ ADDED = "\n\ndef added(model, x):\n    return model(x).sum()\n"
 
 def test_an_edit_that_others_see_is_followed(here: Path, printed, followed: list[bool], inspected: list[str]) -> None:  # type: ignore[no-untyped-def]
     printed(".", "-v")
-    for time in range(3):  # each starts from what the one before it wrote down
+    for turn in range(3):  # each starts from what the one before it wrote down
         inspected.clear()
-        (here / "pkg/meters.py").write_text((here / "pkg/meters.py").read_text() + ADDED.replace("added", f"added_{time}"))
+        (here / "pkg/meters.py").write_text((here / "pkg/meters.py").read_text() + ADDED.replace("added", f"added_{turn}"))
         cached = printed(".", "-v")
         assert inspected == ["train.py"]  # it rests on the text
         assert cached == printed(".", "-v", "--no-cache")
