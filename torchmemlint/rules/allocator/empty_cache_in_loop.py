@@ -3,8 +3,8 @@
 ## What it does
 Reports `torch.cuda.empty_cache()`, and the same call of other devices, in every step: in a loop over batches, in a
 `forward`, or in a method that runs a model and is called step by step, by the code or by a framework. It is silent at
-the end of an epoch or stage (a turn that makes or loads a model of its own is one; so is a forward that runs a model over
-frames or chunks in a loop of its own), in a loop of attempts that a success
+the end of an epoch or stage (a turn that makes, loads or fills a model of its own is one, or one component of a model after the
+other; so is a forward that runs a model over frames or chunks in a loop of its own), in a loop of attempts that a success
 leaves, where the call is rate-limited or guarded by a measurement (also by a name that each step binds to one, or to what a
 function answers), and for methods of that name on other objects.
 
@@ -112,6 +112,15 @@ SETTLED = re.compile(
     r"\b(hasattr|getattr|isinstance|issubclass|callable|bool|len|get|pop|getenv|startswith|endswith|lower|upper|type|int|str)\("
 )
 """Calls that ask for a setting, which stays as it is from one step to the next."""
+FLAG = re.compile(r"(self\.)?\w+")
+WEIGHTS = re.compile(
+    r"to_empty|load_state_dict|from_pretrained|load_(weights|checkpoint|pretrained|model|lora)\w*|set_module_tensor_to_device|quantize\w*"
+    r"|\w*quantize_fn|fill_\w*(block|weight|param|tensor|layer)\w*|materialize\w*"
+)
+"""Calls that give a model its weights, or other ones."""
+GETTERS = frozenset({"get", "pop", "getattr", "get_parameter", "get_buffer", "get_tensor", "get_submodule", "get_global_rank"})
+"""Calls that hand out what is there: nothing runs in them."""
+GETATTR = re.compile(r"getattr\(.*?,\s*(\w+)\s*[,)]", re.DOTALL)
 
 
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
@@ -127,7 +136,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
         flow.at(
             RULE,
             event.site,
-            f"`{event.name}()` runs {where}: it frees no tensor, it only returns unused cached blocks to the driver",
+            f"`{event.name}()` runs {where}{when(event, flow)}: it frees no tensor, it only returns unused cached blocks to the driver",
             label="waits for the device, and the next allocation asks the driver again",
             cost="no memory is saved that the allocator would not reuse; each call synchronises, and later allocations are slow",
             help="remove it; free what is still referenced (`del`, `detach()`, `no_grad()`) where memory runs short",
@@ -135,6 +144,13 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
         ),
         handler=event.site.handler,
     )
+
+
+def when(event: CallEffect, flow: Flow) -> str:
+    """The flag on which the call waits, where a caller or the object's maker sets it."""
+    params = {param.name for param in flow.runs.world.facts(flow.frame(event.site).ref).params}
+    flags = [test for test in event.site.guards if FLAG.fullmatch(test) and (test in params or test.startswith("self."))]
+    return f" when `{flags[0]}` is set" if flags else ""
 
 
 def step_path(event: CallEffect, flow: Flow) -> str | None:
@@ -213,6 +229,8 @@ def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
         for e in record.events.values()
         if type(e).__name__ == "Backward" and e.site.loops[: len(event.site.loops)] == event.site.loops
     ]
+    if not backwards and (fills_weights(event, flow, loop) or goes_over_names(event, flow, loop)):
+        return False  # a turn is one checkpoint, block or component
     inner = [g for g in direct if len(g.site.loops) > len(event.site.loops)]
     if inner and not [g for g in direct if len(g.site.loops) == len(event.site.loops)]:
         return False
@@ -245,12 +263,39 @@ def trains_anew(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
     )
 
 
+def fills_weights(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
+    """Whether each turn of the loop gives a model its weights, or replaces them."""
+    if loop[0] != event.site.frame:
+        return False
+    span = flow.span(event.site, loop[1])
+    facts = flow.runs.world.facts(flow.frame(event.site).ref)
+    return any(
+        call.loops and span.start.row < row <= span.end.row and WEIGHTS.fullmatch(call.callee.rpartition(".")[2])
+        for call, (row, _) in zip(facts.calls, facts.call_rows, strict=True)
+    )
+
+
+def goes_over_names(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
+    """Whether a turn's only value is a name, by which one part of an object is looked up (``getattr(pipe, name)``)."""
+    targets = flow.record.loops[loop].targets
+    if len(targets) != 1:
+        return False
+    texts = [
+        flow.source(g.site, g.site.node)
+        for g in flow.record.graphs.values()
+        if g.what == "getattr" and g.site.loops == event.site.loops and g.site.frame == event.site.frame
+    ]
+    return any(found[1] in targets for text in texts if (found := GETATTR.match(text)))
+
+
 def runs_model(flow: Flow, graph: Graph, loop: LoopInfo) -> bool:
     """Whether an unresolved call runs a model, by its name, by what is done with its result, or because the loop goes over what
     reads like batches: any function may be called so."""
     named = purpose.may_be_network(graph.what) or purpose.trains(graph.what)
     if graph.direct and (named or purpose.BATCHES.search(loop.text)):
         return True
+    if not graph.direct and (graph.what.endswith("]") or graph.what.rpartition(".")[2] in GETTERS):
+        return False
     return tensor_like(flow, graph.gid)
 
 
