@@ -215,3 +215,24 @@ def test_a_guarded_forward_is_known_where_the_function_is_too_long_to_follow_it(
     lines = "\n".join("    n = n + 1" for _ in range(2_600))
     assert not found(LONG.format(manager="torch.no_grad()", lines=lines), "TML201")
     assert found(LONG.format(manager="torch.autocast('cpu')", lines=lines), "TML201")
+
+
+def test_the_missing_parentheses_are_no_safe_fix_where_a_model_is_trained_on_what_the_block_gives() -> None:
+    text = (FIXTURES / "TML202" / "not_called_around_a_loss.py").read_text(encoding="utf-8")
+    all_found = found(text, "TML202")
+    assert {finding.cost for finding in all_found} == {"nothing in the block runs: the program stops here each time"}
+    safety = {finding.function: finding.fix.safety.value for finding in all_found if finding.fix}
+    assert safety == {
+        "Poisson.forward": "unsafe",
+        "distance_loss": "unsafe",
+        "Shifted.forward": "safe",
+        "evaluate_loss": "safe",
+    }
+    assert ["drop the `with`" in finding.help for finding in all_found] == [True, True, False, False]
+
+
+def test_a_call_that_waits_for_a_flag_says_so() -> None:
+    text = (FIXTURES / "TML301" / "parts_of_a_model.py").read_text(encoding="utf-8")
+    told = [finding.message for finding in found(text, "TML301") if finding.function == "behind_a_flag"]
+    assert len(told) == 1
+    assert "in every step of the loop when `tidy` is set:" in told[0]

@@ -293,11 +293,13 @@ class GradModeMisuse:
     kind: "statement", "with-uncalled", "async-decorator", "async-generator-decorator", "class-decorator", "volatile",
     "generator-leak" (at the first yield of a block), "bare-decorator"
     name: what is spelled so; for "generator-leak" the text of the manager, "" where grad mode was switched off by no ``with``
+    hands_out: for "with-uncalled": what the block makes is what the function returns
     """
 
     site: Site
     kind: str
     name: str
+    hands_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)

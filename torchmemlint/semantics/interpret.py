@@ -933,7 +933,10 @@ class Interpreter(Calls):
                 mode = str(self.heap[atom.oid].cls)
                 modes.add(current if mode == "none" else mode)
             elif type(atom) is Ext and TORCH.function_effect(atom.name) in ("grad-off", "grad-on", "grad-set"):
-                self.emit(GradModeMisuse(self.site(item.node), "with-uncalled", text_of(item.manager)))
+                from torchmemlint.semantics.results import hands_out
+
+                name, gives = text_of(item.manager), hands_out(statement.body, self.frame_closure[self.frame].function.body)
+                self.emit(GradModeMisuse(self.site(item.node), "with-uncalled", name, gives))
             elif home_made is None:
                 modes.add(current)
         if home_made is not None:

@@ -17,7 +17,8 @@ Reports spellings that are meant to switch grad mode off and do not, or not wher
 `torch.inference_mode` is read in the same way.
 
 ## What it costs
-What runs there builds autograd graphs, with the costs of TML201. The generator is the other way round: a training
+What runs there builds autograd graphs, with the costs of TML201. A `with` without parentheses raises, and nothing in its
+block runs. The generator is the other way round: a training
 step in its consumer may run without grad, and `backward()` fails or does nothing.
 
 ## Example
@@ -44,7 +45,8 @@ def accuracy(model, inputs, labels):
 ```
 
 ## Fix
-Adds the missing parentheses. Safe: without them the program only raises. The other spellings have no fix, because the
+Adds the missing parentheses. Safe: without them the program only raises. Unsafe where the block makes what a `forward` or
+a loss returns: a model that is trained on it would get no gradient, and to drop the `with` may be what is meant. The other spellings have no fix, because the
 code that should run without grad is not known.
 
 ## When to ignore
@@ -86,7 +88,7 @@ SAYINGS = {
     ),
     "with-uncalled": (
         Severity.ERROR,
-        "`with {name}:` enters the class, not an instance of it: this raises TypeError",
+        "`with {name}:` enters the class, not an instance of it: this raises TypeError (AttributeError before Python 3.11)",
         "call it: `with {name}():`",
     ),
     "async-decorator": (
@@ -138,7 +140,11 @@ DECORATES = re.compile(r"^[\w.]*(no_grad|inference_mode)\(\)$")
 LONGEST = 60
 """Letters of a manager's text that a message has room for."""
 COST = "what runs here still builds autograd graphs"
+RAISES_COST = "nothing in the block runs: the program stops here each time"
 UNSEEN_COST = "nothing here is seen to build a graph; whatever wants gradients does, as it would without the decorator"
+WITHOUT_WITH = "call it (`with {name}():`) if nothing is trained on what the block gives, else drop the `with`: `backward()` would fail on it"
+GIVES_LOSS = frozenset({"forward", "loss", "losses", "criterion", "objective"})
+"""Words of functions whose result something is trained on."""
 CONSUMER_COST = "the consumer's training step may run without grad"
 
 
@@ -153,6 +159,11 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft]:
         return  # the function is run by itself, which shows its body
     severity, message, help_text = SAYINGS[event.kind]
     cost = CONSUMER_COST if event.kind == "generator-leak" else COST
+    if event.kind == "with-uncalled":
+        cost = RAISES_COST
+    trained = event.hands_out and is_trained_on(flow)
+    if trained:
+        help_text = WITHOUT_WITH
     if event.kind.startswith("async-") and not builds_graph(flow):
         severity, cost = Severity.WARNING, UNSEEN_COST
     name = event.name
@@ -165,7 +176,7 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft]:
     fix = None
     if event.kind in ("with-uncalled", "bare-decorator"):
         end = flow.span(event.site).end
-        fix = Fix("Call it", Safety.SAFE, (Edit(Span(end, end), "()"),))
+        fix = Fix("Call it", Safety.UNSAFE if trained else Safety.SAFE, (Edit(Span(end, end), "()"),))
     yield Draft(
         flow.at(
             RULE, event.site, message.format(name=name), severity=severity, label=LABELS.get(event.kind, "has no effect"),
@@ -173,6 +184,13 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft]:
         ),
         handler=event.site.handler,
     )  # fmt: skip
+
+
+def is_trained_on(flow: Flow) -> bool:
+    """Whether what the function returns is by its name an output or a loss that something is trained on."""
+    name = flow.record.root.qualname
+    says = GIVES_LOSS.intersection(purpose.words(name)) or (name.endswith(".__call__") and flow.root_is_module())
+    return bool(says) and not purpose.evaluates(name)
 
 
 def dotted_last(text: str) -> str:
