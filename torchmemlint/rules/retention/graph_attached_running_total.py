@@ -5,7 +5,8 @@ Reports a total that grows, step after step, by a tensor that is attached to its
 `total = total + loss`, a moving average, `totals[key] += loss`, `self.total += loss`. The total must outlive the
 loop, or the calls of the method.
 
-It is silent where the sum is itself back-propagated, here or in a caller (several terms of one objective); where the
+It is silent where the sum is itself back-propagated, here or in a caller (several terms of one objective), or is a local of
+the step that back-propagates all its terms together and dies with it; where the
 added value is a number, an index or detached; and where grad mode is off, here or in all callers. A total that was
 there before the function ran (an attribute, an argument) is reported only where the step's graph is back-propagated
 in sight; otherwise code elsewhere may do that.
@@ -77,8 +78,8 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
-from torchmemlint.rules.retention.claims import claim, cost_of, is_one_graph
-from torchmemlint.semantics.events import Accumulate
+from torchmemlint.rules.retention.claims import claim, cost_of, is_dropped_at_return, is_one_graph
+from torchmemlint.semantics.events import Accumulate, Backward
 
 RULE = Rule(
     code="TML101",
@@ -96,7 +97,7 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft]:
     if event.through_module or not flow.own(event.site) or is_one_graph(flow, event):
         return
     told = claim(flow, event.graphs, event.mark, event.holder_frame < 0, event.loop)
-    if told is None:
+    if told is None or (told.freed and is_term_of_one_step(event, flow)):
         return
     outlives = "the loop" if event.loop is not None else "this call"
     yield Draft(
@@ -114,6 +115,16 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft]:
         told.gids,
         event.site.handler,
     )
+
+
+def is_term_of_one_step(event: Accumulate, flow: Flow) -> bool:
+    """Whether a local adds up the terms of one objective, and dies with the call: no loop that it outlives back-propagates, so the
+    terms go through one backward, behind them all, and their graphs live until then whatever the local does."""
+    loops = flow.record.loops
+    if not event.outlived or any(loops[loop].kind == "loader" for loop in event.outlived if loop in loops):
+        return False
+    backwards = [e for e in flow.record.events.values() if isinstance(e, Backward)]
+    return is_dropped_at_return(event, flow) and not any(set(event.outlived) & set(e.site.loops) for e in backwards)
 
 
 def detach(event: Accumulate, flow: Flow) -> Fix | None:
