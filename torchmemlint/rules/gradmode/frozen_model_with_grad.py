@@ -5,7 +5,7 @@ Reports a network that runs with grad mode on in a function that trains another 
 detached: a teacher, a target network, a reference policy. The detach shows that the output is meant as a constant; by
 then its graph has been built.
 
-Networks with frozen parameters are silent, and outputs that are detached in one term of the loss and trained in
+Networks with frozen parameters are silent, and outputs that are detached in one term of the loss and trained in, or kept in,
 another.
 
 ## What it costs
@@ -64,6 +64,7 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import Backward, Graph
+from torchmemlint.semantics.runs import descendants
 
 RULE = Rule(
     code="TML203",
@@ -107,6 +108,8 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
     fate = flow.runs.fate(record, event.gid, cuts_alone=True)
     if not fate.only_cut or not any(s.how in CUTS for s in fate.cuts):
         return
+    if is_kept_in_a_loss(event, flow):
+        return
     yield Draft(
         flow.at(
             RULE,
@@ -122,6 +125,14 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
         event.site.handler,
         event.gid,
     )
+
+
+def is_kept_in_a_loss(event: Graph, flow: Flow) -> bool:
+    """Whether the output also goes attached through a loss that is kept: it is meant to be trained there, whatever becomes of it."""
+    record = flow.record
+    family = descendants(record, event.gid)
+    lost = [g for g in family if "loss" in record.operations.get(g, ())]
+    return bool(lost) and any(s.kind == "stored" for g in family for s in record.sinks.get(g, ()))
 
 
 def is_behind_all_steps(event: Graph, flow: Flow) -> bool:
