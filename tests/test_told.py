@@ -236,3 +236,24 @@ def test_a_call_that_waits_for_a_flag_says_so() -> None:
     told = [finding.message for finding in found(text, "TML301") if finding.function == "behind_a_flag"]
     assert len(told) == 1
     assert "in every step of the loop when `tidy` is set:" in told[0]
+
+
+LISTED = """
+import torch
+
+
+def joined_first(net, rows):
+    net.eval()
+    return torch.cat([net(x) for x in rows], 0).detach().cpu().numpy()
+
+
+def cut_in_each_turn(net, rows):
+    net.eval()
+    return torch.cat([net(x).detach() for x in rows], 0).cpu().numpy()
+"""
+
+
+def test_a_list_of_attached_results_keeps_the_graph_of_every_turn() -> None:
+    joined, cut = found(LISTED, "TML201")
+    assert "the peak grows with the number of turns" in joined.cost
+    assert "up to two at a time" in cut.cost

@@ -927,7 +927,8 @@ class Evaluator(Book):
             self.comprehension_clause(expr, index + 1, oid, inner)
             return inner
 
-        self.note_loop((self.frame, clause.node), clause.iterable, iterable, target_names(clause.target))
+        loop, listed = (self.frame, clause.node), expr.kind == "list"
+        self.note_loop(loop, clause.iterable, iterable, target_names(clause.target), listed=listed)
         # The clause's names are a scope of their own: what they held before, they hold again afterwards.
         places = [(self.frame, name) for name in target_names(clause.target)]
         before = {place: state.vars.pop(place, None) for place in places}
@@ -952,7 +953,13 @@ class Evaluator(Book):
         state.vars[oid, "[]"] = join(state.vars.get((oid, "[]"), EMPTY), value)
 
     def note_loop(
-        self, loop: tuple[int, int], iterable: ir.Expr, value: Value, targets: set[str] | frozenset[str] = frozenset()
+        self,
+        loop: tuple[int, int],
+        iterable: ir.Expr,
+        value: Value,
+        targets: set[str] | frozenset[str] = frozenset(),
+        attempts: bool = False,
+        listed: bool = False,
     ) -> None:
         raise NotImplementedError
 

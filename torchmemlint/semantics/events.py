@@ -391,6 +391,8 @@ class LoopInfo:
     """Names that each turn binds."""
     attempts: bool = False
     """A turn that succeeds leaves the loop: each turn is one more attempt at the same thing."""
+    listed: bool = False
+    """A list comprehension's: what the turns make is held together, until the list goes."""
 
 
 @dataclass(slots=True)

@@ -733,10 +733,11 @@ class Interpreter(Calls):
         value: Value,
         targets: set[str] | frozenset[str] = frozenset(),
         attempts: bool = False,
+        listed: bool = False,
     ) -> None:
         kinds = {self.heap[a.oid].kind for a in value if type(a) is Obj}
         kind = "loader" if "loader" in kinds else next(iter(sorted(kinds)), "")
-        self.record.loops[loop] = LoopInfo(text_of(iterable), kind, frozenset(targets), attempts)
+        self.record.loops[loop] = LoopInfo(text_of(iterable), kind, frozenset(targets), attempts, listed)
 
     def for_loop(self, statement: ir.For, state: State) -> State | None:
         iterable = self.eval(statement.iterable, state)

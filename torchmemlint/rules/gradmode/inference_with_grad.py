@@ -103,6 +103,10 @@ KEPT_COST = "every step's whole autograd graph is kept with the stored results: 
 HELP = "run it under `torch.no_grad()` (or `torch.inference_mode()`); `eval()` does not switch grad mode off"
 HELP_BOTH = "run it under `torch.set_grad_enabled(…)` with the test of the phase; `eval()` does not switch grad mode off"
 HELP_ASKED = "remove `{name}`: it switches grad mode on here, also where the caller has switched it off"
+LISTED_COST = (
+    "builds an autograd graph that nothing uses in each turn of the comprehension, whose list keeps all of them until they are "
+    "detached: the peak grows with the number of turns"
+)
 PEAK_COST = "builds an autograd graph that nothing uses: up to one extra graph at peak, and with a loop up to two at a time"
 
 
@@ -131,7 +135,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
             severity=Severity.ERROR if kept or elsewhere else Severity.WARNING,
             confidence=confidence,
             label="builds an autograd graph that is never used",
-            cost=KEPT_COST if kept or elsewhere else PEAK_COST,
+            cost=KEPT_COST if kept or elsewhere else LISTED_COST if is_listed(event, flow) else PEAK_COST,
             help=help_for(event, flow),
             flow=[flow.step(e.site, f"kept with its graph in `{short(e.place)}`") for e in kept[:3]] + elsewhere[:3],
             fix=decorate(event, flow),
@@ -140,6 +144,16 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
         event.site.handler,
         event.gid,
     )
+
+
+def is_listed(event: Graph, flow: Flow) -> bool:
+    """Whether a list comprehension collects what this forward gives with its graph: nothing cuts it inside of a turn."""
+    record = flow.record
+    info = record.loops.get(event.site.loops[-1]) if event.site.loops else None
+    if info is None or not info.listed:
+        return False
+    cuts = [s for g in descendants(record, event.gid) for s in record.sinks.get(g, ())]
+    return bool(cuts) and not any(event.site.loops[-1] in s.site.loops for s in cuts)
 
 
 def when(event: Graph, flow: Flow) -> str:
