@@ -33,6 +33,9 @@ Mode = Literal["on", "off", "mixed", "no-callers", "unseen-base", "escapes"]
 _MAX_DEPTH = 8
 _TEST = re.compile(r"^(not )?(\w+)(?: (==|!=|is|is not) (.+))?$")
 
+# What another package, out of sight, calls its managers that switch grad mode off.
+_SAYS_OFF = re.compile(r"(^|[._])(inference(_mode)?|(no|without|disable)_?grad(ient)?s?)([._]|$)", re.IGNORECASE)
+
 # The branch on which another framework than torch runs.
 _ELSEWHERE = re.compile(r"not .* (==|is) .*\b(torch|pytorch|pt)'?$|not .*\bis_torch_available\(\)$", re.IGNORECASE)
 
@@ -140,7 +143,7 @@ class GradMode:
             return "on"
         if effect == "grad-set":
             return self._argument_effect(path, qualname, args[0]) if args else "mixed"
-        return None
+        return "off" if _SAYS_OFF.search(name) and not name.startswith("torch.") else None
 
     def _argument_effect(self, path: str, qualname: str, arg: ArgFact) -> str:
         """The effect of switching grad on exactly when ``arg`` is true."""
