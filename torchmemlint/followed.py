@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from torchmemlint.cache import Asked, Cache, Link, SegmentName, Trails
+from torchmemlint.cache import Asked, Cache, Link, Trails
 from torchmemlint.index import keys
 from torchmemlint.index.facts import ModuleFacts
 from torchmemlint.index.graph import Affected, Graph, Segment, settled
@@ -17,9 +17,9 @@ from torchmemlint.index.roots import Roots
 from torchmemlint.index.said import changed
 from torchmemlint.index.trail import LEAF, kind_of
 from torchmemlint.surroundings import connected
+from torchmemlint.told import BESIDE, RELATED, Written, asked_of
 from torchmemlint.workers import Checked, Scanned
 
-RELATED, BESIDE, OTHER = "related", "beside", "other"
 _MOST_NODES = 4
 """So many times the nodes of the first run, and all is written down anew."""
 
@@ -32,20 +32,6 @@ class Edit:
     given: Scanned
     now: Scanned
     before: ModuleFacts | None
-
-
-def asked_of(given: Scanned, fuller: Scanned, checked: Checked | None, segments: Mapping[str, int]) -> Asked:
-    """What is kept of a file. ``given`` is what the run's own scan gave, ``fuller`` may have facts beyond that; ``segments`` are
-    the places of the segments."""
-    known = checked is not None and checked.asked and checked.segment in segments
-    kind = RELATED if given.facts is not None else BESIDE if fuller.facts is not None else OTHER
-    return Asked(
-        segments[checked.segment] if checked is not None and known else -1,
-        b64encode(checked.asked).decode() if checked is not None and known else "",
-        checked.kept if checked is not None else "",
-        "" if given.failed is not None or given.skipped else kind,
-        tuple(sorted(name.decode(errors="surrogateescape") for name in given.imports)),
-    )
 
 
 def same_modules(files: Mapping[str, Asked], edits: Mapping[str, Edit]) -> bool:
@@ -70,19 +56,6 @@ def same_modules(files: Mapping[str, Asked], edits: Mapping[str, Edit]) -> bool:
         for path in files
     ]
     return connected(stubs) == sorted(path for path, kind in kinds.items() if kind == BESIDE)
-
-
-Written = tuple[Sequence[SegmentName], Iterable[Asked]]
-"""The segments and the files of ``Trails``."""
-
-
-def written(
-    cache: Cache, paths: Sequence[str], asked: Callable[[str, Mapping[str, int]], Asked], checked: Iterable[Checked]
-) -> Written:
-    """The trails of a run that looked at all of its files: ``asked`` is given a path, and the places of the segments."""
-    names = sorted({one.segment for one in checked} - {""})
-    places = {name: place for place, name in enumerate(names)}
-    return [cache.named(name, 0) for name in names], (asked(path, places) for path in paths)
 
 
 class Followed:

@@ -16,10 +16,11 @@ from torchmemlint.errors import SourceError
 from torchmemlint.plain import to_json
 from torchmemlint.settings import Settings
 from torchmemlint.source import is_notebook
+from torchmemlint.told import Written, asked_of, written
 from torchmemlint.workers import Checked, ScanAll, Scanned, read_bytes, scan
 
 if TYPE_CHECKING:
-    from torchmemlint.followed import Edit, Followed, Written
+    from torchmemlint.followed import Edit, Followed
     from torchmemlint.index.answers import Earlier
     from torchmemlint.index.facts import ModuleFacts
     from torchmemlint.index.project import Project
@@ -389,8 +390,6 @@ class Repeated:
 
     def trails(self, scanned: Mapping[str, Scanned], around: Iterable[Scanned], checked: Mapping[str, Checked]) -> Written:
         """Of what the answers for the files were made, in a run that ``scanned`` all; ``around`` as for ``links``."""
-        from torchmemlint.followed import asked_of, written
-
         beside = {one.path: one for one in around}
         return written(
             self._cache,

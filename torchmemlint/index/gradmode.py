@@ -34,7 +34,7 @@ _MAX_DEPTH = 8
 _TEST = re.compile(r"^(not )?(\w+)(?: (==|!=|is|is not) (.+))?$")
 
 # What another package, out of sight, calls its managers that switch grad mode off.
-_SAYS_OFF = re.compile(r"(^|[._])(inference(_mode)?|(no|without|disable)_?grad(ient)?s?)([._]|$)", re.IGNORECASE)
+_SAYS_OFF = re.compile(r"(^|\.)(inference(_mode)?|(no|without|disable)_?grad(ient)?s?)(\.|$)", re.IGNORECASE)
 
 # The branch on which another framework than torch runs.
 _ELSEWHERE = re.compile(r"not .* (==|is) .*\b(torch|pytorch|pt)'?$|not .*\bis_torch_available\(\)$", re.IGNORECASE)
