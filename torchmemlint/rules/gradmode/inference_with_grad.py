@@ -276,8 +276,7 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return None
     if evaluated and not purpose.trains(name):
         return "after `eval()`, and nothing computed from it is back-propagated in sight", confidence
-    detached = any(s.how in (".detach()", ".data") for s in fate.cuts)
-    if fate.escapes and record.mode == "no-callers" and not detached:
+    if fate.escapes and record.mode == "no-callers" and not is_detached(fate):
         return None  # its name alone says that nobody out of sight trains what it hands out
     if purpose.evaluates(name):
         return f"in `{short(name)}`, and nothing computed from it is back-propagated in sight", Confidence.MEDIUM
@@ -329,7 +328,7 @@ def runs_elsewhere(event: Graph, flow: Flow) -> bool:
         held = world.project.attr(cls, name)
         made = [(FunctionRef(at.path, fact.method), fact.value) for fact, at in held if fact.method]
         if any(world.is_session(each) for each in world.project.attribute_classes(cls, name)) and any(
-            call.callee == event.what and any(GUARDING.search(use.callee) for use in call.managers)
+            call.callee == event.what and any(use.callee.rpartition(".")[2] in GUARDS for use in call.managers)
             for base in world.project.mro(cls)
             if isinstance(base, ClassRef)
             for other in world.within(base.path, base.qualname)
@@ -347,7 +346,6 @@ def runs_elsewhere(event: Graph, flow: Flow) -> bool:
     )
 
 
-GUARDING = re.compile(r"(^|\.)(no_grad|inference_mode)$")
 LOADED = "torch.jit.load()"
 
 
@@ -509,9 +507,14 @@ FORWARDS = re.compile(r"_?forward_\w+|forward")
 def proves_no_graph(fate: Fate) -> bool:
     """Whether a result is turned into an array without a detach: that raises where the result has a graph, so it has none. Where
     it is detached as well, the array may be of that."""
-    if any(s.how in (".detach()", ".data") for s in fate.cuts):
+    if is_detached(fate):
         return False
     return any(s.how == ".numpy()" or s.how.startswith("numpy.") for s in fate.cuts)
+
+
+def is_detached(fate: Fate) -> bool:
+    """Whether the result is detached somewhere, whatever else becomes of it."""
+    return any(s.how in (".detach()", ".data") for s in fate.cuts)
 
 
 def decided_elsewhere(event: Graph, flow: Flow) -> bool:
