@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from torchmemlint.index import keys
-from torchmemlint.index.facts import CallFact, FunctionFacts, ModuleFacts
+from torchmemlint.index.facts import CallFact, ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.names import ClassRef, FunctionRef, by_qualname
 from torchmemlint.index.trail import Trail
 
@@ -37,61 +37,77 @@ class Tables:
         self._looked_up: set[str] = set()
         self._patterns: set[str] = set()
         self._put_together: re.Pattern[str] | None = None
-        self._named: dict[str, tuple[FunctionRef, ...]] | None = None
-        self._holders: dict[str, tuple[ClassRef, ...]] | None = None
-        self._words: frozenset[str] | None = None
+        self._named: dict[str, list[FunctionRef]] = defaultdict(list)
+        self._holders: dict[str, dict[ClassRef, None]] = defaultdict(dict)
+        self._words: dict[str, bool] = {}
+        self._keywords: frozenset[str] | None = None
         self._cuda: bool | None = None
-        functions = {each.qualname.rpartition(".")[2] for module in modules.values() for each in module.functions}
+        every = [(FunctionRef(path, each.qualname), each) for path, module in modules.items() for each in module.functions]
+        functions: set[str] = set()
+        for ref, facts in every:
+            last = facts.qualname.rpartition(".")[2]
+            functions.add(last)
+            if facts.owner:
+                self._named[last].append(ref)
+        for ref, facts in every:
+            self._read(ref, facts, functions)
         for path, module in modules.items():
-            for name, target in module.imports:
-                self._alias(name, target)
-            for name, text in module.assigned:
-                self._alias(name, text)
+            self._alias(module.imports)
+            self._alias(module.assigned)
+            for name, _ in module.assigned:
                 self._members.add(name)
                 self._locals.add(name)
-            for facts in module.functions:
-                self._read(FunctionRef(path, facts.qualname), facts, functions)
             for klass in module.classes:
-                ref = ClassRef(path, klass.qualname)
-                for name, _ in klass.methods:
-                    self._methods[name].append(ref)
-                for attr in klass.attrs:
-                    if attr.value or attr.annotation:
-                        self._members.add(attr.name)
-                    if attr.method and attr.kind in ("name", "call"):
-                        self._held.add(attr.name)
-                    if attr.kind == "name":
-                        self._alias(attr.name, attr.value)
-                        if attr.value.startswith("self.") and ref not in self._methods[attr.name]:
-                            self._methods[attr.name].append(ref)
+                self._read_class(ClassRef(path, klass.qualname), klass)
 
     def _read(self, ref: FunctionRef, facts: FunctionFacts, functions: Collection[str]) -> None:
-        for name, text in (*facts.bound, *facts.rebound):
-            self._alias(name, text)
-            self._locals.add(name)
-        self._locals.update(param.name for param in facts.params if param.annotation)
-        if facts.owner:
-            self._locals.update(param.name for param in facts.params[:1])
-            if any(use.callee.rpartition(".")[2] in ("property", "cached_property") for use in facts.decorators):
-                self._members.add(facts.qualname.rpartition(".")[2])
+        for bound in (facts.bound, facts.rebound):
+            if bound:
+                self._alias(bound)
+                self._locals.update([name for name, _ in bound])
+        if facts.params:
+            self._locals.update([param.name for param in facts.params if param.annotation])
+            if facts.owner:
+                self._locals.add(facts.params[0].name)
+        if facts.owner and any(use.callee.rpartition(".")[2] in ("property", "cached_property") for use in facts.decorators):
+            self._members.add(facts.qualname.rpartition(".")[2])
+        index = self._index
         for call in facts.calls:
             last = last_name(call.callee)
-            self._index[last].append((ref, call))
-            for arg in call.args:
+            index[last].append((ref, call))
+            for _, _, const, test in call.args:
                 # A string is taken for a name in getattr, and elsewhere (`trigger("after_step")`) if it is no plain word.
-                if arg.const[:1] == "'" and (last == "getattr" or "_" in arg.const):
-                    self._looked_up.add(arg.const[1:-1])
-                elif last == "getattr" and len(arg.test.replace("*", "")) >= _LEAST_LETTERS and "*" in arg.test:
-                    self._patterns.add(arg.test)
+                if const[:1] == "'" and (last == "getattr" or "_" in const):
+                    self._looked_up.add(const[1:-1])
+                elif last == "getattr" and len(test.replace("*", "")) >= _LEAST_LETTERS and "*" in test:
+                    self._patterns.add(test)
         for text in facts.reads:
             last = text.rpartition(".")[2]
             if last in functions:
                 self._reads[last].append((ref, text))
 
-    def _alias(self, name: str, text: str) -> None:
-        last = last_name(text)
-        if last and last != name:
-            self._aliases[last].add(name)
+    def _read_class(self, ref: ClassRef, facts: ClassFacts) -> None:
+        for name, _ in facts.methods:
+            self._methods[name].append(ref)
+        for name, kind, value, _, method, annotation, _ in facts.attrs:
+            if value or annotation:
+                self._members.add(name)
+            if method:
+                self._holders[name][ref] = None
+                if kind in ("name", "call"):
+                    self._held.add(name)
+            if kind == "name":
+                self._alias(((name, value),))
+                if value.startswith("self.") and ref not in self._methods[name]:
+                    self._methods[name].append(ref)
+
+    def _alias(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Names, each with the text that it is another name for."""
+        aliases = self._aliases
+        for name, text in pairs:
+            last = last_name(text)
+            if last and last != name:
+                aliases[last].add(name)
 
     def _note(self, kind: int, word: str) -> None:
         if self._trail.on:
@@ -170,36 +186,26 @@ class Tables:
     def named(self, name: str) -> tuple[FunctionRef, ...]:
         """Every method of that name, sorted."""
         self._note(keys.NAMED, name)
-        if self._named is None:
-            found: dict[str, list[FunctionRef]] = defaultdict(list)
-            for path, module in self._modules.items():
-                for facts in module.functions:
-                    if facts.owner:
-                        found[facts.qualname.rpartition(".")[2]].append(FunctionRef(path, facts.qualname))
-            self._named = {each: tuple(sorted(refs)) for each, refs in found.items()}
-        return self._named.get(name, ())
+        return tuple(sorted(self._named.get(name, ())))
 
     def holders(self, attribute: str) -> tuple[ClassRef, ...]:
         """Every class of which a method assigns an attribute of that name, sorted."""
         self._note(keys.HOLDERS, attribute)
-        if self._holders is None:
-            held: dict[str, set[ClassRef]] = {}
-            for path, module in self._modules.items():
-                for klass in module.classes:
-                    for attr in klass.attrs:
-                        if attr.method:
-                            held.setdefault(attr.name, set()).add(ClassRef(path, klass.qualname))
-            self._holders = {name: tuple(sorted(classes)) for name, classes in held.items()}
-        return self._holders.get(attribute, ())
+        return tuple(sorted(self._holders.get(attribute, ())))
 
     def has_word(self, word: str) -> bool:
         """Whether any function says this word (see ``FunctionFacts.names``), or gives an argument of that name."""
         self._note(keys.WORD, word)
-        if self._words is None:
+        found = self._words.get(word)
+        if found is None:
             functions = [f for m in self._modules.values() for f in m.functions]
-            keywords = frozenset(arg.keyword for f in functions for call in f.calls for arg in call.args)
-            self._words = keywords.union(*(f.names for f in functions))
-        return word in self._words
+            found = any(word in f.names for f in functions)
+            if not found:
+                if self._keywords is None:
+                    self._keywords = frozenset(arg.keyword for f in functions for call in f.calls for arg in call.args)
+                found = word in self._keywords
+            self._words[word] = found
+        return found
 
     def gives_cuda(self) -> bool:
         """Whether "cuda" is given for a device."""
