@@ -11,10 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn, TypeVar
-
-if TYPE_CHECKING:
-    import pickle
+from typing import NoReturn, TypeVar
 
 R = TypeVar("R")
 
@@ -120,7 +117,7 @@ def together(work: Callable[[int], R], pieces: int, helpers: int) -> Iterator[tu
         _helpers.extend(children)
         os.close(tell)
         tell = -1
-        readers = [pickle.Unpickler(_Reader(result)) for result in results]
+        readers = [_Reader(result) for result in results]
         while (number := _taken(queue)) is not None:
             if _waits and os.getppid() != _waits:
                 os._exit(1)  # nobody waits any more
@@ -143,8 +140,10 @@ def wait() -> None:
         os.waitpid(_helpers.pop(), 0)
 
 
-def _arrived(told: int, readers: Sequence[pickle.Unpickler]) -> Iterator[tuple[int, R]]:
+def _arrived(told: int, readers: Sequence[_Reader]) -> Iterator[tuple[int, R]]:
     """What helpers have done meanwhile, or until they end where ``told`` waits for them."""
+    import pickle
+
     while True:
         try:
             done = os.read(told, 2 * _DIGITS)
@@ -152,7 +151,7 @@ def _arrived(told: int, readers: Sequence[pickle.Unpickler]) -> Iterator[tuple[i
             return
         if not done:
             return
-        yield _number(done[_DIGITS:]), readers[_number(done[:_DIGITS])].load()
+        yield _number(done[_DIGITS:]), pickle.load(readers[_number(done[:_DIGITS])])
 
 
 def _help(work: Callable[[int], object], queue: int, place: int, result: int, tell: int) -> NoReturn:
@@ -160,14 +159,9 @@ def _help(work: Callable[[int], object], queue: int, place: int, result: int, te
 
     status = 1
     try:
-        written = _Written()
-        # One for all: what several results have in common goes over once.
-        pickler = pickle.Pickler(written, pickle.HIGHEST_PROTOCOL)
         while (number := _taken(queue)) is not None:
-            pickler.dump(work(number))
-            for part in written.parts:
-                _write(result, part)
-            written.parts.clear()
+            # Each by itself: what is kept to be sent once would fill the memory with all that was ever sent.
+            _write(result, pickle.dumps(work(number), pickle.HIGHEST_PROTOCOL))
             os.write(tell, _bytes(place) + _bytes(number))
         os.close(tell)  # now, and not when the memory has been taken apart
         status = 0
@@ -205,17 +199,6 @@ def _write(file: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(file, view) :]
-
-
-class _Written:
-    """A file for a pickler."""
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-
-    def write(self, data: bytes) -> int:
-        self.parts.append(bytes(data))
-        return len(data)
 
 
 class _Reader:
