@@ -96,8 +96,6 @@ def _make_attempt(work: Callable[[], object], waits: int, result: int) -> NoRetu
 def together(work: Callable[[int], R], pieces: int, helpers: int) -> Iterator[tuple[int, R]]:
     """``work(number)`` for so many pieces of work, with its number, done in this process and in ``helpers`` beside it. What a
     helper was at when it died is not among them. Raises OSError where there cannot be so many processes."""
-    import pickle
-
     assert pieces <= MOST
     queue, full = os.pipe()
     # Whoever is free takes the next number from the pipe.
