@@ -11,6 +11,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,6 +22,8 @@ from torchmemlint.frames import with_room
 if TYPE_CHECKING:
     from concurrent.futures import Executor, ProcessPoolExecutor
     from multiprocessing.context import BaseContext
+
+    from torchmemlint.board import Board
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -45,15 +48,18 @@ def run_all(
     jobs: int,
     lost: Callable[[str, str], R],
     tell: Callable[[int], None] = lambda files: None,
+    meet: Callable[[Board], None] | None = None,
 ) -> list[R]:
     """``function(shared, path)`` for each path, in order, in up to ``jobs`` processes; ``lost(path, why)`` where it kills its
-    process. ``tell`` hears whenever some more files are done."""
+    process. ``tell`` hears whenever some more files are done; ``meet`` is given the board of processes that share this one's
+    memory, before they start."""
     jobs = min(jobs, len(paths))
     if jobs > 1:
         gc.freeze()  # a collection in a forked worker would write to all that is shared, and so copy it
         try:
             if forks.may_die():
-                return _together(function, shared, paths, jobs, lost, tell)
+                with _board(jobs, meet):
+                    return _together(function, shared, paths, jobs, lost, tell)
             return _in_pool(function, shared, paths, jobs, lost, tell)
         except (ImportError, NotImplementedError, PermissionError):  # no semaphores or processes here, as in some sandboxes
             pass
@@ -132,6 +138,21 @@ def size_of(path: str) -> int:
         return os.stat(path).st_size
     except OSError:
         return 0
+
+
+@contextmanager
+def _board(jobs: int, meet: Callable[[Board], None] | None) -> Iterator[None]:
+    if meet is None:
+        yield
+        return
+    from torchmemlint.board import Board
+
+    board = Board(jobs)
+    meet(board)
+    try:
+        yield
+    finally:
+        board.close()
 
 
 def _together(

@@ -453,7 +453,7 @@ class _Run:
         if self.means.profile is not None:
             shared = replace(shared, watch=self.means.profile)
         if self.means.executor is None:
-            return run_all(inspect, shared, paths, self._jobs(paths, BYTES_TO_INSPECT), crashed, tell)
+            return run_all(inspect, shared, paths, self._jobs(paths, BYTES_TO_INSPECT), crashed, tell, shared.project.meet)
         # Wherever it is done, our files and our cache may not be there: the texts go along.
         executor, places = self.means.executor
         answers = shared.answers.without_keeping() if shared.answers is not None else None

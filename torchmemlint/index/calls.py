@@ -6,8 +6,10 @@ Both answers are worked out when they are asked for. Callers are looked for amon
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import marshal
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from torchmemlint.index import keys
 from torchmemlint.index.evidence import Evidence, Instance, Method, Value
@@ -16,6 +18,12 @@ from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Head, Names, Ou
 from torchmemlint.index.tables import Site, Tables, last_name
 from torchmemlint.index.trail import MISSING, answered
 from torchmemlint.torch_facts import TorchFacts
+
+if TYPE_CHECKING:
+    from torchmemlint.board import Board
+
+_MANY_SITES = 20
+"""Calls that end in one word, from which on it pays to tell others what they reach."""
 
 _BY_NAME = 5
 """A method of an unknown object is taken for the project's when at most so many unrelated classes of it define it."""
@@ -31,6 +39,9 @@ class Callees:
     refs: tuple[FunctionRef, ...]
     certain: bool
 
+
+_Told = list[tuple[int, bool, list[tuple[str, str]]]]
+"""Calls, by their places among some that all processes have in the same order: whether it is certain what each reaches, and that."""
 
 _OUTSIDE = Callees((), True)
 _UNKNOWN = Callees((), False)
@@ -85,6 +96,9 @@ class Calls:
         self._overridden = answered(trail, self._is_always_overridden)
         self._sites: dict[str, dict[FunctionRef, list[Caller]]] = {}
         self._objects: dict[FunctionRef, list[Caller]] | None = None
+        self._board: Board | None = None
+        self._told_words: dict[str, _Told] = {}
+        self._told_objects: dict[int, _Told] = {}
         self._common = _methods_of_everything(torch)
 
     # --- from a call to functions
@@ -307,16 +321,40 @@ class Calls:
             if self._meaning(site.path, site.qualname, call.callee) is None
         )
 
+    def meet(self, board: Board) -> None:
+        """From now on other processes, forked from this one, are told on a board what calls reach, and tell this one. Not where
+        a trail is written: the trail of each process has all that its answers rest on."""
+        if not self._trail.on:
+            self._board = board
+
+    def _listen(self) -> None:
+        if self._board is not None:
+            for message in self._board.heard():
+                what, told = marshal.loads(message)
+                (self._told_words if type(what) is str else self._told_objects)[what] = told
+
     def _called(self, word: str) -> dict[FunctionRef, list[Caller]]:
         """What the calls that end in ``word`` reach."""
         found = self._sites.get(word)
         if found is None:
             found = self._sites[word] = {}
             with self._trail.apart():
-                for site, call in self.tables.calls(word):
-                    callees = self.reached((site, call))
-                    for ref in callees.refs:
-                        found.setdefault(ref, []).append(Caller(site, call, callees.certain))
+                sites = self.tables.calls(word)
+                several = len(sites) >= _MANY_SITES
+                if several:
+                    self._listen()
+                told = self._told_words.pop(word, None)
+                if told is None:
+                    told = [
+                        (place, each.certain, _plain(each.refs))
+                        for place, each in enumerate(map(self.reached, sites))
+                        if each.refs
+                    ]
+                    if several and self._board is not None:
+                        self._board.tell(marshal.dumps((word, told)))
+                for place, certain, refs in told:
+                    for path, qualname in refs:
+                        found.setdefault(FunctionRef(path, qualname), []).append(Caller(*sites[place], certain))
         return found
 
     def reached(self, site: Site) -> Callees:
@@ -361,13 +399,36 @@ class Calls:
         if self._objects is None:
             self._objects = {}
             with self._trail.apart():
-                sites = self.tables.calls_of_objects()
+                sites = [site for each in self.tables.calls_of_objects().values() for site in each]
                 self._trail.root(keys.OBJECTS, (), (), self.tables.all_forms())
-                for word in sites:
-                    for site, call in sites[word]:
-                        for ref in self.object_reached((site, call)):
-                            self._objects.setdefault(ref, []).append(Caller(site, call, True))
+                for place, _, refs in self._reached_by(sites):
+                    for path, qualname in refs:
+                        self._objects.setdefault(FunctionRef(path, qualname), []).append(Caller(*sites[place], True))
         return self._objects
+
+    def _reached_by(self, sites: Sequence[Site]) -> _Told:
+        """Of calls that may be of objects those that are, each with what it reaches. Several processes share them out: files
+        that stand together go together, because they speak of the same classes."""
+        if self._board is None:
+            return self._objects_among(range(len(sites)), sites)
+        from torchmemlint.board import PIECES
+
+        order = sorted(range(len(sites)), key=lambda place: sites[place][0].path)
+        each = len(sites) // PIECES + 1
+        pieces = [order[first : first + each] for first in range(0, each * PIECES, each)]
+        found = self._told_objects
+        while (number := self._board.take()) is not None:
+            found[number] = self._objects_among(pieces[number], sites)
+            self._board.tell(marshal.dumps((number, found[number])))
+        for number, piece in enumerate(pieces):
+            if number not in found:
+                self._listen()
+            if number not in found:  # it is being worked out by another, or that one died of something
+                found[number] = self._objects_among(piece, sites)
+        return sorted(row for number in range(PIECES) for row in found[number])
+
+    def _objects_among(self, places: Iterable[int], sites: Sequence[Site]) -> _Told:
+        return [(place, True, _plain(refs)) for place in places if (refs := self.object_reached(sites[place]))]
 
     def _escapes(self, ref: FunctionRef) -> bool:
         name = ref.qualname.rpartition(".")[2]
@@ -425,6 +486,10 @@ def argument_calls(names: Names, decorator: FunctionRef) -> Iterator[tuple[Funct
         for call in facts.calls:
             if call.callee in around and call.callee not in facts.locals:
                 yield FunctionRef(decorator.path, qualname), call
+
+
+def _plain(refs: Iterable[FunctionRef]) -> list[tuple[str, str]]:
+    return [(ref.path, ref.qualname) for ref in refs]
 
 
 def _called_implicitly(name: str) -> bool:

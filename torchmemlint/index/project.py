@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import update_wrapper
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from torchmemlint.index import keys
 from torchmemlint.index.calls import Callees, Caller, Callers, Calls
@@ -20,6 +20,9 @@ from torchmemlint.index.ledger import Ledger
 from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Names, Outside, Variable, by_qualname
 from torchmemlint.index.trail import MISSING, Trail, answered
 from torchmemlint.torch_facts import TORCH
+
+if TYPE_CHECKING:
+    from torchmemlint.board import Board
 
 __all__ = ["TOP", "Callees", "Caller", "CallerMode", "Callers", "ClassRef", "FunctionRef", "Project"]
 
@@ -152,6 +155,11 @@ class Project:
     def _note(self, kind: int, path: str, qualname: str = "") -> None:
         if self.trail.on:
             self.trail.page.append((kind, path, qualname))
+
+    def meet(self, board: Board) -> None:
+        """See ``Calls.meet``. Nothing where the project may never be linked."""
+        if self._every is None:
+            self._calls.meet(board)
 
     # --- what there is
 
