@@ -32,7 +32,7 @@ Work = tuple[Callable[[S, str], R], S]
 _CHUNKS = 6
 """Chunks for each process: so many that none is left with a long tail alone, so few that sending them costs little."""
 
-_PIECES = 64
+_PIECES = 250
 """The same where a process takes the next piece itself: these cost nothing but their sending."""
 
 _work: Work[object, object] | None = None
