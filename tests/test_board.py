@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from torchmemlint.board import PIECES, Board
+from torchmemlint.board import PIECES, Board, _taken
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import FunctionRef, Project
 
@@ -19,6 +19,7 @@ MODELS = 90
 @pytest.fixture
 def board() -> Iterator[Board]:
     one = Board(2)
+    one.begin("work")
     yield one
     one.close()
 
@@ -65,58 +66,81 @@ def asked(one: Project) -> list[object]:
 
 
 def test_what_one_tells_the_others_hear_once(board: Board) -> None:
-    messages = [b"one", b"", b"x" * 300_000]
+    told = {"one": 1, "none": [], "large": ["x" * 300_000], ("work", 3): [("a", True)]}
 
     def work() -> None:
-        for message in messages:
-            board.tell(message)
-        assert list(board.heard()) == []  # one's own
+        for of, value in told.items():
+            board.tell(of, value)
+        assert board.told("one") is None  # one's own
 
     beside(work)
-    assert list(board.heard()) == messages
-    assert list(board.heard()) == []
+    assert {of: board.told(of) for of in told} == told
+    assert board.told("one") is None
 
 
-def test_each_number_is_taken_once(board: Board) -> None:
+def test_each_piece_is_done_once(board: Board) -> None:
+    items = range(5 * PIECES - 7)
+    here = os.getpid()
+
     def work() -> None:
-        taken = [board.take() for _ in range(PIECES - 10)]
-        board.tell(bytes(number for number in taken if number is not None))
+        for _ in range(PIECES // 2):  # as if it had gone on to other things
+            number = _taken(board._pieces["work"])
+            each = len(items) // PIECES + 1
+            board.tell(("work", number), [[at, os.getpid()] for at in items[number * each : (number + 1) * each]])
 
     beside(work)
-    (theirs,) = board.heard()
-    ours = [board.take() for _ in range(10)]
-    assert sorted([*theirs, *(number for number in ours if number is not None)]) == list(range(PIECES))
-    assert board.take() is None
+    found = [row for rows in board.share_out("work", items, lambda piece: [[at, here] for at in piece]) for row in rows]
+    assert [at for at, _ in found] == list(items)
+    assert 0 < sum(pid == here for _, pid in found) < len(items)
+    assert [pid == here for _, pid in found] == sorted(pid == here for _, pid in found)
+
+
+@pytest.mark.parametrize("count", [0, 1, PIECES - 1, PIECES, PIECES + 1, 1000])
+def test_all_items_are_shared_out(count: int) -> None:
+    board = Board(1)
+    board.begin("work")
+    assert [at for rows in board.share_out("work", range(count), list) for at in rows] == list(range(count))
+    board.close()
+
+
+def test_pieces_of_one_that_died_are_done_by_the_others(board: Board) -> None:
+    def work() -> None:
+        for _ in range(PIECES):
+            _taken(board._pieces["work"])
+
+    beside(work)
+    assert [at for rows in board.share_out("work", range(100), list) for at in rows] == list(range(100))
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data[:-1] + b"?", lambda data: data[:5]])
 def test_what_is_not_written_to_its_end_is_not_heard(board: Board, damage: Callable[[bytes], bytes]) -> None:
-    beside(lambda: board.tell(b"whole"))
-    beside(lambda: os._exit(0))
+    beside(lambda: board.tell("of", "whole"))
     log = next(log for log in board._logs if os.fstat(log).st_size)
     whole = os.pread(log, 100, 0)
     os.ftruncate(log, 0)
     os.pwrite(log, damage(whole), 0)
-    assert list(board.heard()) == []
+    assert board.told("of") is None
     os.pwrite(log, whole, 0)
-    assert list(board.heard()) == [b"whole"]
+    assert board.told("of") == "whole"
 
 
 def test_a_closed_board_is_silent() -> None:
     board = Board(2)
+    board.begin("work")
     board.close()
-    board.tell(b"nobody")
-    assert board.take() is None
-    assert list(board.heard()) == []
+    board.tell("nobody", 1)
+    assert board.told("nobody") is None
+    assert board.share_out("work", range(3), list)[:3] == [[0], [1], [2]]
 
 
 def test_one_that_is_forked_from_a_writer_writes_nothing(board: Board) -> None:
     def work() -> None:
-        board.tell(b"first")
-        beside(lambda: board.tell(b"second"))
+        board.tell("first", 1)
+        beside(lambda: board.tell("second", 2))
 
     beside(work)
-    assert list(board.heard()) == [b"first"]
+    assert board.told("first") == 1
+    assert board.told("second") is None
 
 
 def test_answers_are_the_same_with_a_board(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,34 +148,14 @@ def test_answers_are_the_same_with_a_board(board: Board, monkeypatch: pytest.Mon
     one = project()
     one.meet(board)
     beside(lambda: asked(one))  # type: ignore[arg-type,return-value]
-    told = list(board.heard())
-    assert len(told) > PIECES  # all calls of objects, and those that end in ``helper``
-    board._read = [0, 0]
     work = one._calls.reached
     monkeypatch.setattr(one._calls, "object_reached", None)  # all is heard, nothing is worked out
-    monkeypatch.setattr(
-        one._calls, "reached", lambda site: pytest.fail("it was told") if site[1].callee == "helper" else work(site)
-    )
-    assert asked(one) == expected
-
-
-def test_pieces_of_one_that_died_are_done_by_the_others(board: Board) -> None:
-    expected = asked(project())
-    one = project()
-    one.meet(board)
-
-    def work() -> None:
-        for _ in range(PIECES // 2):
-            board.take()
-        os._exit(0)
-
-    beside(work)
+    monkeypatch.setattr(one._calls, "reached", lambda site: pytest.fail("told") if site[1].callee == "helper" else work(site))
     assert asked(one) == expected
 
 
 def test_where_a_trail_is_written_each_works_for_itself(board: Board) -> None:
-    files = {"a.py": "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x\n"}
-    one = Project.build([module_facts(path, text) for path, text in files.items()], trail=True)
+    text = "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
+    one = Project.build([module_facts("a.py", text)], trail=True)
     one.meet(board)
-    one.callers(FunctionRef("a.py", "Net.forward"))
-    assert board.take() == 0  # none was taken
+    assert one._calls._board is None

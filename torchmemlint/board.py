@@ -6,13 +6,18 @@ one has not told, because it died or is not done, the others work out for themse
 
 from __future__ import annotations
 
+import marshal
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 from zlib import crc32
 
+Item = TypeVar("Item")
+Plain = TypeVar("Plain")
+
 PIECES = 64
-"""Numbers that can be taken."""
+"""Pieces in which work is shared out: the last of them may be done twice."""
 
 _NUMBER = struct.Struct("<I")
 _HEAD = struct.Struct("<II")
@@ -26,27 +31,56 @@ class Board:
     def __init__(self, processes: int) -> None:
         self._logs = [os.memfd_create("torchmemlint") for _ in range(processes)]
         self._places = _queue(processes)
-        self._pieces = _queue(PIECES)
+        self._pieces: dict[str, int] = {}
         self._read = [0] * processes
         self._own = -1
         self._writer = 0
+        self._heard: dict[object, Any] = {}
 
-    def take(self) -> int | None:
-        """A number below ``PIECES`` that no other process takes; None when there is none left."""
-        return _taken(self._pieces) if self._logs else None
+    def begin(self, work: str) -> None:
+        """Gets ready for something to be shared out, before processes are forked."""
+        self._pieces[work] = _queue(PIECES)
 
-    def tell(self, message: bytes) -> None:
-        """Writes something for all others."""
+    def tell(self, of: str | tuple[str, int], value: Any) -> None:
+        """Tells all others something that ``marshal`` can write."""
         if not self._writer and self._logs:
             place = _taken(self._places)
             self._own, self._writer = -1 if place is None else place, os.getpid()
         if self._logs and self._own >= 0 and self._writer == os.getpid():  # and not one that was forked from the writer
+            message = marshal.dumps((of, value))
             data = memoryview(_HEAD.pack(len(message), crc32(message)) + message)
             while data:
                 data = data[os.write(self._logs[self._own], data) :]
 
-    def heard(self) -> Iterator[bytes]:
-        """What others wrote since this was last asked."""
+    def told(self, of: str | tuple[str, int]) -> Any:
+        """What another told, once; None where nobody did so far."""
+        if of not in self._heard:
+            self._listen()
+        return self._heard.pop(of, None)
+
+    def share_out(self, work: str, items: Sequence[Item], do: Callable[[Sequence[Item]], Plain]) -> list[Plain]:
+        """What ``do`` gives for the items, some at a time and in their order. All processes that ask give the same items; what
+        stands together is done by one."""
+        each = len(items) // PIECES + 1
+        pieces = [items[first : first + each] for first in range(0, each * PIECES, each)]
+        found: dict[int, Plain] = {}
+        while self._logs and (number := _taken(self._pieces[work])) is not None:
+            found[number] = do(pieces[number])
+            self.tell((work, number), found[number])
+        for number, piece in enumerate(pieces):
+            if number not in found:
+                told = self.told((work, number))
+                found[number] = do(piece) if told is None else told
+        return [found[number] for number in range(PIECES)]
+
+    def close(self) -> None:
+        """From now on nobody tells this process anything."""
+        for each in (*self._logs, self._places, *self._pieces.values()):
+            os.close(each)
+        self._logs = []
+
+    def _listen(self) -> None:
+        """Reads what others wrote since this was last done."""
         for place, log in enumerate(self._logs):
             while place != self._own:
                 head = os.pread(log, _HEAD.size, self._read[place])
@@ -57,13 +91,8 @@ class Board:
                 if len(message) < length or crc32(message) != total:
                     break
                 self._read[place] += _HEAD.size + length
-                yield message
-
-    def close(self) -> None:
-        """From now on nobody tells this process anything."""
-        for each in (*self._logs, self._places, self._pieces):
-            os.close(each)
-        self._logs = []
+                of, value = marshal.loads(message)
+                self._heard[of] = value
 
 
 def _queue(count: int) -> int:

@@ -6,7 +6,6 @@ Both answers are worked out when they are asked for. Callers are looked for amon
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,6 +21,8 @@ from torchmemlint.torch_facts import TorchFacts
 if TYPE_CHECKING:
     from torchmemlint.board import Board
 
+_OBJECTS = "calls of objects"
+"""What processes share out (see ``Project.meet``)."""
 _MANY_SITES = 20
 """Calls that end in one word, from which on it pays to tell others what they reach."""
 
@@ -97,8 +98,6 @@ class Calls:
         self._sites: dict[str, dict[FunctionRef, list[Caller]]] = {}
         self._objects: dict[FunctionRef, list[Caller]] | None = None
         self._board: Board | None = None
-        self._told_words: dict[str, _Told] = {}
-        self._told_objects: dict[int, _Told] = {}
         self._common = _methods_of_everything(torch)
 
     # --- from a call to functions
@@ -322,16 +321,9 @@ class Calls:
         )
 
     def meet(self, board: Board) -> None:
-        """From now on other processes, forked from this one, are told on a board what calls reach, and tell this one. Not where
-        a trail is written: the trail of each process has all that its answers rest on."""
-        if not self._trail.on:
-            self._board = board
-
-    def _listen(self) -> None:
-        if self._board is not None:
-            for message in self._board.heard():
-                what, told = marshal.loads(message)
-                (self._told_words if type(what) is str else self._told_objects)[what] = told
+        """See ``Project.meet``."""
+        self._board = board
+        board.begin(_OBJECTS)
 
     def _called(self, word: str) -> dict[FunctionRef, list[Caller]]:
         """What the calls that end in ``word`` reach."""
@@ -340,18 +332,13 @@ class Calls:
             found = self._sites[word] = {}
             with self._trail.apart():
                 sites = self.tables.calls(word)
-                several = len(sites) >= _MANY_SITES
-                if several:
-                    self._listen()
-                told = self._told_words.pop(word, None)
+                board = self._board if len(sites) >= _MANY_SITES else None
+                told: _Told | None = board.told(word) if board is not None else None
                 if told is None:
-                    told = [
-                        (place, each.certain, _plain(each.refs))
-                        for place, each in enumerate(map(self.reached, sites))
-                        if each.refs
-                    ]
-                    if several and self._board is not None:
-                        self._board.tell(marshal.dumps((word, told)))
+                    reached = enumerate(map(self.reached, sites))
+                    told = [(place, each.certain, _plain(each.refs)) for place, each in reached if each.refs]
+                    if board is not None:
+                        board.tell(word, told)
                 for place, certain, refs in told:
                     for path, qualname in refs:
                         found.setdefault(FunctionRef(path, qualname), []).append(Caller(*sites[place], certain))
@@ -407,28 +394,16 @@ class Calls:
         return self._objects
 
     def _reached_by(self, sites: Sequence[Site]) -> _Told:
-        """Of calls that may be of objects those that are, each with what it reaches. Several processes share them out: files
-        that stand together go together, because they speak of the same classes."""
+        """Of calls that may be of objects those that are, each with what it reaches."""
+
+        def reached(places: Iterable[int]) -> _Told:
+            return [(place, True, _plain(refs)) for place in places if (refs := self.object_reached(sites[place]))]
+
         if self._board is None:
-            return self._objects_among(range(len(sites)), sites)
-        from torchmemlint.board import PIECES
-
+            return reached(range(len(sites)))
+        # Files that stand together speak of the same classes.
         order = sorted(range(len(sites)), key=lambda place: sites[place][0].path)
-        each = len(sites) // PIECES + 1
-        pieces = [order[first : first + each] for first in range(0, each * PIECES, each)]
-        found = self._told_objects
-        while (number := self._board.take()) is not None:
-            found[number] = self._objects_among(pieces[number], sites)
-            self._board.tell(marshal.dumps((number, found[number])))
-        for number, piece in enumerate(pieces):
-            if number not in found:
-                self._listen()
-            if number not in found:  # it is being worked out by another, or that one died of something
-                found[number] = self._objects_among(piece, sites)
-        return sorted(row for number in range(PIECES) for row in found[number])
-
-    def _objects_among(self, places: Iterable[int], sites: Sequence[Site]) -> _Told:
-        return [(place, True, _plain(refs)) for place in places if (refs := self.object_reached(sites[place]))]
+        return sorted(row for rows in self._board.share_out(_OBJECTS, order, reached) for row in rows)
 
     def _escapes(self, ref: FunctionRef) -> bool:
         name = ref.qualname.rpartition(".")[2]

@@ -6,7 +6,7 @@ import builtins
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, Union
 
@@ -159,6 +159,7 @@ class Names:
         self._tests: dict[str, bool] = {}
         self._below: dict[ClassRef, tuple[ClassRef, ...]] | None = None
         self._overrides = answered(trail, self._find_overrides)
+        self._having: dict[str, set[ClassRef]] | None = None
 
     # --- facts
 
@@ -570,8 +571,19 @@ class Names:
             return tuple(FunctionRef(each.path, f"{each.qualname}.{name}") for each in below if self.has_method(each, name))
         if self.trail.on:  # one key for all of them
             self.trail.page.append((keys.NAMED, name, ""))
-        found = ((each.path, f"{each.qualname}.{name}") for each in below)
-        return tuple(FunctionRef(path, qualname) for path, qualname in found if qualname in self._functions[path])
+        having = self._classes_with(name)
+        return tuple(FunctionRef(each.path, f"{each.qualname}.{name}") for each in below if each in having)
+
+    def _classes_with(self, name: str) -> Collection[ClassRef]:
+        """Those that define a method of that name themselves."""
+        if self._having is None:
+            self._having = defaultdict(set)
+            for path in self.modules:
+                for qualname in self._functions[path]:
+                    around, _, last = qualname.rpartition(".")
+                    if around in self._classes[path]:
+                        self._having[last].add(ClassRef(path, around))
+        return self._having.get(name, ())
 
     def attr(self, ref: ClassRef, name: str) -> tuple[tuple[AttrFact, ClassRef], ...]:
         """Every assignment to the attribute ``name`` in the class and its bases, nearest class first."""

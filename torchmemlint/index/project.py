@@ -157,8 +157,10 @@ class Project:
             self.trail.page.append((kind, path, qualname))
 
     def meet(self, board: Board) -> None:
-        """See ``Calls.meet``. Nothing where the project may never be linked."""
-        if self._every is None:
+        """From now on other processes, forked from this one, are told on a board what all of them need, and tell this one. Not
+        where a trail is written, for that of each process has all on which its answers rest; nor where the project may never
+        be linked."""
+        if self._every is None and not self.trail.on:
             self._calls.meet(board)
 
     # --- what there is
