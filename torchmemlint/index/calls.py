@@ -417,16 +417,20 @@ class Calls:
                 values = self._evidence.values(reader.path, reader.qualname, text)
                 if any(ref in self._targets(value) for value in values if not isinstance(value, Instance | ClassRef)):
                     return True
-                if not values and "." in text and facts.owner and self._might_mean(reader, text, name):
+                if not values and "." in text and facts.owner and self._might_mean(reader, text, ref):
                     return True
         return False
 
-    def _might_mean(self, reader: FunctionRef, text: str, name: str) -> bool:
-        """Whether ``text``, an attribute of an unknown object, may be the project's method ``name`` taken as a value."""
-        receiver = text.rpartition(".")[0]
+    def _might_mean(self, reader: FunctionRef, text: str, ref: FunctionRef) -> bool:
+        """Whether ``text``, an attribute of an unknown object, may be the project's method ``ref`` taken as a value. Where too
+        many classes of its package have such a method to say which is meant, each of them may be."""
+        receiver, _, name = text.rpartition(".")
         if name in self._common or self._evidence.values(reader.path, reader.qualname, receiver):
             return False
-        return bool(self._by_name(name, self._names.layout.top_package(reader.path)))
+        top = self._names.layout.top_package(reader.path)
+        if self._names.layout.top_package(ref.path) == top and not _is_property(self._names.header(ref)):
+            return True
+        return bool(self._by_name(name, top))
 
     def _registers(self, path: str, facts: Head, callee: str) -> bool:
         """Whether a decorator may hand the function to code that is not in sight."""
@@ -465,6 +469,11 @@ def argument_calls(names: Names, decorator: FunctionRef) -> Iterator[tuple[Funct
 
 def _plain(refs: Iterable[FunctionRef]) -> list[tuple[str, str]]:
     return [(ref.path, ref.qualname) for ref in refs]
+
+
+def _is_property(facts: Head) -> bool:
+    """Whether to read the attribute is to call the function."""
+    return any(use.callee.rpartition(".")[2] in ("property", "cached_property") for use in facts.decorators)
 
 
 def _called_implicitly(name: str) -> bool:

@@ -275,7 +275,8 @@ class Evidence:
 
     def _call(self, value: Value) -> tuple[Value, ...]:
         if isinstance(value, ClassRef):
-            return (Instance(value, True),)
+            # A class with a `__new__` of its own may make an object of one below it.
+            return (Instance(value, self._names.method(value, "__new__") is None),)
         if isinstance(value, FunctionRef):
             return self._result(value, self._names.header(value))
         if isinstance(value, Method):

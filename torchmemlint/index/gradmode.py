@@ -53,11 +53,14 @@ class CallerMode:
     path   the calls through which grad is on (or the start is unknown), the immediate caller first; empty for "off". Some may
            not be certain (``Caller.certain``), but only where no chain of certain calls leads there
     assumed  True when the path ends at a function that nothing in sight calls: "on" is an assumption there
+    chosen   for "mixed": grad is on only under managers and statements that leave it to a flag (``set_grad_enabled(training)``,
+             ``no_grad() if fast else nullcontext()``): who asks for it there wants it
     """
 
     mode: Mode
     path: tuple[Caller, ...] = ()
     assumed: bool = False
+    chosen: bool = False
 
 
 _LIGHTNING = "pytorch_lightning.LightningModule"
@@ -300,11 +303,13 @@ class GradMode:
         if "on" in modes or "no-callers" in modes:
             wanted = "on" if "on" in modes else "no-callers"
             path, assumed = self._path(ref, wanted), wanted == "no-callers"
-            if "off" in modes:
+            if "off" in modes or "chosen" in modes:
                 return CallerMode("mixed", path, assumed)
             if "escapes" in modes and wanted == "on" and not all(caller.certain for caller in path):
                 return CallerMode("escapes", path, True)
             return CallerMode("on" if wanted == "on" else "no-callers", path, assumed)
+        if "chosen" in modes:
+            return CallerMode("mixed", self._path(ref, "chosen"), chosen=True)
         if "off" in modes:
             return CallerMode("off")
         if "unseen-base" in modes:
@@ -566,10 +571,10 @@ class GradMode:
             return (effect,)
         match = _TEST.match(effect.removeprefix("param:")) if effect.startswith("param:") else None
         if match is None or depth > _MAX_DEPTH:
-            return ("off", "on")
+            return ("off", "chosen")
         facts = self._parameter_owner(ref.path, self._names.scope(ref.path, ref.qualname), match[2])
         if facts is None:
-            return ("off", "on")
+            return ("off", "chosen")
         ref = FunctionRef(ref.path, facts.qualname)
         callers = [caller for caller in self._calls.calls_of(ref) if caller.ref != ref]
         certain = [caller for caller in callers if caller.certain] or callers

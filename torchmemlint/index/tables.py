@@ -89,7 +89,10 @@ class Tables:
     def _read_class(self, ref: ClassRef, facts: ClassFacts) -> None:
         for name, _ in facts.methods:
             self._methods[name].append(ref)
-        for name, kind, value, _, method, annotation, _ in facts.attrs:
+        own = {f"'{name}'" for name, _ in facts.methods}
+        for name, kind, value, const, method, annotation, _ in facts.attrs:
+            if const in own and not method:
+                self._looked_up.add(const[1:-1])  # ``FUNCTION = "encode"``: a driver asks the class for the name
             if value or annotation:
                 self._members.add(name)
             if method:

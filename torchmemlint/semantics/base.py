@@ -338,6 +338,11 @@ class Book:
                         hints |= h
                         outputs |= o
                         flags |= f
+                elif self.heap[atom.oid].kind == "distribution":
+                    # Whoever has it asks it for `log_prob`, with the graph of what it was made of.
+                    g, h, _, _ = self.deep(state.vars.get((atom.oid, "$value"), EMPTY), state, depth - 1)
+                    graphs |= g
+                    hints |= h
         return frozenset(graphs), frozenset(hints), frozenset(outputs), flags
 
     def contents(self, oid: int, state: State) -> list[Value]:

@@ -64,6 +64,7 @@ from torchmemlint.semantics.values import (
     add_marks,
     const,
     detached,
+    graphs_of,
     hints_of,
     is_none,
     join,
@@ -1103,6 +1104,8 @@ class Calls(Evaluator):
                         self.accumulate_into(func.value, "+=", value, added, state, expr.node, term)
                     else:
                         self.assign(func.value, self.arithmetic(arguments.all(), expr.node, state), state, expr.node)
+                elif isinstance(func, ir.Attr) and type(func.value) is ir.Name and any(map(graphs_of, arguments.all())):
+                    self.assign(func.value, value, state, expr.node)  # `embeds.masked_scatter_(mask, features)`
                 return value
             case "requires-grad":
                 on = truth(arguments.positional[0]) if arguments.positional else True
@@ -1608,7 +1611,13 @@ class Calls(Evaluator):
             return self.leaf(expr.node, text_of(expr.func), state)
         if kind == "distribution":
             oid = self.allocate(kind, expr.node, text_of(expr.func), name)
-            state.vars[oid, "$value"] = self.arithmetic(arguments.all(), expr.node, state)
+            inner = [
+                state.vars.get((a.oid, "$value"), EMPTY)
+                for value in arguments.all()
+                for a in value
+                if type(a) is Obj and self.heap[a.oid].kind == kind
+            ]
+            state.vars[oid, "$value"] = self.arithmetic([*arguments.all(), *inner], expr.node, state)
             return frozenset((Obj(oid),))
         if kind in ("module", "ema") and arguments.positional:
             wrapped = [a for a in arguments.positional[0] if type(a) is Obj and self.heap[a.oid].kind in ("module", "thing")]

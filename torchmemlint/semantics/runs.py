@@ -30,6 +30,10 @@ FREEZING_WORDS = frozenset({"requires_grad", "requires_grad_", "freeze", "frozen
 """Words of an ``__init__`` that may freeze what it builds."""
 
 
+IDENTITY = frozenset({"is", "is not"})
+"""Comparisons that use nothing of a value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fate:
     """What becomes of a graph's values, as far as the project shows it.
@@ -257,7 +261,7 @@ class Runs:
         )
         return Fate(
             False,
-            cuts=tuple(s for s in sinks if s.kind in ("cut", "shown", "kept-part")),
+            cuts=tuple(s for s in sinks if s.kind in ("cut", "shown", "kept-part") and s.how not in IDENTITY),
             kept=tuple(s for s in sinks if s.kind == "stored" and self._outlives(record, s)),
             passed=tuple(s for s in sinks if s.kind == "passed" and not self._followed(record, s)),
             escapes=any(s.kind in ("returned", "yielded") for s in sinks),

@@ -3,9 +3,10 @@
 ## What it does
 Reports what recovers from an out-of-memory error inside the `except` block: a retry, `empty_cache()`, `gc.collect()`,
 a cleanup. Also an exception that is stored beyond its handler. The finding stands at the `except`, and names each such
-statement: an error for a retry or a kept exception, a warning for a cleanup alone, for a retry on the host, and where all
-that failed is to bring something to a device (`model.to(device)`), whose frames hold little. It is silent where all that
-was tried is torch's own operations, which have no frames, and no name is bound: nothing stays alive.
+statement: an error for a retry or a kept exception, a warning for a cleanup alone, and where all that failed is to bring
+something to a device (`model.to(device)`), whose frames hold little; a note for a retry on the host alone, which asks the
+device for nothing. It is silent where all that was tried is torch's own operations, which have no frames, and no name is
+bound: nothing stays alive.
 
 The handler is known by its type (`torch.OutOfMemoryError`, `torch.cuda.OutOfMemoryError`), by a test of the message's
 words, by a helper that is asked (`is_oom_error(e)`), or because it empties the cache. Setting a flag, logging and raising
@@ -123,6 +124,12 @@ def cost(flow: Flow, keeps: bool) -> str:
     return f"the exception keeps every frame's tensors: {held} stay{'' if built else 's'} allocated {until}"
 
 
+def severity(event: Handler, words: set[str]) -> Severity:
+    if words <= {"host-retry", "move"}:
+        return Severity.NOTE  # it asks the device for nothing
+    return Severity.ERROR if not event.moves and words & {"retry", "keep"} else Severity.WARNING
+
+
 def draft(event: Handler, flow: Flow, node: int, what: str, label: str, recovery: Sequence[tuple[int, str]] = ()) -> Draft:
     return Draft(
         flow.at(
@@ -130,9 +137,7 @@ def draft(event: Handler, flow: Flow, node: int, what: str, label: str, recovery
             event.site,
             f"{what}, while the exception's traceback keeps every tensor of the failed step alive",
             node=node,
-            severity=Severity.ERROR
-            if not event.moves and any(w in ("retry", "keep") for _, w in recovery)
-            else Severity.WARNING,
+            severity=severity(event, {word for _, word in recovery}),
             label=label,
             cost=cost(flow, event.keeps >= 0),
             help="only set a flag in the handler; retry and clean up after the `try` statement, when the exception is gone",

@@ -220,6 +220,8 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return None  # no public API, and nobody in sight calls it
     if record.assumptions and record.mode == "mixed":
         return None  # some callers switch grad mode off: those, it may be, that ask for this phase
+    if record.mode == "mixed" and flow.runs.world.project.grad_mode(root).chosen:
+        return None  # callers leave it to a flag: who asks for the graph there wants it
     if flow.hooks_forwards() and all(sink.kind == "dropped" for sink in record.sinks.get(event.gid, ())):
         return None  # what the hooks keep is the result
     evaluated = event.training is False or flow.assumed_evaluation()
@@ -254,8 +256,9 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     thrown_away = fate.only_cut and all_detached(fate)
     if proves_no_graph(fate) or (not thrown_away and (event.training is True or decided_elsewhere(event, flow))):
         return None
-    if evaluated and "eval()" not in record.flags and not fate.only_cut and fate.escapes and not purpose.uses(name):
-        evaluated = flow.assumed_evaluation()  # another method called `eval()`; this one hands its result on
+    if evaluated and "eval()" not in record.flags and not fate.only_cut and fate.escapes:
+        if not purpose.uses(name) or flow.root_is_module():
+            evaluated = flow.assumed_evaluation()  # another method called `eval()`; this one hands its result on
     wanted = purpose.uses(name) and not purpose.trains(name)
     sure = event.kind == "forward" and not fate.escapes and (record.mode != "no-callers" or is_entry(name))
     confidence = Confidence.HIGH if sure else Confidence.MEDIUM
@@ -270,6 +273,8 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         if trains_here or (purpose.trains(name) and not all_detached(fate)):
             return None
         return (text, confidence) if wanted or explicit(fate) else None
+    if record.mode == "mixed" and not evaluated and not is_detached(fate):
+        return None  # grad mode is left to the callers: those under which it is on may be the ones that train
     if trains_here and (fate.passed or not evaluated):
         return None
     if fate.passed and not evaluated and not purpose.evaluates(name):
@@ -365,14 +370,25 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
     seen = seen_on(event, flow)
     if "array" in seen or ("maybe-array" in seen and not words_on(event, flow) & MODULE_WORDS):
         return False  # a session of another library, which returns arrays
+    if seen & OF_MODULES:
+        return False  # it gives a module, and runs none (``self._wrap_model(model)``)
     if is_function_by_its_place(event.what, flow) and not words_on(event, flow) & MODULE_WORDS:
         return False
     return (
         purpose.may_be_network(event.what)
         or bool(words_on(event, flow) & MODULE_WORDS)
-        or "detach" in seen_on(event, flow)
+        or is_detached_here(event, flow)
         or flow.trains_in_another_phase(event)
     )
+
+
+def is_detached_here(event: Graph, flow: Flow) -> bool:
+    """Whether the function itself detaches what it got. A helper that does so takes all kinds of values, and says nothing."""
+    if "detach" not in seen_on(event, flow):
+        return False
+    sinks = flow.record.sinks
+    family = descendants(flow.record, event.gid)
+    return any(s.how == ".detach()" and s.site.frame == event.site.frame for gid in family for s in sinks.get(gid, ()))
 
 
 def is_function_by_its_place(what: str, flow: Flow) -> bool:
@@ -444,7 +460,9 @@ def likely_module(event: Graph, flow: Flow, fate: Fate) -> bool:
         cuts -= {".data", "no_grad"}  # an object with fields of its own: `data` is one of them
     wanted = purpose.uses(flow.record.root.qualname) or fate.only_cut
     if wanted and (
-        words & MODULE_WORDS or "detach" in seen or (cuts & {".data", ".detach()"} and purpose.may_be_network(event.what))
+        words & MODULE_WORDS
+        or is_detached_here(event, flow)
+        or (cuts & {".data", ".detach()"} and purpose.may_be_network(event.what))
     ):
         return True
     seen |= {"torch-op" for how in cuts if how.startswith("torch.")}
@@ -458,6 +476,10 @@ def likely_module(event: Graph, flow: Flow, fate: Fate) -> bool:
     )
 
 
+OF_MODULES = frozenset(
+    {"eval", "train", "parameters", "named_parameters", "zero_grad", "state_dict", "load_state_dict", "modules"}
+)
+"""Methods that modules have, and no tensor."""
 MODULE_WORDS = frozenset(
     {"eval", "train", "parameters", "zero_grad", "state_dict", "load_state_dict", "modules", "cuda", "half"}
 )
