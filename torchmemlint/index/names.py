@@ -579,10 +579,11 @@ class Names:
         if self._having is None:
             self._having = defaultdict(set)
             for path in self.modules:
+                classes = {qualname: ClassRef(path, qualname) for qualname in self._classes[path]}
                 for qualname in self._functions[path]:
                     around, _, last = qualname.rpartition(".")
-                    if around in self._classes[path]:
-                        self._having[last].add(ClassRef(path, around))
+                    if around in classes:
+                        self._having[last].add(classes[around])
         return self._having.get(name, ())
 
     def attr(self, ref: ClassRef, name: str) -> tuple[tuple[AttrFact, ClassRef], ...]:

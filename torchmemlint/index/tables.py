@@ -38,25 +38,19 @@ class Tables:
         self._patterns: set[str] = set()
         self._put_together: re.Pattern[str] | None = None
         self._named: dict[str, list[FunctionRef]] = defaultdict(list)
-        self._holders: dict[str, dict[ClassRef, None]] = defaultdict(dict)
+        self._holders: dict[str, list[ClassRef]] = defaultdict(list)
         self._words: dict[str, bool] = {}
         self._keywords: frozenset[str] | None = None
         self._cuda: bool | None = None
-        every = [(FunctionRef(path, each.qualname), each) for path, module in modules.items() for each in module.functions]
-        functions: set[str] = set()
-        for ref, facts in every:
-            last = facts.qualname.rpartition(".")[2]
-            functions.add(last)
-            if facts.owner:
-                self._named[last].append(ref)
-        for ref, facts in every:
-            self._read(ref, facts, functions)
+        functions = {each.qualname.rpartition(".")[2] for module in modules.values() for each in module.functions}
         for path, module in modules.items():
             self._alias(module.imports)
             self._alias(module.assigned)
             for name, _ in module.assigned:
                 self._members.add(name)
                 self._locals.add(name)
+            for facts in module.functions:
+                self._read(FunctionRef(path, facts.qualname), facts, functions)
             for klass in module.classes:
                 self._read_class(ClassRef(path, klass.qualname), klass)
 
@@ -65,12 +59,13 @@ class Tables:
             if bound:
                 self._alias(bound)
                 self._locals.update([name for name, _ in bound])
-        if facts.params:
-            self._locals.update([param.name for param in facts.params if param.annotation])
-            if facts.owner:
-                self._locals.add(facts.params[0].name)
-        if facts.owner and any(use.callee.rpartition(".")[2] in ("property", "cached_property") for use in facts.decorators):
-            self._members.add(facts.qualname.rpartition(".")[2])
+        self._locals.update([param.name for param in facts.params if param.annotation])
+        if facts.owner:
+            name = facts.qualname.rpartition(".")[2]
+            self._named[name].append(ref)
+            self._locals.update([param.name for param in facts.params[:1]])
+            if any(use.callee.rpartition(".")[2] in ("property", "cached_property") for use in facts.decorators):
+                self._members.add(name)
         index = self._index
         for call in facts.calls:
             last = last_name(call.callee)
@@ -96,7 +91,9 @@ class Tables:
             if value or annotation:
                 self._members.add(name)
             if method:
-                self._holders[name][ref] = None
+                holders = self._holders[name]
+                if not holders or holders[-1] is not ref:
+                    holders.append(ref)
                 if kind in ("name", "call"):
                     self._held.add(name)
             if kind == "name":
