@@ -39,6 +39,8 @@ class Tables:
         self._put_together: re.Pattern[str] | None = None
         self._named: dict[str, list[FunctionRef]] = defaultdict(list)
         self._holders: dict[str, list[ClassRef]] = defaultdict(list)
+        self._sorted_named: dict[str, tuple[FunctionRef, ...]] = {}
+        self._sorted_holders: dict[str, tuple[ClassRef, ...]] = {}
         self._words: dict[str, bool] = {}
         self._keywords: frozenset[str] | None = None
         self._cuda: bool | None = None
@@ -186,12 +188,19 @@ class Tables:
     def named(self, name: str) -> tuple[FunctionRef, ...]:
         """Every method of that name, sorted."""
         self._note(keys.NAMED, name)
-        return tuple(sorted(self._named.get(name, ())))
+        found = self._sorted_named.get(name)
+        if found is None:
+            found = self._sorted_named[name] = tuple(sorted(self._named.get(name, ())))
+        return found
 
     def holders(self, attribute: str) -> tuple[ClassRef, ...]:
         """Every class of which a method assigns an attribute of that name, sorted."""
         self._note(keys.HOLDERS, attribute)
-        return tuple(sorted(self._holders.get(attribute, ())))
+        found = self._sorted_holders.get(attribute)
+        if found is None:
+            # A class may be defined twice.
+            found = self._sorted_holders[attribute] = tuple(sorted(set(self._holders.get(attribute, ()))))
+        return found
 
     def has_word(self, word: str) -> bool:
         """Whether any function says this word (see ``FunctionFacts.names``), or gives an argument of that name."""
