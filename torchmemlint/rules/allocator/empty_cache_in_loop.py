@@ -185,12 +185,22 @@ def step_path(event: CallEffect, flow: Flow) -> str | None:
     last = ref.qualname.rpartition(".")[2]
     facts = flow.runs.world.facts(ref)
     if last == "forward" and facts.owner:
-        return None if is_whole_stage(flow) or goes_over_pieces(flow) else "in every forward"
+        if is_whole_stage(flow) or goes_over_pieces(flow) or is_loss_out_of_training(event, facts.owner):
+            return None
+        return "in every forward out of training" if EVALUATION in event.site.guards else "in every forward"
     if event.site.guards or drives_steps(flow):
         return None
     if facts.owner and forwards_before(event, flow) and called_in_steps(ref, flow):
         return "in every call of a method that is called step by step"
     return None
+
+
+def is_loss_out_of_training(event: CallEffect, owner: str) -> bool:
+    """Whether the call waits for a loss to be put out of training mode: only models are."""
+    return EVALUATION in event.site.guards and bool({"loss", "criterion"}.intersection(purpose.words(owner)))
+
+
+EVALUATION = "not self.training"
 
 
 def is_rate(test: str) -> bool:
