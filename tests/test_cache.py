@@ -22,7 +22,9 @@ from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Posi
 from torchmemlint.index import answers
 from torchmemlint.index.facts import CallableUse
 from torchmemlint.index.module_facts import module_facts
+from torchmemlint.index.modules import Modules
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
+from torchmemlint.index.trail import Trail
 from torchmemlint.plain import from_plain, to_json
 from torchmemlint.remembered import Before, Seen
 
@@ -146,11 +148,11 @@ def test_what_changes_nothing_for_others_links_nothing(
     assert old in text
     (here / path).write_text(text.replace(old, new, 1) if old else text + new)
 
-    def linked(project: Project) -> None:
+    def linked(modules: Modules, trail: Trail) -> None:
         raise AssertionError("the project was linked")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Project, "_link", linked)
+        patch.setattr("torchmemlint.index.calls.Tables", linked)
         cached = printed(".", "-v")
     if again is not None:
         assert inspected == again

@@ -13,12 +13,14 @@ import pytest
 from test_cache_edits import edit, some_projects
 
 from torchmemlint.errors import SourceError
+from torchmemlint.index import words
 from torchmemlint.index.answers import Answers
 from torchmemlint.index.facts import ModuleFacts
 from torchmemlint.index.graph import Graph, Segment, settled, written
 from torchmemlint.index.keys import INSIDE
 from torchmemlint.index.ledger import Question
 from torchmemlint.index.module_facts import module_facts
+from torchmemlint.index.modules import Modules
 from torchmemlint.index.plain import shape
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.index.roots import Roots
@@ -86,6 +88,7 @@ class Kept:
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self.facts = facts_of(files)
+        self.words = words.written(self._shapes(), enumerate(self.facts.values()))
         self.segments: list[Segment] = []
         self.told: dict[Question, tuple[str, int]] = {}
         project = self._project(0)
@@ -95,9 +98,15 @@ class Kept:
         return {each for facts in self.facts.values() for each in all_questions(facts)}
 
     def _project(self, first: int) -> Project:
-        project = Project(lambda: [*self.facts.values()], (), True)
-        project.trail.begin(first)
-        return project
+        """The project of the facts as they are now, by the words that they said at first."""
+
+        def now() -> words.Words:
+            return words.Words(self.words, [*self.facts], self._shapes(), self.facts.__getitem__, len(self.facts))
+
+        return Project(Modules(self.facts, self.facts.__getitem__, now), trail=first)
+
+    def _shapes(self) -> list[str]:
+        return [shape(each) for each in self.facts.values()]
 
     def _ask(self, project: Project, questions: set[Question], segment: Segment) -> None:
         answers = Answers(project, Seen((), None))
@@ -113,6 +122,7 @@ class Kept:
         if facts.keys() != self.facts.keys():
             self.__init__(files)  # type: ignore[misc]
             return 0, 0, set()
+        facts = {path: facts[path] for path in self.facts}  # in the order of the words
         edits = [(before, facts[path]) for path, before in self.facts.items() if before != facts[path]]
         keys = {key for one, other in edits for key in changed(one, other)}
         for one, _ in edits:

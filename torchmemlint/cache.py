@@ -7,9 +7,10 @@
     links/     what ties the files of a run together: for when what changed in it changed nothing that others can see
     trails/    on which answers the findings of each file of a run rest, for when it did
     segments/  of which keys and answers these were made (``index.graph``), as one process wrote it down
+    words/     which modules of a run say a word (``index.words``)
 
-Everything is JSON: reading it runs nothing. Files are written beside their place and moved there, so that two runs at once see
-whole ones. What cannot be read, or has not our form, is not there; what cannot be written is not kept.
+Everything is JSON, or numbers as bytes: reading it runs nothing. Files are written beside their place and moved there, so that
+two runs at once see whole ones. What cannot be read, or has not our form, is not there; what cannot be written is not kept.
 """
 
 from __future__ import annotations
@@ -96,10 +97,12 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """The files of a run, in its order; ``run`` is the digest of its result, ``trails`` that of its trails, "" without any."""
+    """The files of a run, in its order; ``run`` is the digest of its result, ``trails`` that of its trails, "" without any, and
+    ``words`` that of its words."""
 
     run: str
     trails: str
+    words: str
     files: tuple[Link, ...]
 
 
@@ -163,8 +166,8 @@ class Cache:
             # Another run may be making it at this moment: it is looked at once more.
             if any(not name.startswith(_TAG) for name in os.listdir(root)) and not _is_ours(root):
                 raise OSError(0, "the folder holds something else")
-            _write(os.path.join(root, _TAG), _TAG_TEXT)
-            _write(os.path.join(root, ".gitignore"), "*\n")
+            _write(os.path.join(root, _TAG), _TAG_TEXT.encode())
+            _write(os.path.join(root, ".gitignore"), b"*\n")
         if not os.path.isdir(self.folder):
             os.makedirs(self.folder, exist_ok=True)
             _sweep(root)
@@ -209,7 +212,7 @@ class Cache:
 
         anywhere = replace(facts, path="")  # the same content may stand in several places
         shape = digest(plain.shape(anywhere).encode())
-        self._keep("facts", content, f"{shape}\n{to_json(dict(sources))}\n{to_json(anywhere)}")
+        self._keep("facts", content, f"{shape}\n{to_json(dict(sources))}\n{to_json(anywhere)}".encode())
         return shape
 
     def findings(self, key: str) -> tuple[Kept, str] | None:
@@ -218,7 +221,7 @@ class Cache:
 
     def keep_findings(self, key: str, kept: Kept) -> str:
         """Keeps the findings of a file; their digest."""
-        return self._keep_told("findings", key, to_json(kept))
+        return self._keep_told("findings", key, to_json(kept).encode())
 
     def answer(self, key: str) -> str | None:
         """The answer with this digest, as JSON."""
@@ -227,7 +230,7 @@ class Cache:
 
     def keep_answer(self, key: str, answer: str) -> None:
         if not os.path.exists(self._path("answers", key)):
-            self._keep("answers", key, answer)
+            self._keep("answers", key, answer.encode())
 
     def run(self, key: str) -> tuple[WholeRun, str] | None:
         """The result of a run, and its digest."""
@@ -235,14 +238,14 @@ class Cache:
 
     def keep_run(self, key: str, run: WholeRun) -> str:
         """Keeps the result of a run; its digest."""
-        return self._keep_told("runs", key, to_json(run))
+        return self._keep_told("runs", key, to_json(run).encode())
 
     def links(self, key: str) -> Links | None:
         found = self._value("links", key, Links)
         return None if found is None else found[0]
 
     def keep_links(self, key: str, links: Links) -> None:
-        self._keep("links", key, to_json(links))
+        self._keep("links", key, to_json(links).encode())
 
     def trails(self, key: str, digest: str) -> Trails | None:
         """How the answers of a run were made, if it is what was kept with this digest."""
@@ -256,14 +259,25 @@ class Cache:
         from torchmemlint.digest import digest
 
         earlier = _trails(self._read("trails", key) or b"")
-        text = "\n".join([to_json(tuple(segments)), *map(to_json, files)])
-        self._keep("trails", key, text)
+        data = "\n".join([to_json(tuple(segments)), *map(to_json, files)]).encode()
+        self._keep("trails", key, data)
         gone = {one.name for one in earlier.segments} if earlier is not None else set()
         for name in gone - {one.name for one in segments}:
             with suppress(OSError):
                 os.unlink(self._segment(name))
         self._let_go_of_lost_segments()
-        return digest(text.encode())
+        return digest(data)
+
+    def words(self, key: str, digest: str) -> bytes | None:
+        """Which modules of a run say a word, if it is what was kept with this digest."""
+        from torchmemlint.digest import digest as digest_of
+
+        data = self._read("words", key)
+        return data if data is not None and digest_of(data) == digest else None
+
+    def keep_words(self, key: str, words: bytes) -> str:
+        """Keeps which modules of a run say a word; the digest."""
+        return self._keep_told("words", key, words)
 
     def _let_go_of_lost_segments(self) -> None:
         """Of runs that did not come to their end: what no run's trails name, and nobody added to for a while."""
@@ -318,11 +332,11 @@ class Cache:
     def _segment(self, name: str) -> str:
         return os.path.join(self.folder, "segments", os.path.basename(name))
 
-    def _keep_told(self, kind: str, key: str, text: str) -> str:
+    def _keep_told(self, kind: str, key: str, data: bytes) -> str:
         from torchmemlint.digest import digest
 
-        self._keep(kind, key, text)
-        return digest(text.encode())
+        self._keep(kind, key, data)
+        return digest(data)
 
     def _value(self, kind: str, key: str, of: type[T]) -> tuple[T, str] | None:
         from torchmemlint.digest import digest
@@ -336,7 +350,7 @@ class Cache:
             return None
 
     def _path(self, kind: str, key: str) -> str:
-        return os.path.join(self.folder, kind, key[:2], f"{key[2:]}.json")
+        return os.path.join(self.folder, kind, key[:2], f"{key[2:]}.json" if kind != "words" else key[2:])
 
     def _read(self, kind: str, key: str) -> bytes | None:
         try:
@@ -345,7 +359,7 @@ class Cache:
         except OSError:
             return None
 
-    def _keep(self, kind: str, key: str, text: str) -> None:
+    def _keep(self, kind: str, key: str, data: bytes) -> None:
         if self.trouble:
             return
         path = self._path(kind, key)
@@ -354,7 +368,7 @@ class Cache:
             if folder not in self._made:
                 os.makedirs(folder, exist_ok=True)
                 self._made.add(folder)
-            _write(path, text)
+            _write(path, data)
         except OSError as error:
             self.trouble = f"{self.folder}: nothing is cached: {error.strerror or error}"
 
@@ -412,11 +426,11 @@ def _is_ours(root: str) -> bool:
         return False
 
 
-def _write(path: str, text: str) -> None:
+def _write(path: str, data: bytes) -> None:
     beside = f"{path}.{os.getpid()}.{time.monotonic_ns()}"
     try:
-        with open(beside, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(beside, "wb") as file:
+            file.write(data)
         os.replace(beside, path)
     except OSError:
         with suppress(OSError):

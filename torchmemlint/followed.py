@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from array import array
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torchmemlint.cache import Asked, Cache, Link, Trails
@@ -59,11 +59,17 @@ def same_modules(files: Mapping[str, Asked], edits: Mapping[str, Edit]) -> bool:
 
 
 class Followed:
-    """What an earlier run's trails say after some edits. ``project`` is that of the modules as they are now, in which the
-    answers that may be others are worked out again. Raises ValueError where the trails do not tell."""
+    """What an earlier run's trails say after some edits. ``make`` gives the project of the modules as they are now, in which the
+    answers that may be others are worked out again; it is told the number of its trail's first node. Raises ValueError where
+    the trails do not tell."""
 
     def __init__(
-        self, cache: Cache, trails: Trails, files: Mapping[str, Asked], edits: Mapping[str, Edit], project: Project
+        self,
+        cache: Cache,
+        trails: Trails,
+        files: Mapping[str, Asked],
+        edits: Mapping[str, Edit],
+        make: Callable[[int], Project],
     ) -> None:
         self._cache = cache
         self._trails = trails
@@ -72,11 +78,11 @@ class Followed:
         first = len(graph.segments[0].counts) if graph.segments else 0
         if graph.size > _MOST_NODES * first + 100_000:
             raise ValueError("there are too many trails")
-        project.trail.begin(graph.size)
+        self.project = make(graph.size)
         pairs = [(edit.before, edit.now.facts) for edit in edits.values() if edit.before is not None]
         shapes = [(before, now) for before, now in pairs if before is not None and now is not None]
         keys = {key for before, now in shapes for key in changed(before, now)}
-        self._affected: Affected = graph.affected(settled(graph, keys, shapes, Roots(project)) if keys else ())
+        self._affected: Affected = graph.affected(settled(graph, keys, shapes, Roots(self.project)) if keys else ())
 
     def rests_on_them(self, path: str, link: Link) -> bool:
         """Whether some answer for a file may be another now, or it is not known of what its answers were made."""

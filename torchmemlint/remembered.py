@@ -21,9 +21,10 @@ from torchmemlint.workers import Checked, ScanAll, Scanned, read_bytes, scan
 
 if TYPE_CHECKING:
     from torchmemlint.followed import Edit, Followed
-    from torchmemlint.index.answers import Earlier
     from torchmemlint.index.facts import ModuleFacts
+    from torchmemlint.index.modules import Modules
     from torchmemlint.index.project import Project
+    from torchmemlint.index.words import Words
 
 MANY = 50
 """Changed files from which a run starts anew."""
@@ -149,13 +150,15 @@ class Before:
     keys: Keys
     key: str
     trails: str
+    words: str
     contents: dict[str, str] = field(init=False)
     wanted: list[str] = field(default_factory=list)
     edits: dict[str, Edit] = field(default_factory=dict)
     followed: Followed | None = None
     holding: Mapping[str, int | None] = field(default_factory=dict)
     _kept: dict[str, Kept] = field(default_factory=dict)
-    _project: Project | None = None
+    _modules: Modules | None = None
+    _words_are_lost: bool = False
     _facts: dict[tuple[str, str], tuple[ModuleFacts, str, Mapping[str, str]] | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -177,7 +180,7 @@ class Before:
         self._want(scanned, lambda path: False)
         return not self.edits and self._has_kept()
 
-    def follows(self, every: Callable[[], Sequence[ModuleFacts]], scanned: Mapping[str, Scanned]) -> bool:
+    def follows(self, scanned: Mapping[str, Scanned]) -> bool:
         """Whether it is known what rests on the ``edits`` that others see, and all that is kept of these files is at hand."""
         from torchmemlint.followed import Followed, same_modules
 
@@ -196,13 +199,11 @@ class Before:
             return False
         for path, edit in self.edits.items():
             self.links[path] = replace(self.links[path], state=state_of(edit.now, edit.given), shape=edit.now.shape)
-        project = self._deferred(partial(self._facts_now, every), scanned, None)
         try:
-            followed = self.followed = Followed(self.cache, trails, files, self.edits, project)
+            followed = self.followed = Followed(self.cache, trails, files, self.edits, partial(self._new_project, scanned))
         except ValueError:
             return False
         self._want(scanned, lambda path: followed.rests_on_them(path, self.links[path]))
-        self._project = project
         return self._has_kept()
 
     def _want(self, scanned: Mapping[str, Scanned], rests_on_edits: Callable[[str], bool]) -> None:
@@ -245,13 +246,15 @@ class Before:
             self._facts[path, content] = self.cache.facts(content, path)
         return self._facts[path, content]
 
-    def project(self, every: Callable[[], Sequence[ModuleFacts]], scanned: Mapping[str, Scanned]) -> Project:
+    def project(self, scanned: Mapping[str, Scanned]) -> Project:
         """The project, in which what was answered for the files that are ``wanted`` still holds."""
         from torchmemlint.index.answers import Earlier
 
         pairs = {pair for kept in self._kept.values() for pair in kept.rests_on}
-        if self._project is None or self.followed is None:
-            return self._deferred(every, scanned, Earlier(pairs, self.cache.answer))
+        if self.followed is None:
+            project = self._new_project(scanned, None)
+            project.earlier = Earlier(pairs, self.cache.answer)
+            return project
         steps: dict[str, int | None] = {}
         again: set[str] = set()
         for path, kept in self._kept.items():
@@ -260,36 +263,51 @@ class Before:
             again |= asked
         self.holding = {question: step for question, step in steps.items() if question not in again}
         known = {question: step for question, step in self.holding.items() if step is not None}
-        self._project.earlier = Earlier((pair for pair in pairs if pair[0] in known), self.cache.answer, known)
-        return self._project
+        project = self.followed.project
+        project.earlier = Earlier((pair for pair in pairs if pair[0] in known), self.cache.answer, known)
+        return project
 
-    def _deferred(
-        self, every: Callable[[], Sequence[ModuleFacts]], scanned: Mapping[str, Scanned], earlier: Earlier | None
-    ) -> Project:
+    def _new_project(self, scanned: Mapping[str, Scanned], trail: int | None) -> Project:
+        """The modules of the project as they are now, each looked at when it is asked about: those that did not change are had
+        from the cache."""
+        from torchmemlint.index.modules import Modules
         from torchmemlint.index.project import Project
 
         def one(path: str) -> ModuleFacts:
             at_hand = self.edits[path].now if path in self.edits else scanned.get(path)
-            if at_hand is not None and at_hand.facts is not None:
-                return at_hand.facts
-            if not self.links[path].shape:
-                raise KeyError(path)
-            found = self._facts_of(path, self.stamps[path].digest)
-            return found[0] if found is not None else next(facts for facts in every() if facts.path == path)
+            facts = at_hand.facts if at_hand is not None else None
+            facts = facts or self.cache.facts_alone(self.stamps[path].digest, path)
+            facts = facts or scan(ScanAll({path: Settings()}, {}, parse_all=True), path).facts
+            if facts is None:
+                raise SourceError(f"{path} changed while it was looked at")
+            return facts
 
-        return Project.deferred(every, one, earlier, self.keys.wrappers)
+        paths = [path for path, link in self.links.items() if link.shape]
+        self._modules = Modules(paths, one, partial(self._words, one))
+        return Project(self._modules, self.keys.wrappers, trail=trail)
 
-    def _facts_now(self, every: Callable[[], Sequence[ModuleFacts]]) -> Sequence[ModuleFacts]:
-        """The facts of all files that have any, from the cache: but for the changed ones, no file is read for them."""
-        found = []
-        for path, link in self.links.items():
-            if link.shape:
-                edit = self.edits.get(path)
-                facts = edit.now.facts if edit is not None else self.cache.facts_alone(self.stamps[path].digest, path)
-                if facts is None:
-                    return every()
-                found.append(facts)
-        return found
+    def _words(self, one: Callable[[str], ModuleFacts]) -> Words | None:
+        """Which modules say a word, if it was written down, and not too many changed since."""
+        from torchmemlint.index.words import Words
+
+        data = self.cache.words(self.key, self.words) if self.words else None
+        shapes = [link.shape for link in self.links.values()]
+        try:
+            if data is not None:
+                return Words(data, [*self.links], shapes, one, MANY)
+        except ValueError:
+            pass
+        self._words_are_lost = True
+        return None
+
+    def words_now(self) -> bytes | str:
+        """Which modules say a word, to be kept: the digest of what is kept unless that does not serve any more."""
+        if self._modules is None or not self._words_are_lost:
+            return self.words
+        from torchmemlint.index.words import written
+
+        modules = ((place, self._modules[path]) for place, path in enumerate(self.links) if path in self._modules)
+        return written([link.shape for link in self.links.values()], modules)
 
     def now(self, checked: Mapping[str, Checked]) -> dict[str, Link]:
         """The links, after the files that are wanted were checked again."""
@@ -352,7 +370,15 @@ class Repeated:
             return None
         by_path = dict(zip(self._paths, links.files, strict=True))
         return Before(
-            self._cache, self._run[0], by_path, changed, self._stamps, Keys(self._settings, False), self._key, links.trails
+            self._cache,
+            self._run[0],
+            by_path,
+            changed,
+            self._stamps,
+            Keys(self._settings, False),
+            self._key,
+            links.trails,
+            links.words,
         )
 
     def _changed(self) -> tuple[str, ...] | None:
@@ -370,9 +396,10 @@ class Repeated:
         checked: Mapping[str, Checked],
         links: Mapping[str, Link],
         trails: Callable[[], Written] | str = "",
+        words: Callable[[], bytes | str] = str,
     ) -> None:
         """Keeps this run's end, if it is one that another run would come to. ``texts`` are the digests of the contents that it
-        saw; ``trails`` gives its trails, or is the digest of those that are kept and are its own, too."""
+        saw; ``trails`` gives its trails, or is the digest of those that are kept and are its own, too; so does ``words``."""
         if any(one.crashes for one in checked.values()):
             return
         now = _stamps(self._paths, self._stamps)
@@ -386,7 +413,9 @@ class Repeated:
         )
         written = self._cache.keep_run(self._key, run)
         told = trails if isinstance(trails, str) else self._cache.keep_trails(self._key, *trails())
-        self._cache.keep_links(self._key, Links(written, told, tuple(links[path] for path in self._paths)))
+        said = words()
+        said = said if isinstance(said, str) else self._cache.keep_words(self._key, said)
+        self._cache.keep_links(self._key, Links(written, told, said, tuple(links[path] for path in self._paths)))
 
     def trails(self, scanned: Mapping[str, Scanned], around: Iterable[Scanned], checked: Mapping[str, Checked]) -> Written:
         """Of what the answers for the files were made, in a run that ``scanned`` all; ``around`` as for ``links``."""
@@ -397,6 +426,17 @@ class Repeated:
             lambda path, places: asked_of(scanned[path], beside.get(path, scanned[path]), checked.get(path), places),
             checked.values(),
         )
+
+    def words(self, scanned: Mapping[str, Scanned], around: Iterable[Scanned]) -> bytes | str:
+        """Which modules say a word, in a run that ``scanned`` all; ``around`` as for ``links``."""
+        facts = {one.path: one for one in (*scanned.values(), *around) if one.facts is not None}
+        if not facts:
+            return ""
+        from torchmemlint.index.words import written
+
+        shapes = [facts[path].shape if path in facts else "" for path in self._paths]
+        numbers = {path: number for number, path in enumerate(self._paths)}
+        return written(shapes, ((numbers[path], one.facts) for path, one in facts.items() if one.facts is not None))
 
     def links(
         self,

@@ -300,7 +300,11 @@ class _Run:
                 links = repeated.links(self.scanned, self.around or (), self.checked)
                 texts = {path: one.digest for path, one in self.scanned.items()}
                 trails = partial(repeated.trails, self.scanned, self.around or (), self.checked)
-                repeated.keep(texts, self.scanned, self.checked, links, trails if self._follows_edits() else "")
+                words = partial(repeated.words, self.scanned, self.around or ())
+                if self._follows_edits():
+                    repeated.keep(texts, self.scanned, self.checked, links, trails, words)
+                else:
+                    repeated.keep(texts, self.scanned, self.checked, links)
             return _Checked(self.scanned, self.checked, self.told, self.complete)
 
         def check_apart() -> _Checked:
@@ -327,12 +331,17 @@ class _Run:
         if before is None:
             return False
         self.scan(before.changed)
-        if not before.same_for_others(self.scanned) and not before.follows(self._every, self.scanned):
+        jobs = self.jobs
+        try:
+            if not before.same_for_others(self.scanned) and not before.follows(self.scanned):
+                return False
+            self.before = before
+            self.jobs = 1 if len(before.wanted) < FEW else jobs
+            self._check(before.wanted, scanned=before.changed)
+        except SourceError:  # a file changed once more
             return False
-        self.before, jobs = before, self.jobs
-        self.jobs = 1 if len(before.wanted) < FEW else jobs
-        self._check(before.wanted, scanned=before.changed)
-        self.before, self.jobs = None, jobs
+        finally:
+            self.before, self.jobs = None, jobs
         links, again = before.now(self.checked), self.checked
         texts = {path: one.digest for path, one in before.stamps.items()} | {path: s.digest for path, s in self.scanned.items()}
         scanned, checked = before.result()
@@ -340,7 +349,7 @@ class _Run:
         self.checked = checked | self.checked
         followed = before.followed
         trails = (lambda: followed.now(before.edits, again)) if followed is not None else before.trails
-        repeated.keep(texts, self.scanned, self.checked, links, trails)
+        repeated.keep(texts, self.scanned, self.checked, links, trails, before.words_now)
         return True
 
     def _check(self, paths: Sequence[str], scanned: Collection[str] = ()) -> None:
@@ -405,9 +414,9 @@ class _Run:
         from torchmemlint.index.project import Project
 
         if self.before is not None:
-            return self.before.project(self._every, self.scanned)
+            return self.before.project(self.scanned)
         wrappers = sorted({name for settings in self.settings.values() for name in settings.no_grad_wrappers})
-        return Project.build(self._every(), wrappers, self.complete, self._follows_edits())
+        return Project.build(self._every(), wrappers, self.complete, 0 if self._follows_edits() else None)
 
     def _follows_edits(self) -> bool:
         """Whether a later run can start from this one, so that it is written down of what answers are made."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from torchmemlint.index import keys
@@ -87,7 +88,6 @@ class Calls:
         self._names = names
         self._evidence = evidence
         self._trail = trail = names.trail
-        self.tables = Tables(names.modules, trail)
         self._named = answered(trail, self._named_anywhere)
         self._named_near = answered(trail, self._find_named_near)
         self._callees = answered(trail, self._resolve)
@@ -99,6 +99,15 @@ class Calls:
         self._objects: dict[FunctionRef, list[Caller]] | None = None
         self._board: Board | None = None
         self._common = _methods_of_everything(torch)
+
+    @cached_property
+    def tables(self) -> Tables:
+        """What all modules say of one word."""
+        return Tables(self._names.modules, self._trail)
+
+    def link(self) -> Tables:
+        """As ``Names.link``."""
+        return self.tables
 
     # --- from a call to functions
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from torchmemlint.index import keys
 from torchmemlint.index.facts import CallFact, ModuleFacts
 from torchmemlint.index.names import ClassRef
+from torchmemlint.index.parts import joined, split
 from torchmemlint.index.tables import form_of, last_name
 from torchmemlint.index.trail import LEAF, Name, Read, Trail
 
@@ -28,8 +29,7 @@ _TYPES = ("I", "Q", "Q", "I")
 def written(trail: Trail) -> bytes:
     """What a trail holds since the last time, as bytes: the lengths of its parts in a line, and these."""
     names, *arrays = trail.take()
-    parts = [json.dumps(names).encode(), *(part.tobytes() for part in arrays)]
-    return b"%s\n%s" % (b" ".join(b"%d" % len(part) for part in parts), b"".join(parts))
+    return joined([json.dumps(names).encode(), *(part.tobytes() for part in arrays)])
 
 
 @dataclass(slots=True, eq=False)
@@ -49,16 +49,10 @@ class Segment:
         """Adds what ``written`` gave, once or several times. Raises ValueError."""
         at = 0
         while at < len(data):
-            end = data.index(b"\n", at)
-            lengths = [int(part) for part in data[at:end].split()]
-            at = end + 1
-            if len(lengths) != 1 + len(_TYPES) or at + sum(lengths) > len(data):
-                raise ValueError("a segment is cut off")
-            self._names += (name if type(name) is str else tuple(name) for name in json.loads(data[at : at + lengths[0]]))
-            at += lengths[0]
-            for part, length in zip((self.counts, self.steps, self.blocks, self.roots), lengths[1:], strict=True):
-                part.frombytes(data[at : at + length])
-                at += length
+            (names, *arrays), at = split(data, 1 + len(_TYPES), at)
+            self._names += (name if type(name) is str else tuple(name) for name in json.loads(names))
+            for part, more in zip((self.counts, self.steps, self.blocks, self.roots), arrays, strict=True):
+                part.frombytes(more)
         self.numbers = {name: number for number, name in enumerate(self._names)}
 
     def everywhere(self, node: int) -> int:

@@ -9,7 +9,8 @@ from __future__ import annotations
     BINDERS, INDEX, READS, ALIASES, METHODS, LOOKED_UP, PATTERNS, NAMED, HOLDERS, WORD, CUDA, LEAVES,
     CALLS, BELOW, LEAK, TEXT, SOURCE,
     SITE, ORDER, LEAKS, OBJECTS, OBJECT, MEMBER, TESTS,
-) = range(1, 37)  # fmt: skip
+    FUNCTIONS, MEMBERS, LOCALS, HELD,
+) = range(1, 41)  # fmt: skip
 """Of one module, with its path and a name in it:
 
     NAME      what the name is at its place: a function, a class, an import, a variable
@@ -30,6 +31,11 @@ Worked out of these, over all modules, and compared with what they were when som
 
     CALLS     the calls that reach a function;  BELOW  the classes below a class;  LEAK  the switches before calls in a function
 
-Of files: TEXT, SOURCE of a function. The last five are the roots from which CALLS, BELOW and LEAK come: what a call means, the
-order of a class's bases, all leaks, which calls may be of objects, and what such a call means.
+Whether any module says a word in this way, which decides what is in INDEX and READS, and in no trail (see ``Tables``):
+
+    FUNCTIONS  it is the last name of a function;  MEMBERS, LOCALS  an attribute, or a name, that may be an object or a method
+    HELD       an attribute that a method assigns, which may be one
+
+Of files: TEXT, SOURCE of a function. SITE, ORDER, LEAKS, OBJECTS and OBJECT are the roots from which CALLS, BELOW and LEAK
+come: what a call means, the order of a class's bases, all leaks, which calls may be of objects, and what such a call means.
 """

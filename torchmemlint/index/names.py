@@ -6,15 +6,19 @@ import builtins
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, Union
+from functools import cached_property
+from typing import Literal, NamedTuple, Protocol, TypeVar, Union
 
 from torchmemlint.index import keys
 from torchmemlint.index.facts import AttrFact, CallableUse, ClassFacts, FunctionFacts, ModuleFacts, ParamFact
 from torchmemlint.index.layout import Layout, Module
 from torchmemlint.index.memo import Memo
+from torchmemlint.index.modules import Modules
 from torchmemlint.index.trail import MISSING, Trail, answered
+
+Value = TypeVar("Value")
 
 TOP = "<module>"
 _MAX_BASES = 60
@@ -123,6 +127,18 @@ _MANY = 30
 """Classes below one from which a method of theirs is looked for by its name."""
 
 
+class _OfModules(dict[str, Value]):
+    """Something of each module, made of its facts when it is first asked for. Raises KeyError for what is no module."""
+
+    def __init__(self, modules: Modules, make: Callable[[ModuleFacts], Value]) -> None:
+        self._modules = modules
+        self._make = make
+
+    def __missing__(self, path: str) -> Value:
+        found = self[path] = self._make(self._modules[path])
+        return found
+
+
 class Names:
     """Scopes, imports, classes and their bases over all modules of the project.
 
@@ -130,24 +146,14 @@ class Names:
     modules (``index.tables``), which are made of ``modules``.
     """
 
-    def __init__(self, modules: Sequence[ModuleFacts], trail: Trail | None = None) -> None:
-        self.trail = trail = trail or Trail()
-        self.modules = {module.path: module for module in sorted(modules, key=lambda module: module.path)}
-        self.layout = Layout(self.modules)
-        self._functions: dict[str, dict[str, FunctionFacts]] = {}
-        self._classes: dict[str, dict[str, ClassFacts]] = {}
-        self._imports: dict[str, dict[str, list[str]]] = {}
-        self._stars: dict[str, list[str]] = {}
-        self._assigned: dict[str, dict[str, str]] = {}
-        for path, module in self.modules.items():
-            self._functions[path] = by_qualname(module.functions)
-            self._classes[path] = {facts.qualname: facts for facts in module.classes}
-            imports: dict[str, list[str]] = defaultdict(list)
-            for name, target in module.imports:
-                imports[name].append(target)
-            self._stars[path] = [target for name, targets in imports.items() if name[0] == "*" for target in targets]
-            self._imports[path] = dict(imports)
-            self._assigned[path] = dict(module.assigned)
+    def __init__(self, modules: Modules, trail: Trail) -> None:
+        self.trail = trail
+        self.modules = modules
+        self._functions = _OfModules(modules, _functions_of)
+        self._classes = _OfModules(modules, _classes_of)
+        self._imports = _OfModules(modules, _imports_of)
+        self._stars = _OfModules(modules, star_imports)
+        self._assigned = _OfModules(modules, _assigned_of)
         self._symbols = answered(trail, self._outermost_symbol)
         self._star_closure = answered(trail, self._find_star_modules)
         self._binders: dict[str, list[str]] | None = None
@@ -160,6 +166,18 @@ class Names:
         self._below: dict[ClassRef, tuple[ClassRef, ...]] | None = None
         self._overrides = answered(trail, self._find_overrides)
         self._having: dict[str, set[ClassRef]] | None = None
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Which module a file is."""
+        return Layout(self.modules)
+
+    def link(self) -> Layout:
+        """Makes now what is made of modules when they are first looked at: processes that are forked from this one have it."""
+        for made in (self._functions, self._classes, self._imports, self._stars, self._assigned):
+            for path in self.modules:
+                made[path]
+        return self.layout
 
     # --- facts
 
@@ -205,9 +223,13 @@ class Names:
             self.trail.page.append((keys.OWN, ref.path, ref.qualname))
         return tuple(facts.qualname for facts in self.modules[ref.path].functions if facts.owner == ref.qualname)
 
-    def whole(self, path: str) -> tuple[ModuleFacts, dict[str, FunctionFacts], dict[str, ClassFacts]]:
-        """All facts of a module, and those of its functions and classes by name; the reader notes what of it. Raises KeyError."""
-        return self.modules[path], self._functions[path], self._classes[path]
+    def whole(self, path: str) -> ModuleFacts:
+        """All facts of a module; the reader notes what of it. Raises KeyError."""
+        return self.modules[path]
+
+    def facts_of(self, ref: FunctionRef | ClassRef) -> FunctionFacts | ClassFacts:
+        """All facts of a function or class; the reader notes them. Raises KeyError."""
+        return self._classes[ref.path][ref.qualname] if isinstance(ref, ClassRef) else self._functions[ref.path][ref.qualname]
 
     def has_tests(self, path: str) -> bool:
         """Whether a module has unit tests, or what serves them."""
@@ -334,14 +356,19 @@ class Names:
         order = self._star_closure.answer(path)
         if not order:
             return []
+        if self.trail.on:
+            self.trail.page.append((keys.BINDERS, name, ""))
+        return sorted((module for module in self._modules_that_bind(name) if module in order), key=order.__getitem__)
+
+    def _modules_that_bind(self, name: str) -> Sequence[str]:
+        if self.modules.words is not None:
+            return self.modules.words.modules(keys.BINDERS, name)
         if self._binders is None:
             self._binders = defaultdict(list)
             for path, module in self.modules.items():
                 for bound in bound_names(module):
                     self._binders[bound].append(path)
-        if self.trail.on:
-            self.trail.page.append((keys.BINDERS, name, ""))
-        return sorted((module for module in self._binders.get(name, ()) if module in order), key=order.__getitem__)
+        return self._binders.get(name, ())
 
     def _find_star_modules(self, path: str) -> dict[str, int]:
         """The modules that the star imports of ``path`` lead to, with their ranks in the order of the imports."""
@@ -545,8 +572,8 @@ class Names:
     def _find_below(self) -> dict[ClassRef, tuple[ClassRef, ...]]:
         found: dict[ClassRef, list[ClassRef]] = defaultdict(list)
         with self.trail.apart():
-            for path, classes in self._classes.items():
-                for qualname in classes:
+            for path in self.modules:
+                for qualname in self._classes[path]:
                     klass = ClassRef(path, qualname)
                     for base in self.classes_above(klass):
                         found[base].append(klass)
@@ -571,6 +598,11 @@ class Names:
             return tuple(FunctionRef(each.path, f"{each.qualname}.{name}") for each in below if self.has_method(each, name))
         if self.trail.on:  # one key for all of them
             self.trail.page.append((keys.NAMED, name, ""))
+        words = self.modules.words
+        if words is not None:
+            there = {*words.modules(keys.NAMED, name)}
+            named = (FunctionRef(each.path, f"{each.qualname}.{name}") for each in below if each.path in there)
+            return tuple(each for each in named if each.qualname in self._functions[each.path])
         having = self._classes_with(name)
         return tuple(FunctionRef(each.path, f"{each.qualname}.{name}") for each in below if each in having)
 
@@ -638,6 +670,30 @@ def by_qualname(functions: Sequence[FunctionFacts]) -> dict[str, FunctionFacts]:
         if not (accessor and facts.qualname in found):
             found[facts.qualname] = facts
     return found
+
+
+def _functions_of(module: ModuleFacts) -> dict[str, FunctionFacts]:
+    return by_qualname(module.functions)
+
+
+def _classes_of(module: ModuleFacts) -> dict[str, ClassFacts]:
+    return {facts.qualname: facts for facts in module.classes}
+
+
+def _imports_of(module: ModuleFacts) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, target in module.imports:
+        found.setdefault(name, []).append(target)
+    return found
+
+
+def _assigned_of(module: ModuleFacts) -> dict[str, str]:
+    return dict(module.assigned)
+
+
+def star_imports(module: ModuleFacts) -> list[str]:
+    """What a module imports all names from."""
+    return [target for name, target in module.imports if name[0] == "*"]
 
 
 def bound_names(module: ModuleFacts) -> set[str]:

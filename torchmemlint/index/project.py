@@ -7,7 +7,7 @@ for, and remembered.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
@@ -17,7 +17,8 @@ from torchmemlint.index.evidence import Evidence, Instance, Method
 from torchmemlint.index.facts import AttrFact, CallableUse, ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.gradmode import CallerMode, GradMode
 from torchmemlint.index.ledger import Ledger
-from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Names, Outside, Variable, by_qualname
+from torchmemlint.index.modules import Modules
+from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Names, Outside, Variable
 from torchmemlint.index.trail import MISSING, Trail, answered
 from torchmemlint.torch_facts import TORCH
 
@@ -74,83 +75,49 @@ class Known(Protocol):
 
 
 class Project:
-    """The modules of one run. Made by ``Project.build``, or by ``Project.deferred``."""
+    """The modules of one run.
 
-    _names: Names
-    _evidence: Evidence
-    _calls: Calls
-    _grad: GradMode
+    no_grad_wrappers  absolute names of decorators and managers outside the project that switch grad off
+    complete          False where modules were left out that may hold callers: then "no caller" is never an answer
+    trail             the number of the first node, where it is written down of what answers are made; else None
+    earlier           answers that are known to hold
+    """
 
     def __init__(
         self,
-        every: Callable[[], Sequence[ModuleFacts]],
-        no_grad_wrappers: Sequence[str],
-        complete: bool,
-        one: Callable[[str], ModuleFacts] | None = None,
+        modules: Modules,
+        no_grad_wrappers: Sequence[str] = (),
+        complete: bool = True,
+        trail: int | None = None,
         earlier: Known | None = None,
     ) -> None:
-        self._every: Callable[[], Sequence[ModuleFacts]] | None = every
-        self._one = one
-        self._wrappers = no_grad_wrappers
-        self._complete = complete
         self.earlier = earlier
-        self._apart: dict[str, tuple[ModuleFacts, dict[str, FunctionFacts], dict[str, ClassFacts]]] = {}
-        self._within: dict[str, dict[str, tuple[FunctionFacts, ...]]] = {}
-        self._modules: frozenset[str] | None = None
         self.trail = Trail()
+        if trail is not None:
+            self.trail.begin(trail)
         self.ledger = Ledger()
-
-    @classmethod
-    def build(
-        cls, facts: Sequence[ModuleFacts], no_grad_wrappers: Sequence[str] = (), complete: bool = True, trail: bool = False
-    ) -> Project:
-        """The project of these modules.
-
-        ``no_grad_wrappers`` are absolute names of decorators and managers outside the project that switch grad off.
-        ``complete`` is False where files were left out that may hold callers: then "no caller" is never an answer.
-        ``trail``: it is written down of what answers are made.
-        """
-        project = cls(lambda: facts, no_grad_wrappers, complete)
-        if trail:
-            project.trail.begin(0)
-        project._link()
-        return project
-
-    @classmethod
-    def deferred(
-        cls,
-        every: Callable[[], Sequence[ModuleFacts]],
-        one: Callable[[str], ModuleFacts],
-        earlier: Known | None,
-        no_grad_wrappers: Sequence[str] = (),
-    ) -> Project:
-        """A project in which ``earlier`` holds. Only a question that is not answered there makes it look at ``every`` module;
-        the facts of single files are had from ``one`` (raises KeyError)."""
-        return cls(every, no_grad_wrappers, True, one, earlier)
-
-    def _link(self) -> None:
-        assert self._every is not None
-        self._names = Names(self._every(), self.trail)
+        self._at_hand = False
+        self._within: dict[str, dict[str, tuple[FunctionFacts, ...]]] = {}
+        self._names = Names(modules, self.trail)
         self._evidence = Evidence(self._names, TORCH)
         self._differentiating = answered(self.trail, self._find_differentiating)
         self._calls = Calls(self._names, self._evidence, TORCH)
-        self._grad = GradMode(self._names, self._evidence, self._calls, TORCH, self._wrappers, self._complete)
-        self._every = self._one = None
+        self._grad = GradMode(self._names, self._evidence, self._calls, TORCH, no_grad_wrappers, complete)
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in ("_names", "_evidence", "_calls", "_grad"):
-            raise AttributeError(name)
-        self._link()
-        return getattr(self, name)
-
-    def _module(self, path: str) -> tuple[ModuleFacts, Mapping[str, FunctionFacts], Mapping[str, ClassFacts]]:
-        """A module's facts, and those of its functions and classes by name. Raises KeyError."""
-        if self._one is None:
-            return self._names.whole(path)
-        if path not in self._apart:
-            facts = self._one(path)
-            self._apart[path] = facts, by_qualname(facts.functions), {each.qualname: each for each in facts.classes}
-        return self._apart[path]
+    @classmethod
+    def build(
+        cls,
+        facts: Iterable[ModuleFacts],
+        no_grad_wrappers: Sequence[str] = (),
+        complete: bool = True,
+        trail: int | None = None,
+    ) -> Project:
+        """The project of modules whose facts are at hand, linked: what every question needs of all of them is there."""
+        project = cls(Modules.of(facts), no_grad_wrappers, complete, trail)
+        project._at_hand = True
+        project._names.link()
+        project._calls.link()
+        return project
 
     def _note(self, kind: int, path: str, qualname: str = "") -> None:
         if self.trail.on:
@@ -158,9 +125,9 @@ class Project:
 
     def meet(self, board: Board) -> None:
         """From now on other processes, forked from this one, are told on a board what all of them need, and tell this one. Not
-        where a trail is written, for that of each process has all on which its answers rest; nor where the project may never
-        be linked."""
-        if self._every is None and not self.trail.on:
+        where a trail is written, for that of each process has all on which its answers rest; nor where few questions are asked
+        of the project."""
+        if self._at_hand and not self.trail.on:
             self._calls.meet(board)
 
     # --- what there is
@@ -179,20 +146,20 @@ class Project:
     def module(self, path: str) -> ModuleFacts:
         """The facts of the module at ``path``; KeyError when it is not in the project."""
         self._note(keys.MODULE, path)
-        return self._module(path)[0]
+        return self._names.whole(path)
 
     @question
     def imports(self, path: str) -> tuple[tuple[str, str], ...]:
         """What the module at ``path`` imports (see ``ModuleFacts.imports``): ask for this alone where no more is wanted, so that
         findings do not rest on all that the module says."""
         self._note(keys.IMPORTS, path)
-        return self._module(path)[0].imports
+        return self._names.whole(path).imports
 
     @question
     def assigned(self, path: str, name: str) -> str | None:
         """What the module at ``path`` assigns to a name, as ``ModuleFacts.assigned`` has it; None where it does not."""
         self._note(keys.NAME, path, name)
-        return next((text for assigned, text in self._module(path)[0].assigned if name == assigned), None)
+        return next((text for assigned, text in self._names.whole(path).assigned if name == assigned), None)
 
     @question
     def within(self, path: str, qualname: str) -> tuple[FunctionFacts, ...]:
@@ -202,7 +169,7 @@ class Project:
         known = self._within.get(path)
         if known is None:
             known = self._within[path] = {}
-            for facts in self._module(path)[0].functions:
+            for facts in self._names.whole(path).functions:
                 around = facts.qualname
                 while around:
                     known[around] = (*known.get(around, ()), facts)
@@ -223,8 +190,7 @@ class Project:
         if self.ledger.writes:
             self.ledger.open.questions.add(("facts", ref))
         self._note(keys.WHOLE, ref.path, ref.qualname)
-        _, functions, classes = self._module(ref.path)
-        return classes[ref.qualname] if isinstance(ref, ClassRef) else functions[ref.qualname]
+        return self._names.facts_of(ref)
 
     # --- names
 
@@ -335,12 +301,12 @@ class Project:
     def is_attribute_only(self, name: str) -> bool:
         """Whether classes of the project assign an attribute of that name and none defines a method of it: ``x.name(…)`` calls
         an object that is held there."""
-        return bool(self._calls.tables.holders(name)) and not self._calls.tables.named(name)
+        return self._calls.tables.is_held(name) and not self._calls.tables.named(name)
 
     @question
     def is_attribute(self, name: str) -> bool:
         """Whether a method of some class of the project assigns an attribute of that name."""
-        return bool(self._calls.tables.holders(name))
+        return self._calls.tables.is_held(name)
 
     @question
     def classes_with_attribute(self, name: str) -> tuple[ClassRef, ...]:
@@ -350,10 +316,8 @@ class Project:
     @question
     def is_inside(self, absolute: str) -> bool:
         """Whether an absolute name is that of something in a module of the project, or of such a module."""
-        if self._modules is None:
-            self._modules = frozenset(self._names.layout.names.values())
         parts = absolute.split(".")
-        return any(".".join(parts[:count]) in self._modules for count in range(len(parts), 0, -1))
+        return any(".".join(parts[:count]) in self._names.layout.path_of for count in range(len(parts), 0, -1))
 
     # --- calls
 

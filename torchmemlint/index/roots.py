@@ -27,7 +27,7 @@ class Roots:
         """The values of a root of the kind ``SITE`` or ``OBJECT``; of a call that there is not, none."""
         path, qualname, callee, *keywords = names
         ref = FunctionRef(path, qualname)
-        module = self._names.whole(path)[0]
+        module = self._names.whole(path)
         calls = (call for facts in module.functions if facts.qualname == qualname for call in facts.calls)
         if kind == keys.OBJECT:
             call = next((call for call in calls if call.callee == callee), None)

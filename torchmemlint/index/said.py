@@ -7,10 +7,10 @@ from operator import attrgetter
 
 from torchmemlint.index import keys
 from torchmemlint.index.facts import ModuleFacts
-from torchmemlint.index.names import ClassRef, bound_names, by_qualname, calls_backward, has_tests
+from torchmemlint.index.names import ClassRef, bound_names, by_qualname, calls_backward, has_tests, star_imports
 from torchmemlint.index.plain import saying
-from torchmemlint.index.tables import Tables
-from torchmemlint.index.trail import Read, Trail
+from torchmemlint.index.tables import of_one
+from torchmemlint.index.trail import Read
 
 _HEAD = attrgetter("owner", "parent", "params", "decorators", "is_async", "is_generator", "returns")
 _LOCALS = attrgetter("locals", "bound", "rebound")
@@ -71,8 +71,8 @@ def said(module: ModuleFacts) -> dict[Read, object]:
     found |= {(keys.INSIDE, path, name): value for name, value in inside.items()}
     found |= {(keys.OWN, path, name): value for name, value in own.items()}
     found |= {(keys.BINDERS, name, ""): True for name in bound_names(module)}
-    found |= {(kind, word, ""): value for kind, word, value in Tables({path: module}, Trail()).contents()}
-    found[keys.STARS, path, ""] = [target for name, target in module.imports if name[0] == "*"]
+    found |= {(kind, word, ""): value for kind, word, value in of_one(module).contents()}
+    found[keys.STARS, path, ""] = star_imports(module)
     found[keys.IMPORTS, path, ""] = module.imports
     found[keys.TESTS, path, ""] = has_tests(module)
     return found

@@ -1,0 +1,114 @@
+"""What a project says of a word is the same, whether all modules were looked at or only those that are known to say it."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Mapping
+
+import pytest
+from test_cache_edits import edit, first_files, some_projects
+from test_trail import facts_of
+
+from torchmemlint.index import keys, words
+from torchmemlint.index.facts import ModuleFacts
+from torchmemlint.index.modules import Modules
+from torchmemlint.index.names import Names, bound_names
+from torchmemlint.index.plain import shape
+from torchmemlint.index.tables import Tables, of_one
+from torchmemlint.index.trail import Trail
+
+MANY = 1000
+
+
+class Looked:
+    """The facts of modules, and which were looked at."""
+
+    def __init__(self, facts: Mapping[str, ModuleFacts]) -> None:
+        self.facts = facts
+        self.at: set[str] = set()
+
+    def one(self, path: str) -> ModuleFacts:
+        self.at.add(path)
+        return self.facts[path]
+
+
+def written(facts: Mapping[str, ModuleFacts]) -> bytes:
+    return words.written([shape(each) for each in facts.values()], enumerate(facts.values()))
+
+
+def by_words(data: bytes, looked: Looked) -> Modules:
+    shapes = [shape(each) for each in looked.facts.values()]
+    return Modules(looked.facts, looked.one, lambda: words.Words(data, [*looked.facts], shapes, looked.one, MANY))
+
+
+def test_the_words_of_a_module_are_those_of_which_it_says_something() -> None:
+    for module in facts_of(first_files()).values():
+        tables = of_one(module)
+        said = {(kind, word) for kind, several in tables.words() for word in several}
+        contents = {(kind, word) for kind, word, value in tables.contents() if value}
+        assert said <= contents
+        functions = {word for kind, word in said if kind == keys.FUNCTIONS}
+        # Of a word that is the name of a function, and of one in it, there is something to say without reading it or calling it.
+        assert {kind for kind, _ in contents - said} <= {keys.READS, keys.NAMED}
+        assert {word for _, word in contents - said} <= functions
+
+
+def the_same(facts: Mapping[str, ModuleFacts], modules: Modules) -> None:
+    known, here = Tables(Modules.of(facts.values()), Trail()), Tables(modules, Trail())
+    names, others = Names(Modules.of(facts.values()), Trail()), Names(modules, Trail())
+    every = {word for module in facts.values() for _, several in of_one(module).words() for word in several}
+    every |= {name for module in facts.values() for name in bound_names(module)} | {"nobody_says_this"}
+    for word in sorted(every):
+        for ask in ("calls", "reads", "methods", "named", "holders"):
+            assert [*getattr(here, ask)(word)] == [*getattr(known, ask)(word)], (ask, word)
+        for ask in ("aliases", "is_looked_up", "is_put_together", "forms", "is_held", "has_word"):
+            one, other = (getattr(tables, ask)(word) for tables in (here, known))
+            assert one == other or {*one} == {*other}, (ask, word)
+        assert {*others._modules_that_bind(word)} == {*names._modules_that_bind(word)}
+    for ask in ("calls_of_objects", "all_forms", "switching", "gives_cuda"):
+        assert getattr(here, ask)() == getattr(known, ask)(), ask
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_after_any_edits(seed: int) -> None:
+    chance = random.Random(seed)
+    first = some_projects(chance)
+    files = dict(first)
+    facts = facts_of(files)
+    data = written(facts)
+    for _ in range(12):
+        edit(chance, files, first)
+        now = facts_of(files)
+        if now.keys() != facts.keys():
+            facts, data = now, written(now)
+        facts = {path: now[path] for path in facts}
+        the_same(facts, by_words(data, Looked(facts)))
+
+
+def test_few_modules_are_looked_at() -> None:
+    facts = facts_of(first_files())
+    looked = Looked(facts)
+    tables = Tables(by_words(written(facts), looked), Trail())
+    assert tables.all_forms()
+    assert not tables.calls("nobody_calls_this")
+    assert looked.at == set()
+    word = next(word for word in sorted(tables.all_forms()) if 0 < len(tables.calls(word[1:])) < 3)[1:]
+    looked.at.clear()
+    tables = Tables(by_words(written(facts), looked), Trail())
+    assert {site.path for site, _ in tables.calls(word)} == looked.at
+
+
+def test_what_is_damaged_or_too_old_is_not_believed() -> None:
+    facts = facts_of(first_files())
+    data, one = written(facts), facts.__getitem__
+    shapes = [shape(each) for each in facts.values()]
+    for broken in (b"", data[:-9], zlib.compress(zlib.decompress(data)[:-9]), zlib.compress(b"1 2 3\n")):
+        with pytest.raises(ValueError, match=r"."):
+            words.Words(broken, [*facts], shapes, one, MANY)
+    with pytest.raises(ValueError, match=r"."):
+        words.Words(data, [*facts], shapes[1:], one, MANY)
+    others = ["another", "shape", *shapes[2:]]
+    assert words.Words(data, [*facts], others, one, 2).says(keys.INDEX, "backward")
+    with pytest.raises(ValueError, match="too much changed"):
+        words.Words(data, [*facts], others, one, 1)
