@@ -427,17 +427,6 @@ class Repeated:
             checked.values(),
         )
 
-    def words(self, scanned: Mapping[str, Scanned], around: Iterable[Scanned]) -> bytes | str:
-        """Which modules say a word, in a run that ``scanned`` all; ``around`` as for ``links``."""
-        facts = {one.path: one for one in (*scanned.values(), *around) if one.facts is not None}
-        if not facts:
-            return ""
-        from torchmemlint.index.words import written
-
-        shapes = [facts[path].shape if path in facts else "" for path in self._paths]
-        numbers = {path: number for number, path in enumerate(self._paths)}
-        return written(shapes, ((numbers[path], one.facts) for path, one in facts.items() if one.facts is not None))
-
     def links(
         self,
         scanned: Mapping[str, Scanned],

@@ -293,18 +293,17 @@ class _Run:
         """Checks all files; where several processes do, in a process that works beside them while this one waits. If that one
         dies of a file, all is done again from here, where no file is touched by this process."""
         paths = [file.path for file in self.files]
+        follows = repeated is not None and self._follows_edits()
 
         def check() -> _Checked:
-            self._check(paths)
+            self.scan(paths)
+            words = self._words() if follows else ""  # before all else, while there is room
+            self._check(paths, scanned=frozenset(paths))
             if repeated is not None:
                 links = repeated.links(self.scanned, self.around or (), self.checked)
                 texts = {path: one.digest for path, one in self.scanned.items()}
                 trails = partial(repeated.trails, self.scanned, self.around or (), self.checked)
-                words = partial(repeated.words, self.scanned, self.around or ())
-                if self._follows_edits():
-                    repeated.keep(texts, self.scanned, self.checked, links, trails, words)
-                else:
-                    repeated.keep(texts, self.scanned, self.checked, links)
+                repeated.keep(texts, self.scanned, self.checked, links, trails if follows else "", lambda: words)
             return _Checked(self.scanned, self.checked, self.told, self.complete)
 
         def check_apart() -> _Checked:
@@ -421,6 +420,15 @@ class _Run:
     def _follows_edits(self) -> bool:
         """Whether a later run can start from this one, so that it is written down of what answers are made."""
         return self.means.cache is not None and not self.by_hand and self.shard is None and self.means.executor is None
+
+    def _words(self) -> bytes | str:
+        """Which modules say a word, for later runs; nothing where no module will be looked at."""
+        from torchmemlint.told import words
+
+        if not any(one.candidate for one in self.scanned.values()):
+            return ""
+        self._every()
+        return words([file.path for file in self.files], [*self.scanned.values(), *(self.around or ())])
 
     def _every(self) -> Sequence[ModuleFacts]:
         """The facts of all files that matter."""

@@ -37,3 +37,13 @@ def written(
     names = sorted({one.segment for one in checked} - {""})
     places = {name: place for place, name in enumerate(names)}
     return [cache.named(name, 0) for name in names], (asked(path, places) for path in paths)
+
+
+def words(paths: Sequence[str], scanned: Iterable[Scanned]) -> bytes:
+    """Which modules say a word (``index.words``), of a run over files at ``paths``."""
+    from torchmemlint.index.words import written
+
+    numbers = {path: number for number, path in enumerate(paths)}
+    modules = {one.path: one for one in scanned if one.facts is not None}
+    shapes = [modules[path].shape if path in modules else "" for path in paths]
+    return written(shapes, ((numbers[one.path], one.facts) for one in modules.values() if one.facts is not None))

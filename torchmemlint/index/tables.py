@@ -168,7 +168,8 @@ class Tables:
     def reads(self, word: str) -> Sequence[tuple[FunctionRef, str]]:
         """Where a name of a function, or an attribute of that name, is taken as a value: in which function, and the text."""
         self._note(keys.READS, word)
-        return self._rows(keys.READS, word, self._reads, _path_of_site) if self._says(keys.FUNCTIONS, word) else ()
+        # Whatever is read is among the words of its function.
+        return self._rows(keys.WORD, word, self._reads, _path_of_site) if self._says(keys.FUNCTIONS, word) else ()
 
     def aliases(self, word: str) -> Collection[str]:
         """What else is called what the word is."""
@@ -284,7 +285,6 @@ class Tables:
         (module,) = self._modules.values()
         yield from self._tables.items()
         yield keys.NAMED, {last for around, _, last in map(_parted, module.functions) if around}
-        yield keys.READS, {text.rpartition(".")[2] for facts in module.functions for text in facts.reads}
         yield keys.WORD, _words_of(module)
         yield keys.PATTERNS, [""] if self._patterns else []
         yield keys.CUDA, [""] if says_cuda(module) else []
