@@ -18,7 +18,7 @@ from torchmemlint.semantics import purpose
 from torchmemlint.semantics.base import NO_TENSOR, TENSOR
 from torchmemlint.semantics.events import Backward, CallEffect, Frame, Graph, Record, Site
 from torchmemlint.semantics.roots import speaks_of_devices
-from torchmemlint.semantics.runs import Runs
+from torchmemlint.semantics.runs import Runs, is_part
 from torchmemlint.semantics.uses import Written, uses_of, written
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
@@ -394,12 +394,7 @@ class Flow:
 
     def is_part(self, graph: Graph) -> bool:
         """Whether the graph is that of one part of a result (``out[0]``), not of the result itself."""
-        if graph.kind != "opaque":
-            return False
-        return any(
-            self.record.graphs[p].site == graph.site and self.record.graphs[p].kind in ("opaque", "forward")
-            for p in graph.parents
-        )
+        return is_part(self.record, graph)
 
     def callee(self, site: Site) -> str:
         """The text of what is called at a site, the arguments of calls inside it left out: "super(…).forward"."""

@@ -60,8 +60,8 @@ class Closure:
         self.evidence: dict[str, frozenset[str]] | None = None
 
 
-HOLDING = CONTAINERS | {"generator", "instance"}
-"""Objects that are looked into for what they hold; an instance for what its constructor was given."""
+HOLDING = CONTAINERS | {"generator", "instance", "distribution"}
+"""Objects that are looked into for what they hold; an instance and a distribution for what their constructor was given."""
 EVERYTHING = "*"
 """Stands for all attributes of an object."""
 
@@ -338,11 +338,6 @@ class Book:
                         hints |= h
                         outputs |= o
                         flags |= f
-                elif self.heap[atom.oid].kind == "distribution":
-                    # Whoever has it asks it for `log_prob`, with the graph of what it was made of.
-                    g, h, _, _ = self.deep(state.vars.get((atom.oid, "$value"), EMPTY), state, depth - 1)
-                    graphs |= g
-                    hints |= h
         return frozenset(graphs), frozenset(hints), frozenset(outputs), flags
 
     def contents(self, oid: int, state: State) -> list[Value]:

@@ -806,6 +806,8 @@ class Calls(Evaluator):
             for base in self.world.project.mro(info.cls):
                 if isinstance(base, str) and f"{base}.{name}" in TORCH.functions:
                     return self.external(f"{base}.{name}", arguments, expr, state)
+        if info.kind == "distribution":
+            return self.distribution_method(oid, name, arguments, expr, state)
         generic = self.method_by_name(oid, name, arguments, expr, state)
         if generic is not None:
             return generic
@@ -864,8 +866,6 @@ class Calls(Evaluator):
             return frozenset((Obj(oid),))
         if kind == "thing":
             return self.thing_method(oid, name, arguments, expr, state)
-        if kind == "distribution":
-            return self.distribution_method(oid, name, arguments, expr, state)
         if kind == "generator" and name in ("send", "__next__"):
             return self.iterate(frozenset((Obj(oid),)), expr.node, state)
         return self.opaque(text_of(expr.func), arguments, expr, state, oid=oid)
@@ -1034,12 +1034,15 @@ class Calls(Evaluator):
         return found[0]
 
     def distribution_method(self, oid: int, name: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
-        held = state.vars.get((oid, "$value"), UNKNOWN)
-        if name in ("sample", "sample_n"):
-            self.sink(*self.whole(held, state), "cut", f".{name}()", expr.node)
-            return FREE_TENSOR
-        if name in ("log_prob", "rsample", "entropy", "cdf", "icdf", "mean"):
-            return self.arithmetic([held, *arguments.all()], expr.node, state)
+        """Everything that a distribution gives hangs on what it was made of, but for its samples."""
+        held = state.vars.get((oid, "[]"), UNKNOWN)
+        match TORCH.kind_methods.get(("distribution", name)):
+            case "cut":
+                self.sink(*self.whole(held, state), "cut", f".{name}()", expr.node)
+                return FREE_TENSOR
+            case "keep":
+                self.notice(hints_of(held), name)
+                return self.arithmetic([held, *arguments.all()], expr.node, state)
         return self.arithmetic([held], expr.node, state)
 
     # --- tensors ----------------------------------------------------------------------------------------------------
@@ -1081,6 +1084,8 @@ class Calls(Evaluator):
             case "device":
                 return self.move(atom, me, name, arguments, state)
             case "mixed-max":
+                if takes_another(name, arguments.get(0, "other")):
+                    return self.arithmetic([me, *arguments.all()], expr.node, state)
                 if not arguments.all() and name not in ("sort", "topk", "kthvalue"):
                     return with_flags_set(me, SCALAR)
                 values = self.made(
@@ -1483,6 +1488,8 @@ class Calls(Evaluator):
                     return tensor(flags=SCALAR)
                 return FREE_TENSOR
             case "mixed-max":
+                if takes_another(name.rpartition(".")[2], arguments.get(1, "other")):
+                    return self.arithmetic(values[:2], expr.node, state)
                 result = self.arithmetic(values[:1], expr.node, state)
                 if len(arguments.positional) == 1 and not arguments.keywords:
                     return with_flags_set(result, SCALAR)
@@ -1611,13 +1618,7 @@ class Calls(Evaluator):
             return self.leaf(expr.node, text_of(expr.func), state)
         if kind == "distribution":
             oid = self.allocate(kind, expr.node, text_of(expr.func), name)
-            inner = [
-                state.vars.get((a.oid, "$value"), EMPTY)
-                for value in arguments.all()
-                for a in value
-                if type(a) is Obj and self.heap[a.oid].kind == kind
-            ]
-            state.vars[oid, "$value"] = self.arithmetic([*arguments.all(), *inner], expr.node, state)
+            state.vars[oid, "[]"] = self.arithmetic(arguments.all(), expr.node, state)
             return frozenset((Obj(oid),))
         if kind in ("module", "ema") and arguments.positional:
             wrapped = [a for a in arguments.positional[0] if type(a) is Obj and self.heap[a.oid].kind in ("module", "thing")]
@@ -1843,6 +1844,11 @@ def torch_name(func: ir.Expr) -> str:
 def is_text(value: Value) -> bool:
     """Whether a value is known to be a string."""
     return bool(value) and all(type(atom) is Const and type(atom.value) is str for atom in value)
+
+
+def takes_another(name: str, other: Value | None) -> bool:
+    """Whether ``max`` and ``min`` choose between two tensors, element by element, and not along a dimension."""
+    return name in ("max", "min") and any(type(a) is Tensor and not a.flags & GUESSED for a in other or ())
 
 
 def only_free(value: Value) -> bool:

@@ -309,6 +309,11 @@ class Evaluator(Book):
         info = self.heap[oid]
         if info.kind in CONTAINERS or info.kind == "generator":
             return UNKNOWN
+        if info.kind == "distribution":
+            if name == "base_dist":
+                return frozenset((Obj(oid),))
+            if not name.endswith(("_shape", "_ndims", "_support", "support")):
+                return state.vars.get((oid, "[]"), UNKNOWN)  # `loc`, `logits`, `mean`: what it was made of
         if name == "training":
             if info.kind == "thing":
                 self.retype(oid, "module")  # only modules have it
@@ -631,6 +636,9 @@ class Evaluator(Book):
                     for item in self.contents(atom.oid, state):
                         out.extend(a for a in item if type(a) in (Tensor, Unknown))
                     out.append(Unknown())
+                    continue
+                if info.kind == "distribution":  # a loss takes it, or another distribution is made of it
+                    out.extend(state.vars.get((atom.oid, "[]"), UNKNOWN))
                     continue
                 out.append(Unknown())
             elif type(atom) is Tuple:

@@ -11,7 +11,7 @@ from torchmemlint.index.layout import is_test
 from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.base import EVERYTHING, RunLimit
-from torchmemlint.semantics.events import Record, Sink
+from torchmemlint.semantics.events import Graph, Record, Sink
 from torchmemlint.semantics.interpret import MAX_PHASES, Interpreter
 from torchmemlint.semantics.plumbing import Plumbing
 from torchmemlint.semantics.values import EMPTY, Const, Obj, Value
@@ -43,7 +43,7 @@ class Fate:
     kept      where values are stored in a place that outlives the function
     passed    calls of code out of sight that get a value and whose result is not followed to its end
     escapes   values leave the function by return or yield, and not all callers are known
-    unseen    nothing at all is done with the value
+    lost      something is computed from the values, attached, of which it is not known what becomes
     callers   calls of the function (by caller) that were looked at
     """
 
@@ -54,11 +54,13 @@ class Fate:
     escapes: bool = False
     callers: tuple[FunctionRef, ...] = ()
     off_callers: int = 0
+    lost: bool = False
 
     @property
     def only_cut(self) -> bool:
         """Every value ends in a cut: no backward can ever go through it."""
-        return not self.trains and not self.kept and not self.passed and not self.escapes and bool(self.cuts)
+        away = self.trains or self.kept or self.passed or self.escapes or self.lost
+        return not away and bool(self.cuts)
 
 
 class Runs:
@@ -238,7 +240,7 @@ class Runs:
         run for it: ask last). No more callers are asked once the values train something, or, with ``cuts_alone``, once they are
         not only cut."""
         here = self.fate_here(record, gid)
-        if here.trains or not here.escapes or (cuts_alone and (here.kept or here.passed)):
+        if here.trains or not here.escapes or (cuts_alone and (here.kept or here.passed or here.lost)):
             return here
         after = self.fate_of_result(record.root, depth, cuts_alone)
         return Fate(
@@ -249,6 +251,7 @@ class Runs:
             after.escapes,
             after.callers,
             after.off_callers,
+            here.lost or after.lost,
         )
 
     def fate_here(self, record: Record, gid: int) -> Fate:
@@ -265,6 +268,7 @@ class Runs:
             kept=tuple(s for s in sinks if s.kind == "stored" and self._outlives(record, s)),
             passed=tuple(s for s in sinks if s.kind == "passed" and not self._followed(record, s)),
             escapes=any(s.kind in ("returned", "yielded") for s in sinks),
+            lost=loses(record, gid, family),
         )
 
     def _outlives(self, record: Record, sink: Sink) -> bool:
@@ -299,6 +303,7 @@ class Runs:
         passed: list[Sink] = []
         seen: list[FunctionRef] = []
         off = 0
+        lost = False
         for caller in sorted({self.root_of(c.ref) for c in callers.calls}):
             if caller == ref:
                 continue
@@ -320,13 +325,34 @@ class Runs:
                     kept += inner.kept
                     passed += inner.passed
                     escapes |= inner.escapes
+                    lost |= inner.lost
             escapes |= not answered
-            if trains or (cuts_alone and (escapes or kept or passed)):
+            if trains or (cuts_alone and (escapes or kept or passed or lost)):
                 break
-        return Fate(trains, tuple(cuts), tuple(kept), tuple(passed), escapes, tuple(seen), off)
+        return Fate(trains, tuple(cuts), tuple(kept), tuple(passed), escapes, tuple(seen), off, lost)
 
     def root_of(self, ref: FunctionRef) -> FunctionRef:
         return FunctionRef(ref.path, self.world.outermost(ref)) if ref.qualname != MODULE else ref
+
+
+def loses(record: Record, gid: int, family: frozenset[int]) -> bool:
+    """Whether something is computed from a graph's values, attached, of which the analysis does not know what becomes: it may
+    well be trained. A piece of a result that nothing is done with is no such thing."""
+    followed = frozenset[int]().union(*(record.graphs[each].parents for each in family))
+    return any(
+        each not in followed
+        and not any(sink.kind != "stored" for sink in record.sinks.get(each, ()))
+        and (not is_part(record, record.graphs[each]) or bool(record.evidence.get(each)))
+        for each in family - {gid}
+    )
+
+
+def is_part(record: Record, graph: Graph) -> bool:
+    """Whether the graph is that of one part of a result (``out[0]``), not of the result itself."""
+    if graph.kind != "opaque":
+        return False
+    parents = [record.graphs[gid] for gid in graph.parents]
+    return any(parent.site == graph.site and parent.kind in ("opaque", "forward") for parent in parents)
 
 
 def descendants(record: Record, gid: int) -> frozenset[int]:

@@ -108,7 +108,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
     fate = flow.runs.fate(record, event.gid, cuts_alone=True)
     if not fate.only_cut or not any(s.how in CUTS for s in fate.cuts):
         return
-    if is_kept_in_a_loss(event, flow) or is_lost(event, flow):
+    if is_kept_in_a_loss(event, flow) or not is_detached_itself(event, flow):
         return
     yield Draft(
         flow.at(
@@ -135,16 +135,12 @@ def is_kept_in_a_loss(event: Graph, flow: Flow) -> bool:
     return bool(lost) and any(s.kind == "stored" for g in family for s in record.sinks.get(g, ()))
 
 
-def is_lost(event: Graph, flow: Flow) -> bool:
-    """Whether the output goes attached into another call, and it is not seen what for: what that call gives is put somewhere and
-    not followed any further, or nothing but that is detached."""
+def is_detached_itself(event: Graph, flow: Flow) -> bool:
+    """Whether the output, or a part of it, is detached, and not only what another call makes of it: that was not meant as a
+    constant by then."""
     record = flow.record
-    family = descendants(record, event.gid)
-    followed = {parent for g in family for parent in record.graphs[g].parents}
-    ends = [record.sinks.get(g, ()) for g in family if g != event.gid and g not in followed]
-    parts = [g for g in family if record.graphs[g].site.key == event.site.key]
-    detached = any(s.how in CUTS for g in parts for s in record.sinks.get(g, ()))
-    return not detached or any(sinks and all(s.kind == "stored" for s in sinks) for sinks in ends)
+    parts = [g for g in descendants(record, event.gid) if record.graphs[g].site.key == event.site.key]
+    return any(s.how in CUTS for g in parts for s in record.sinks.get(g, ()))
 
 
 def is_behind_all_steps(event: Graph, flow: Flow) -> bool:
