@@ -61,7 +61,9 @@ import re
 from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
-from torchmemlint.index.project import FunctionRef
+from torchmemlint.index.facts import ClassFacts
+from torchmemlint.index.layout import is_test
+from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import CallEffect, Graph, LoopInfo
@@ -107,6 +109,9 @@ RATE = re.compile(
 )
 
 
+EVALUATION = "not self.training"
+MAX_HOLDERS_ABOVE = 3
+"""Objects that are looked at, from what holds a module to what holds that."""
 ANSWERS = re.compile(r"\w\(")
 SETTLED = re.compile(
     r"\b(hasattr|getattr|isinstance|issubclass|callable|bool|len|get|pop|getenv|startswith|endswith|lower|upper|type|int|str)\("
@@ -185,9 +190,13 @@ def step_path(event: CallEffect, flow: Flow) -> str | None:
     last = ref.qualname.rpartition(".")[2]
     facts = flow.runs.world.facts(ref)
     if last == "forward" and facts.owner:
-        if is_whole_stage(flow) or goes_over_pieces(flow) or is_loss_out_of_training(event, facts.owner):
+        if is_whole_stage(flow) or goes_over_pieces(flow):
             return None
-        return "in every forward out of training" if EVALUATION in event.site.guards else "in every forward"
+        if EVALUATION not in event.site.guards:
+            return "in every forward"
+        is_loss = bool({"loss", "criterion"}.intersection(purpose.words(facts.owner)))  # only models are put out of training
+        reached = not is_loss and is_put_into_evaluation(ClassRef(ref.path, facts.owner), flow)
+        return "in every forward out of training" if reached else None
     if event.site.guards or drives_steps(flow):
         return None
     if facts.owner and forwards_before(event, flow) and called_in_steps(ref, flow):
@@ -195,12 +204,39 @@ def step_path(event: CallEffect, flow: Flow) -> str | None:
     return None
 
 
-def is_loss_out_of_training(event: CallEffect, owner: str) -> bool:
-    """Whether the call waits for a loss to be put out of training mode: only models are."""
-    return EVALUATION in event.site.guards and bool({"loss", "criterion"}.intersection(purpose.words(owner)))
-
-
-EVALUATION = "not self.training"
+def is_put_into_evaluation(cls: ClassRef, flow: Flow, depth: int = 0) -> bool:
+    """Whether ``eval()`` may reach the modules of a class. It does not where each that is made in sight is held, or held by what
+    is held, by an object that is no module itself (a trainer's ``self.loss``) and never evaluates what it holds there."""
+    world = flow.runs.world
+    project = world.project
+    init = project.method(cls, "__init__")
+    callers = project.callers(init) if init is not None else None
+    if callers is None or not callers.calls or callers.escapes or depth == MAX_HOLDERS_ABOVE:
+        return True
+    for caller in callers.calls:
+        owner = world.facts(caller.ref).owner
+        if is_test(caller.ref.path, caller.ref.qualname):
+            continue
+        if not owner:
+            return True
+        holder = ClassRef(caller.ref.path, owner)
+        facts = project.facts(holder)
+        assert isinstance(facts, ClassFacts)
+        made = (caller.ref.qualname, f"{caller.call.callee}()")
+        names = {fact.name for fact in facts.attrs if (fact.method, fact.value) == made}
+        if not names:
+            return True
+        if world.is_module_class(holder) is not False:
+            if is_put_into_evaluation(holder, flow, depth + 1):
+                return True
+        elif any(
+            call.callee in (f"self.{name}.eval", f"self.{name}.train")
+            for name in names
+            for method in world.within(holder.path, holder.qualname)
+            for call in method.calls
+        ):
+            return True
+    return False
 
 
 def is_rate(test: str) -> bool:
