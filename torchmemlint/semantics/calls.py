@@ -36,6 +36,7 @@ from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
     BATCH,
     COLUMN,
+    COMPUTED,
     EMPTY,
     FREE_TENSOR,
     GUESSED,
@@ -645,6 +646,8 @@ class Calls(Evaluator):
             graphs |= g | h
             certain |= g
         # A recurrent network that is given a PackedSequence returns one.
+        # What is no bigger than a number stays so: layers want a dimension at least, so this one works element by element.
+        number = is_single_number(arguments.positional)
         packed = PACKED if any(type(a) is Tensor and a.flags & PACKED for v in arguments.positional for a in v) else 0
         training = truth(state.vars.get((oid, "$training"), UNKNOWN))
         frozen = self.frozen(oid, state) and not any(
@@ -669,6 +672,8 @@ class Calls(Evaluator):
                     gid, "forward", self.site(expr.node), text, mode="off", module=oid, module_loops=info.loops,
                     cls=info.cls if isinstance(info.cls, ClassRef) else None,
                 )  # fmt: skip
+            if inner is None and number:
+                return tensor(flags=SCALAR | COMPUTED)
             return reshape(
                 inner,
                 lambda t: Tensor(
@@ -1844,6 +1849,15 @@ def torch_name(func: ir.Expr) -> str:
 def is_text(value: Value) -> bool:
     """Whether a value is known to be a string."""
     return bool(value) and all(type(atom) is Const and type(atom.value) is str for atom in value)
+
+
+def is_single_number(values: list[Value]) -> bool:
+    """Whether the arguments are one tensor without dimensions, and no index: that stands for a row of a table."""
+    return (
+        len(values) == 1
+        and bool(values[0])
+        and all(type(a) is Tensor and bool(a.flags & SCALAR) and not a.flags & INTEGER for a in values[0])
+    )
 
 
 def takes_another(name: str, other: Value | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -73,6 +73,8 @@ def describe(
     )
     if not by_type and not empties and not (asked and any(t in CATCHES_OOM for t in types)):
         return None
+    if is_forestalled(run, handler, statement, state, tests):
+        return None
     body = handler.body
     if not by_type:
         body = about_memory(handler.body, verdict_names(handler.body), handler.name)
@@ -99,6 +101,20 @@ def is_behind_type(run: Interpreter, handler: ir.Handler, statement: ir.Try, sta
 
 
 CLEANUPS = frozenset({"empty_cache", "gc.collect", "cleanup", "del", "zero_grad"})
+
+
+def is_forestalled(run: Interpreter, handler: ir.Handler, statement: ir.Try, state: State, tests: Sequence[object]) -> bool:
+    """Whether a handler above this one catches CUDA's out-of-memory errors, so that none arrives here: an exception that leaves a
+    handler goes to no other of the same ``try``. The errors of other devices are plain ``RuntimeError``."""
+    above = [caught(run, other.type, state) for other in statement.handlers[: statement.handlers.index(handler)]]
+    if not any(name in TORCH.oom_exceptions or name in CATCHES_OOM for types in above for name in types):
+        return False
+    texts = [node.value for test in tests for node in _walk(test) if isinstance(node, ir.Const)]
+    return not any(isinstance(text, str) and OTHER_DEVICES.search(text) for text in texts)
+
+
+OTHER_DEVICES = re.compile(r"\b(mps|xpu|npu|hpu|cpu|mlu)\b|DefaultCPUAllocator", re.IGNORECASE)
+"""Devices that have no class of their own for being out of memory."""
 
 
 def beside_type(body: list[ir.Stmt]) -> frozenset[int]:
