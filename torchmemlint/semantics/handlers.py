@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from torchmemlint.lower import ir
@@ -62,8 +61,6 @@ def describe(
     by_type = any(is_oom_type(t) for t in types)
     if not by_type and CATCHES_OOM.isdisjoint(types):
         return None
-    if not by_type and is_behind_type(run, handler, statement, state):
-        return None
     about_error = names_of_error(handler)
     tests = [node for node in nodes_of(handler.body) if tests_message(node) and reads_error(node, about_error)]
     asked = tests or [node for node in nodes_of(handler.body) if asks_helper(node, handler.name)]
@@ -92,12 +89,6 @@ def describe(
 
 def is_oom_type(name: str) -> bool:
     return name in TORCH.oom_exceptions or name.rpartition(".")[2] == "OutOfMemoryError"
-
-
-def is_behind_type(run: Interpreter, handler: ir.Handler, statement: ir.Try, state: State) -> bool:
-    """Whether an earlier ``except`` of the same ``try`` has caught torch's own class: no such error comes this far."""
-    earlier = takewhile(lambda each: each is not handler, statement.handlers)
-    return any(is_oom_type(name) for each in earlier for name in caught(run, each.type, state))
 
 
 CLEANUPS = frozenset({"empty_cache", "gc.collect", "cleanup", "del", "zero_grad"})
