@@ -6,7 +6,8 @@ Reports `torch.cuda.empty_cache()`, and the same call of other devices, in every
 the end of an epoch or stage (a turn that makes, loads or fills a model of its own is one, or one component of a model after the
 other; so is a forward that runs a model over frames or chunks in a loop of its own), in a loop of attempts that a success
 leaves, where the call is rate-limited or guarded by a measurement (also by a name that each step binds to one, or to what a
-function answers), and for methods of that name on other objects.
+function answers), for methods of that name on other objects, and behind `if not self.training:` in a module that no `eval()` in
+sight reaches (a loss that a trainer holds beside its network).
 
 ## What it costs
 The call frees no tensor. It returns cached blocks that no tensor uses to the driver; the allocator would have used

@@ -6,7 +6,7 @@ detached: a teacher, a target network, a reference policy. The detach shows that
 then its graph has been built.
 
 Networks with frozen parameters are silent, and outputs that are detached in one term of the loss and trained in, or kept in,
-another.
+another. So are outputs of which something is computed, attached, that cannot be followed to its end: it may be trained there.
 
 ## What it costs
 One extra graph at peak, beside the graph that is trained, when the detach comes after the student's forward. Measured
