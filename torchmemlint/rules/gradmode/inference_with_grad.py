@@ -6,14 +6,15 @@ evaluates, predicts, samples or acts, or wherever every result is only detached,
 finding stands at the first such call of a function, or the first whose results are kept, and speaks for all of them.
 
 Grad mode is followed through `with` blocks, decorators, `set_grad_enabled`, the project's own wrappers, hooks that a
-framework runs without grad (`validation_step`), and the function's callers. It is silent where all callers switch
-grad mode off, in a method that overrides one of a base class out of sight, where all parameters are frozen
-(`requires_grad_(False)`), for modules that have none, in the hooks of a module with a `training_step` that nothing in sight
-drives, for networks of JAX, TensorFlow, OpenVINO and ONNX Runtime, for what `torch.jit.load` gives unless it is treated as a
-module (`eval()`), in code that needs gradients of inputs (attacks, saliency) or hooks into gradients, and for
-modules whose own forward takes gradients (forces from an energy). A
-function without a caller in sight is taken to run with grad mode on, with confidence medium; it is silent about one that hands
-its result out with the graph where nothing but its name (`predict`, `infer`) says that it evaluates, and no detach in sight.
+framework runs without grad (`validation_step`), and the function's callers. It is silent where all callers switch grad
+mode off, or some do and the function neither calls `eval()` nor detaches or reads its result, in a method that
+overrides one of a base class out of sight, where all parameters are frozen (`requires_grad_(False)`), for modules that
+have none, in the hooks of a module with a `training_step` that nothing in sight drives, for networks of JAX,
+TensorFlow, OpenVINO and ONNX Runtime, for what `torch.jit.load` gives unless it is treated as a module (`eval()`), in
+code that needs gradients of inputs (attacks, saliency) or hooks into gradients, and for modules whose own forward takes
+gradients (forces from an energy). A function without a caller in sight is taken to run with grad mode on, with
+confidence medium; it is silent about one that hands its result out with the graph where nothing but its name
+(`predict`, `infer`) says that it evaluates, and no detach in sight.
 
 `eval()` changes dropout and batch normalisation. It does not switch grad mode off.
 
@@ -266,6 +267,9 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return None
     if not fate.only_cut and (not evaluated or fate.escapes) and flow.called_in_training(by_trainers=fate.escapes):
         return None
+    if record.mode == "mixed" and "eval()" not in record.flags and not explicit(fate):
+        if not fate.only_cut or flow.runs.world.project.grad_mode(root).assumed:
+            return None  # some callers switch grad mode off, and nothing says that the others exist, or want no graph
     if fate.only_cut:
         text = "but every result is detached, turned into numbers or compared"
         if evaluated and not trains_here:
@@ -273,15 +277,13 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         if trains_here or (purpose.trains(name) and not all_detached(fate)):
             return None
         return (text, confidence) if wanted or explicit(fate) else None
-    if record.mode == "mixed" and not evaluated and not is_detached(fate):
-        return None  # grad mode is left to the callers: those under which it is on may be the ones that train
     if trains_here and (fate.passed or not evaluated):
         return None
     if fate.passed and not evaluated and not purpose.evaluates(name):
         return None
     if evaluated and not purpose.trains(name):
         return "after `eval()`, and nothing computed from it is back-propagated in sight", confidence
-    if fate.escapes and record.mode == "no-callers" and not is_detached(fate):
+    if fate.escapes and not is_detached(fate):
         return None  # its name alone says that nobody out of sight trains what it hands out
     if purpose.evaluates(name):
         return f"in `{short(name)}`, and nothing computed from it is back-propagated in sight", Confidence.MEDIUM
