@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
+from operator import add
 from typing import TYPE_CHECKING
 
 from torchmemlint.index import keys
@@ -23,7 +26,11 @@ from torchmemlint.index.trail import LEAF, Name, Read, Trail
 if TYPE_CHECKING:
     from torchmemlint.index.roots import Roots
 
-_TYPES = ("I", "Q", "Q", "I")
+_PARTS = 6
+_HEAD = 4
+"""Numbers of a root in a segment."""
+Asked = tuple[int, tuple[str, ...]]
+"""A root: its kind and names."""
 
 
 def written(trail: Trail) -> bytes:
@@ -43,17 +50,24 @@ class Segment:
     steps: array[int] = field(default_factory=lambda: array("Q"))
     blocks: array[int] = field(default_factory=lambda: array("Q"))
     roots: array[int] = field(default_factory=lambda: array("I"))
+    parts: array[int] = field(default_factory=lambda: array("I"))
+    _places: dict[int, list[int]] = field(default_factory=dict)
+    _known: dict[int, dict[Asked, int]] = field(default_factory=dict)
+    _ends: list[int] = field(default_factory=list)
     _names: list[Name] = field(default_factory=list)
 
     def read(self, data: bytes) -> None:
         """Adds what ``written`` gave, once or several times. Raises ValueError."""
         at = 0
         while at < len(data):
-            (names, *arrays), at = split(data, 1 + len(_TYPES), at)
+            (names, *arrays), at = split(data, _PARTS, at)
             self._names += (name if type(name) is str else tuple(name) for name in json.loads(names))
-            for part, more in zip((self.counts, self.steps, self.blocks, self.roots), arrays, strict=True):
+            for part, more in zip((self.counts, self.steps, self.blocks, self.roots, self.parts), arrays, strict=True):
                 part.frombytes(more)
         self.numbers = {name: number for number, name in enumerate(self._names)}
+        self._ends = [0, *accumulate(map(add, self.roots[2::_HEAD], self.roots[3::_HEAD]))]
+        if self._ends[-1] != len(self.parts):
+            raise ValueError("a root is cut off")
 
     def everywhere(self, node: int) -> int:
         """The number over all segments of a node, or the code of a key, which is no such number."""
@@ -93,33 +107,73 @@ class Segment:
                     found.update(one for one, begin, end in together if not found.isdisjoint(steps[begin:end]))
         return found
 
-    def all_roots(self) -> Iterator[tuple[int, int, tuple[str, ...], list[str]]]:
-        """The roots: kind, node, names and values."""
-        roots, names = self.roots, self._names
-        at = 0
-        while at < len(roots):
-            kind, node, asked, said = roots[at : at + 4]
-            at += 4
-            yield (
-                kind,
-                node,
-                tuple(str(names[number]) for number in roots[at : at + asked]),
-                [str(names[number]) for number in roots[at + asked : at + asked + said]],
-            )
-            at += asked + said
+    def roots_of(self, kinds: Collection[int], steps: Collection[int] | None = None) -> list[int]:
+        """The places of the roots of these kinds, of those only that are such ``steps`` if any are given."""
+        heads = enumerate(zip(self.roots[::_HEAD], self.roots[1::_HEAD], strict=True))
+        return [place for place, (kind, node) in heads if kind in kinds and (steps is None or node in steps)]
+
+    def asked(self, place: int) -> Asked:
+        """What was asked for the root at a place."""
+        kind, _, asked, _ = self.roots[place * _HEAD : place * _HEAD + _HEAD]
+        begin = self._ends[place]
+        return kind, tuple(str(self._names[number]) for number in self.parts[begin : begin + asked])
+
+    def values(self, place: int) -> list[str]:
+        """The values of the root at a place."""
+        begin = self._ends[place] + self.roots[place * _HEAD + 2]
+        return [str(self._names[number]) for number in self.parts[begin : self._ends[place + 1]]]
+
+    def place_of(self, root: Asked) -> int | None:
+        """The place of a root here: the last, if it was worked out several times."""
+        names = root[1]
+        first = self.numbers.get(names[0], -1) if names else -1
+        found = self._known.get(first)
+        if found is None:
+            found = self._known[first] = {self.asked(place): place for place in self._with_first_name().get(first, ())}
+        return found.get(root)
+
+    def _with_first_name(self) -> dict[int, list[int]]:
+        """The places of roots by the numbers of their first names, -1 where they have none."""
+        if not self._places:
+            for place, (begin, asked) in enumerate(zip(self._ends, self.roots[2::_HEAD], strict=False)):
+                self._places.setdefault(self.parts[begin] if asked else -1, []).append(place)
+        return self._places
 
 
 class Graph:
-    """All segments of a run."""
+    """All segments of a run. A root that was worked out again stands in several: what the last of them says, holds."""
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self.segments = segments
         self.size = sum(len(segment.counts) for segment in segments)
-        # A root that was worked out again stands in a later segment.
-        self.roots: dict[tuple[int, tuple[str, ...]], tuple[int, list[str]]] = {}
-        for segment in segments:
-            for kind, node, names, values in segment.all_roots():
-                self.roots[kind, names] = segment.everywhere(node), values
+
+    def values(self, root: Asked) -> list[str] | None:
+        """The values of a root; None where it was not asked for."""
+        found = self._place_of(root)
+        return self.segments[found[0]].values(found[1]) if found is not None else None
+
+    def _place_of(self, root: Asked) -> tuple[int, int] | None:
+        for number in reversed(range(len(self.segments))):
+            place = self.segments[number].place_of(root)
+            if place is not None:
+                return number, place
+        return None
+
+    def dirty(self, kinds: Collection[int], affected: Affected) -> set[Asked]:
+        """The roots of these kinds that are affected."""
+        found: set[Asked] = set()
+        for number, segment in enumerate(self.segments):
+            for place in segment.roots_of(kinds, affected.here(number)):
+                root = segment.asked(place)
+                if self._place_of(root) == (number, place):
+                    found.add(root)
+        return found
+
+    def roots_of(self, kind: int) -> dict[tuple[str, ...], list[str]]:
+        """All roots of a kind: their values by their names."""
+        return {
+            segment.asked(place)[1]: segment.values(place) for segment in self.segments for place in segment.roots_of((kind,))
+        }
 
     def affected(self, changed: Iterable[Read]) -> Affected:
         """What rests on keys."""
@@ -147,54 +201,62 @@ def settled(graph: Graph, changed: set[Read], edits: Sequence[tuple[ModuleFacts,
     """The keys that edits changed, those included that are worked out over all modules: what lies between is compared with what
     it was. ``roots`` are those of the modules as they are now."""
     found = set(changed)
-    dirty = graph.affected(found).nodes
+    affected = graph.affected(found)
     for step in (_bases, _reached, _leaks):
-        more = step(graph, dirty, edits, roots) - found
+        more = step(graph, affected, edits, roots) - found
         if more:
             found |= more
-            dirty = graph.affected(found).nodes
+            affected = graph.affected(found)
     return found
 
 
 Edits = Sequence[tuple[ModuleFacts, ModuleFacts]]
 
 
-def _bases(graph: Graph, dirty: set[int], edits: Edits, roots: Roots) -> set[Read]:
+def _bases(graph: Graph, affected: Affected, edits: Edits, roots: Roots) -> set[Read]:
     """BELOW of what has other classes below it."""
-    asked = {names: values for (kind, names), (_, values) in graph.roots.items() if kind == keys.ORDER}
-    if not asked:
+    if not any(segment.roots_of((keys.ORDER,)) for segment in graph.segments):
         return set()
-    again = {names for (kind, names), (node, _) in graph.roots.items() if kind == keys.ORDER and node in dirty}
+    again = {names for _, names in graph.dirty((keys.ORDER,), affected)}
     for before, now in edits:
         again |= {(now.path, klass.qualname) for klass in (*before.classes, *now.classes)}
     found: set[Read] = set()
-    for names in sorted(again):
-        above = roots.classes_above(ClassRef(names[0], names[1]))
-        found |= {(keys.BELOW, *base) for base in {*_pairs(asked.get(names, ()))} ^ {each[:2] for each in above}}
+    above = {names: roots.classes_above(ClassRef(names[0], names[1])) for names in sorted(again)}
+    for names, bases in above.items():
+        before_bases = _pairs(graph.values((keys.ORDER, names)) or ())
+        found |= {(keys.BELOW, *base) for base in {*before_bases} ^ {each[:2] for each in bases}}
+    roots.knows_above(partial(_above, graph, above))
     return found
 
 
-def _reached(graph: Graph, dirty: set[int], edits: Edits, roots: Roots) -> set[Read]:
+def _above(graph: Graph, again: Mapping[tuple[str, ...], list[ClassRef]]) -> Iterator[tuple[ClassRef, list[ClassRef]]]:
+    """Every class with its bases: as it was, but for those that were worked out ``again``."""
+    for names, values in graph.roots_of(keys.ORDER).items():
+        if names not in again:
+            yield ClassRef(names[0], names[1]), [ClassRef(*pair) for pair in _pairs(values)]
+    for names, bases in again.items():
+        yield ClassRef(names[0], names[1]), bases
+
+
+def _reached(graph: Graph, affected: Affected, edits: Edits, roots: Roots) -> set[Read]:
     """CALLS of what is reached by other calls."""
-    again: set[tuple[int, tuple[str, ...]]] = {
-        root for root, (node, _) in graph.roots.items() if node in dirty and root[0] in (keys.SITE, keys.OBJECT)
-    }
-    anyway: set[tuple[int, tuple[str, ...]]] = set()
+    again = graph.dirty((keys.SITE, keys.OBJECT), affected)
+    anyway: set[Asked] = set()
     for before, now in edits:
         one, other = _calls(before), _calls(now)
         for name, call in (one - other) + (other - one):
             anyway.add((keys.SITE, (now.path, name, call.callee, *call.keywords)))
             anyway.add((keys.OBJECT, (now.path, name, call.callee)))
-    known = graph.roots.get((keys.OBJECTS, ()))
+    known = graph.values((keys.OBJECTS, ()))
     forms = roots.forms_of_objects() if known is not None else []
-    for form in {*forms} ^ {*(known[1] if known is not None else ())}:
+    for form in {*forms} ^ {*(known or ())}:
         for root in (*roots.sites_of(form), *_of_form(graph, form)):
             anyway.add((keys.OBJECT, root))
     found: set[Read] = set()
     for kind, names in sorted(again | anyway):
         if kind == keys.OBJECT and known is None:
             continue
-        _, before_values = graph.roots.get((kind, names), (0, []))
+        before_values = graph.values((kind, names)) or []
         now_values = roots.reached_again(kind, names)
         one_refs, other_refs = _pairs(before_values[kind == keys.SITE :]), _pairs(now_values[kind == keys.SITE :])
         if (kind, names) in anyway or (kind == keys.SITE and before_values[:1] != now_values[:1]):
@@ -204,12 +266,11 @@ def _reached(graph: Graph, dirty: set[int], edits: Edits, roots: Roots) -> set[R
     return found
 
 
-def _leaks(graph: Graph, dirty: set[int], edits: Edits, roots: Roots) -> set[Read]:
+def _leaks(graph: Graph, affected: Affected, edits: Edits, roots: Roots) -> set[Read]:
     """LEAK of the functions in which other calls leave grad mode switched."""
-    root = graph.roots.get((keys.LEAKS, ()))
-    if root is None or root[0] not in dirty:
+    if not graph.dirty((keys.LEAKS,), affected):
         return set()
-    one, other = _triples(root[1]), _triples(roots.leaks_again())
+    one, other = _triples(graph.values((keys.LEAKS, ())) or ()), _triples(roots.leaks_again())
     return {(keys.LEAK, path, qualname) for path, qualname, _ in one ^ other}
 
 
@@ -219,8 +280,8 @@ def _calls(module: ModuleFacts) -> Counter[tuple[str, CallFact]]:
 
 def _of_form(graph: Graph, form: str) -> Iterator[tuple[str, ...]]:
     """The calls of objects that were asked for in this form (see ``Tables.forms``)."""
-    for kind, names in graph.roots:
-        if kind == keys.OBJECT and form == f"{form_of(names[2])}{last_name(names[2])}":
+    for names in graph.roots_of(keys.OBJECT):
+        if form == f"{form_of(names[2])}{last_name(names[2])}":
             yield names
 
 

@@ -6,7 +6,7 @@ import builtins
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple, Protocol, TypeVar, Union
@@ -164,6 +164,8 @@ class Names:
         self._attrs: dict[ClassRef, dict[str, list[AttrFact]]] = {}
         self._tests: dict[str, bool] = {}
         self._below: dict[ClassRef, tuple[ClassRef, ...]] | None = None
+        self.known_above: Callable[[], Iterable[tuple[ClassRef, Sequence[ClassRef]]]] | None = None
+        """Of all classes, what is above them, where that is known."""
         self._overrides = answered(trail, self._find_overrides)
         self._having: dict[str, set[ClassRef]] | None = None
 
@@ -572,11 +574,11 @@ class Names:
     def _find_below(self) -> dict[ClassRef, tuple[ClassRef, ...]]:
         found: dict[ClassRef, list[ClassRef]] = defaultdict(list)
         with self.trail.apart():
-            for path in self.modules:
-                for qualname in self._classes[path]:
-                    klass = ClassRef(path, qualname)
-                    for base in self.classes_above(klass):
-                        found[base].append(klass)
+            every = (ClassRef(path, qualname) for path in self.modules for qualname in self._classes[path])
+            known = self.known_above
+            for klass, above in known() if known is not None else ((each, self.classes_above(each)) for each in every):
+                for base in above:
+                    found[base].append(klass)
         return {base: tuple(sorted(below)) for base, below in found.items()}
 
     def classes_above(self, klass: ClassRef) -> list[ClassRef]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from torchmemlint.index import keys
 from torchmemlint.index.names import ClassRef, FunctionRef
 from torchmemlint.index.project import Project
@@ -22,6 +24,10 @@ class Roots:
         except KeyError:
             self._trail.root(keys.ORDER, (), ref[:2], ())
             return []
+
+    def knows_above(self, above: Callable[[], Iterable[tuple[ClassRef, list[ClassRef]]]]) -> None:
+        """From now on it is known of all classes what is above them."""
+        self._names.known_above = above
 
     def reached_again(self, kind: int, names: tuple[str, ...]) -> list[str]:
         """The values of a root of the kind ``SITE`` or ``OBJECT``; of a call that there is not, none."""

@@ -61,6 +61,7 @@ class Trail:
         self._steps = array("Q")
         self._blocks = array("Q")
         self._roots = array("I")
+        self._parts = array("I")
 
     def begin(self, first: int) -> None:
         """Starts to write, with ``first`` as the number of the first node."""
@@ -128,14 +129,15 @@ class Trail:
         ``values`` do. ``names`` tell what was asked."""
         if self.on:
             self._roots.extend((kind, self.node(page), len(names), len(values)))
-            self._roots.extend(map(self.number, names))
-            self._roots.extend(map(self.number, values))
+            self._parts.extend(map(self.number, names))
+            self._parts.extend(map(self.number, values))
 
-    def take(self) -> tuple[list[Name], array[int], array[int], array[int], array[int]]:
-        """What was written since the last time: names, counts, steps, blocks of nodes made together, roots."""
-        taken = self._names, self._counts, self._steps, self._blocks, self._roots
+    def take(self) -> tuple[list[Name], array[int], array[int], array[int], array[int], array[int]]:
+        """What was written since the last time: names, counts, steps, blocks of nodes made together; roots, by four numbers each
+        (kind, node, how many names and values); these names and values."""
+        taken = self._names, self._counts, self._steps, self._blocks, self._roots, self._parts
         self._names, self._counts, self._steps = [], array("I"), array("Q")
-        self._blocks, self._roots = array("Q"), array("I")
+        self._blocks, self._roots, self._parts = array("Q"), array("I"), array("I")
         return taken
 
 
