@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torchmemlint.semantics.state import State
 
 OOM_WORDS = re.compile(
-    r"out of (?:gpu |device )?memory|out_of_memory|memory exhausted|CUDNN_STATUS_|CUBLAS_STATUS|can't allocate memory",
+    r"out of (?:gpu |device )?memory|out_of_memory|memory exhausted|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED|can't allocate memory",
     re.IGNORECASE,
 )
 HELPER = re.compile(
@@ -70,7 +70,8 @@ def describe(
     )
     if not by_type and not empties and not (asked and any(t in CATCHES_OOM for t in types)):
         return None
-    if is_forestalled(run, handler, statement, state, tests):
+    behind = is_behind_class(run, handler, statement, state)
+    if behind and not names_other_device(tests):
         return None
     body = handler.body
     if not by_type:
@@ -81,7 +82,7 @@ def describe(
         found = []  # what frees nothing here is done once more where it does
     return Handler(
         run.site(handler.node), types, handler.name or "",
-        tuple(t.node for t in tests if isinstance(t, (ir.Compare, ir.Call)) and t.node not in fallbacks),
+        tuple(t.node for t in tests if isinstance(t, (ir.Compare, ir.Call)) and t.node not in fallbacks and not behind),
         not by_type, always_raises(body), tuple(found), keeping(body, handler.name), only_moves(statement.body),
         run.loops[-1] if run.loops else None,
     )  # fmt: skip
@@ -94,14 +95,17 @@ def is_oom_type(name: str) -> bool:
 CLEANUPS = frozenset({"empty_cache", "gc.collect", "cleanup", "del", "zero_grad"})
 
 
-def is_forestalled(run: Interpreter, handler: ir.Handler, statement: ir.Try, state: State, tests: Sequence[object]) -> bool:
+def is_behind_class(run: Interpreter, handler: ir.Handler, statement: ir.Try, state: State) -> bool:
     """Whether a handler above this one catches CUDA's out-of-memory errors, so that none arrives here: an exception that leaves a
-    handler goes to no other of the same ``try``. The errors of other devices are plain ``RuntimeError``."""
+    handler goes to no other of the same ``try``."""
     above = [caught(run, other.type, state) for other in statement.handlers[: statement.handlers.index(handler)]]
-    if not any(name in TORCH.oom_exceptions or name in CATCHES_OOM for types in above for name in types):
-        return False
+    return any(name in TORCH.oom_exceptions or name in CATCHES_OOM for types in above for name in types)
+
+
+def names_other_device(tests: Sequence[object]) -> bool:
+    """Whether a test of the message is for a device whose out-of-memory errors are plain ``RuntimeError``: words are all there is."""
     texts = [node.value for test in tests for node in _walk(test) if isinstance(node, ir.Const)]
-    return not any(isinstance(text, str) and OTHER_DEVICES.search(text) for text in texts)
+    return any(isinstance(text, str) and OTHER_DEVICES.search(text) for text in texts)
 
 
 OTHER_DEVICES = re.compile(r"\b(mps|xpu|npu|hpu|cpu|mlu)\b|DefaultCPUAllocator", re.IGNORECASE)
