@@ -326,8 +326,19 @@ class Calls:
         return tuple(
             Caller(site, call, False)
             for site, call in sorted(near, key=lambda each: (each[0], each[1].place))
-            if self._meaning(site.path, site.qualname, call.callee) is None
+            if self._meaning(site.path, site.qualname, call.callee) is None or self._is_of_base_outside(site, call.callee)
         )
+
+    def _is_of_base_outside(self, site: FunctionRef, callee: str) -> bool:
+        """Whether ``callee`` is a method of what only a base class out of sight keeps (``self.model.preprocess`` below an engine of
+        another package): which may be an object of the project."""
+        me, _, rest = callee.partition(".")
+        attribute, dot, _ = rest.partition(".")
+        owner = self._names.header(site).owner
+        if me != "self" or not dot or not owner:
+            return False
+        held = self._evidence.values(site.path, site.qualname, f"self.{attribute}")
+        return all(isinstance(each, Outside) for each in held) and not self._names.attr(ClassRef(site.path, owner), attribute)
 
     def meet(self, board: Board) -> None:
         """See ``Project.meet``."""

@@ -183,7 +183,7 @@ class ModuleFacts:
     dotted name it stands for (relative imports keep their leading dots; star imports bind "*module" to the module).
 
     ``assigned`` maps a module-level name to dotted text of its value, as ``FunctionFacts.bound`` does ("sys.modules[]" is the
-    module itself).
+    module itself), or of the first of its values where each of a few is an attribute.
     ``functions`` holds "<module>" first, then every function in source order.
     """
 

@@ -298,8 +298,12 @@ class GradMode:
 
     def _find_mode(self, ref: FunctionRef) -> CallerMode:
         modes = self._solve(ref)
-        if modes <= {"no-callers", "off"} and "no-callers" in modes and self._is_meant_off(ref):
-            modes = frozenset({"off"})
+        if modes <= {"no-callers", "off"} and "no-callers" in modes:
+            meant = self._meant(ref)
+            if meant == "off":
+                modes = frozenset({"off"})
+            elif meant == "either":
+                return CallerMode("escapes", self._path(ref, "no-callers"), True)
         if "on" in modes or "no-callers" in modes:
             wanted = "on" if "on" in modes else "no-callers"
             path, assumed = self._path(ref, wanted), wanted == "no-callers"
@@ -316,11 +320,12 @@ class GradMode:
             return CallerMode("unseen-base", self._path(ref, "unseen-base"), True)
         return CallerMode("escapes", self._path(ref, "escapes"), True)
 
-    def _is_meant_off(self, ref: FunctionRef) -> bool:
-        """Whether every method from which nobody in sight is known to call ``ref``, directly or not, has namesakes that are
-        called, and all of these calls run with grad mode off: one of them is it, on an object that is of no class in sight
-        (``self.task.valid_step(…)``, and there ``model.predict(…)``). What is solved for others does not rest on this."""
-        seen, queue, found = {ref}, [ref], False
+    def _meant(self, ref: FunctionRef) -> str:
+        """What the calls in sight of namesakes tell of the methods from which nobody in sight is known to call ``ref``, directly or
+        not: one of these calls may be it, on an object that is of no class in sight (``self.task.valid_step(…)``, and there
+        ``model.predict(…)``). "off" where all of them have namesakes that are called, and all of these calls run with grad mode
+        off; "either" where some of these do; "" where none. What is solved for others does not rest on this."""
+        seen, queue, found, off, on = {ref}, [ref], False, False, False
         while queue:
             current = queue.pop()
             node = self._node(current)
@@ -331,12 +336,15 @@ class GradMode:
                     for caller in self._calls.namesakes(current)
                     if caller.ref not in seen and not self._is_test(caller.ref)
                 ]
-                if not others or not all(self._guarded(each) or self._solve(each.ref) == {"off"} for each in others):
-                    return False
+                guarded = [self._guarded(each) or self._solve(each.ref) == {"off"} for each in others]
+                off |= any(guarded)
+                on |= not all(guarded) or not guarded
+                if off and on:
+                    return "either"
             new = {caller.ref for caller, _ in node.edges} - seen
             seen |= new
             queue += sorted(new)
-        return found
+        return "off" if found and off else ""
 
     def _solve(self, ref: FunctionRef) -> frozenset[str]:
         known = self._modes.known(ref)

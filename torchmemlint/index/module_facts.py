@@ -36,6 +36,8 @@ MAX_DEPTH = 200
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _NO_USE = CallableUse("", (), False)
 
+_ATTRIBUTE = re.compile(r"[A-Za-z]\w*(\.\w+)+")
+
 # Calls of these say nothing about the project (a function that is passed to one of them is noted as read).
 _PLAIN_BUILTINS = frozenset(name for name in dir(builtins) if not name.startswith("_")) - {
     "getattr", "setattr", "map", "filter", "type",
@@ -292,7 +294,7 @@ class _Walk:
         return ModuleFacts(
             path=path,
             imports=tuple(self.imports),
-            assigned=functions[0].bound,
+            assigned=(*functions[0].bound, *_either_way(functions[0].rebound)),
             functions=tuple(functions),
             classes=tuple(sorted(self.order, key=lambda facts: (facts.row, facts.qualname))),
             rows=rows,
@@ -872,6 +874,15 @@ if sys.version_info >= (3, 11):
     _STATEMENTS[ast.TryStar] = _Walk.try_
 
 _ENDS = frozenset({ast.Return, ast.Raise, ast.Break, ast.Continue})
+
+
+def _either_way(rebound: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The names that stand for one attribute or another of a module, as by version (``inference_mode = torch.inference_mode``, or
+    else ``torch.no_grad``), with the first: as of a name that is imported from one place or another."""
+    texts: dict[str, list[str]] = {}
+    for name, text in rebound:
+        texts.setdefault(name, []).append(text)
+    return [(name, each[0]) for name, each in texts.items() if all(map(_ATTRIBUTE.fullmatch, each))]
 
 
 def _top_level_names(tree: ast.Module) -> set[str]:
