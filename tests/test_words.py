@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import zlib
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from torchmemlint.index.facts import ModuleFacts
 from torchmemlint.index.modules import Modules
 from torchmemlint.index.names import Names, bound_names
 from torchmemlint.index.plain import shape
+from torchmemlint.index.project import FunctionRef, Project
 from torchmemlint.index.tables import Tables, of_one
 from torchmemlint.index.trail import Trail
 
@@ -110,3 +112,14 @@ def test_what_is_damaged_or_too_old_is_not_believed() -> None:
     assert words.Words(data, [*facts], others, one, 2).says(keys.INDEX, "backward")
     with pytest.raises(ValueError, match="too much changed"):
         words.Words(data, [*facts], others, one, 1)
+
+
+def test_another_process_is_sent_all_that_was_not_looked_at() -> None:
+    facts = facts_of(first_files())
+    project = Project(by_words(written(facts), Looked(facts)))
+    functions = [FunctionRef(path, each.qualname) for path, module in facts.items() for each in module.functions]
+    project.grad_mode(functions[0])
+    sent, whole = pickle.loads(pickle.dumps(project)), Project.build(facts.values())
+    for ref in functions[::20]:
+        assert sent.callers(ref) == whole.callers(ref)
+        assert sent.facts(ref) == whole.facts(ref)
