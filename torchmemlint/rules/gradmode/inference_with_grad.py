@@ -607,11 +607,23 @@ def is_entry(name: str) -> bool:
 
 
 def needs_either(root: FunctionRef, flow: Flow) -> bool:
-    """Whether the function is part of a module's own forward, which runs in training and evaluation alike."""
+    """Whether the function is part of a module's own forward, which runs in training and evaluation alike: one of the methods that
+    stand for it, or one that nothing else in sight calls."""
     last = root.qualname.rpartition(".")[2]
     if last in ("training_step", "compute_loss", "loss", "__init__"):
         return True
-    return last in ("forward", "__call__") and flow.root_is_module()
+    if not flow.root_is_module():
+        return False
+    if last in ("forward", "__call__"):
+        return True
+    if purpose.uses(last):
+        return False
+    if FORWARDS.fullmatch(last):
+        return True
+    owner = flow.runs.world.facts(root).owner
+    own = {FunctionRef(root.path, f"{owner}.{name}") for name in ("forward", "__call__")}
+    callers = {caller.ref for caller in flow.runs.world.project.callers(root).calls}
+    return bool(callers) and callers <= own
 
 
 def decorate(event: Graph, flow: Flow) -> Fix | None:
