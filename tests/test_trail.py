@@ -17,7 +17,7 @@ from torchmemlint.index import words
 from torchmemlint.index.answers import Answers
 from torchmemlint.index.facts import ModuleFacts
 from torchmemlint.index.graph import Graph, Segment, settled, written
-from torchmemlint.index.keys import INSIDE
+from torchmemlint.index.keys import HEAD, INSIDE
 from torchmemlint.index.ledger import Question
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.modules import Modules
@@ -143,6 +143,18 @@ class Kept:
         for question in again | new:
             assert fresh.told(question) == self.told[question][0], question
         return before, len(again), again
+
+
+def test_that_there_is_no_answer_rests_on_what_was_looked_for() -> None:
+    files = {"a.py": "def g():\n    pass\n"}
+    project = Project.build(facts_of(files).values(), trail=0)
+    question = "grad_mode", FunctionRef("a.py", "f")
+    ((_, told),), codes = Answers(project, Seen((), None)).written([question])
+    segment = Segment(0, 0)
+    segment.read(written(project.trail))
+    (code,) = array("Q", zlib.decompress(codes))
+    assert told == "-"
+    assert code in Graph([segment]).affected({(HEAD, "a.py", "f")}).nodes
 
 
 def walk(seed: int, edits: int) -> None:

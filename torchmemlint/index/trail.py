@@ -107,6 +107,9 @@ class Trail:
         around, self.page = self.page, []
         try:
             yield
+        except BaseException:
+            around += self.page  # that there is no answer rests on it
+            raise
         finally:
             self.page = around
 
