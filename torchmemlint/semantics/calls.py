@@ -21,6 +21,7 @@ from torchmemlint.semantics.evaluate import (
     with_flags,
 )
 from torchmemlint.semantics.events import (
+    MUST_BE_FREE,
     Backward,
     CallEffect,
     CallFate,
@@ -37,6 +38,8 @@ from torchmemlint.semantics.values import (
     BATCH,
     COLUMN,
     COMPUTED,
+    DETACHED,
+    DOUBTED,
     EMPTY,
     FREE_TENSOR,
     GUESSED,
@@ -1052,6 +1055,18 @@ class Calls(Evaluator):
 
     # --- tensors ----------------------------------------------------------------------------------------------------
 
+    def must_be_free(self, atom: Tensor) -> frozenset[int]:
+        """Graphs of which ``numpy()`` of a tensor shows that they are not real, since it would raise on every path: torch's operations
+        made it of what a module gave, no path detaches it, and no test decides whether this is reached. Of what a function
+        returned something hangs on a module that it calls itself."""
+        if self.guards or self.handlers or not atom.flags & COMPUTED or atom.flags & (INTEGER | GUESSED | DETACHED | DOUBTED):
+            return NOTHING
+        graphs = [self.record.graphs[gid] for gid in atom.graphs]
+        real = [graph for graph in graphs if graph.kind in ("forward", "opaque") and graph.mode == "on"]
+        called_in = {self.frame_closure[graph.site.frame].ref for graph in real}
+        results = [graph for graph in graphs if graph.kind == "result" and graph.callee in called_in]
+        return frozenset(graph.gid for graph in (*real, *results))
+
     def tensor_method(
         self, atom: Tensor, name: str, arguments: Arguments, expr: ir.Call, state: State, sure: bool = True
     ) -> Value:
@@ -1071,6 +1086,8 @@ class Calls(Evaluator):
             case "item" | "number" | "shape":
                 if effect == "item":
                     self.sink(gids, "cut", f".{name}()", expr.node)
+                if name == "numpy" and sure:
+                    self.notice(self.must_be_free(atom), MUST_BE_FREE)
                 return PLAIN
             case "detach-inplace":
                 self.sink(gids, "cut", f".{name}()", expr.node)

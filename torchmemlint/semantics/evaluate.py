@@ -18,6 +18,7 @@ from torchmemlint.semantics.values import (
     BATCH,
     COLUMN,
     COMPUTED,
+    DOUBTED,
     EMPTY,
     FREE_TENSOR,
     GUESSED,
@@ -1193,7 +1194,8 @@ def min_flags(tensors: list[Tensor]) -> int:
     for atom in tensors[1:]:
         both &= atom.flags
     batch = BATCH if any(a.flags & BATCH for a in tensors) and not both & SCALAR else 0
-    return both & (SCALAR | INTEGER | GUESSED | COLUMN) | batch | COMPUTED
+    doubted = DOUBTED if any(a.flags & DOUBTED for a in tensors) else 0
+    return both & (SCALAR | INTEGER | GUESSED | COLUMN) | batch | COMPUTED | doubted
 
 
 CASTS = frozenset({"float", "double", "half", "bfloat16", "type", "contiguous", "clone"})

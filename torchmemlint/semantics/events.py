@@ -76,6 +76,10 @@ class Graph:
     cls: ClassRef | None = None
 
 
+MUST_BE_FREE = "numpy of what is attached"
+"""Evidence about a graph: an array is made of what hangs on it, on every path, which raises with grad mode on."""
+
+
 class Sink(NamedTuple):
     """What became of a value that hangs on a graph.
 

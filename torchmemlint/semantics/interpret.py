@@ -661,6 +661,13 @@ class Interpreter(Calls):
                     if not kept:
                         return False
                     state.vars[place] = kept
+                elif old is not None and holds and self.asks_for_record(func, rest, state):
+                    state.vars[place] = PLAIN
+            case ir.Call(func=func, args=[ir.Arg(value=ir.Subscript(value=ir.Name() as name)), *rest]):
+                # What one entry is, the others are: it is asked of one for all.
+                place = (self.frame, name.id)
+                if holds and place in state.vars and self.asks_for_record(func, rest, state):
+                    state.vars[place] = PLAIN
         return True
 
     def container_kind(self, atom: Atom) -> str | None:
@@ -683,6 +690,14 @@ class Interpreter(Calls):
             return False
         names = type_names(rest[0].value)
         return bool(names) and all(name.rpartition(".")[2] in PLAIN_TYPES for name in names)
+
+    def asks_for_record(self, func: ir.Expr, rest: list[ir.Arg], state: State) -> bool:
+        """``isinstance(x, Pointer)`` for classes of the project whose objects hold numbers and words alone."""
+        if dotted(func) != "isinstance" or len(rest) != 1:
+            return False
+        types = rest[0].value.items if isinstance(rest[0].value, ir.Sequence) else [rest[0].value]
+        atoms = [a for t in types if dotted(t) for a in self.eval(t, state)]
+        return bool(atoms) and all(type(a) is Cls and self.world.is_plain_record(ClassRef(a.path, a.qualname)) for a in atoms)
 
     def asks_for_tensor(self, func: ir.Expr, rest: list[ir.Arg], state: State) -> bool:
         """``isinstance(x, torch.Tensor)`` or ``torch.is_tensor(x)``."""

@@ -11,7 +11,7 @@ from torchmemlint.index.layout import is_test
 from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.base import EVERYTHING, RunLimit
-from torchmemlint.semantics.events import Graph, Record, Sink
+from torchmemlint.semantics.events import MUST_BE_FREE, Graph, Record, Sink
 from torchmemlint.semantics.interpret import MAX_PHASES, Interpreter
 from torchmemlint.semantics.plumbing import Plumbing
 from torchmemlint.semantics.values import EMPTY, Const, Obj, Value
@@ -44,6 +44,7 @@ class Fate:
     passed    calls of code out of sight that get a value and whose result is not followed to its end
     escapes   values leave the function by return or yield, and not all callers are known
     lost      something is computed from the values, attached, of which it is not known what becomes
+    raises    some attached value is turned into an array on every path, here or in each caller: with grad mode on that raises
     callers   calls of the function (by caller) that were looked at
     """
 
@@ -55,6 +56,7 @@ class Fate:
     callers: tuple[FunctionRef, ...] = ()
     off_callers: int = 0
     lost: bool = False
+    raises: bool = False
 
     @property
     def only_cut(self) -> bool:
@@ -252,6 +254,7 @@ class Runs:
             after.callers,
             after.off_callers,
             here.lost or after.lost,
+            here.raises or after.raises,
         )
 
     def fate_here(self, record: Record, gid: int) -> Fate:
@@ -269,6 +272,7 @@ class Runs:
             passed=tuple(s for s in sinks if s.kind == "passed" and not self._followed(record, s)),
             escapes=any(s.kind in ("returned", "yielded") for s in sinks),
             lost=loses(record, gid, family),
+            raises=any(MUST_BE_FREE in record.evidence.get(g, ()) for g in family),
         )
 
     def _outlives(self, record: Record, sink: Sink) -> bool:
@@ -304,6 +308,7 @@ class Runs:
         seen: list[FunctionRef] = []
         off = 0
         lost = False
+        raises: list[bool] = []
         for caller in sorted({self.root_of(c.ref) for c in callers.calls}):
             if caller == ref:
                 continue
@@ -326,10 +331,12 @@ class Runs:
                     passed += inner.passed
                     escapes |= inner.escapes
                     lost |= inner.lost
+                    raises.append(inner.raises)
             escapes |= not answered
             if trains or (cuts_alone and (escapes or kept or passed or lost)):
                 break
-        return Fate(trains, tuple(cuts), tuple(kept), tuple(passed), escapes, tuple(seen), off, lost)
+        proven = bool(raises) and all(raises)
+        return Fate(trains, tuple(cuts), tuple(kept), tuple(passed), escapes, tuple(seen), off, lost, proven)
 
     def root_of(self, ref: FunctionRef) -> FunctionRef:
         return FunctionRef(ref.path, self.world.outermost(ref)) if ref.qualname != MODULE else ref

@@ -35,6 +35,8 @@ COLUMN = 2048
 """Flag of a tensor: made one-dimensional, so mostly one number for each sample."""
 COMPUTED = 4096
 """Flag of a tensor: an operation of torch made it, so that it is one."""
+DOUBTED = 8192
+"""Flag of a tensor: on one path a graph was cut from it on purpose, on another one not."""
 
 
 class Tensor(NamedTuple):
@@ -43,7 +45,7 @@ class Tensor(NamedTuple):
     graphs   graphs and marks that it certainly hangs on, if those graphs are real
     hints    graphs and marks that it may hang on
     outputs  forwards whose output storage it keeps alive on the device (under no_grad too)
-    flags    SCALAR | VIEW | INTEGER | BATCH | DETACHED | GUESSED | PACKED | COLUMN | COMPUTED
+    flags    SCALAR | VIEW | INTEGER | BATCH | DETACHED | GUESSED | PACKED | COLUMN | COMPUTED | DOUBTED
     """
 
     graphs: frozenset[int] = NOTHING
@@ -207,6 +209,7 @@ def _join_tensors(tensors: list[Tensor]) -> Tensor:
     graphs, hints, outputs = first.graphs, first.hints, first.outputs
     both = first.flags
     either = first.flags
+    doubted = any((other.flags ^ first.flags) & DETACHED for other in tensors[1:])
     for other in tensors[1:]:
         graphs, hints, outputs = graphs | other.graphs, hints | other.hints, outputs | other.outputs
         both &= other.flags
@@ -216,7 +219,8 @@ def _join_tensors(tensors: list[Tensor]) -> Tensor:
         hints,
         outputs,
         (both & (SCALAR | INTEGER | DETACHED | COLUMN | COMPUTED))
-        | (either & (VIEW | BATCH | PACKED | SCORES | WEIGHTS | LOGITS)),
+        | (either & (VIEW | BATCH | PACKED | SCORES | WEIGHTS | LOGITS | DOUBTED))
+        | (DOUBTED if doubted else 0),
     )
 
 

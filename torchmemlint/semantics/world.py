@@ -567,6 +567,13 @@ class World:
         """Whether a class of the project is an ``nn.Module``; None when a base is out of sight."""
         return self.ledger.remember(self._is_module, cls, lambda: self._find_module(cls))
 
+    def is_plain_record(self, cls: ClassRef) -> bool:
+        """Whether objects of a class of the project hold numbers and words alone, as the annotations of all its fields say."""
+        mro = self.project.mro(cls)
+        fields = [field for base in mro if isinstance(base, ClassRef) for field in self._attributes(base)]
+        known = self.is_module_class(cls) is False and not any(isinstance(b, str) and TORCH.class_kind(b) for b in mro)
+        return known and bool(fields) and all(field.annotation in PLAIN_FIELDS for field in fields)
+
     def _find_module(self, cls: ClassRef) -> bool | None:
         answer: bool | None = False
         for base in self.project.mro(cls):
@@ -577,6 +584,10 @@ class World:
                 if base == "?" or (base.split(".")[0] not in PLAIN_ROOTS and not kind):
                     answer = None
         return answer
+
+
+PLAIN_FIELDS = frozenset({"int", "float", "bool", "str", "bytes", "complex"})
+"""Annotations of a field that holds no tensor."""
 
 
 def is_torch_function(absolute: str) -> bool:

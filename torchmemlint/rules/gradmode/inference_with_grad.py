@@ -11,8 +11,8 @@ mode off, or some do and the function neither calls `eval()` nor detaches or rea
 overrides one of a base class out of sight, where all parameters are frozen (`requires_grad_(False)`), for modules that
 have none, in the hooks of a module with a `training_step` that nothing in sight drives, for networks of JAX,
 TensorFlow, OpenVINO and ONNX Runtime, for what `torch.jit.load` gives unless it is treated as a module (`eval()`), in
-code that needs gradients of inputs (attacks, saliency) or hooks into gradients, and for modules whose own forward takes
-gradients (forces from an energy). A function without a caller in sight is taken to run with grad mode on, with
+code that needs gradients of inputs (attacks, saliency) or hooks into gradients, for modules whose own forward takes
+gradients (forces from an energy), and where `numpy()` of what is not detached would raise with grad mode on. A function without a caller in sight is taken to run with grad mode on, with
 confidence medium; it is silent about one that hands its result out with the graph where nothing but its name
 (`predict`, `infer`) says that it evaluates, and no detach in sight.
 
@@ -530,9 +530,9 @@ FORWARDS = re.compile(r"_?forward_\w+|forward")
 
 def proves_no_graph(fate: Fate) -> bool:
     """Whether a result is turned into an array without a detach: that raises where the result has a graph, so it has none. Where
-    it is detached as well, the array may be of that."""
+    it is detached as well, the array may be of that, unless it is known to be of another part of the result."""
     if is_detached(fate):
-        return False
+        return fate.raises
     return any(s.how == ".numpy()" or s.how.startswith("numpy.") for s in fate.cuts)
 
 
