@@ -294,8 +294,9 @@ class CallEffect:
 class GradModeMisuse:
     """A spelling of grad mode that switches nothing off, or fails.
 
-    kind: "statement", "with-uncalled", "async-decorator", "async-generator-decorator", "class-decorator", "volatile",
-    "generator-leak" (at the first yield of a block), "bare-decorator"
+    kind: "statement", "enable-statement" (``torch.enable_grad()``; "enable-statement-off" where grad mode is off), "with-uncalled",
+    "async-decorator", "async-generator-decorator", "class-decorator", "volatile", "generator-leak" (at the first yield of a
+    block), "bare-decorator"
     name: what is spelled so; for "generator-leak" the text of the manager, "" where grad mode was switched off by no ``with``
     hands_out: for "with-uncalled": what the block makes is what the function returns
     """

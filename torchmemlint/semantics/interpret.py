@@ -158,8 +158,12 @@ class Interpreter(Calls):
         if not name or "(" in name:
             return  # evaluating a callee that itself calls would run that call twice
         for atom in self.eval(value.func, state):
-            if type(atom) is Ext and TORCH.function_effect(atom.name) in ("grad-off", "grad-on"):
+            effect = TORCH.function_effect(atom.name) if type(atom) is Ext else None
+            if effect == "grad-off":
                 self.emit(GradModeMisuse(self.site(statement.node), "statement", text_of(value)))
+            elif effect == "grad-on":
+                kind = "enable-statement-off" if state.mode == "off" else "enable-statement"
+                self.emit(GradModeMisuse(self.site(statement.node), kind, text_of(value)))
 
     # --- assignment -----------------------------------------------------------------------------------------------------
 

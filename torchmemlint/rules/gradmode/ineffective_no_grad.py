@@ -3,7 +3,8 @@
 ## What it does
 Reports spellings that are meant to switch grad mode off and do not, or not where they should:
 
-- `torch.no_grad()` as a statement: a context manager is made and thrown away;
+- `torch.no_grad()` as a statement: a context manager is made and thrown away; `torch.enable_grad()` as one is a note, unless
+  grad mode is off there;
 - `@torch.no_grad()` on an `async def`: only the making of the coroutine, or of the async generator, runs without grad
   (a warning where nothing in the body is seen to build a graph);
 - `@torch.no_grad()` on a class: only `__init__` runs without grad, and the name becomes a function, which can be
@@ -12,7 +13,8 @@ Reports spellings that are meant to switch grad mode off and do not, or not wher
 - `@torch.no_grad` without parentheses, where `target-torch` is below 2.1: it fails there (from 2.1 on it works, and
   is silent);
 - a plain generator that yields inside `with torch.no_grad():` switches grad mode off in its consumer, too (warning).
-  The decorator on the generator does not, and is silent. One finding for each such block, at its first `yield`.
+  The decorator on the generator does not, and is silent. One finding for each such block, at its first `yield`;
+- `volatile=True`, unless grad mode is off there anyway.
 
 `torch.inference_mode` is read in the same way.
 
@@ -86,6 +88,16 @@ SAYINGS = {
         "`{name}` as a statement makes a context manager and throws it away: grad mode stays as it was",
         "write `with {name}:` around the code, or `torch.set_grad_enabled(False)` for all that follows",
     ),
+    "enable-statement": (
+        Severity.NOTE,
+        "`{name}` as a statement makes a context manager and throws it away: grad mode stays as it was",
+        "remove it, where grad mode is on anyway, or write `with {name}:` around the code",
+    ),
+    "enable-statement-off": (
+        Severity.ERROR,
+        "`{name}` as a statement makes a context manager and throws it away: grad mode stays off",
+        "write `with {name}:` around what needs a graph",
+    ),
     "with-uncalled": (
         Severity.ERROR,
         "`with {name}:` enters the class, not an instance of it: this raises TypeError (AttributeError before Python 3.11)",
@@ -140,6 +152,10 @@ DECORATES = re.compile(r"^[\w.]*(no_grad|inference_mode)\(\)$")
 LONGEST = 60
 """Letters of a manager's text that a message has room for."""
 COST = "what runs here still builds autograd graphs"
+ENABLE_COSTS = {
+    "enable-statement": "nothing while grad mode is on; where a caller has switched it off, it stays off",
+    "enable-statement-off": "what follows records no autograd graph: `backward()` fails on it, or gives no gradient",
+}
 RAISES_COST = "nothing in the block runs: the program stops here each time"
 UNSEEN_COST = "nothing here is seen to build a graph; whatever wants gradients does, as it would without the decorator"
 WITHOUT_WITH = "call it (`with {name}():`) if nothing is trained on what the block gives, else drop the `with`: `backward()` would fail on it"
@@ -158,7 +174,7 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft]:
     if event.kind.startswith("async-") and flow.record.root.qualname == MODULE and dotted_last(event.name) in RULE.triggers:
         return  # the function is run by itself, which shows its body
     severity, message, help_text = SAYINGS[event.kind]
-    cost = CONSUMER_COST if event.kind == "generator-leak" else COST
+    cost = CONSUMER_COST if event.kind == "generator-leak" else ENABLE_COSTS.get(event.kind, COST)
     if event.kind == "with-uncalled":
         cost = RAISES_COST
     trained = event.hands_out and is_trained_on(flow)
