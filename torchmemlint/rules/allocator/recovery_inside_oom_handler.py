@@ -1,12 +1,12 @@
 """Recovery from an out-of-memory error runs inside the handler, while the exception still holds the failed step's tensors.
 
 ## What it does
-Reports what recovers from an out-of-memory error inside the `except` block: a retry, `empty_cache()`, `gc.collect()`,
-a cleanup. Also an exception that is stored beyond its handler. The finding stands at the `except`, and names each such
-statement: an error for a retry or a kept exception, a warning for a cleanup alone, and where all that failed is to bring
-something to a device (`model.to(device)`), whose frames hold little; a note for a retry on the host alone, which asks the
-device for nothing. It is silent where all that was tried is torch's own operations, which have no frames, and no name is
-bound: nothing stays alive.
+Reports what recovers from an out-of-memory error inside the `except` block: a retry, `empty_cache()`, `gc.collect()`, a
+cleanup. Also an exception that is stored beyond its handler. The finding stands at the `except`, and names each such
+statement: an error for a retry or a kept exception, a warning for a cleanup alone, and for a retry where all that
+failed is to bring something to a device (`model.to(device)`), whose frames hold little (a cleanup alone is silent
+there); a note for a retry on the host alone, which asks the device for nothing. It is silent where all that was tried
+is torch's own operations, which have no frames, and no name is bound: nothing stays alive.
 
 The handler is known by its type (`torch.OutOfMemoryError`, `torch.cuda.OutOfMemoryError`), by a test of the message's
 words, by a helper that is asked (`is_oom_error(e)`), or because it empties the cache. Setting a flag, logging and raising
@@ -104,6 +104,8 @@ def check(event: Handler, flow: Flow) -> Iterator[Draft]:
     recovery = [(n, w) for n, w in event.recovery]
     if event.reraises or not any(w in ("retry", "host-retry", "empty_cache", "gc.collect", "cleanup") for _, w in recovery):
         return
+    if event.moves and not any(w in ("retry", "host-retry") for _, w in recovery):
+        return  # the frames of a move hold what is moved, which its owner holds anyway
     yield draft(
         event,
         flow,
