@@ -108,7 +108,8 @@ LISTED_COST = (
     "builds an autograd graph that nothing uses in each turn of the comprehension, whose list keeps all of them until they are "
     "detached: the peak grows with the number of turns"
 )
-PEAK_COST = "builds an autograd graph that nothing uses: up to one extra graph at peak, and with a loop up to two at a time"
+PEAK_COST = "builds an autograd graph that nothing uses: up to one extra graph at peak"
+LOOP_COST = f"{PEAK_COST}, and two at a time where the result stays bound to a name through the next turn"
 
 
 def check(event: Graph, flow: Flow) -> Iterator[Draft]:
@@ -136,7 +137,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
             severity=Severity.ERROR if kept or elsewhere else Severity.WARNING,
             confidence=confidence,
             label="builds an autograd graph that is never used",
-            cost=KEPT_COST if kept or elsewhere else LISTED_COST if is_listed(event, flow) else PEAK_COST,
+            cost=KEPT_COST if kept or elsewhere else cost_at_peak(event, flow),
             help=help_for(event, flow),
             flow=[flow.step(e.site, f"kept with its graph in `{short(e.place)}`") for e in kept[:3]] + elsewhere[:3],
             fix=decorate(event, flow),
@@ -145,6 +146,13 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
         event.site.handler,
         event.gid,
     )
+
+
+def cost_at_peak(event: Graph, flow: Flow) -> str:
+    """What a graph costs that no result keeps beyond its step."""
+    if is_listed(event, flow):
+        return LISTED_COST
+    return LOOP_COST if event.site.loops else PEAK_COST
 
 
 def is_listed(event: Graph, flow: Flow) -> bool:
