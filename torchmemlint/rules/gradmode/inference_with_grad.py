@@ -352,7 +352,7 @@ def runs_elsewhere(event: Graph, flow: Flow) -> bool:
             return True
     else:
         return False
-    if words_on(event, flow) & MODULE_WORDS - {"cuda", "half"}:
+    if words_on(event, flow) & MODULES_ALONE:
         return False
     return any(
         text.startswith(LOADED) or world.project.resolve(ref.path, text.partition("()")[0], ref.qualname) == "torch.jit.load"
@@ -380,7 +380,7 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
     seen = seen_on(event, flow)
     if "array" in seen or ("maybe-array" in seen and not words_on(event, flow) & MODULE_WORDS):
         return False  # a session of another library, which returns arrays
-    if seen & OF_MODULES:
+    if seen & (MODULES_ALONE | {"named_parameters"}):
         return False  # it gives a module, and runs none (``self._wrap_model(model)``)
     if is_function_by_its_place(event.what, flow) and not words_on(event, flow) & MODULE_WORDS:
         return False
@@ -486,13 +486,9 @@ def likely_module(event: Graph, flow: Flow, fate: Fate) -> bool:
     )
 
 
-OF_MODULES = frozenset(
-    {"eval", "train", "parameters", "named_parameters", "zero_grad", "state_dict", "load_state_dict", "modules"}
-)
+MODULES_ALONE = frozenset({"eval", "train", "parameters", "zero_grad", "state_dict", "load_state_dict", "modules"})
 """Methods that modules have, and no tensor."""
-MODULE_WORDS = frozenset(
-    {"eval", "train", "parameters", "zero_grad", "state_dict", "load_state_dict", "modules", "cuda", "half"}
-)
+MODULE_WORDS = MODULES_ALONE | {"cuda", "half"}
 
 
 def through_own_forward(event: Graph, flow: Flow) -> bool:
