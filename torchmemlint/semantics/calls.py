@@ -1712,10 +1712,6 @@ class Calls(Evaluator):
         inert = last in TORCH.inert_methods or what in TORCH.inert_calls
         if gathered and state.mode != "off":
             self.sink(gathered, "shown" if inert else "passed", what, expr.node)
-        for value in values:
-            for atom in value:
-                if type(atom) is Func:
-                    self.escaped.add(atom.key)
         if inert:
             return PLAIN
         if state.mode == "off":
@@ -1751,12 +1747,6 @@ class Calls(Evaluator):
         if not hasattr(self, "_foreign"):
             self._foreign: set[int] = set()
         return self._foreign
-
-    @property
-    def escaped(self) -> set[int]:
-        if not hasattr(self, "_escaped"):
-            self._escaped: set[int] = set()
-        return self._escaped
 
     # --- home-made grad managers --------------------------------------------------------------------------------------
 

@@ -71,9 +71,6 @@ PHASE_WORD = re.compile(
     r"(^|[._\W])(is_)?(train(ing)?|eval(uate|uation)?|val(id|idation)?|test(ing)?|phase|mode|split|stage|infer(ence)?|predict(ing)?"
     r"|optim(izer)?|opt|backward|no_grad|with_grad|requires_grad|track_grad\w*|update|learn)($|[._\W])"
 )
-OOM_WORDS = re.compile(
-    r"out of memory|out_of_memory|CUDNN_STATUS|CUBLAS_STATUS|alloc(ate|ation)? .*memory|\boom\b", re.IGNORECASE
-)
 
 
 class LoopEnds:
