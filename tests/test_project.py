@@ -111,6 +111,24 @@ def test_circular_imports_end() -> None:
     assert p.resolve("a.py", "y") is None
 
 
+def test_a_file_that_bears_the_name_of_a_library_is_not_what_its_neighbours_import() -> None:
+    p = project(
+        pkg__init="",
+        pkg__torch="import torch\ndef no_grad(): pass",
+        pkg__transformers="from transformers import AutoModel",
+        pkg__helpers="def help(): pass",
+        pkg__m="import torch, transformers, helpers\nfrom .torch import no_grad as adapter",
+        elsewhere__torch="def no_grad(): pass",
+        scripts__diffusers="import diffusers\nuse = diffusers.load",
+    )
+    assert p.resolve("pkg/m.py", "torch.no_grad") == "torch.no_grad"
+    assert p.resolve("pkg/m.py", "transformers.AutoModel") == "transformers.AutoModel"
+    assert p.resolve("pkg/transformers.py", "AutoModel") == "transformers.AutoModel"
+    assert p.resolve("scripts/diffusers.py", "diffusers.load") == "diffusers.load"
+    assert p.resolve("pkg/m.py", "helpers.help") == "pkg.helpers.help"  # a file that is also run as a script
+    assert p.resolve("pkg/m.py", "adapter") == "pkg.torch.no_grad"
+
+
 def test_scripts_find_their_neighbours_and_src_layouts_their_package() -> None:
     p = project(
         ex__one__train="from utils.metrics import acc\nimport logging\n",

@@ -3,7 +3,8 @@
 A module's name follows the chain of ``__init__.py`` files above it, as far as they are among the files given; a script is
 named by its stem. An import is looked up from where the importing file stands: the directory of its top package (for a
 script: its own), then the directories above, then every top package of the project. So ``src`` layouts, namespace packages and
-several copies of one package side by side all resolve to the nearest.
+several copies of one package side by side all resolve to the nearest. A file that only bears a library's name
+(``utils/torch.py``) is not what the files around it mean by that name.
 """
 
 from __future__ import annotations
@@ -13,6 +14,16 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+
+
+_LIBRARIES = frozenset(
+    {
+        "accelerate", "catalyst", "diffusers", "fastai", "ignite", "jax", "keras", "lightning", "mxnet", "numpy", "pandas",
+        "pytorch_lightning", "scipy", "sentence_transformers", "sklearn", "skorch", "tensorflow", "timm", "tokenizers", "torch",
+        "torchaudio", "torchmetrics", "torchtext", "torchvision", "transformers",
+    }
+)  # fmt: skip
+"""Names that adapters in a package often bear (``backends/numpy.py``), while its files mean the library by them."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -74,9 +85,13 @@ class Layout:
         found = self._located.get(key)
         if found is None:
             found = self._located[key] = list(dict.fromkeys(self._search(file, directory, top)))
+        if any(module.path == path for module in found):  # no file imports itself: it means a library of its own name
+            return [module for module in found if module.path != path]
         return found
 
     def _search(self, file: str, directory: str, top: str) -> Iterator[Module]:
+        if top == "torch":  # of PyTorch's own sources too: what they mean is what the table of torch tells
+            return
         root = self._package_root(file)
         for above in (root, *_above(root)):
             module = self._child(above, top)
@@ -85,12 +100,12 @@ class Layout:
         others = sorted(self._tops.get(top, ()), key=lambda other: (-len(posixpath.commonprefix([other, directory])), other))
         for other in others:
             module = self._child(other, top)
-            if module is not None:
+            if module is not None and (top not in _LIBRARIES or (module.directory and module.path)):
                 yield module
-        # A file of a package that is also run as a script sees its neighbours; the standard library goes first.
-        if directory != root and top not in sys.stdlib_module_names:
+        # A file of a package that is also run as a script sees its neighbours; the standard library and others go first.
+        if directory != root and top not in sys.stdlib_module_names and top not in _LIBRARIES:
             module = self._child(directory, top)
-            if module is not None and module.path != self._files.get(file):
+            if module is not None:
                 yield module
 
     def _child(self, directory: str, name: str) -> Module | None:
