@@ -170,6 +170,17 @@ def test_a_total_that_a_loop_makes_anew_is_bounded_by_it() -> None:
     assert "anew" not in once.cost
 
 
+def test_a_total_that_is_also_put_elsewhere_is_not_said_to_be_freed() -> None:
+    kept = ROUNDS.replace("    for epoch in", "    history = []\n    for epoch in").replace(
+        "        print(total)\n\n\ndef fit_once", "        history.append(total)\n\n\ndef fit_once"
+    )
+    assert kept != ROUNDS
+    added, *_ = found(kept, "TML101")
+    assert added.cost.endswith("one small block on the device")
+    (stored,) = found(kept, "TML102")
+    assert stored.cost.endswith("all of it is freed when `fit` returns")
+
+
 def test_a_forward_that_another_phase_trains_says_when_it_needs_no_graph() -> None:
     text = (FIXTURES / "TML201" / "trained_in_another_phase.py").read_text(encoding="utf-8")
     messages = [finding.message for finding in found(text, "TML201")]

@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-
 _LIBRARIES = frozenset(
     {
         "accelerate", "catalyst", "diffusers", "fastai", "ignite", "jax", "keras", "lightning", "mxnet", "numpy", "pandas",

@@ -71,10 +71,10 @@ def claim(
 
 
 def cost_of(told: Claim, event: Accumulate | Store, flow: Flow) -> str:
-    """What keeping a claim's graphs costs, with its bound: the next turn of a loop around that makes the holder anew, or the end of
-    the function that made it, where nothing else takes the kept value."""
+    """What keeping a claim's graphs costs, with its bound where nothing else takes the kept value: the next turn of a loop around
+    that makes the holder anew, or the end of the function that made it."""
     around = set(event.site.loops) - set(event.outlived)
-    if told.cost == NODES_COST and event.holder_frame >= 0 and event.outlived and around:
+    if told.cost == NODES_COST and event.holder_frame >= 0 and event.outlived and around and is_only_looked_at(event, flow):
         return f"{NODES_COST}; all of it is freed when the loop around makes `{short(event.place)}` anew"
     if is_dropped_at_return(event, flow):
         return f"{told.cost}; all of it is freed when `{short(flow.record.root.qualname)}` returns"
@@ -86,7 +86,12 @@ def is_dropped_at_return(event: Accumulate | Store, flow: Flow) -> bool:
     record = flow.record
     if event.holder_frame != 0 or record.root.qualname == MODULE or event.mark in record.returned:
         return False
-    return {sink.kind for sink in record.sinks.get(event.mark, ())} <= {"cut", "shown", "dropped", "kept-part"}
+    return is_only_looked_at(event, flow)
+
+
+def is_only_looked_at(event: Accumulate | Store, flow: Flow) -> bool:
+    """Whether nothing takes the kept value to keep it elsewhere: a list of all epochs' totals, an attribute, code out of sight."""
+    return {sink.kind for sink in flow.record.sinks.get(event.mark, ())} <= {"cut", "shown", "dropped", "kept-part"}
 
 
 def is_one_graph(flow: Flow, event: Accumulate | Store) -> bool:
