@@ -3,12 +3,16 @@
 import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from torchmemlint.board import PIECES, Board, _taken
+from torchmemlint.index.graph import Graph, Segment, segments_of, written
+from torchmemlint.index.keys import HEAD, NAME, OBJECT, OBJECTS, SCOPE, SITE
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import FunctionRef, Project
+from torchmemlint.index.trail import Read
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a board is in memory that Linux shares")
 
@@ -36,7 +40,7 @@ def beside(work: Callable[[], None]) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def project() -> Project:
+def project(trail: int | None = None) -> Project:
     files = {
         f"pack/m{number}.py": f"""
 import torch.nn as nn
@@ -56,7 +60,7 @@ def helper(x):
     }
     files["pack/base.py"] = "import torch.nn as nn\nclass Base(nn.Module):\n    def forward(self, x):\n        return x\n"
     files["pack/__init__.py"] = ""
-    return Project.build([module_facts(path, text) for path, text in files.items()])
+    return Project.build([module_facts(path, text) for path, text in files.items()], trail=trail)
 
 
 def asked(one: Project) -> list[object]:
@@ -154,8 +158,73 @@ def test_answers_are_the_same_with_a_board(board: Board, monkeypatch: pytest.Mon
     assert asked(one) == expected
 
 
-def test_where_a_trail_is_written_each_works_for_itself(board: Board) -> None:
-    text = "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
-    one = Project.build([module_facts("a.py", text)], trail=True)
+def graph_of(*written_down: tuple[str, bytes]) -> Graph:
+    return Graph(segments_of((name, 0, data) for name, data in written_down))
+
+
+def test_what_was_told_is_in_the_trail_of_who_told_it(board: Board, tmp_path: Path) -> None:
+    alone = project(0)
+    asked(alone)
+    expected = graph_of(("alone", written(alone.trail)))
+    one = project(0)
     one.meet(board)
-    assert one._calls._board is None
+
+    def work() -> None:
+        asked(one)
+        (tmp_path / one.trail.segment()).write_bytes(written(one.trail))
+
+    beside(work)
+    asked(one)
+    (other,) = tmp_path.iterdir()
+    here = one.trail.segment(), written(one.trail)
+    assert [*one.trail.rests_on] == [other.name]
+    graph = graph_of(here, (other.name, other.read_bytes()))
+    for kind in (OBJECT, SITE, OBJECTS):
+        assert expected.roots_of(kind)
+        assert graph.roots_of(kind) == expected.roots_of(kind)
+    own = Segment(0, 0)
+    own.read(here[1])
+    assert not own.roots_of((OBJECT,))
+    changes: list[Read] = [(HEAD, "pack/m3.py", "Net3.forward"), (NAME, "pack/m7.py", "Net7"), (SCOPE, "pack/m80.py", "run80")]
+    for change in changes:
+        dirty = expected.dirty((OBJECT, SITE), expected.affected({change}))
+        assert dirty == graph.dirty((OBJECT, SITE), graph.affected({change}))
+        assert dirty or change[0] == HEAD
+
+
+def test_a_trail_is_nothing_without_those_that_told_of_theirs(board: Board, tmp_path: Path) -> None:
+    one = project(0)
+    one.meet(board)
+
+    def work() -> None:
+        one.callers(FunctionRef("pack/m3.py", "Net3.forward"))
+        (tmp_path / one.trail.segment()).write_bytes(written(one.trail))
+        one.callers(FunctionRef("pack/m3.py", "helper"))  # it dies before it has written that
+
+    beside(work)
+    (other,) = tmp_path.iterdir()
+    one.callers(FunctionRef("pack/m4.py", "Net4.forward"))
+    first = one.trail.segment(), written(one.trail)
+    graph_of(first, (other.name, other.read_bytes()))
+    with pytest.raises(ValueError, match="told others"):
+        graph_of(first)
+    one.callers(FunctionRef("pack/m4.py", "helper"))
+    second = first[0], first[1] + written(one.trail)
+    with pytest.raises(ValueError, match="told others"):
+        graph_of(second, (other.name, other.read_bytes()))
+
+
+def test_one_whose_answers_are_in_no_trail_is_not_believed_by_those_that_write_one(board: Board) -> None:
+    one = project(0)
+    one.meet(board)
+
+    def work() -> None:
+        one.trail.on = False
+        asked(one)
+
+    beside(work)
+    alone = project(0)
+    assert asked(one) == asked(alone)
+    assert one.trail.rests_on == {}
+    expected, found = graph_of(("alone", written(alone.trail))), graph_of(("here", written(one.trail)))
+    assert found.roots_of(OBJECT) == expected.roots_of(OBJECT)

@@ -26,16 +26,21 @@ the length before the bytes) has another sum."""
 
 
 class Board:
-    """For so many processes: the one that makes it, and those that are forked from it. Raises OSError where there can be none."""
+    """For so many processes: the one that makes it, and those that are forked from it. Raises OSError where there can be none.
+
+    With all that one tells goes what it says by ``sign``; others hear it where they ``believe`` that.
+    """
 
     def __init__(self, processes: int) -> None:
+        self.sign: Callable[[], Any] = lambda: None
+        self.believes: Callable[[Any], bool] = lambda sign: True
         self._logs = [os.memfd_create("torchmemlint") for _ in range(processes)]
         self._places = _queue(processes)
         self._pieces: dict[str, int] = {}
         self._read = [0] * processes
         self._own = -1
         self._writer = 0
-        self._heard: dict[object, Any] = {}
+        self._heard: dict[object, Sequence[Any]] = {}
 
     def begin(self, work: str) -> None:
         """Gets ready for something to be shared out, before processes are forked."""
@@ -47,16 +52,17 @@ class Board:
             place = _taken(self._places)
             self._own, self._writer = -1 if place is None else place, os.getpid()
         if self._logs and self._own >= 0 and self._writer == os.getpid():  # and not one that was forked from the writer
-            message = marshal.dumps((of, value))
+            message = marshal.dumps((of, self.sign(), value))
             data = memoryview(_HEAD.pack(len(message), crc32(message)) + message)
             while data:
                 data = data[os.write(self._logs[self._own], data) :]
 
     def told(self, of: str | tuple[str, int]) -> Any:
-        """What another told, once; None where nobody did so far."""
+        """What another told, once; None where nobody did so far, or is not believed."""
         if of not in self._heard:
             self._listen()
-        return self._heard.pop(of, None)
+        sign, value = self._heard.pop(of, (None, None))
+        return value if value is not None and self.believes(sign) else None
 
     def share_out(self, work: str, items: Sequence[Item], do: Callable[[Sequence[Item]], Plain]) -> list[Plain]:
         """What ``do`` gives for the items, some at a time and in their order. All processes that ask give the same items; what
@@ -91,8 +97,8 @@ class Board:
                 if len(message) < length or crc32(message) != total:
                     break
                 self._read[place] += _HEAD.size + length
-                of, value = marshal.loads(message)
-                self._heard[of] = value
+                of, *told = marshal.loads(message)
+                self._heard[of] = told
 
 
 def _queue(count: int) -> int:

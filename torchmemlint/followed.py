@@ -5,13 +5,13 @@ from __future__ import annotations
 import zlib
 from array import array
 from base64 import b64decode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torchmemlint.cache import Asked, Cache, Link, Trails
 from torchmemlint.index import keys
 from torchmemlint.index.facts import ModuleFacts
-from torchmemlint.index.graph import Affected, Graph, Segment, settled
+from torchmemlint.index.graph import Affected, Graph, Segment, segments_of, settled
 from torchmemlint.index.project import Project
 from torchmemlint.index.roots import Roots
 from torchmemlint.index.said import changed
@@ -125,17 +125,14 @@ class Followed:
 
 
 def _segments(cache: Cache, trails: Trails) -> list[Segment]:
-    found: list[Segment] = []
-    size = 0
-    for one in trails.segments:
-        data = cache.segment(one)
-        if data is None:
-            raise ValueError("a segment is missing, or not what it was")
-        segment = Segment(one.first, size)
-        segment.read(data)
-        found.append(segment)
-        size += len(segment.counts)
-    return found
+    def written_down() -> Iterator[tuple[str, int, bytes]]:
+        for one in trails.segments:
+            data = cache.segment(one)
+            if data is None:
+                raise ValueError("a segment is missing, or not what it was")
+            yield one.name, one.first, data
+
+    return segments_of(written_down())
 
 
 def _codes(one: Asked) -> array[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -47,8 +46,6 @@ class Remembered:
         self._cache = cache
         self._keys = Keys(settings, by_hand)
         self._trail = project.trail
-        self._segment = ""
-        self._process = 0
         self.answers = Answers(project, seen, cache.keep_answer, holding)
 
     def checked(self, path: str) -> Checked | None:
@@ -61,7 +58,7 @@ class Remembered:
             return None
         asked = self.answers.codes(question for question, _ in kept.rests_on)
         reads = _reads(path, kept.rests_on)
-        return Checked(path, kept.findings, kept.notes, asked=asked, segment=self._own_segment(), kept=digest, reads=reads)
+        return Checked(path, kept.findings, kept.notes, asked=asked, segment=self._trail.segment(), kept=digest, reads=reads)
 
     def keep(self, checked: Checked) -> Checked:
         """Keeps what was found in a file, unless we failed there; the same without what it rests on, which is much."""
@@ -75,22 +72,12 @@ class Remembered:
 
     def flush(self) -> str:
         """Writes down of what answers were made; the name of this process's segment."""
-        name = self._own_segment()
+        name = self._trail.segment()
         if name:
             from torchmemlint.index.graph import written
 
-            self._process = os.getpid()
             self._cache.add_to_segment(name, written(self._trail))
         return name
-
-    def _own_segment(self) -> str:
-        if self._trail.on and self._process not in (0, os.getpid()):
-            self._trail.on = False  # what the process before us wrote of what we go on with is in a segment of its own
-        if not self._trail.on:
-            return ""
-        if not self._segment.startswith(f"{os.getpid():x}-"):
-            self._segment = f"{os.getpid():x}-{time.time_ns():x}"
-        return self._segment
 
 
 class Seen:

@@ -21,14 +21,12 @@ from torchmemlint.index.facts import CallFact, ModuleFacts
 from torchmemlint.index.names import ClassRef
 from torchmemlint.index.parts import joined, split
 from torchmemlint.index.tables import form_of, last_name
-from torchmemlint.index.trail import LEAF, Name, Read, Trail
+from torchmemlint.index.trail import LEAF, ROOT, Name, Read, Trail
 
 if TYPE_CHECKING:
     from torchmemlint.index.roots import Roots
 
-_PARTS = 6
-_HEAD = 4
-"""Numbers of a root in a segment."""
+_PARTS = 7
 Asked = tuple[int, tuple[str, ...]]
 """A root: its kind and names."""
 
@@ -36,12 +34,14 @@ Asked = tuple[int, tuple[str, ...]]
 def written(trail: Trail) -> bytes:
     """What a trail holds since the last time, as bytes: the lengths of its parts in a line, and these."""
     names, *arrays = trail.take()
-    return joined([json.dumps(names).encode(), *(part.tobytes() for part in arrays)])
+    texts = (json.dumps(names), json.dumps(trail.rests_on))
+    return joined([*(text.encode() for text in texts), *(part.tobytes() for part in arrays)])
 
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """See ``index.trail.Trail``. ``base`` is the number that its own first node has over all segments."""
+    """See ``index.trail.Trail``. ``base`` is the number that its own first node has over all segments; ``rests_on`` the other
+    segments without which it is nothing, with the roots that they have at the least."""
 
     first: int
     base: int
@@ -51,6 +51,7 @@ class Segment:
     blocks: array[int] = field(default_factory=lambda: array("Q"))
     roots: array[int] = field(default_factory=lambda: array("I"))
     parts: array[int] = field(default_factory=lambda: array("I"))
+    rests_on: dict[str, int] = field(default_factory=dict)
     _places: dict[int, list[int]] = field(default_factory=dict)
     _known: dict[int, dict[Asked, int]] = field(default_factory=dict)
     _ends: list[int] = field(default_factory=list)
@@ -60,12 +61,13 @@ class Segment:
         """Adds what ``written`` gave, once or several times. Raises ValueError."""
         at = 0
         while at < len(data):
-            (names, *arrays), at = split(data, _PARTS, at)
+            (names, rests_on, *arrays), at = split(data, _PARTS, at)
+            self.rests_on |= json.loads(rests_on)
             self._names += (name if type(name) is str else tuple(name) for name in json.loads(names))
             for part, more in zip((self.counts, self.steps, self.blocks, self.roots, self.parts), arrays, strict=True):
                 part.frombytes(more)
         self.numbers = {name: number for number, name in enumerate(self._names)}
-        self._ends = [0, *accumulate(map(add, self.roots[2::_HEAD], self.roots[3::_HEAD]))]
+        self._ends = [0, *accumulate(map(add, self.roots[2::ROOT], self.roots[3::ROOT]))]
         if self._ends[-1] != len(self.parts):
             raise ValueError("a root is cut off")
 
@@ -109,18 +111,18 @@ class Segment:
 
     def roots_of(self, kinds: Collection[int], steps: Collection[int] | None = None) -> list[int]:
         """The places of the roots of these kinds, of those only that are such ``steps`` if any are given."""
-        heads = enumerate(zip(self.roots[::_HEAD], self.roots[1::_HEAD], strict=True))
+        heads = enumerate(zip(self.roots[::ROOT], self.roots[1::ROOT], strict=True))
         return [place for place, (kind, node) in heads if kind in kinds and (steps is None or node in steps)]
 
     def asked(self, place: int) -> Asked:
         """What was asked for the root at a place."""
-        kind, _, asked, _ = self.roots[place * _HEAD : place * _HEAD + _HEAD]
+        kind, _, asked, _ = self.roots[place * ROOT : place * ROOT + ROOT]
         begin = self._ends[place]
         return kind, tuple(str(self._names[number]) for number in self.parts[begin : begin + asked])
 
     def values(self, place: int) -> list[str]:
         """The values of the root at a place."""
-        begin = self._ends[place] + self.roots[place * _HEAD + 2]
+        begin = self._ends[place] + self.roots[place * ROOT + 2]
         return [str(self._names[number]) for number in self.parts[begin : self._ends[place + 1]]]
 
     def place_of(self, root: Asked) -> int | None:
@@ -135,9 +137,25 @@ class Segment:
     def _with_first_name(self) -> dict[int, list[int]]:
         """The places of roots by the numbers of their first names, -1 where they have none."""
         if not self._places:
-            for place, (begin, asked) in enumerate(zip(self._ends, self.roots[2::_HEAD], strict=False)):
+            for place, (begin, asked) in enumerate(zip(self._ends, self.roots[2::ROOT], strict=False)):
                 self._places.setdefault(self.parts[begin] if asked else -1, []).append(place)
         return self._places
+
+
+def segments_of(written_down: Iterable[tuple[str, int, bytes]]) -> list[Segment]:
+    """The segments of a run, in their order: of each its name, the number of its first node, and what ``written`` gave. Raises
+    ValueError where something is missing."""
+    found: dict[str, Segment] = {}
+    size = 0
+    for name, first, data in written_down:
+        segment = found[name] = Segment(first, size)
+        segment.read(data)
+        size += len(segment.counts)
+    for segment in found.values():
+        for name, roots in segment.rests_on.items():
+            if name not in found or len(found[name].roots) < roots * ROOT:
+                raise ValueError("a process that told others what it found did not write it down")
+    return [*found.values()]
 
 
 class Graph:

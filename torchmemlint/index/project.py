@@ -124,10 +124,11 @@ class Project:
             self.trail.page.append((kind, path, qualname))
 
     def meet(self, board: Board) -> None:
-        """From now on other processes, forked from this one, are told on a board what all of them need, and tell this one. Not
-        where a trail is written, for that of each process has all on which its answers rest; nor where few questions are asked
-        of the project."""
-        if self._at_hand and not self.trail.on:
+        """From now on other processes, forked from this one, are told on a board what all of them need, and tell this one; not
+        where few questions are asked of the project. Where a trail is written, what was told are roots, which one process alone
+        writes down."""
+        if self._at_hand:
+            board.sign, board.believes = self.trail.sign, self.trail.believes
             self._calls.meet(board)
 
     # --- what there is

@@ -7,6 +7,8 @@ knows which answers may be others now. Nothing is written down unless ``on``.
 
 from __future__ import annotations
 
+import os
+import time
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,9 +23,13 @@ Read = tuple[int, Name, str]
 """A key: its kind, and the names that it is about."""
 Step = Union[int, Read]
 """A node; or a key, or its code."""
+Sign = tuple[str, int]
+"""A segment, and how many roots it has at the least."""
 
 MISSING: Any = object()
 
+ROOT = 4
+"""Numbers of a root."""
 LEAF = 1 << 63
 """Marks the code of a key: below it, its kind and the numbers of its two names."""
 _BITS = 28
@@ -48,6 +54,8 @@ class Trail:
     """What one process writes down. ``page`` takes the steps of the answer that is being worked out.
 
     ``counts`` and ``steps`` hold the nodes since the last ``take``: for each, the number of its steps, and these as codes.
+    ``rests_on`` are the segments of other processes that have roots which this one was told, and did not write itself, with how
+    many they have.
     """
 
     def __init__(self) -> None:
@@ -62,6 +70,10 @@ class Trail:
         self._blocks = array("Q")
         self._roots = array("I")
         self._parts = array("I")
+        self._roots_taken = 0
+        self._taken_by = 0
+        self._segment = ""
+        self.rests_on: dict[str, int] = {}
 
     def begin(self, first: int) -> None:
         """Starts to write, with ``first`` as the number of the first node."""
@@ -135,9 +147,36 @@ class Trail:
             self._parts.extend(map(self.number, names))
             self._parts.extend(map(self.number, values))
 
+    def segment(self) -> str:
+        """The name of what this process writes; "" where it writes nothing."""
+        if self.on and self._taken_by not in (0, os.getpid()):
+            self.on = False  # what the process before us wrote of what we go on with is in a segment of its own
+        if not self.on:
+            return ""
+        if not self._segment.startswith(f"{os.getpid():x}-"):
+            self._segment = f"{os.getpid():x}-{time.time_ns():x}"
+        return self._segment
+
+    def sign(self) -> Sign | None:
+        """Where the roots are that were written so far: what goes along when others are told of them. None where they are nowhere."""
+        if not self.on or self._taken_by not in (0, os.getpid()):
+            return None
+        return self.segment(), self._roots_taken + len(self._roots) // ROOT
+
+    def believes(self, sign: Sign | None) -> bool:
+        """Whether roots that another process has need not be written here, too."""
+        if self.on:
+            if sign is None:
+                return False
+            name, roots = sign
+            self.rests_on[name] = max(roots, self.rests_on.get(name, 0))
+        return True
+
     def take(self) -> tuple[list[Name], array[int], array[int], array[int], array[int], array[int]]:
         """What was written since the last time: names, counts, steps, blocks of nodes made together; roots, by four numbers each
         (kind, node, how many names and values); these names and values."""
+        self._taken_by = os.getpid()
+        self._roots_taken += len(self._roots) // ROOT
         taken = self._names, self._counts, self._steps, self._blocks, self._roots, self._parts
         self._names, self._counts, self._steps = [], array("I"), array("Q")
         self._blocks, self._roots, self._parts = array("Q"), array("I"), array("I")
