@@ -113,7 +113,7 @@ def test_circular_imports_end() -> None:
 
 def test_a_file_that_bears_the_name_of_a_library_is_not_what_its_neighbours_import() -> None:
     p = project(
-        pkg__init="",
+        pkg__init="from pkg.helpers import help",
         pkg__torch="import torch\ndef no_grad(): pass",
         pkg__transformers="from transformers import AutoModel",
         pkg__helpers="def help(): pass",
@@ -127,6 +127,7 @@ def test_a_file_that_bears_the_name_of_a_library_is_not_what_its_neighbours_impo
     assert p.resolve("scripts/diffusers.py", "diffusers.load") == "diffusers.load"
     assert p.resolve("pkg/m.py", "helpers.help") == "pkg.helpers.help"  # a file that is also run as a script
     assert p.resolve("pkg/m.py", "adapter") == "pkg.torch.no_grad"
+    assert p.resolve("pkg/__init__.py", "help") == "pkg.helpers.help"
 
 
 def test_scripts_find_their_neighbours_and_src_layouts_their_package() -> None:

@@ -84,9 +84,8 @@ class Layout:
         found = self._located.get(key)
         if found is None:
             found = self._located[key] = list(dict.fromkeys(self._search(file, directory, top)))
-        if any(module.path == path for module in found):  # no file imports itself: it means a library of its own name
-            return [module for module in found if module.path != path]
-        return found
+        # No file imports itself: it means a library of its own name. A package's `__init__.py` imports from its own package.
+        return [module for module in found if module.path != path or module.directory]
 
     def _search(self, file: str, directory: str, top: str) -> Iterator[Module]:
         if top == "torch":  # of PyTorch's own sources too: what they mean is what the table of torch tells
