@@ -696,14 +696,29 @@ class Calls(Evaluator):
         graph.cls = info.cls if isinstance(info.cls, ClassRef) else None
         graph.training = training if graph.training == training else None
         marks = frozenset((gid, *self.through_module(certain)))
-        return reshape(
-            inner,
-            lambda t: Tensor(
-                (t.graphs | marks) if not t.flags & INTEGER else NOTHING, t.hints,
+        by_place = inner is not None and self.is_attached(inner)
+
+        def marked(t: Tensor) -> Tensor:
+            mine = (
+                marks if not by_place or self.is_attached(frozenset((t,))) else NOTHING
+            )  # it detaches some of its outputs itself
+            return Tensor(
+                NOTHING if t.flags & INTEGER else t.graphs | mine,
+                t.hints,
                 frozenset((gid,)) if not t.flags & (SCALAR | INTEGER) else NOTHING,
                 t.flags | BATCH | (packed if inner is None else 0),
-            ),
-        )  # fmt: skip
+            )
+
+        return reshape(inner, marked)
+
+    def is_attached(self, value: Value) -> bool:
+        """Whether any tensor inside hangs on more than the call that returned it."""
+        for atom in value:
+            if type(atom) is Tensor and (atom.hints or any(self.record.graphs[gid].kind != "result" for gid in atom.graphs)):
+                return True
+            if type(atom) is Tuple and any(self.is_attached(item) for item in atom.items):
+                return True
+        return False
 
     def through_module(self, graphs: set[int]) -> set[int]:
         """Marks of loop-carried places, renamed to say that they went through a module: a recurrent state."""
