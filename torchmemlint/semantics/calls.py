@@ -45,6 +45,7 @@ from torchmemlint.semantics.values import (
     GUESSED,
     INTEGER,
     LOGITS,
+    MOVED,
     NONE,
     NOTHING,
     PACKED,
@@ -1222,7 +1223,9 @@ class Calls(Evaluator):
                 return tensor(flags=INTEGER)
         if to_cpu:
             return (
-                frozenset((Tensor(atom.graphs, atom.hints, NOTHING, atom.flags & ~VIEW),)) if me != unknown(atom.hints) else me
+                frozenset((Tensor(atom.graphs, atom.hints, NOTHING, atom.flags & ~VIEW | MOVED),))
+                if me != unknown(atom.hints)
+                else me
             )
         return me
 

@@ -37,6 +37,8 @@ COMPUTED = 4096
 """Flag of a tensor: an operation of torch made it, so that it is one."""
 DOUBTED = 8192
 """Flag of a tensor: on one path a graph was cut from it on purpose, on another one not."""
+MOVED = 16384
+"""Flag of a tensor: moved to the host; beside ``outputs`` on one path alone."""
 
 
 class Tensor(NamedTuple):
@@ -45,7 +47,7 @@ class Tensor(NamedTuple):
     graphs   graphs and marks that it certainly hangs on, if those graphs are real
     hints    graphs and marks that it may hang on
     outputs  forwards whose output storage it keeps alive on the device (under no_grad too)
-    flags    SCALAR | VIEW | INTEGER | BATCH | DETACHED | GUESSED | PACKED | COLUMN | COMPUTED | DOUBTED
+    flags    SCALAR | VIEW | INTEGER | BATCH | DETACHED | GUESSED | PACKED | COLUMN | COMPUTED | DOUBTED | MOVED
     """
 
     graphs: frozenset[int] = NOTHING
@@ -219,7 +221,7 @@ def _join_tensors(tensors: list[Tensor]) -> Tensor:
         hints,
         outputs,
         (both & (SCALAR | INTEGER | DETACHED | COLUMN | COMPUTED))
-        | (either & (VIEW | BATCH | PACKED | SCORES | WEIGHTS | LOGITS | DOUBTED))
+        | (either & (VIEW | BATCH | PACKED | SCORES | WEIGHTS | LOGITS | DOUBTED | MOVED))
         | (DOUBTED if doubted else 0),
     )
 

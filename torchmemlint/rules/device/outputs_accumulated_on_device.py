@@ -4,7 +4,7 @@
 Reports outputs of a model that are collected on the device, batch after batch, in a loop over a data loader. The
 graph is not the matter here: grad mode is off or the outputs are detached. That they are tensors must be seen: they are
 concatenated, stacked or moved later, or the model's class is one of the project. Scalars, one number for each sample
-(rewards, losses), class indices and what is moved to the CPU are silent.
+(rewards, losses), class indices and what is moved to the CPU, always or where a switch says so, are silent.
 
 ## What it costs
 One batch's outputs per step stay on the device until the collection is dropped: logits of 50,000 tokens over a
@@ -63,7 +63,7 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import Store
-from torchmemlint.semantics.values import COLUMN, COMPUTED, DETACHED, INTEGER, SCALAR, VIEW
+from torchmemlint.semantics.values import COLUMN, COMPUTED, DETACHED, INTEGER, MOVED, SCALAR, VIEW
 
 RULE = Rule(
     code="TML401",
@@ -114,8 +114,8 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
         return  # mini-batches of one step, and not a data set
     if any(f.what.split(".")[0].split("[")[0] in info.targets for f in forwards):
         return  # a loop over layers, not over batches
-    if event.half_fix == "to":
-        return  # the author says where it shall lie
+    if event.half_fix == "to" or event.flags & MOVED:
+        return  # the author says where it shall lie: in that very place, or by a switch
     if any("%" in guard for guard in event.site.guards):
         return  # now and then one, of many steps
     if not holds_tensors(event, flow):
