@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -364,6 +365,22 @@ def test_a_damaged_cache_is_an_empty_one(damage: str, here: Path, agree, printed
     assert agree() == fresh
 
 
+@pytest.mark.parametrize(
+    "damage",
+    ["", "\n", "[[],[],0]", "[[],[],-1]", "[[],[],1]", "[[],[],1]\nx", "[[],[],9]\nx\ny", "[[1],[],0]\nx\ny", "\x00\xff"],
+)
+def test_findings_that_are_not_what_was_kept_are_not_there(damage: str, here: Path, agree) -> None:  # type: ignore[no-untyped-def]
+    fresh = agree()
+    paths = [*(here / FOLDER).rglob("findings/*/*")]
+    assert paths
+    for packed in (zlib.compress(damage.encode("latin-1")), damage.encode("latin-1"), paths[0].read_bytes()[:-3]):
+        for path in paths:
+            path.write_bytes(packed)
+        for path in (here / FOLDER).rglob("runs/*/*.json"):
+            path.unlink()
+        assert agree() == fresh
+
+
 @pytest.fixture
 def followed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether edits that others see could be followed, one by one."""
@@ -463,6 +480,10 @@ def test_damage_in_the_middle_of_a_value(here: Path, agree, printed) -> None:  #
                 place = place[at]
             parent[at] = chance.choice([None, 7, "x", [], [[]], True])
             path.write_text("\n".join([*before, json.dumps(value)]))
+        for path in sorted((here / FOLDER).rglob("findings/*/*")):
+            lines = zlib.decompress(path.read_bytes()).decode().split("\n")
+            lines[chance.randrange(len(lines))] = chance.choice(["7", "", "[]", "x\ny", '["text",1]', lines[-1]])
+            path.write_bytes(zlib.compress("\n".join(lines).encode()))
         for path in (here / FOLDER).rglob("runs/*/*.json"):
             path.unlink()
         printed(".", "-q")  # must not fail; what it prints rests on facts that we have made false ourselves
@@ -481,10 +502,11 @@ def test_runs_at_the_same_time_do_not_disturb_each_other(here: Path, agree) -> N
 
 def test_several_processes_leave_the_same_cache(here: Path, agree, printed) -> None:  # type: ignore[no-untyped-def]
     one = printed(".", "-j", "1")
-    files = {path.relative_to(here): path.read_text() for path in (here / FOLDER).rglob("findings/*/*.json")}
+    files = {path.relative_to(here): path.read_bytes() for path in (here / FOLDER).rglob("findings/*/*")}
+    assert files
     shutil.rmtree(here / FOLDER)
     assert printed(".", "-j", "3") == one
-    assert {path.relative_to(here): path.read_text() for path in (here / FOLDER).rglob("findings/*/*.json")} == files
+    assert {path.relative_to(here): path.read_bytes() for path in (here / FOLDER).rglob("findings/*/*")} == files
     agree(".", "-j", "2")
 
 
@@ -528,8 +550,15 @@ def test_what_is_not_a_finding_is_refused() -> None:
 
 def test_questions_survive() -> None:
     use = CallableUse("torch.no_grad", (), True, CallableUse("nullcontext", (), True))
-    for question in (("text", "a.py"), ("facts", FunctionRef("a.py", "f")), ("manager_effect", "a.py", "f", use)):
+    for question in (
+        ("text", 'a"\n\u1234\udc80.py'),
+        ("mro", ClassRef("a.py", "\x7fC")),
+        ("facts", FunctionRef("a.py", "f")),
+        ("manager_effect", "a.py", "f", use),
+    ):
         assert answers.from_text(answers.to_text(question)) == question
+        parts = [part if isinstance(part, str) else [type(part).__name__, part] for part in question]
+        assert answers.to_text(question) == to_json(parts)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import random
 import re
 import shutil
 import sys
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -269,8 +270,8 @@ def the_order_of_questions_is_nothing(chance: random.Random, files: dict[str, st
     for name, text in files.items():
         with suppress(SourceError):
             facts.append(module_facts(name, text))
-    kept = [json.loads(path.read_bytes()) for path in Path().rglob("findings/*/*.json")]
-    questions = sorted({question for _, _, rests_on in kept for question, _ in rests_on})
+    kept = [zlib.decompress(path.read_bytes()).decode().split("\n") for path in Path().rglob("findings/*/*")]
+    questions = sorted({question for head, *lines in kept for question in lines[: 2 * json.loads(head)[2] : 2]})
     chosen = chance.sample(questions, min(len(questions), QUESTIONS))
     alone = [Answers(Project.build(facts), Seen((), None)).told(from_text(question)) for question in chosen]
     for order in (questions, questions[::-1], chance.sample(questions, len(questions))):

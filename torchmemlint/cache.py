@@ -2,14 +2,13 @@
 
     facts/     facts of a file by the digest of its content: they depend on nothing else
     findings/  findings of a file, with every question asked of the project for them and its answer
-    answers/   answers that are too long to stand beside each question, by their digests
     runs/      the whole result of a run, with size, time and digest of each file: for when nothing changed
     links/     what ties the files of a run together: for when what changed in it changed nothing that others can see
     trails/    on which answers the findings of each file of a run rest, for when it did
     segments/  of which keys and answers these were made (``index.graph``), as one process wrote it down
     words/     which modules of a run say a word (``index.words``)
 
-Everything is JSON, or numbers as bytes: reading it runs nothing. Files are written beside their place and moved there, so that
+Everything is JSON, or numbers as bytes, some of it packed by zlib: reading it runs nothing. Files are written beside their place and moved there, so that
 two runs at once see whole ones. What cannot be read, or has not our form, is not there; what cannot be written is not kept.
 """
 
@@ -23,6 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from torchmemlint import __version__
@@ -40,6 +40,7 @@ _SIGNATURE = "Signature: 8a477f597d28d172789f06886806bc55"
 _TAG_TEXT = f"""{_SIGNATURE}
 # This folder is torchmemlint's; it can be deleted at any time. What the line above means: https://bford.info/cachedir/
 """
+_PACKED = ("findings", "words")
 _KEPT_DAYS = 30
 _LOST_SECONDS = 3600
 _RACY_NS = 2_000_000_000
@@ -61,11 +62,13 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One file's findings and notes, and the questions (as text, with their answers: see ``index.answers``) that they rest on."""
+    """One file's findings and notes, the questions (as text, with what is told of their answers: see ``index.answers``) that they
+    rest on, and those ``answers`` of which no more than a digest is told there."""
 
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
     rests_on: tuple[tuple[str, str], ...]
+    answers: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,20 +220,19 @@ class Cache:
 
     def findings(self, key: str) -> tuple[Kept, str] | None:
         """What is kept of a file, and its digest."""
-        return self._value("findings", key, Kept)
+        from torchmemlint.digest import digest
+
+        data = self._read("findings", key)
+        if data is None:
+            return None
+        try:
+            return _unpacked(data), digest(data)
+        except (ValueError, RecursionError):
+            return None
 
     def keep_findings(self, key: str, kept: Kept) -> str:
         """Keeps the findings of a file; their digest."""
-        return self._keep_told("findings", key, to_json(kept).encode())
-
-    def answer(self, key: str) -> str | None:
-        """The answer with this digest, as JSON."""
-        data = self._read("answers", key)
-        return None if data is None else data.decode(errors="replace")
-
-    def keep_answer(self, key: str, answer: str) -> None:
-        if not os.path.exists(self._path("answers", key)):
-            self._keep("answers", key, answer.encode())
+        return self._keep_told("findings", key, _packed(kept))
 
     def run(self, key: str) -> tuple[WholeRun, str] | None:
         """The result of a run, and its digest."""
@@ -350,7 +352,7 @@ class Cache:
             return None
 
     def _path(self, kind: str, key: str) -> str:
-        return os.path.join(self.folder, kind, key[:2], f"{key[2:]}.json" if kind != "words" else key[2:])
+        return os.path.join(self.folder, kind, key[:2], key[2:] if kind in _PACKED else f"{key[2:]}.json")
 
     def _read(self, kind: str, key: str) -> bytes | None:
         try:
@@ -371,6 +373,30 @@ class Cache:
             _write(path, data)
         except OSError as error:
             self.trouble = f"{self.folder}: nothing is cached: {error.strerror or error}"
+
+
+def _packed(kept: Kept) -> bytes:
+    """A line of JSON; then questions and answers, each in a line, as they are: JSON, which JSON would quote once more."""
+    import zlib
+
+    head = to_json((kept.findings, kept.notes, len(kept.rests_on)))
+    lines = [head, *chain.from_iterable(kept.rests_on), *chain.from_iterable(kept.answers)]
+    return zlib.compress("\n".join(lines).encode(), 1)
+
+
+def _unpacked(data: bytes) -> Kept:
+    """What ``_packed`` was given. Raises ValueError for anything else."""
+    import zlib
+
+    try:
+        head, *lines = zlib.decompress(data).decode().split("\n")
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+    findings, notes, questions = from_plain(tuple[tuple[Finding, ...], tuple[str, ...], int], json.loads(head))
+    pairs = tuple(zip(lines[::2], lines[1::2], strict=True))
+    if not 0 <= questions <= len(pairs):
+        raise ValueError("questions are missing")
+    return Kept(findings, notes, pairs[:questions], pairs[questions:])
 
 
 def _trails(data: bytes) -> Trails | None:

@@ -46,7 +46,7 @@ class Remembered:
         self._cache = cache
         self._keys = Keys(settings, by_hand)
         self._trail = project.trail
-        self.answers = Answers(project, seen, cache.keep_answer, holding)
+        self.answers = Answers(project, seen, True, holding)
 
     def checked(self, path: str) -> Checked | None:
         """What was found in a file, when every question that this rests on has the answer that it had."""
@@ -64,7 +64,13 @@ class Remembered:
         """Keeps what was found in a file, unless we failed there; the same without what it rests on, which is much."""
         if not checked.rests_on or checked.crashes:
             return checked
-        kept = Kept(checked.findings, checked.notes, checked.rests_on)
+        long = self.answers.long
+        kept = Kept(
+            checked.findings,
+            checked.notes,
+            checked.rests_on,
+            tuple({told: long[told] for _, told in checked.rests_on if told in long}.items()),
+        )
         digest = self._cache.keep_findings(self._keys.of(checked.path), kept)
         segment = self.flush() if checked.asked else ""
         reads = _reads(checked.path, checked.rests_on)
@@ -238,9 +244,10 @@ class Before:
         from torchmemlint.index.answers import Earlier
 
         pairs = {pair for kept in self._kept.values() for pair in kept.rests_on}
+        long = dict(pair for kept in self._kept.values() for pair in kept.answers)
         if self.followed is None:
             project = self._new_project(scanned, None)
-            project.earlier = Earlier(pairs, self.cache.answer)
+            project.earlier = Earlier(pairs, long)
             return project
         steps: dict[str, int | None] = {}
         again: set[str] = set()
@@ -251,7 +258,7 @@ class Before:
         self.holding = {question: step for question, step in steps.items() if question not in again}
         known = {question: step for question, step in self.holding.items() if step is not None}
         project = self.followed.project
-        project.earlier = Earlier((pair for pair in pairs if pair[0] in known), self.cache.answer, known)
+        project.earlier = Earlier((pair for pair in pairs if pair[0] in known), long, known)
         return project
 
     def _new_project(self, scanned: Mapping[str, Scanned], trail: int | None) -> Project:

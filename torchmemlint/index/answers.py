@@ -7,6 +7,7 @@ its digest.
 from __future__ import annotations
 
 import json
+import json.encoder
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cache
@@ -26,6 +27,7 @@ NO_ANSWER = "-"
 SHORT = 300
 """Characters up to which an answer is told as it is: most are names and references."""
 
+_in_json = json.encoder.encode_basestring_ascii
 _KINDS = {kind.__name__: kind for kind in (ArgFact, CallableUse, CallFact, ClassRef, FunctionRef)}
 
 _AT_HAND = ("text", "source", "module")
@@ -40,8 +42,15 @@ _QUESTIONS = {"facts", *(name for name, method in vars(Project).items() if hasat
 
 
 def to_text(question: Question) -> str:
-    """A question in one line."""
-    return to_json([part if type(part) is str else [type(part).__name__, part] for part in question])
+    """A question in one line of ASCII: JSON, as ``to_json`` writes it, of texts and of pairs of a type's name and a value."""
+    return f"[{','.join([_in_json(part) if type(part) is str else _typed_in_json(part) for part in question])}]"
+
+
+def _typed_in_json(part: Hashable) -> str:
+    # The encoder that JSON has for everything takes ten times as long for the references that most questions are about.
+    if type(part) is FunctionRef or type(part) is ClassRef:
+        return f'["{type(part).__name__}",[{",".join(map(_in_json, part))}]]'
+    return to_json([type(part).__name__, part])
 
 
 def from_text(text: str) -> Question:
@@ -71,8 +80,8 @@ class Files(Protocol):
 class Answers:
     """What is told of one project's answers, each worked out once.
 
-    ``files`` knows the digests of files as they were seen. ``keep`` is given every long answer with its digest.
-    ``holding`` are questions, as text, whose answers are known to be what they were: with the steps that they are, None where
+    ``files`` knows the digests of files as they were seen. Long answers are in ``long``, by what is told of them, if it ``keeps``
+    them. ``holding`` are questions, as text, whose answers are known to be what they were: with the steps that they are, None where
     these are keys.
     """
 
@@ -80,13 +89,14 @@ class Answers:
         self,
         project: Project,
         files: Files,
-        keep: Callable[[str, str], None] | None = None,
+        keeps: bool = False,
         holding: Mapping[str, int | None] | None = None,
     ) -> None:
         self._project = project
         self._holding = holding or {}
         self._files = files
-        self._keep = keep
+        self._keeps = keeps
+        self.long: dict[str, str] = {}
         self._trail = project.trail
         self._places: dict[Question, int] = {}
         self._told: list[str] = []
@@ -185,9 +195,14 @@ class Answers:
         if name not in _OF_FILES:
             if len(text) <= SHORT:
                 return text
-            if self._keep is not None:
-                self._keep(digest(text.encode()), text)
+            if self._keeps:
+                return self._kept(text)
         return f"#{digest(text.encode())}"
+
+    def _kept(self, text: str) -> str:
+        told = f"#{digest(text.encode())}"
+        self.long[told] = text
+        return told
 
 
 def _packed(codes: Iterable[int]) -> bytes:
@@ -197,11 +212,11 @@ def _packed(codes: Iterable[int]) -> bytes:
 
 
 class Earlier:
-    """Answers of an earlier run, for a project that gives the same ones. ``long`` finds an answer by its digest; ``codes`` are
-    those of their steps, by question, for a project whose trail is on."""
+    """Answers of an earlier run, for a project that gives the same ones. ``long`` are long answers, by what is told of them;
+    ``codes`` those of their steps, by question, for a project whose trail is on."""
 
     def __init__(
-        self, pairs: Iterable[tuple[str, str]], long: Callable[[str], str | None], codes: Mapping[str, int] | None = None
+        self, pairs: Iterable[tuple[str, str]], long: Mapping[str, str], codes: Mapping[str, int] | None = None
     ) -> None:
         self._told = dict(pairs)
         self._long = long
@@ -216,7 +231,7 @@ class Earlier:
         name = str(question[0])
         told = self._told.get(to_text(question)) if name not in _OF_FILES else None
         if told is not None and told.startswith("#"):
-            told = self._long(told[1:])
+            told = self._long.get(told)
         if told is None or told == NO_ANSWER:
             return MISSING
         try:
