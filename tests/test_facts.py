@@ -11,7 +11,8 @@ import pytest
 import torchmemlint
 from torchmemlint.errors import SourceError
 from torchmemlint.index.facts import ArgFact, AttrFact, CallFact, ClassFacts, FunctionFacts, ModuleFacts
-from torchmemlint.index.module_facts import from_plain, module_facts, to_plain
+from torchmemlint.index.module_facts import module_facts
+from torchmemlint.index.plain import from_plain, positions, shape
 
 
 def facts(source: str) -> ModuleFacts:
@@ -379,7 +380,7 @@ def test_plain_form_survives_json() -> None:
                     return self.f(x, not x, k=-1)
         """
     )
-    assert from_plain(json.loads(json.dumps(to_plain(module)))) == module
+    assert from_plain(shape(module), positions(module)) == module
 
 
 def test_facts_survive_the_way_to_another_process() -> None:
@@ -396,7 +397,18 @@ def test_facts_survive_the_way_to_another_process() -> None:
     assert {type(each) for module in sent for each in module.functions} == {FunctionFacts}
 
 
-@pytest.mark.parametrize("plain", [None, [], {"path": 1}, ["p", [], [], [["short"]], [], 1]])
+@pytest.mark.parametrize("plain", [None, [], {"path": 1}, ["p", [], [], [["short"]], []], ["p", [], [], [], [["C"]]]])
 def test_other_plain_data_is_refused(plain: object) -> None:
     with pytest.raises(ValueError, match="not the plain form"):
-        from_plain(plain)
+        from_plain(json.dumps(plain), "[[[1, 1, 1, 1]], [], 1]")
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    ["", "1", "[]", "[[], [], 1]", "[[[1, 1, 1]], [], 1]", "[[[1, 1, 1, 2, 0]], [], 1]", "[[[1, 1, 1, 2]], [[1, 1]], 1]"],
+)
+def test_other_positions_are_refused(numbers: str) -> None:
+    module = facts("f()\n")
+    assert positions(module) == "[[[1,1,1,1,0,0]],[],1]"
+    with pytest.raises(ValueError, match="not the plain form"):
+        from_plain(shape(module), numbers)

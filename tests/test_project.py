@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from torchmemlint.index.memo import Memo
-from torchmemlint.index.module_facts import from_plain, module_facts, to_plain
+from torchmemlint.index.module_facts import module_facts
+from torchmemlint.index.plain import from_plain, positions, shape
 from torchmemlint.index.project import Caller, CallerMode, ClassRef, FunctionRef, Project
 from torchmemlint.index.trail import Trail
 
@@ -768,7 +769,7 @@ def test_real_code_in_any_order() -> None:
     for file in sorted([*root.glob("*.py"), *root.glob("codemod/**/*.py"), *root.glob("matchers/_*.py")]):
         name = file.relative_to(root.parent).as_posix()
         module = module_facts(name, file.read_text(encoding="utf-8"))
-        assert from_plain(to_plain(module)) == module
+        assert from_plain(shape(module), positions(module)) == module
         facts.append(module)
     one, other = Project.build(facts), Project.build(facts[::-1])
     refs = [FunctionRef(module.path, function.qualname) for module in facts for function in module.functions]

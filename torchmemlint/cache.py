@@ -186,10 +186,10 @@ class Cache:
         if data is None:
             return None
         try:
-            shape, sources, facts = data.decode().split("\n", 2)
+            of_shape, sources, shape, positions = data.decode().split("\n")
             return (
-                replace(plain.from_plain(json.loads(facts)), path=path),
-                shape,
+                replace(plain.from_plain(shape, positions), path=path),
+                of_shape,
                 from_plain(dict[str, str], json.loads(sources)),
             )
         except (ValueError, RecursionError):
@@ -202,8 +202,9 @@ class Cache:
         from torchmemlint.index import plain
 
         try:
-            return replace(plain.from_plain(json.loads((self._read("facts", content) or b"").split(b"\n", 2)[2])), path=path)
-        except (ValueError, IndexError, RecursionError):
+            _, _, shape, positions = (self._read("facts", content) or b"").decode().split("\n")
+            return replace(plain.from_plain(shape, positions), path=path)
+        except (ValueError, RecursionError):
             return None
 
     def keep_facts(self, content: str, facts: ModuleFacts, sources: Mapping[str, str]) -> str:
@@ -214,9 +215,10 @@ class Cache:
         from torchmemlint.index import plain
 
         anywhere = replace(facts, path="")  # the same content may stand in several places
-        shape = digest(plain.shape(anywhere).encode())
-        self._keep("facts", content, f"{shape}\n{to_json(dict(sources))}\n{to_json(anywhere)}".encode())
-        return shape
+        shape = plain.shape(anywhere)
+        of_shape = digest(shape.encode())
+        self._keep("facts", content, f"{of_shape}\n{to_json(dict(sources))}\n{shape}\n{plain.positions(facts)}".encode())
+        return of_shape
 
     def findings(self, key: str) -> tuple[Kept, str] | None:
         """What is kept of a file, and its digest."""

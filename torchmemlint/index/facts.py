@@ -1,6 +1,6 @@
 """The facts of one module: what the project graph needs of it, as plain data without trees.
 
-Everything here is picklable and turns to JSON and back (``to_plain`` / ``from_plain`` in ``index.module_facts``), so that
+Everything here is picklable and turns to JSON and back (``index.plain``), so that
 facts can be cached and sent between processes. Expressions are kept as *dotted text* where they are names and attributes
 ("self.model", "torch.no_grad"), with ``()`` after a part that is called ("super().forward", "get_model().eval"), ``[]`` after
 a part that is subscripted or looped over ("self.layers[].step"), and ``?`` in front where the attribute of any other expression

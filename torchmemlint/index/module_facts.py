@@ -26,8 +26,6 @@ from torchmemlint.index.facts import (
     ModuleFacts,
     ParamFact,
 )
-from torchmemlint.index.plain import from_plain as from_plain
-from torchmemlint.index.plain import to_plain as to_plain
 from torchmemlint.index.shared import same
 
 MAX_DEPTH = 200

@@ -1,6 +1,7 @@
 """Facts to data that JSON can hold, and back: every dataclass is the list of its fields, sets are sorted lists.
 
-The *shape* of facts is what they say without where it stands (``facts.POSITIONS``).
+The *shape* of facts is what they say without where it stands (``facts.POSITIONS``). Facts are kept as two texts: their shape, of
+which a digest is wanted anyway, and ``positions``.
 """
 
 from __future__ import annotations
@@ -26,11 +27,6 @@ from torchmemlint.index.shared import same
 from torchmemlint.plain import plain_value
 
 
-def to_plain(facts: ModuleFacts) -> object:
-    """Facts as lists, strings, numbers, booleans and None."""
-    return _plain(facts)
-
-
 def shape(answer: object) -> str:
     """Anything made of facts as JSON text, as ``torchmemlint.plain.to_json`` writes it but without rows."""
     return _ENCODER.encode(answer)
@@ -48,7 +44,16 @@ def saying(facts: FunctionFacts | ClassFacts | ModuleFacts) -> object:
     return _SAYING[type(facts)](facts)
 
 
+def positions(facts: ModuleFacts) -> str:
+    """What the shape of a module's facts leaves out, as JSON: numbers for each function and class, in their order, and the rows."""
+    functions = [(each.first_row, each.row, each.header_end_row, each.end_row, *each.calls_at) for each in facts.functions]
+    classes = [(each.row, each.end_row) for each in facts.classes]
+    return _ENCODER.encode((functions, classes, facts.rows))
+
+
 def _shape_of(value: Any) -> object:
+    if type(value) is frozenset:
+        return sorted(value)
     get = _SAYING.get(type(value))
     return get(value) if get is not None else plain_value(value)
 
@@ -56,22 +61,12 @@ def _shape_of(value: Any) -> object:
 _ENCODER = json.JSONEncoder(default=_shape_of, separators=(",", ":"))
 
 
-def from_plain(plain: object) -> ModuleFacts:
-    """The facts that ``to_plain`` was given. Raises ValueError for anything that has not their form."""
+def from_plain(shape: str, positions: str) -> ModuleFacts:
+    """The facts of which these are the ``shape`` and the ``positions``. Raises ValueError for anything that has not their form."""
     try:
-        return _module(plain)
+        return _module(json.loads(shape), json.loads(positions))
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"not the plain form of facts: {error}") from None
-
-
-def _plain(value: Any) -> object:
-    if value is None or isinstance(value, str | int):
-        return value
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, frozenset):
-        return sorted(value)
-    return [_plain(getattr(value, name)) for name in value.__slots__]
 
 
 def _strings(plain: Any) -> tuple[str, ...]:
@@ -100,11 +95,14 @@ def _call(plain: Any) -> CallFact:
     return CallFact(sys.intern(callee), _args(args), loops, _uses(managers), used, _strings(branch), place, deferred)
 
 
-def _function(plain: Any) -> FunctionFacts:
+def _function(plain: Any, rows: Any) -> FunctionFacts:
     (
-        qualname, first_row, row, header_end_row, end_row, owner, parent, params, decorators, is_async, is_generator, calls,
-        calls_at, names, bound, returns, rebound, local_names, reads, returned, wraps, yields, leaves,
+        qualname, owner, parent, params, decorators, is_async, is_generator, calls, names, bound, returns, rebound, local_names,
+        reads, returned, wraps, yields, leaves,
     ) = plain  # fmt: skip
+    first_row, row, header_end_row, end_row, *calls_at = rows
+    if len(calls_at) != 2 * len(calls):
+        raise ValueError("two numbers for each call")
     return FunctionFacts(
         qualname=qualname,
         first_row=first_row,
@@ -132,19 +130,21 @@ def _function(plain: Any) -> FunctionFacts:
     )
 
 
-def _class(plain: Any) -> ClassFacts:
-    qualname, row, end_row, bases, decorators, methods, attrs = plain
+def _class(plain: Any, rows: Any) -> ClassFacts:
+    qualname, bases, decorators, methods, attrs = plain
+    row, end_row = rows
     attributes = tuple(AttrFact(*map(sys.intern, attr)) for attr in attrs)
     return ClassFacts(qualname, row, end_row, _strings(bases), _uses(decorators), _pairs(methods), attributes)
 
 
-def _module(plain: Any) -> ModuleFacts:
-    path, imports, assigned, functions, classes, rows = plain
+def _module(plain: Any, positions: Any) -> ModuleFacts:
+    path, imports, assigned, functions, classes = plain
+    rows_of_functions, rows_of_classes, rows = positions
     return ModuleFacts(
         path=path,
         imports=_pairs(imports),
         assigned=_pairs(assigned),
-        functions=tuple(map(_function, functions)),
-        classes=tuple(map(_class, classes)),
+        functions=tuple([_function(*each) for each in zip(functions, rows_of_functions, strict=True)]),
+        classes=tuple([_class(*each) for each in zip(classes, rows_of_classes, strict=True)]),
         rows=rows,
     )
