@@ -399,8 +399,8 @@ def _not_kept(event: Accumulate | Store, flow: Flow, words: Words) -> str | None
     graphs = flow.real(event.graphs)
     if isinstance(event, Store) and event.constant_key:
         return f"{place} is written at a constant key: the former value goes"
-    if isinstance(event, Store) and event.holder in record.cleared:
-        return f"{place} is emptied by `clear()`"
+    if isinstance(event, Store) and record.is_let_go(event):
+        return f"{place} is emptied by `clear()`, or loses its oldest element at each step"
     if isinstance(event, Accumulate) and event.through_module:
         return f"{place} is a state that goes through the module, and no total"
     if event.mark in record.backwarded:

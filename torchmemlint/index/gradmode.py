@@ -94,6 +94,7 @@ class GradMode:
         self._torch = torch
         self._wrappers = frozenset(no_grad_wrappers)
         self._complete = complete
+        self._hook_names = _FUNCTION_HOOKS | {name for _, name in torch.hooks}
         self._trail = trail = names.trail
         self._nodes = answered(trail, self._make_node)
         self._modes: Answered[FunctionRef, frozenset[str]] = answered(trail, self._solve)
@@ -492,11 +493,20 @@ class GradMode:
         return effect == "off"
 
     def _hook(self, ref: FunctionRef, facts: Head) -> str | None:
-        """The mode in which an outside framework calls the method."""
-        if not facts.owner:
-            return None
+        """The mode in which an outside framework calls the method: as one of the class itself, or of a class that mixes it in."""
         name = ref.qualname.rpartition(".")[2]
-        for base in self._names.mro(ClassRef(ref.path, facts.owner)):
+        if not facts.owner or name not in self._hook_names:
+            return None
+        owner = ClassRef(ref.path, facts.owner)
+        effect = self._hook_of(owner, name)
+        if effect is not None or name in _FUNCTION_HOOKS:
+            return effect
+        below = [cls for cls in self._names.subclasses(owner) if self._names.method(cls, name) == ref]
+        return next((found for cls in below if (found := self._hook_of(cls, name)) is not None), None)
+
+    def _hook_of(self, klass: ClassRef, name: str) -> str | None:
+        """The mode in which an outside framework calls the method ``name`` of a class's objects."""
+        for base in self._names.mro(klass):
             if not isinstance(base, str):
                 continue
             if base.startswith("torch.autograd.") and base.endswith("Function") and name in _FUNCTION_HOOKS:

@@ -17,7 +17,7 @@ from torchmemlint.rules.card import Rule as Rule
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.base import NO_TENSOR, TENSOR
 from torchmemlint.semantics.events import Backward, CallEffect, Frame, Graph, Record, Site
-from torchmemlint.semantics.roots import speaks_of_devices
+from torchmemlint.semantics.roots import family, speaks_of_devices
 from torchmemlint.semantics.runs import Runs, is_part
 from torchmemlint.semantics.uses import Written, uses_of, written
 from torchmemlint.semantics.world import MODULE
@@ -37,6 +37,9 @@ TENSOR_WORDS = (frozenset(TORCH.methods) | {TENSOR}) - frozenset(
 GRADIENT_HOOKS = frozenset(
     {"register_backward_hook", "register_full_backward_hook", "register_full_backward_pre_hook", "register_hook", "retain_grad"}
 )
+
+GRAPH_NODES = frozenset({"grad_fn", "next_functions"})
+"""Ways to the nodes of a graph, and from one to the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,10 +417,12 @@ class Flow:
         return "register_forward_hook" in self.runs.world.facts(self.record.root).names
 
     def watches_gradients(self) -> bool:
-        """Whether the root, or the class it is part of, hooks into gradients, or makes an input that the root reads require
-        grad: its graphs are wanted without a backward in sight."""
+        """Whether the root walks a graph's nodes, or hooks into gradients, as may the class it is part of, or makes an input that
+        the root reads require grad: its graphs are wanted without a backward in sight."""
         world = self.runs.world
         facts = world.facts(self.record.root)
+        if any(own.names & GRAPH_NODES for _, own in family(world, self.record.root)):
+            return True
         prefix = (facts.owner or facts.qualname) + "."
         return any(
             other.names & GRADIENT_HOOKS

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from torchmemlint.index.facts import ArgFact, CallableUse, ParamFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.base import CONTAINERS, MAX_STATEMENTS, NO_TENSOR, TENSOR, Closure
+from torchmemlint.semantics.base import CONTAINERS, EVERYTHING, MAX_STATEMENTS, NO_TENSOR, TENSOR, Closure
 from torchmemlint.semantics.evaluate import (
     Evaluator,
     class_kind,
@@ -537,7 +537,7 @@ class Calls(Evaluator):
             return frozenset((Obj(self.allocate("loader", expr.node, text, cls)),))
         kind = "module" if module else "instance"
         oid = self.allocate(kind, expr.node, text, cls)
-        if module and self.built_frozen(cls, arguments):
+        if module and (self.built_frozen(cls, arguments) or EVERYTHING in self.frozen_in(cls)):
             state.vars[oid, "$frozen"] = const(True)
         if module and self.built_bare(cls, arguments):
             self.bare.add(oid)
@@ -654,9 +654,7 @@ class Calls(Evaluator):
         number = is_single_number(arguments.positional)
         packed = PACKED if any(type(a) is Tensor and a.flags & PACKED for v in arguments.positional for a in v) else 0
         training = truth(state.vars.get((oid, "$training"), UNKNOWN))
-        frozen = self.frozen(oid, state) and not any(
-            self.record.graphs[g].kind in ("forward", "leaf") and not self.record.graphs[g].frozen for g in graphs
-        )
+        frozen = self.stays_free(oid, graphs, state)
         inner = self.inside_forward(oid, arguments, expr, state)
         if (
             inner is None
@@ -720,6 +718,12 @@ class Calls(Evaluator):
             if type(atom) is Tuple and any(self.is_attached(item) for item in atom.items):
                 return True
         return False
+
+    def stays_free(self, oid: int, graphs: Iterable[int], state: State) -> bool:
+        """Whether a call of a module records nothing, though grad mode is on: it is frozen, and so is all that its input hangs on."""
+        return self.frozen(oid, state) and not any(
+            self.record.graphs[g].kind in ("forward", "leaf") and not self.record.graphs[g].frozen for g in graphs
+        )
 
     def through_module(self, graphs: set[int]) -> set[int]:
         """Marks of loop-carried places, renamed to say that they went through a module: a recurrent state."""
@@ -952,6 +956,9 @@ class Calls(Evaluator):
                 state.vars[oid, "$training"] = const(on)
                 self.record.flags.add("train()" if on else "eval()")
             return me
+        if name in ("freeze", "unfreeze") and not arguments.all() and self.freezes_all(oid):
+            state.vars[oid, "$frozen"] = const(True) if name == "freeze" else UNKNOWN
+            return PLAIN
         if info.kind not in ("module", "thing") and not (info.kind == "self" and name in PARAMETERS):
             held = TORCH.kind_methods.get((info.kind, name))
             return self.kind_method(held, info.kind, name, arguments, expr, state) if held is not None else None
@@ -976,6 +983,11 @@ class Calls(Evaluator):
         if effect == "plain" and info.kind == "module":
             return PLAIN
         return None
+
+    def freezes_all(self, oid: int) -> bool:
+        """Whether ``freeze()`` of an object is no method of the project, which may freeze a part, but Lightning's or the like."""
+        kind = self.heap[oid].kind
+        return kind in ("self", "module", "lightning-module") or (kind == "thing" and not self.world.methods_named("freeze"))
 
     def kind_method(self, effect: str, kind: str, name: str, arguments: Arguments, expr: ir.Call, state: State) -> Value:
         """A method of an optimizer, a scaler, a writer and the like, by its row in the facts."""
@@ -1339,6 +1351,8 @@ class Calls(Evaluator):
                 self.copy_contents(oid, result, state)
                 return frozenset((Obj(result),))
             case "get" | "pop" | "popleft":
+                if name == "popleft" or (name == "pop" and is_zero(next(iter(arguments.positional), None))):
+                    self.record.trimmed.update((oid, loop) for loop in (*self.loops, None))
                 key = only_const(arguments.positional[0]) if arguments.positional else None
                 held = state.vars.get((oid, f"[{key.value!r}]")) if key is not None else None
                 if held is None:
@@ -1672,6 +1686,8 @@ class Calls(Evaluator):
             held = [a for v in arguments.all() for a in self.parts_of(v, state)]
             self.bare -= {oid}
             self.bare |= {oid} if held and all(type(a) is Obj and a.oid in self.bare for a in held) else set()
+            if held and all(type(a) is Obj and (a.oid in self.bare or self.frozen(a.oid, state)) for a in held):
+                state.vars[oid, "$frozen"] = const(True)
         return frozenset((Obj(oid),))
 
     def parts_of(self, value: Value, state: State) -> list[Atom]:
@@ -1752,6 +1768,7 @@ class Calls(Evaluator):
             module=oid,
             direct=direct,
             training=truth(state.vars.get((oid, "$training"), UNKNOWN)),
+            frozen=direct and oid >= 0 and self.stays_free(oid, known, state),
         )
         if foreign or not self.foreign.isdisjoint(known):
             self.foreign.add(gid)

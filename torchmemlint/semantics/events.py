@@ -428,6 +428,8 @@ class Record:
     loops: dict[tuple[int, int], LoopInfo] = field(default_factory=dict)
     cleared: set[int] = field(default_factory=set)
     """Containers that are emptied by ``clear()`` somewhere in the run."""
+    trimmed: set[tuple[int, tuple[int, int] | None]] = field(default_factory=set)
+    """Containers whose oldest element is taken out, with each loop in which that happens, and with None for the call."""
     returned: set[int] = field(default_factory=set)
     """Graphs and marks that the root returns or yields."""
     alive: set[int] = field(default_factory=set)
@@ -436,6 +438,10 @@ class Record:
     """The state in which the root ends."""
     result: Value = EMPTY
     """What the root returns."""
+
+    def is_let_go(self, event: Store) -> bool:
+        """Whether what is stored goes again: the holder is emptied, or loses its oldest element where this one is put in."""
+        return event.holder in self.cleared or (event.holder, event.loop) in self.trimmed
 
     def ancestors(self, gids: frozenset[int]) -> frozenset[int]:
         """The graphs and all that they hang on."""

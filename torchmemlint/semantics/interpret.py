@@ -71,6 +71,8 @@ PHASE_WORD = re.compile(
     r"(^|[._\W])(is_)?(train(ing)?|eval(uate|uation)?|val(id|idation)?|test(ing)?|phase|mode|split|stage|infer(ence)?|predict(ing)?"
     r"|optim(izer)?|opt|backward|no_grad|with_grad|requires_grad|track_grad\w*|update|learn)($|[._\W])"
 )
+FREEZING_FLAG = re.compile(r"(^|_)(freez\w*|frozen|fix(ed)?|trainable|learnable|requires_grad|fine_?tune)(_|$)")
+"""Parameters of a constructor that say whether what it builds learns."""
 
 
 class LoopEnds:
@@ -1295,12 +1297,23 @@ class Interpreter(Calls):
         if param.kind == "**":
             return frozenset((Obj(self.outside("dict", param.name, None, key=("param", self.frame, param.name))),))
         ref = self.frame_closure[self.frame].ref
+        if ref.qualname.endswith(".__init__") and FREEZING_FLAG.search(param.name):
+            known = self.constructed_with(ref, param.name)
+            if known is not None:
+                return const(known)
         found = self.world.project.class_of(ref.path, ref.qualname, param.name)
         oid = self.outside("thing", param.name, found, key=("param", self.frame, param.name))
         if found == "torch.Tensor":
             found = None
         self.classify(oid, found, param.name)
         return frozenset((Obj(oid),))
+
+    def constructed_with(self, init: FunctionRef, flag: str) -> bool | None:
+        """What a flag of a constructor is wherever objects are made in sight, or by default where nobody makes any."""
+        params = self.world.facts(init).params
+        if not any(param.name == flag and param.default in ("True", "False") for param in params):
+            return None
+        return self.world.project.test_holds(init, flag)
 
     def run_hooks(self, state: State) -> None:
         """Functions that the root registered as hooks: what they do with what a module gives them."""

@@ -296,7 +296,7 @@ class Runs:
 
     def fate_of_result(self, ref: FunctionRef, depth: int = 0, cuts_alone: bool = False) -> Fate:
         """What the callers of a function do with what it returns; see ``fate``."""
-        if ref.qualname == MODULE:
+        if ref.qualname == MODULE or self._is_trained_forward(ref):
             return Fate(False, escapes=True)
         callers = self.world.project.callers(ref)
         if not callers.calls or callers.escapes or depth >= MAX_CALLER_DEPTH or len(callers.calls) > MAX_CALLERS:
@@ -337,6 +337,14 @@ class Runs:
                 break
         proven = bool(raises) and all(raises)
         return Fate(trains, tuple(cuts), tuple(kept), tuple(passed), escapes, tuple(seen), off, lost, proven)
+
+    def _is_trained_forward(self, ref: FunctionRef) -> bool:
+        """Whether a function is a module's own forward and asks ``self.training``: who trains the module may be out of sight (a
+        trainer that was handed it), whatever those in sight do with what it returns."""
+        facts = self.world.facts(ref)
+        if ref.qualname.rpartition(".")[2] != "forward" or not facts.owner or "training" not in facts.names:
+            return False
+        return bool(self.world.is_module_class(ClassRef(ref.path, facts.owner)))
 
     def root_of(self, ref: FunctionRef) -> FunctionRef:
         return FunctionRef(ref.path, self.world.outermost(ref)) if ref.qualname != MODULE else ref

@@ -26,6 +26,8 @@ KEPT_REGIONS = 300
 CALLS_INSIDE = 2
 """How deep a module's forward is followed into methods of its own class."""
 
+HOOKS = frozenset(name for _, name in TORCH.hooks)
+"""Names of methods that a framework calls."""
 
 AFFINE = {
     **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "GroupNorm", "LayerNorm", "RMSNorm"), True),
@@ -450,10 +452,13 @@ class World:
         if ref.qualname == MODULE or not facts.owner:
             return None
         name = facts.qualname.rpartition(".")[2]
-        effects = (
-            TORCH.hooks.get((base, name)) for base in self.project.mro(ClassRef(ref.path, facts.owner)) if isinstance(base, str)
-        )
-        return next((effect for effect in effects if effect is not None), None)
+        if name not in HOOKS:
+            return None
+        owner = ClassRef(ref.path, facts.owner)
+        below = self.project.subclasses(owner) if name != "forward" else ()
+        mixed_in = [cls for cls in below if self.project.method(cls, name) == ref]
+        bases = [base for cls in (owner, *mixed_in) for base in self.project.mro(cls) if isinstance(base, str)]
+        return next((effect for base in bases if (effect := TORCH.hooks.get((base, name))) is not None), None)
 
     def start_mode(self, ref: FunctionRef) -> str:
         """The grad mode in which a root starts, as ``CallerMode.mode``; "unknown" where only a guess would say "on": a path

@@ -7,7 +7,7 @@ the end of an epoch or stage (a turn that makes, loads or fills a model of its o
 other; so is a forward that runs a model over frames or chunks in a loop of its own), in a loop of attempts that a success
 leaves, where the call is rate-limited or guarded by a measurement (also by a name that each step binds to one, or to what a
 function answers), for methods of that name on other objects, and behind `if not self.training:` in a module that no `eval()` in
-sight reaches (a loss that a trainer holds beside its network).
+sight reaches (a loss that a trainer holds beside its network), and in unit tests and what helps them.
 
 ## What it costs
 The call frees no tensor. It returns cached blocks that no tensor uses to the driver; the allocator would have used
@@ -132,7 +132,7 @@ GETATTR = re.compile(r"getattr\(.*?,\s*(\w+)\s*[,)]", re.DOTALL)
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
     if event.effect != "empty-cache" or not flow.own(event.site) or event.site.handler >= 0:
         return
-    where = step_path(event, flow)
+    where = None if is_of_tests(flow) else step_path(event, flow)
     if where is None:
         return
     fix = None
@@ -159,6 +159,16 @@ def when(event: CallEffect, flow: Flow) -> str:
     return f" when `{flags[0]}` is set" if flags else ""
 
 
+def is_of_tests(flow: Flow) -> bool:
+    """Whether the function is a unit test, or helps those of its file: nobody waits for its steps."""
+    root = flow.record.root
+    if not is_test(root.path, "" if root.qualname == MODULE else root.qualname):
+        return False
+    folder = root.path.replace("\\", "/").rpartition("/")[0]
+    imports = flow.runs.world.project.imports(root.path)  # `test_net.py` may as well evaluate a network
+    return is_test(f"{folder}/", "") or any(target.partition(".")[0] in ("pytest", "unittest") for _, target in imports)
+
+
 def step_path(event: CallEffect, flow: Flow) -> str | None:
     """Where in the steps the call stands, in words; None where it runs seldom or at a stage's end."""
     tests = [g for g in event.site.guards if not g.startswith("not ")]
@@ -174,17 +184,9 @@ def step_path(event: CallEffect, flow: Flow) -> str | None:
         info = record.loops.get(loop)
         if info is None:
             return None
-        inside = any(
-            g.kind in ("forward", "opaque") and loop in g.site.loops
-            for g in [*record.graphs.values(), *record.forwards.values()]
-        )
-        steps = loop_of_steps(event, flow, loop)
         if event.deleted_before and info.kind != "loader":
             return None  # what was deleted just before is handed back: a stage's end
-        if steps:
-            return "in every step of the loop"
-        del inside
-        return None
+        return "in every step of the loop" if loop_of_steps(event, flow, loop) else None
     ref = record.root
     if ref.qualname == MODULE:
         return None

@@ -105,7 +105,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
         return
     if not any(f.kind == "forward" or purpose.may_be_network(f.what) for f in forwards):
         return
-    if not flow.device_words() or event.holder in record.cleared:
+    if not flow.device_words() or record.is_let_go(event):
         return
     if info.text.startswith("range(") or flow.runs.world.is_hook(record.root):
         return  # pieces of what lies on the device already, or of the one batch that a framework hands over

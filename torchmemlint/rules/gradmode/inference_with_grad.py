@@ -8,9 +8,11 @@ finding stands at the first such call of a function, or the first whose results 
 Grad mode is followed through `with` blocks, decorators, `set_grad_enabled`, the project's own wrappers, hooks that a
 framework runs without grad (`validation_step`), and the function's callers. It is silent where all callers switch grad
 mode off, or some do and the function neither calls `eval()` nor detaches or reads its result, in a method that
-overrides one of a base class out of sight, where all parameters are frozen (`requires_grad_(False)`), for modules that
+overrides one of a base class out of sight, where all parameters are frozen (`requires_grad_(False)`, Lightning's
+`freeze()`), for modules that
 have none, in the hooks of a module with a `training_step` that nothing in sight drives, for networks of JAX,
-TensorFlow, OpenVINO and ONNX Runtime, for what `torch.jit.load` gives unless it is treated as a module (`eval()`), in
+TensorFlow, OpenVINO and ONNX Runtime, for what `torch.jit.load` gives unless it is treated as a module (`eval()`), where
+nodes of the graph are read (`grad_fn`), in
 code that needs gradients of inputs (attacks, saliency) or hooks into gradients, for modules whose own forward takes
 gradients (forces from an energy), and where `numpy()` of what is not detached would raise with grad mode on. A function without a caller in sight is taken to run with grad mode on, with
 confidence medium; it is silent about one that hands its result out with the graph where nothing but its name
@@ -200,7 +202,7 @@ def kept_by_callers(event: Graph, flow: Flow) -> list[FlowStep]:
                 for e in record.events.values()
                 if isinstance(e, Store)
                 and not e.constant_key
-                and e.holder not in record.cleared
+                and not record.is_let_go(e)
                 and there.own(e.site)
                 and any(e.loop in loops for gid, loops in twins.items() if gid in e.graphs and e.loop is not None)
             ]
@@ -291,6 +293,8 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return None
     if evaluated and not purpose.trains(name):
         return "after `eval()`, and nothing computed from it is back-propagated in sight", confidence
+    if is_loaded(event, flow, "torch.hub.load"):
+        return None  # a predictor of another repository, it may be, that guards itself
     if fate.escapes and not is_detached(fate):
         return None  # its name alone says that nobody out of sight trains what it hands out
     if purpose.evaluates(name):
@@ -335,13 +339,8 @@ def runs_elsewhere(event: Graph, flow: Flow) -> bool:
     the class runs it elsewhere with grad mode off."""
     world, root = flow.runs.world, flow.record.root
     owner, name = world.facts(root).owner, event.what.removeprefix("self.")
-    if name == event.what:
-        facts = world.facts(root)
-        made = [(FunctionRef(root.path, root.qualname), text) for n, text in (*facts.bound, *facts.rebound) if n == name]
-    elif owner and name.isidentifier():
+    if owner and name != event.what and name.isidentifier():
         cls = ClassRef(root.path, owner)
-        held = world.project.attr(cls, name)
-        made = [(FunctionRef(at.path, fact.method), fact.value) for fact, at in held if fact.method]
         if any(world.is_session(each) for each in world.project.attribute_classes(cls, name)) and any(
             call.callee == event.what and any(use.callee.rpartition(".")[2] in GUARDS for use in call.managers)
             for base in world.project.mro(cls)
@@ -350,18 +349,28 @@ def runs_elsewhere(event: Graph, flow: Flow) -> bool:
             for call in other.calls
         ):
             return True
+    return is_loaded(event, flow, "torch.jit.load")
+
+
+def is_loaded(event: Graph, flow: Flow, loader: str) -> bool:
+    """Whether what is called is what a function of torch loads, as far as its name or attribute tells, and nothing in sight treats
+    it as a module (``eval()``)."""
+    world, root = flow.runs.world, flow.record.root
+    facts = world.facts(root)
+    name = event.what.removeprefix("self.")
+    if name == event.what:
+        made = [(root, text) for bound, text in (*facts.bound, *facts.rebound) if bound == name]
+    elif facts.owner and name.isidentifier():
+        held = world.project.attr(ClassRef(root.path, facts.owner), name)
+        made = [(FunctionRef(at.path, fact.method), fact.value) for fact, at in held if fact.method]
     else:
-        return False
-    if words_on(event, flow) & MODULES_ALONE:
-        return False
-    return any(
-        text.startswith(LOADED) or world.project.resolve(ref.path, text.partition("()")[0], ref.qualname) == "torch.jit.load"
+        made = []
+    last = loader.partition(".")[2]
+    return not words_on(event, flow) & MODULES_ALONE and any(
+        text.startswith(f"{loader}()") or world.project.resolve(ref.path, text.partition("()")[0], ref.qualname) == loader
         for ref, text in made
-        if "jit.load" in text
+        if last in text
     )
-
-
-LOADED = "torch.jit.load()"
 
 
 TENSOR_ONLY = frozenset(

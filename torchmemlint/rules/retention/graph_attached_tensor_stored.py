@@ -84,7 +84,7 @@ EVENT = Store
 
 
 def check(event: Store, flow: Flow) -> Iterator[Draft]:
-    if event.constant_key or event.holder in flow.record.cleared or not flow.own(event.site):
+    if event.constant_key or flow.record.is_let_go(event) or not flow.own(event.site):
         return
     if is_one_graph(flow, event):
         return

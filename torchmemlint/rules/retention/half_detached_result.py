@@ -78,7 +78,7 @@ EVENT = Store
 
 
 def check(event: Store, flow: Flow) -> Iterator[Draft]:
-    if not event.half_fix or event.constant_key or event.holder in flow.record.cleared or not flow.own(event.site):
+    if not event.half_fix or event.constant_key or flow.record.is_let_go(event) or not flow.own(event.site):
         return
     told = claim(flow, event.graphs, event.mark, event.external, event.loop, event.outlived)
     if told is None:
