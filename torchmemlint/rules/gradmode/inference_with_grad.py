@@ -154,7 +154,17 @@ def cost_at_peak(event: Graph, flow: Flow) -> str:
     """What a graph costs that no result keeps beyond its step."""
     if is_listed(event, flow):
         return LISTED_COST
-    return LOOP_COST if event.site.loops else PEAK_COST
+    return LOOP_COST if event.site.loops and not is_cut_at_once(event, flow) else PEAK_COST
+
+
+def is_cut_at_once(event: Graph, flow: Flow) -> bool:
+    """Whether the statement of the forward cuts the graph off again, so that no name holds it when the next turn begins."""
+    record = flow.record
+    sinks = [s for g in descendants(record, event.gid) for s in record.sinks.get(g, ())]
+    if not sinks or any(s.kind != "cut" or s.site.frame != event.site.frame for s in sinks):
+        return False
+    lowered = flow.lowered(event.site)
+    return {lowered.enclosing(s.site.node) for s in sinks} == {lowered.enclosing(event.site.node)}
 
 
 def is_listed(event: Graph, flow: Flow) -> bool:
