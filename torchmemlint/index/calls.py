@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from torchmemlint.index import keys
 from torchmemlint.index.evidence import Evidence, Instance, Method, Value
-from torchmemlint.index.facts import CallFact
+from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Head, Names, Outside, is_quiet
 from torchmemlint.index.tables import Site, Tables, last_name
 from torchmemlint.index.trail import MISSING, answered
@@ -94,11 +94,13 @@ class Calls:
         self._callers = answered(trail, self._find_callers)
         self._found = answered(trail, self._find)
         self._namesakes = answered(trail, self._find_namesakes)
+        self._handed = answered(trail, self._find_handed)
         self._overridden = answered(trail, self._is_always_overridden)
         self._sites: dict[str, dict[FunctionRef, list[Caller]]] = {}
         self._objects: dict[FunctionRef, list[Caller]] | None = None
         self._board: Board | None = None
         self._common = _methods_of_everything(torch)
+        self._torch = torch
 
     @cached_property
     def tables(self) -> Tables:
@@ -440,6 +442,58 @@ class Calls:
                 if not values and "." in text and facts.owner and self._might_mean(reader, text, ref):
                     return True
         return False
+
+    def handed(self, ref: FunctionRef) -> tuple[Caller, ...]:
+        """The calls that run a function which they are given (``pool.map(score, batches)``), where all that is done with ``ref`` as
+        a value is to give it to such calls; none where it may be called by anything else."""
+        return self._handed.answer(ref)
+
+    def _find_handed(self, ref: FunctionRef) -> tuple[Caller, ...]:
+        name = ref.qualname.rpartition(".")[2]
+        facts = self._names.header(ref)
+        if facts.owner and (self.tables.is_looked_up(name) or _called_implicitly(name) or self.tables.is_put_together(name)):
+            return ()
+        if any(self._registers(ref.path, facts, use.callee) for use in facts.decorators):
+            return ()
+        found: list[Caller] = []
+        for word in self._with_aliases([name]):
+            for reader, text in self.tables.reads(word):
+                values = self._evidence.values(reader.path, reader.qualname, text)
+                meant = any(ref in self._targets(value) for value in values if not isinstance(value, Instance | ClassRef))
+                if not meant and (values or "." not in text or not facts.owner or not self._might_mean(reader, text, ref)):
+                    continue
+                runs = self._given_to_runners(reader, text) if meant else ()
+                if not runs:
+                    return ()
+                found += runs
+        return tuple(sorted(set(found), key=lambda caller: (caller.ref, caller.call.place)))
+
+    def _given_to_runners(self, reader: FunctionRef, text: str) -> tuple[Caller, ...]:
+        """The calls in ``reader`` that are given ``text``, or a ``partial`` of it; none where one is not known to run it."""
+        facts = self._names.facts_of(reader)
+        assert isinstance(facts, FunctionFacts)
+        given = [call for call in facts.calls if any(arg.name == text for arg in call.args)]
+        runs: list[Caller] = []
+        for call in given:
+            values = self._evidence.values(reader.path, reader.qualname, call.callee)
+            if values == (Outside("functools.partial"),):
+                names = {f"{call.callee}()", *(name for name, bound in facts.bound if bound == f"{call.callee}()")}
+                takers = [each for each in facts.calls if any(arg.name in names for arg in each.args)]
+                if not takers or not all(self._runs_its_argument(reader, each) for each in takers):
+                    return ()
+                runs += [Caller(reader, each, True) for each in takers]
+            elif self._runs_its_argument(reader, call):
+                runs.append(Caller(reader, call, True))
+            else:
+                return ()
+        return tuple(runs)
+
+    def _runs_its_argument(self, reader: FunctionRef, call: CallFact) -> bool:
+        values = self._evidence.values(reader.path, reader.qualname, call.callee)
+        if values:
+            return all(isinstance(value, Outside) and value.name in self._torch.runners for value in values)
+        receiver, _, name = call.callee.rpartition(".")
+        return bool(receiver) and name in self._torch.runner_methods and not call.deferred
 
     def _might_mean(self, reader: FunctionRef, text: str, ref: FunctionRef) -> bool:
         """Whether ``text``, an attribute of an unknown object, may be the project's method ``ref`` taken as a value. Where too

@@ -430,7 +430,11 @@ class GradMode:
         for caller in certain or others:
             self._add_caller(node, caller)
         if callers.escapes and not certain:
-            node.fixed.setdefault("escapes", None)
+            handed = self._calls.handed(ref)
+            for caller in handed:
+                self._add_caller(node, caller)
+            if not handed:
+                node.fixed.setdefault("escapes", None)
         if not node.fixed and not node.edges:
             node.fixed[self._root_mode(ref, facts, callers.escapes)] = None
         return node

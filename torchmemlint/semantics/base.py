@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import NamedTuple
 
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
@@ -60,6 +61,14 @@ class Closure:
         self.evidence: dict[str, frozenset[str]] | None = None
 
 
+class Handed(NamedTuple):
+    """A call that runs a closure which it is given: its node, its text, and the state there."""
+
+    node: int
+    text: str
+    state: State
+
+
 HOLDING = CONTAINERS | {"generator", "instance", "distribution"}
 """Objects that are looked into for what they hold; an instance and a distribution for what their constructor was given."""
 EVERYTHING = "*"
@@ -103,6 +112,8 @@ class Book:
         """Objects that are the context of an ``autograd.Function`` whose forward is run."""
         self.hooked: set[Func] = set()
         """Functions that were registered as hooks of a module."""
+        self.handed: dict[int, Handed] = {}
+        """Closures that were given to what runs them (``pool.map(score, batches)``)."""
         self.hook_arguments: frozenset[int] = NOTHING
         """While a hook runs: the graphs that stand for its arguments."""
         self.weighs_evidence = False

@@ -10,7 +10,7 @@ from torchmemlint.index.facts import ArgFact, CallableUse, ParamFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.base import CONTAINERS, EVERYTHING, MAX_STATEMENTS, NO_TENSOR, TENSOR, Closure
+from torchmemlint.semantics.base import CONTAINERS, EVERYTHING, MAX_STATEMENTS, NO_TENSOR, TENSOR, Closure, Handed
 from torchmemlint.semantics.evaluate import (
     Evaluator,
     class_kind,
@@ -170,6 +170,7 @@ class Calls(Evaluator):
             arguments = self.arguments(expr, state)
             if func.name in HOOKS and arguments.positional:
                 self.hooked |= {a for a in arguments.positional[0] if type(a) is Func}
+            self.hand_over(receiver, func.name, arguments, expr, state)
             if func.name in ("cuda", "to") and self.reaches_device(func.name, arguments):
                 self.record.flags.add("device")
             if func.name in ("zero_grad", "zero_", "fill_", "load_state_dict", "cuda", "to"):
@@ -187,10 +188,19 @@ class Calls(Evaluator):
                 return _make_container(self, kind.replace("tuple", "list"), self.arguments(expr, state), expr, state)
         callee = self.eval(func, state)
         arguments = self.arguments(expr, state)
+        self.hand_over(callee, "", arguments, expr, state)
         out = EMPTY
         for atom in sorted_atoms(callee):
             out = join(out, self.call_atom(atom, arguments, expr, state))
         return out or UNKNOWN
+
+    def hand_over(self, receiver: Value, method: str, arguments: Arguments, expr: ir.Call, state: State) -> None:
+        """Note which closures a call of ``method`` on the receiver, or of the receiver itself, is given and runs."""
+        given = [a for value in arguments.all() for a in value if type(a) is Func and a.key not in self.handed]
+        if given and any(runs_functions(atom, method, self) for atom in receiver):
+            for atom in given:
+                self.handed[atom.key] = Handed(expr.node, text_of(expr.func), state.copy())
+                self.record.handed.add(self.closures[atom.key].ref)
 
     def arguments(self, expr: ir.Call, state: State) -> Arguments:
         positional: list[Value] = []
@@ -2031,6 +2041,18 @@ def half_fix(expr: ir.Expr | None) -> tuple[str, int]:
             break
         expr = expr.func.value
     return name, base
+
+
+def runs_functions(atom: Atom, method: str, run: Calls) -> bool:
+    """Whether what is called, a method of an atom or the atom itself, runs a function that it is given."""
+    if type(atom) is Ext:
+        return (f"{atom.name}.{method}" if method else atom.name) in TORCH.runners
+    if type(atom) is Obj:
+        info = run.heap[atom.oid]
+        if info.kind != "thing" or isinstance(info.cls, ClassRef):
+            return False
+        return f"{info.cls}.{method}" in TORCH.runners or (not info.cls and method in TORCH.runner_methods)
+    return type(atom) in (Tensor, Unknown) and method in TORCH.runner_methods
 
 
 # --- builtins and a few library functions, by what they do to values -----------------------------------------------------

@@ -423,6 +423,8 @@ class Record:
     forwards: dict[int, Graph] = field(default_factory=dict)
     """Forwards that ran with grad mode off, by output number (those with grad on are in ``graphs``)."""
     fates: list[CallFate] = field(default_factory=list)
+    handed: set[FunctionRef] = field(default_factory=set)
+    """Closures that the root gives to what runs them (``pool.map(score, batches)``)."""
     flags: set[str] = field(default_factory=set)
     """Facts about the whole run: "backward", "optimizer-step", "input-grad", "autograd-grad", "train()", "eval()", "limit"."""
     loops: dict[tuple[int, int], LoopInfo] = field(default_factory=dict)

@@ -1349,12 +1349,16 @@ class Interpreter(Calls):
         return not any(graph.mode != "off" and (graph.kind == "forward" or graph.direct) for graph in record.graphs.values())
 
     def run_uncalled(self, state: State) -> None:
-        """Closures that the root never called itself (callbacks, hooks): run once with unknown arguments."""
-        for key, at_definition in list(self.defined.items()):
+        """Closures that the root never called itself (callbacks, hooks): run once with unknown arguments, in an unknown grad mode,
+        or that of the call that runs them."""
+        lambdas = {key: handed.state for key, handed in self.handed.items() if key not in self.defined}
+        for key, at_definition in [*self.defined.items(), *sorted(lambdas.items())]:
             closure = self.closures[key]
             if closure.called or closure.parent != 0:
                 continue
-            inner = State({**state.vars, **{k: v for k, v in at_definition.vars.items() if k not in state.vars}}, "unknown")
+            handed = self.handed.get(key)
+            mode = handed.state.mode if handed is not None else "unknown"
+            inner = State({**state.vars, **{k: v for k, v in at_definition.vars.items() if k not in state.vars}}, mode)
             own = self.decorated_mode_or_none(closure.ref)
             if own is not None:
                 inner.mode = own
@@ -1363,8 +1367,10 @@ class Interpreter(Calls):
                 oid = self.outside("thing", param.name, None, key=("closure", key, param.name))
                 bound[param.name] = frozenset((Obj(oid),))
             self.ends.append(FrameEnds())
-            self.run_function(closure, bound, closure.function.node, inner)
+            result = self.run_function(closure, bound, closure.function.node, inner)
             self.ends.pop()
+            if handed is not None:
+                self.sink(*self.whole(result, inner), "passed", handed.text, handed.node)
 
     def decorated_mode_or_none(self, ref: FunctionRef) -> str | None:
         try:

@@ -146,6 +146,11 @@ class TorchFacts:
     """Absolute names of functions that neither keep nor back-propagate their arguments."""
     inert_methods: frozenset[str]
     """The same by method name alone, for receivers that are not known."""
+    runners: frozenset[str]
+    """Absolute names of functions, methods and classes that run a function which they are given: in the grad mode of the call, or
+    in a thread of its own, where it is on. (A forked process goes on in the mode of the one that forks it.)"""
+    runner_methods: frozenset[str]
+    """The same by method name alone, for receivers that are not known."""
     shares_storage: frozenset[str]
     """Tensor methods and attributes whose result shares the receiver's storage (where nothing has to be copied), though
     their effect is not "view"."""
@@ -241,6 +246,8 @@ def parse(text: str) -> TorchFacts:
         backward_methods=_flat(document, "backward_methods", "effect", BACKWARD_EFFECTS),
         inert_calls=_name_set(document, "inert_calls"),
         inert_methods=_name_set(document, "inert_methods"),
+        runners=_name_set(document, "runners"),
+        runner_methods=_name_set(document, "runner_methods"),
         shares_storage=_name_set(document, "shares_storage"),
         concatenations=_name_set(document, "concatenations"),
         allocator_options=_name_set(document, "allocator_options"),

@@ -6,7 +6,8 @@ evaluates, predicts, samples or acts, or wherever every result is only detached,
 finding stands at the first such call of a function, or the first whose results are kept, and speaks for all of them.
 
 Grad mode is followed through `with` blocks, decorators, `set_grad_enabled`, the project's own wrappers, hooks that a
-framework runs without grad (`validation_step`), and the function's callers. It is silent where all callers switch grad
+framework runs without grad (`validation_step`), and the function's callers; a function, closure or lambda that is given to what
+runs it (a pool, a process, the `map` of a data set, a command line) starts in the mode of that call. It is silent where all callers switch grad
 mode off, or some do and the function neither calls `eval()` nor detaches or reads its result, in a method that
 overrides one of a base class out of sight, where all parameters are frozen (`requires_grad_(False)`, Lightning's
 `freeze()`), for modules that
@@ -673,9 +674,12 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
     if root.qualname == MODULE or "backward" in record.flags or record.assumptions or apart:
         return flow.under_no_grad(event.site, "Switch grad mode off for the statement") if flow.own(event.site) else None
     world = flow.runs.world
-    facts = world.facts(root)
     site = event.site if flow.own(event.site) else flow.own_call(event.site)[0]
-    if facts.is_async or flow.frame(site).ref != root or facts.names & {"enable_grad", "set_grad_enabled"}:
+    inside = flow.frame(site).ref
+    facts = world.facts(inside)
+    if inside != root and (inside not in record.handed or facts.qualname != inside.qualname):
+        return None  # a closure that is called here or is a hook, or a lambda, above which no decorator can stand
+    if facts.is_async or world.facts(root).names & {"enable_grad", "set_grad_enabled"}:
         return None
     torch_name, needed = flow.torch_name(root.path, facts.first_row)
     if torch_name is None:
