@@ -57,6 +57,32 @@ def kill(mark: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def test_what_is_begun_beside_is_there_when_it_is_asked_for() -> None:
+    found = [forks.beside(lambda number=number: b"%d %d" % (number, os.getpid())) for number in range(3)]  # type: ignore[misc]
+    told = [(each() or b"").split() for each in found]
+    assert [int(number) for number, _ in told] == [0, 1, 2]
+    assert len({os.getpid(), *(int(process) for _, process in told)}) == 4
+    large = b"x" * 3_000_000
+    assert forks.beside(lambda: large)() == large
+
+
+def test_what_died_or_failed_beside_gave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert forks.beside(lambda: b"%d" % (1 // 0))() is None
+    assert forks.beside(lambda: os.kill(os.getpid(), signal.SIGKILL) or b"")() is None
+
+    def refuse() -> int:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    assert forks.beside(lambda: b"")() is None
+
+
+def test_what_is_begun_beside_and_not_asked_for_is_waited_for(tmp_path: Path) -> None:
+    forks.beside(lambda: b"%d" % (tmp_path / "done").write_bytes(b""))
+    forks.wait()
+    assert (tmp_path / "done").exists()
+
+
 def test_an_attempt_is_made_elsewhere() -> None:
     changed = []
 

@@ -297,13 +297,13 @@ class _Run:
 
         def check() -> _Checked:
             self.scan(paths)
-            words = self._words() if follows else ""  # before all else, while there is room
+            words = self._words() if follows else str
             self._check(paths, scanned=frozenset(paths))
             if repeated is not None:
                 links = repeated.links(self.scanned, self.around or (), self.checked)
                 texts = {path: one.digest for path, one in self.scanned.items()}
                 trails = partial(repeated.trails, self.scanned, self.around or (), self.checked)
-                repeated.keep(texts, self.scanned, self.checked, links, trails if follows else "", lambda: words)
+                repeated.keep(texts, self.scanned, self.checked, links, trails if follows else "", words)
             return _Checked(self.scanned, self.checked, self.told, self.complete)
 
         def check_apart() -> _Checked:
@@ -421,14 +421,20 @@ class _Run:
         """Whether a later run can start from this one, so that it is written down of what answers are made."""
         return self.means.cache is not None and not self.by_hand and self.shard is None and self.means.executor is None
 
-    def _words(self) -> bytes | str:
-        """Which modules say a word, for later runs; nothing where no module will be looked at."""
+    def _words(self) -> Callable[[], bytes | str]:
+        """Which modules say a word, for later runs; nothing where no module will be looked at. In a process beside this one,
+        which has to link the project, where there are several; else at once, while there is room in memory."""
         from torchmemlint.told import words
 
         if not any(one.candidate for one in self.scanned.values()):
-            return ""
+            return str
         self._every()
-        return words([file.path for file in self.files], [*self.scanned.values(), *(self.around or ())])
+        work = partial(words, [file.path for file in self.files], [*self.scanned.values(), *(self.around or ())])
+        if forks.may_die():
+            beside = forks.beside(work)
+            return lambda: beside() or ""
+        found = work()
+        return lambda: found
 
     def _every(self) -> Sequence[ModuleFacts]:
         """The facts of all files that matter."""

@@ -29,7 +29,7 @@ from torchmemlint.plain import plain_value
 
 def shape(answer: object) -> str:
     """Anything made of facts as JSON text, as ``torchmemlint.plain.to_json`` writes it but without rows."""
-    return _ENCODER.encode(answer)
+    return "null" if answer is None else _ENCODER.encode(answer)
 
 
 _SAYING = {
