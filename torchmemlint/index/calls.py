@@ -157,6 +157,8 @@ class Calls:
         values = self._evidence.values_at(key)
         refs = dict.fromkeys(ref for value in values for ref in self._targets(value))
         receiver, dot, name = callee.rpartition(".")
+        if receiver == "self" and qualname.endswith(f".{name}"):
+            refs = self._without_replaced(FunctionRef(path, qualname), name, refs)
         if refs:
             return Callees(tuple(refs), True)
         if dot and name not in self._common and self.tables.methods(name):
@@ -170,6 +172,14 @@ class Calls:
         if receiver and self._evidence.values(path, qualname, receiver):
             return _UNKNOWN  # the receiver is known, and has no such method in sight
         return None
+
+    def _without_replaced(self, method: FunctionRef, name: str, refs: dict[FunctionRef, None]) -> dict[FunctionRef, None]:
+        """What a method may reach by a call of itself (``self.forward(x)`` in ``forward``): no override that never calls the
+        method of its base, for then an object of that class does not come here."""
+        if method not in refs or len(refs) == 1:
+            return refs
+        on_others = {site for site, call in self.tables.calls(name) if call.callee != f"self.{name}"}
+        return {ref: None for ref in refs if ref == method or ref in on_others}
 
     def _below_outside(self, receivers: Iterable[Value], name: str) -> Callees:
         """The methods ``name`` of the project's classes below an outside class that the receiver is of (``torch.nn.Module``,

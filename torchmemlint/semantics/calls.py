@@ -79,7 +79,7 @@ from torchmemlint.semantics.values import (
     truth,
     unknown,
 )
-from torchmemlint.semantics.world import HOLDERS, MODULE, is_torch_function
+from torchmemlint.semantics.world import GIVEN_WEIGHTS, HOLDERS, MODULE, is_torch_function
 from torchmemlint.torch_facts import TORCH
 
 MAX_DEPTH = 5
@@ -1229,7 +1229,9 @@ class Calls(Evaluator):
             cls = ClassRef(method.path, self.world.facts(method).owner)
             receiver = self.outside("instance", text_of(expr.func), cls, key=("as", method, tuple(sorted(atom.graphs))))
             (function,) = self.function_value(method, receiver)
-            return self.call_atom(function, arguments, expr, state)
+            result = self.call_atom(function, arguments, expr, state)
+            # What the object holds came with it: what is made of that hangs on the same graph.
+            return join(result, self.arithmetic([me], expr.node, state)) if self.has_graph(result) else result
         if any(self.record.graphs[g].kind in ("forward", "leaf") for g in atom.graphs):
             return self.arithmetic([me, *arguments.all()], expr.node, state)
         return self.opaque(text_of(expr.func), arguments, expr, state, gids)
@@ -1429,6 +1431,10 @@ class Calls(Evaluator):
             self.emit(GradModeMisuse(self.site(expr.node), "volatile", name))
         if name in TORCH.renamed:
             self.effect("renamed", name, arguments, expr)
+        if name in GIVEN_WEIGHTS:
+            oid = self.allocate("module", expr.node, text_of(expr.func), name.rpartition(".")[0])
+            state.vars[oid, "$frozen"] = const(truth(arguments.get(1, "freeze") or const(True)) is True)
+            return frozenset((Obj(oid),))
         builtin = _BUILTINS.get(name)
         if builtin is not None:
             return builtin(self, arguments, expr, state)

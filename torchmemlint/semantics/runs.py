@@ -282,7 +282,8 @@ class Runs:
                 return True
             if event.site.key == sink.site.key and type(event).__name__ == "Accumulate":
                 owner, name = event.key  # type: ignore[union-attr]
-                if owner == -2 or (owner >= len(record.frames) and not name.startswith("[")):
+                given = event.holder_frame == -1  # type: ignore[union-attr]
+                if owner == -2 or (owner >= len(record.frames) and (given or not name.startswith("["))):
                     return True
         return False
 

@@ -34,6 +34,8 @@ AFFINE = {
     **dict.fromkeys(("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"), False),
 }
 """Normalisations of ``torch.nn``, and whether they have parameters unless they are told otherwise."""
+GIVEN_WEIGHTS = frozenset({"torch.nn.Embedding.from_pretrained", "torch.nn.EmbeddingBag.from_pretrained"})
+"""What makes a module of given weights, which want no gradient unless it is told otherwise (``freeze=False``)."""
 
 
 class World:
@@ -334,13 +336,17 @@ class World:
                 return True
         return False
 
-    def is_bare_norm(self, ref: FunctionRef, callee: str, absolute: str) -> bool:
+    def makes_bare(self, ref: FunctionRef, callee: str, absolute: str) -> bool:
         """Whether every call of ``callee`` in the function makes one of torch's normalisations (``absolute``) without its affine
-        parameters: all that it could have."""
+        parameters, all that it could have, or an embedding of given weights that stay as they are."""
+        calls = [call for call in self.facts(ref).calls if call.callee == callee]
+        if absolute in GIVEN_WEIGHTS:
+            return bool(calls) and not any(
+                arg.keyword == "freeze" and arg.const != "True" for call in calls for arg in call.args
+            )
         default = AFFINE.get(absolute.removeprefix("torch.nn."))
         if default is None:
             return False
-        calls = [call for call in self.facts(ref).calls if call.callee == callee]
         given = [[arg.const for arg in call.args if arg.keyword in ("affine", "elementwise_affine")] for call in calls]
         return bool(calls) and all(
             one == ["False"] or (not one and not default and len(call.args) < 4) for one, call in zip(given, calls, strict=True)
@@ -391,7 +397,8 @@ class World:
             each = self.project.klass(found) if found is not None else None
             return each is None or not self.made_without_parameters(FunctionRef(cls.path, attr.method or MODULE), text, each)
         kind = TORCH.class_kind(absolute)
-        if kind == "module" and attr.method and self.is_bare_norm(FunctionRef(cls.path, attr.method), made, absolute):
+        bare = kind == "module" or absolute in GIVEN_WEIGHTS
+        if bare and attr.method and self.makes_bare(FunctionRef(cls.path, attr.method), made, absolute):
             return False
         if kind is not None:
             return kind not in ("module-noparam", "loss", "optimizer", "loader", "distribution")
@@ -496,13 +503,13 @@ class World:
         return any(target.partition(".")[0] == package for _, target in self.project.imports(path))
 
     def guards_itself(self, name: str) -> bool:
-        """Whether every method of that name in the project switches grad mode off by itself: by decorator, or inside. Those that
+        """Whether most methods of that name in the project switch grad mode off by themselves: by decorator, or inside. Those that
         only hand on to another object's method of that name say nothing."""
         return self.ledger.remember(self._guarding, name, lambda: self._guard_themselves(name))
 
     def _guard_themselves(self, name: str) -> bool:
         methods = [ref for ref in self.methods_named(name) if not self._hands_on(ref, name)]
-        return bool(methods) and all(self._guards(ref) for ref in methods)
+        return 2 * sum(map(self._guards, methods)) > len(methods)
 
     def _hands_on(self, ref: FunctionRef, name: str) -> bool:
         calls = self.facts(ref).calls
