@@ -504,12 +504,14 @@ class World:
 
     def guards_itself(self, name: str) -> bool:
         """Whether most methods of that name in the project switch grad mode off by themselves: by decorator, or inside. Those that
-        only hand on to another object's method of that name say nothing."""
+        only hand on to another object's method of that name, as they are called, say nothing."""
         return self.ledger.remember(self._guarding, name, lambda: self._guard_themselves(name))
 
     def _guard_themselves(self, name: str) -> bool:
-        methods = [ref for ref in self.methods_named(name) if not self._hands_on(ref, name)]
-        return 2 * sum(map(self._guards, methods)) > len(methods)
+        methods = self.methods_named(name)
+        guarding = {ref for ref in methods if self._guards(ref)}
+        others = [ref for ref in methods if ref not in guarding and not self._hands_on(ref, name)]
+        return len(guarding) > len(others)
 
     def _hands_on(self, ref: FunctionRef, name: str) -> bool:
         calls = self.facts(ref).calls
