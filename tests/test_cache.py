@@ -422,10 +422,33 @@ def test_only_the_questions_that_an_edit_can_answer_anew_are_asked(here: Path, p
     assert "train_step" not in asked
 
 
-def test_another_set_of_modules_is_not_followed(here: Path, agree, followed: list[bool]) -> None:  # type: ignore[no-untyped-def]
+def test_files_that_come_and_go_are_followed(here: Path, agree, followed: list[bool]) -> None:  # type: ignore[no-untyped-def]
     (here / "plain.py").write_text("def settings():\n    return {}\n")
     agree()
-    (here / "helper.py").write_text("import plain\n" + (here / "helper.py").read_text())
+    helper = (here / "helper.py").read_text()
+    states = (
+        ("helper.py", f"import plain\n{helper}"),  # which puts another file beside those of torch
+        ("helper.py", helper),
+        ("new.py", "import torch\nfrom pkg.steps import *\nfrom pkg import models\n\n\ndef run(net, x):\n    return net(x)\n"),
+        ("new.py", "import torch\n\n\ndef run(net, x:\n    return net(x)\n"),
+        ("new.py", "import torch\n\n\ndef run(net, x):\n    return net(x)\n"),
+        ("notes.py", "# of nothing\n"),
+        ("pkg/steps.py", None),
+        ("pkg/meters.py", "class ("),
+        ("new.py", None),
+    )
+    for number, (name, text) in enumerate(states, 1):
+        if text is None:
+            (here / name).unlink()
+        else:
+            (here / name).write_text(text)
+        agree()
+        assert followed == [True] * number
+
+
+def test_another_set_of_packages_is_not_followed(here: Path, agree, followed: list[bool]) -> None:  # type: ignore[no-untyped-def]
+    agree()
+    (here / "pkg/__init__.py").unlink()
     agree()
     assert followed == [False]
 

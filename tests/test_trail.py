@@ -16,6 +16,7 @@ from torchmemlint.errors import SourceError
 from torchmemlint.index import words
 from torchmemlint.index.answers import Answers
 from torchmemlint.index.facts import ModuleFacts
+from torchmemlint.index.files import said_otherwise
 from torchmemlint.index.graph import Graph, Segment, settled, written
 from torchmemlint.index.keys import HEAD, INSIDE
 from torchmemlint.index.ledger import Question
@@ -24,7 +25,7 @@ from torchmemlint.index.modules import Modules
 from torchmemlint.index.plain import shape
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.index.roots import Roots
-from torchmemlint.index.said import changed
+from torchmemlint.index.said import changed, nothing
 from torchmemlint.index.trail import Read
 from torchmemlint.remembered import Seen
 
@@ -88,7 +89,7 @@ class Kept:
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self.facts = facts_of(files)
-        self.words = words.written(self._shapes(), enumerate(self.facts.values()))
+        self.words = words.written(self._shapes(), self.facts.values())
         self.segments: list[Segment] = []
         self.told: dict[Question, tuple[str, int]] = {}
         project = self._project(0)
@@ -101,12 +102,12 @@ class Kept:
         """The project of the facts as they are now, by the words that they said at first."""
 
         def now() -> words.Words:
-            return words.Words(self.words, [*self.facts], self._shapes(), self.facts.__getitem__, len(self.facts))
+            return words.Words(self.words, self._shapes(), self.facts.__getitem__, 1000)
 
         return Project(Modules(self.facts, self.facts.__getitem__, now), trail=first)
 
-    def _shapes(self) -> list[str]:
-        return [shape(each) for each in self.facts.values()]
+    def _shapes(self) -> dict[str, str]:
+        return {path: shape(each) for path, each in self.facts.items()}
 
     def _ask(self, project: Project, questions: set[Question], segment: Segment) -> None:
         answers = Answers(project, Seen((), None))
@@ -118,18 +119,22 @@ class Kept:
 
     def follow(self, files: Mapping[str, str]) -> tuple[int, int, set[Question]]:
         """Looks at the files as they are now: how many answers there were, and how many of these were asked for again."""
-        facts = facts_of(files)
-        if facts.keys() != self.facts.keys():
-            self.__init__(files)  # type: ignore[misc]
-            return 0, 0, set()
-        facts = {path: facts[path] for path in self.facts}  # in the order of the words
-        edits = [(before, facts[path]) for path, before in self.facts.items() if before != facts[path]]
-        keys = {key for one, other in edits for key in changed(one, other)}
-        for one, _ in edits:
-            is_within_what_it_was(one, facts[one.path], keys)
+        facts, then = facts_of(files), self.facts
+        pairs = [(then.get(path, nothing(path)), facts.get(path, nothing(path))) for path in sorted({*then, *facts})]
+        edits = [(before, now) for before, now in pairs if before != now]
+        for one, other in edits:
+            if one.functions and other.functions:
+                is_within_what_it_was(one, other, changed(one, other))
         self.facts = facts
         graph = Graph(self.segments)
         project = self._project(graph.size)
+        try:
+            keys = said_otherwise(then, edits, project.modules, graph.texts())
+        except ValueError:  # another package
+            self.__init__(files)  # type: ignore[misc]
+            return 0, 0, set()
+        gone = {*then} - {*facts}  # nobody asks about what is gone but who has heard of it from an answer
+        self.told = {each: told for each, told in self.told.items() if gone.isdisjoint(_paths_in(each))}
         affected = graph.affected(settled(graph, keys, edits, Roots(project)))
         # Questions keep the code of the segment in which they were asked, where it is a key's.
         again = {question for question, (_, code) in self.told.items() if code in affected.nodes}
@@ -143,6 +148,12 @@ class Kept:
         for question in again | new:
             assert fresh.told(question) == self.told[question][0], question
         return before, len(again), again
+
+
+def _paths_in(question: Question) -> Iterator[str]:
+    """The files that a question names."""
+    for part in question[1:]:
+        yield part.path if isinstance(part, FunctionRef | ClassRef) else str(part)
 
 
 def test_that_there_is_no_answer_rests_on_what_was_looked_for() -> None:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import zlib
 from array import array
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torchmemlint.cache import Asked, Cache, Link, Trails
 from torchmemlint.index import keys
 from torchmemlint.index.facts import ModuleFacts
+from torchmemlint.index.files import said_otherwise
 from torchmemlint.index.graph import Affected, Graph, Segment, segments_of, settled
 from torchmemlint.index.project import Project
 from torchmemlint.index.roots import Roots
-from torchmemlint.index.said import changed
+from torchmemlint.index.said import nothing
 from torchmemlint.index.trail import LEAF, kind_of
 from torchmemlint.surroundings import connected
-from torchmemlint.told import BESIDE, RELATED, Written, asked_of
+from torchmemlint.told import BESIDE, OTHER, RELATED, Written, asked_of
 from torchmemlint.workers import Checked, Scanned
 
 _MOST_NODES = 4
@@ -26,62 +27,78 @@ _MOST_NODES = 4
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One changed file: as the run's own scan gave it, and with its facts where it has any; and its facts before, where these
-    have another shape now."""
+    """One changed file, or a new one: as the run's own scan gave it, and with its facts where it has any."""
 
     given: Scanned
     now: Scanned
-    before: ModuleFacts | None
 
 
-def same_modules(files: Mapping[str, Asked], edits: Mapping[str, Edit]) -> bool:
-    """Whether the project is made of the modules of which it was: those that are related to torch, and those beside them."""
-    kinds = {path: one.kind for path, one in files.items()}
-    imports = {path: one.imports for path, one in files.items()}
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a module said, and what it says; ``said.nothing`` where the file was, or is, no module."""
+
+    before: ModuleFacts
+    now: ModuleFacts
+
+
+def kinds_now(
+    files: Mapping[str, Asked], links: Mapping[str, Link], edits: Mapping[str, Edit], gone: Collection[str]
+) -> dict[str, str]:
+    """What each file is now (``Asked.kind``), after ``edits``, and after some are ``gone``. A file that nobody edited can be beside
+    others that it was not beside before, or the other way round; "beside" may then be said of one that cannot be parsed."""
+    kinds = {path: one.kind for path, one in files.items() if path not in gone}
+    imports: dict[str, Iterable[str]] = {path: one.imports for path, one in files.items() if path not in gone}
     for path, edit in edits.items():
         now = asked_of(edit.given, edit.given, None, {})
-        if not kinds[path] or not now.kind or (kinds[path] == RELATED) != (now.kind == RELATED):
-            return False
-        imports[path] = now.imports
-    if imports == {path: one.imports for path, one in files.items()}:
-        return True
-    nothing = {path: ModuleFacts(path, (), (), (), (), 0) for path, kind in kinds.items() if kind == RELATED}
+        kinds[path], imports[path] = now.kind, now.imports
+    related = {path for path, kind in kinds.items() if kind == RELATED or (not kind and path in links and links[path].shape)}
+    if not gone and all(
+        path in files
+        and imports[path] == files[path].imports
+        and (kinds[path] == files[path].kind or (kinds[path] == OTHER and files[path].kind == BESIDE))
+        for path in edits
+    ):  # nothing that decides what is beside what
+        return kinds | {path: files[path].kind for path in edits}
     stubs = [
         Scanned(
             path,
-            nothing.get(path),
+            nothing(path) if path in related else None,
             imports=frozenset(name.encode(errors="surrogateescape") for name in imports[path]),
-            skipped="" if kinds[path] else "skipped",
+            skipped="" if kind or path in related else "skipped",
         )
-        for path in files
+        for path, kind in kinds.items()
     ]
-    return connected(stubs) == sorted(path for path, kind in kinds.items() if kind == BESIDE)
+    beside = {*connected(stubs)}
+    return {path: kind if kind in ("", RELATED) else BESIDE if path in beside else OTHER for path, kind in kinds.items()}
 
 
 class Followed:
-    """What an earlier run's trails say after some edits. ``make`` gives the project of the modules as they are now, in which the
-    answers that may be others are worked out again; it is told the number of its trail's first node. Raises ValueError where
-    the trails do not tell."""
+    """What an earlier run's trails say after some ``changes`` of modules, of which there are those at ``paths`` before. ``make``
+    gives the project of the modules as they are now, in which the answers that may be others are worked out again; it is told
+    the number of its trail's first node. ``kinds`` are those of all files as they are now, in the order of the run. Raises ValueError where the trails do
+    not tell."""
 
     def __init__(
         self,
         cache: Cache,
         trails: Trails,
         files: Mapping[str, Asked],
-        edits: Mapping[str, Edit],
+        kinds: Mapping[str, str],
+        paths: Iterable[str],
+        changes: Sequence[Change],
         make: Callable[[int], Project],
     ) -> None:
         self._cache = cache
         self._trails = trails
         self._files = files
+        self._kinds = kinds
         self._graph = graph = Graph(_segments(cache, trails))
         first = len(graph.segments[0].counts) if graph.segments else 0
         if graph.size > _MOST_NODES * first + 100_000:
             raise ValueError("there are too many trails")
         self.project = make(graph.size)
-        pairs = [(edit.before, edit.now.facts) for edit in edits.values() if edit.before is not None]
-        shapes = [(before, now) for before, now in pairs if before is not None and now is not None]
-        keys = {key for before, now in shapes for key in changed(before, now)}
+        shapes = [(change.before, change.now) for change in changes]
+        keys = said_otherwise(paths, shapes, self.project.modules, graph.texts())
         self._affected: Affected = graph.affected(settled(graph, keys, shapes, Roots(self.project)) if keys else ())
 
     def rests_on_them(self, path: str, link: Link) -> bool:
@@ -113,12 +130,12 @@ class Followed:
         names = sorted({one.segment for one in checked.values()} - {""})
         places = {name: len(self._trails.segments) + place for place, name in enumerate(names)}
         segments = (*self._trails.segments, *(self._cache.named(name, self._graph.size) for name in names))
-        return segments, (self._asked_now(path, edits.get(path), checked.get(path), places) for path in self._files)
+        return segments, (self._asked_now(path, edits.get(path), checked.get(path), places) for path in self._kinds)
 
     def _asked_now(self, path: str, edit: Edit | None, checked: Checked | None, places: Mapping[str, int]) -> Asked:
-        one = self._files[path]
         if edit is not None:
             return asked_of(edit.given, edit.now, checked, places)
+        one = replace(self._files[path], kind=self._kinds[path])
         if checked is None:
             return one
         return replace(asked_of(Scanned(path), Scanned(path), checked, places), kind=one.kind, imports=one.imports)

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from torchmemlint.cache import Cache, Kept, Link, Links, Stamp, WholeRun, key_of, stamp
+from torchmemlint.cache import Asked, Cache, Kept, Link, Links, Stamp, WholeRun, key_of, stamp
 from torchmemlint.discover import Found
 from torchmemlint.errors import SourceError
 from torchmemlint.plain import to_json
 from torchmemlint.settings import Settings
 from torchmemlint.source import is_notebook
-from torchmemlint.told import Written, asked_of, written
+from torchmemlint.told import BESIDE, Written, asked_of, kind_of, written
 from torchmemlint.workers import Checked, ScanAll, Scanned, read_bytes, scan
 
 if TYPE_CHECKING:
-    from torchmemlint.followed import Edit, Followed
+    from torchmemlint.followed import Change, Edit, Followed
     from torchmemlint.index.facts import ModuleFacts
     from torchmemlint.index.modules import Modules
     from torchmemlint.index.project import Project
@@ -129,22 +129,26 @@ class Keys:
 
 @dataclass(slots=True, eq=False)
 class Before:
-    """An earlier run over the same files, of which ``changed`` have other contents now.
+    """An earlier run over nearly the same files, of which ``changed`` have other contents now, or are new, and ``gone`` are not
+    there any more.
 
-    ``wanted`` gets the files that are to be checked again once ``same_for_others`` says yes; of all others the earlier run says
-    what there is to say.
+    ``then`` are the links of its files, in its order; ``links`` those of the files that are there now, in theirs. ``wanted`` gets
+    the files that are to be checked again once ``same_for_others`` or ``follows`` says yes; of all others the earlier run says what
+    there is to say.
     """
 
     cache: Cache
     run: WholeRun
-    links: dict[str, Link]
+    then: Mapping[str, Link]
     changed: tuple[str, ...]
+    gone: tuple[str, ...]
     stamps: Mapping[str, Stamp]
     keys: Keys
     key: str
     trails: str
     words: str
     contents: dict[str, str] = field(init=False)
+    links: dict[str, Link] = field(init=False)
     wanted: list[str] = field(default_factory=list)
     edits: dict[str, Edit] = field(default_factory=dict)
     followed: Followed | None = None
@@ -156,6 +160,7 @@ class Before:
 
     def __post_init__(self) -> None:
         self.contents = {path: stamp.digest for path, stamp in self.run.files}
+        self.links = {path: self.then.get(path, Link("", "", "", ())) for path in self.stamps}
 
     def same_for_others(self, scanned: Mapping[str, Scanned]) -> bool:
         """Whether the ``changed`` files, ``scanned`` again, are to all other files what they were; and what those keep that read
@@ -164,50 +169,79 @@ class Before:
 
         for path in self.changed:
             link, given = self.links[path], scanned[path]
-            now = given
-            if link.shape and now.facts is None and now.failed is None and not now.skipped:  # it stands beside torch
-                now = scan(ScanAll({path: Settings()}, {}, parse_all=True, cache=self.cache), path)
-            state = state_of(now, given)
-            if not link.state or link.state != state:
-                self.edits[path] = Edit(given, now, None)
+            now = self._fuller(given) if link.shape else given
+            if not link.state or link.state != state_of(now, given):
+                self.edits[path] = Edit(given, now)
         self._want(scanned, lambda path: False)
-        return not self.edits and self._has_kept()
+        return not self.edits and not self.gone and self._has_kept()
 
     def follows(self, scanned: Mapping[str, Scanned]) -> bool:
         """Whether it is known what rests on the ``edits`` that others see, and all that is kept of these files is at hand."""
-        from torchmemlint.followed import Followed, same_modules
+        from torchmemlint.followed import Change, Followed, kinds_now
+        from torchmemlint.index.said import nothing
 
-        trails = self.cache.trails(self.key, self.trails) if self.edits and self.trails else None
-        if trails is None or len(trails.files) != len(self.links):
+        trails = self.cache.trails(self.key, self.trails) if self.trails else None
+        if trails is None or len(trails.files) != len(self.then) or any(map(is_notebook, (*self.edits, *self.gone))):
             return False
-        files = dict(zip(self.links, trails.files, strict=True))
-        for path, edit in self.edits.items():
-            link, state = self.links[path], state_of(edit.now, edit.given)
-            then = self._facts_of(path, self.contents[path]) if link.shape else None
-            if not link.state or not state or (then is None) != (edit.now.facts is None):
+        files = dict(zip(self.then, trails.files, strict=True))
+        known = kinds_now(files, self.then, self.edits, self.gone)
+        kinds = {path: known[path] for path in self.links}
+        others = {path for path, kind in kinds.items() if path in files and files[path].kind != kind}
+        changes: list[Change] = []
+        for path in sorted({*self.edits, *self.gone, *others}):
+            found = self._facts_of(path, self.contents[path]) if path in self.then and self.then[path].shape else None
+            if found is None and path in self.then and self.then[path].shape:
                 return False
-            if then is not None and link.shape != edit.now.shape:
-                self.edits[path] = replace(edit, before=then[0])
-        if not same_modules(files, self.edits):
-            return False
-        for path, edit in self.edits.items():
-            self.links[path] = replace(self.links[path], state=state_of(edit.now, edit.given), shape=edit.now.shape)
+            now = None if path in self.gone else self._as_now(path, kinds, files)
+            if now is not None and now.digest not in ("", self.stamps[path].digest):
+                return False  # it changed once more
+            if (found[1] if found is not None else "") != (now.shape if now is not None else ""):
+                facts = now.facts if now is not None else None
+                changes.append(Change(found[0] if found is not None else nothing(path), facts or nothing(path)))
+        modules = [path for path, link in self.then.items() if link.shape]
+        make = partial(self._new_project, scanned)
         try:
-            followed = self.followed = Followed(self.cache, trails, files, self.edits, partial(self._new_project, scanned))
+            followed = self.followed = Followed(self.cache, trails, files, kinds, modules, changes, make)
         except ValueError:
             return False
         self._want(scanned, lambda path: followed.rests_on_them(path, self.links[path]))
         return self._has_kept()
 
+    def _as_now(self, path: str, kinds: dict[str, str], files: Mapping[str, Asked]) -> Scanned:
+        """A file whose facts are others now, or one that is beside others as it was not before, or the other way round: with its
+        facts if it is a module. ``kinds`` learn of files beside others that cannot be parsed."""
+        from torchmemlint.followed import Edit
+
+        edit = self.edits.get(path)
+        if edit is None:
+            imports = frozenset(name.encode(errors="surrogateescape") for name in files[path].imports)
+            edit = Edit(Scanned(path, imports=imports), Scanned(path))
+        now = edit.given
+        if kinds[path] == BESIDE:
+            fuller = edit.now if edit.now.facts is not None else self._fuller(edit.given)
+            now = fuller if fuller.facts is not None else now
+            kinds[path] = kind_of(edit.given, now)
+        self.edits[path] = Edit(edit.given, now)
+        self.links[path] = replace(self.links[path], state=state_of(now, edit.given), shape=now.shape)
+        return now
+
+    def _fuller(self, given: Scanned) -> Scanned:
+        """A file with its facts, also where it does not speak of torch."""
+        if given.facts is not None or given.failed is not None or given.skipped:
+            return given
+        return scan(ScanAll({given.path: Settings()}, {}, parse_all=True, cache=self.cache), given.path)
+
     def _want(self, scanned: Mapping[str, Scanned], rests_on_edits: Callable[[str], bool]) -> None:
-        """Files are ``wanted`` that changed, that read texts which changed, and that rest on edits of others."""
-        paths = [path for path, _ in self.run.files]
+        """Files are ``wanted`` that changed, or are new, that read texts which changed, and that rest on edits of others."""
+        others = frozenset((*self.changed, *self.gone))
         changed = {
-            number: self._changed_functions(path, scanned[path]) for number, path in enumerate(paths) if path in self.changed
+            number: self._changed_functions(path, scanned[path] if path in self.links else Scanned(path))
+            for number, path in enumerate(self.then)
+            if path in others
         }
         self.wanted = [
             path
-            for path in paths
+            for path in self.links
             if path in self.changed
             or any(number in changed and not changed[number].isdisjoint(names) for number, names in self.links[path].reads)
             or rests_on_edits(path)
@@ -230,7 +264,7 @@ class Before:
 
     def sources(self, path: str) -> Mapping[str, str]:
         """The digests of a file's functions, as the earlier run saw it."""
-        found = self._facts_of(path, self.contents[path]) if path in self.contents and self.links[path].shape else None
+        found = self._facts_of(path, self.contents[path]) if path in self.then and self.then[path].shape else None
         return found[2] if found is not None else {}
 
     def _facts_of(self, path: str, content: str) -> tuple[ModuleFacts, str, Mapping[str, str]] | None:
@@ -285,10 +319,9 @@ class Before:
         from torchmemlint.index.words import Words
 
         data = self.cache.words(self.key, self.words) if self.words else None
-        shapes = [link.shape for link in self.links.values()]
         try:
             if data is not None:
-                return Words(data, [*self.links], shapes, one, MANY)
+                return Words(data, self._shapes(), one, MANY)
         except ValueError:
             pass
         self._words_are_lost = True
@@ -300,25 +333,38 @@ class Before:
             return self.words
         from torchmemlint.index.words import written
 
-        modules = ((place, self._modules[path]) for place, path in enumerate(self.links) if path in self._modules)
-        return written([link.shape for link in self.links.values()], modules)
+        shapes = self._shapes()
+        return written(shapes, (self._modules[path] for path, shape in shapes.items() if shape))
+
+    def _shapes(self) -> dict[str, str]:
+        return {path: link.shape for path, link in self.links.items()}
 
     def now(self, checked: Mapping[str, Checked]) -> dict[str, Link]:
         """The links, after the files that are wanted were checked again."""
         numbers = {path: number for number, path in enumerate(self.links)}
-        found = dict(self.links)
+        found = dict(self.links) if [*self.then] == [*self.links] else self._renumbered(numbers)
         for path in self.wanted:
             kept, reads = _linked(checked.get(path), numbers)
             found[path] = replace(self.links[path], kept=kept, reads=reads)
         return found
+
+    def _renumbered(self, numbers: Mapping[str, int]) -> dict[str, Link]:
+        """The links with the places of files as they are now."""
+        places = [numbers.get(path, -1) for path in self.then]
+
+        def moved(link: Link) -> Link:
+            reads = sorted((places[number], names) for number, names in link.reads if places[number] >= 0)
+            return replace(link, reads=tuple(reads))
+
+        return {path: moved(link) if link.reads else link for path, link in self.links.items()}
 
     def result(self) -> tuple[dict[str, Scanned], dict[str, Checked]]:
         """What the earlier run says of the files that are not wanted."""
         again = frozenset(self.wanted)
         scanned, checked = _result(self.run)
         return (
-            {path: one for path, one in scanned.items() if path not in again},
-            {path: one for path, one in checked.items() if path not in again},
+            {path: one for path, one in scanned.items() if path in self.links and path not in again},
+            {path: one for path, one in checked.items() if path in self.links and path not in again},
         )
 
 
@@ -352,36 +398,35 @@ class Repeated:
         self._run = self._cache.run(self._key)
         earlier = dict(self._run[0].files) if self._run is not None else {}
         self._stamps = _stamps(self._paths, earlier)
-        return _result(self._run[0]) if self._run is not None and self._changed() == () else None
+        if self._run is None or [*earlier] != self._paths:
+            return None
+        same = all(path in self._stamps and self._stamps[path].digest == one.digest for path, one in earlier.items())
+        return _result(self._run[0]) if same else None
 
     def before(self) -> Before | None:
-        """The earlier run, when after ``result`` gave none it is known which few files changed."""
-        changed = self._changed()
-        links = self._cache.links(self._key) if changed and len(changed) <= MANY else None
-        if self._run is None or not changed or links is None:
+        """The earlier run, when after ``result`` gave none it is known which few files changed, came or went."""
+        if self._run is None or any(path not in self._stamps for path in self._paths):
             return None
-        if links.run != self._run[1] or len(links.files) != len(self._paths):
+        then = dict(self._run[0].files)
+        changed = tuple(path for path in self._paths if path not in then or self._stamps[path].digest != then[path].digest)
+        gone = tuple(path for path in then if path not in self._stamps)
+        links = self._cache.links(self._key) if changed or gone else None
+        if links is None or len(changed) + len(gone) > MANY:
             return None
-        by_path = dict(zip(self._paths, links.files, strict=True))
+        if links.run != self._run[1] or len(links.files) != len(then):
+            return None
         return Before(
             self._cache,
             self._run[0],
-            by_path,
+            dict(zip(then, links.files, strict=True)),
             changed,
+            gone,
             self._stamps,
             Keys(self._settings, False),
             self._key,
             links.trails,
             links.words,
         )
-
-    def _changed(self) -> tuple[str, ...] | None:
-        """The files whose content is not what it was in the earlier run; None where that had other files."""
-        if self._run is None or [path for path, _ in self._run[0].files] != self._paths:
-            return None
-        if any(path not in self._stamps for path in self._paths):
-            return None
-        return tuple(path for path, before in self._run[0].files if self._stamps[path].digest != before.digest)
 
     def keep(
         self,

@@ -12,16 +12,23 @@ from torchmemlint.workers import Checked, Scanned
 RELATED, BESIDE, OTHER = "related", "beside", "other"
 
 
+def kind_of(given: Scanned, fuller: Scanned) -> str:
+    """``Asked.kind`` of a file."""
+    if given.failed is not None or given.skipped:
+        return ""
+    return RELATED if given.facts is not None else BESIDE if fuller.facts is not None else OTHER
+
+
 def asked_of(given: Scanned, fuller: Scanned, checked: Checked | None, segments: Mapping[str, int]) -> Asked:
     """What is kept of a file. ``given`` is what the run's own scan gave, ``fuller`` may have facts beyond that; ``segments`` are
     the places of the segments."""
     known = checked is not None and checked.asked and checked.segment in segments
-    kind = RELATED if given.facts is not None else BESIDE if fuller.facts is not None else OTHER
+    kind = kind_of(given, fuller)
     return Asked(
         segments[checked.segment] if checked is not None and known else -1,
         b64encode(checked.asked).decode() if checked is not None and known else "",
         checked.kept if checked is not None else "",
-        "" if given.failed is not None or given.skipped else kind,
+        kind,
         tuple(sorted(name.decode(errors="surrogateescape") for name in given.imports)),
     )
 
@@ -43,7 +50,6 @@ def words(paths: Sequence[str], scanned: Iterable[Scanned]) -> bytes:
     """Which modules say a word (``index.words``), of a run over files at ``paths``."""
     from torchmemlint.index.words import written
 
-    numbers = {path: number for number, path in enumerate(paths)}
     modules = {one.path: one for one in scanned if one.facts is not None}
-    shapes = [modules[path].shape if path in modules else "" for path in paths]
-    return written(shapes, ((numbers[one.path], one.facts) for one in modules.values() if one.facts is not None))
+    shapes = {path: modules[path].shape if path in modules else "" for path in paths}
+    return written(shapes, (one.facts for one in modules.values() if one.facts is not None))

@@ -32,7 +32,7 @@ _KINDS = {kind.__name__: kind for kind in (ArgFact, CallableUse, CallFact, Class
 
 _AT_HAND = ("text", "source", "module")
 """Answers that are known without asking the project: a file's findings are mostly refuted by them, so they are looked at first."""
-_OF_FILES = ("text", "module", "facts", "within")
+_OF_FILES = ("text", "module", "facts", "within", "attrs", "receivers")
 """Answers that are contents of files: told by digest, never kept, for the file itself has them."""
 _COMMON = {told: told for told in (NO_ANSWER, "null", "true", "false", "[]", "[[],true]", "[[],false]")}
 """Told of two in three questions: each is kept once."""

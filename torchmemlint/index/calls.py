@@ -299,14 +299,16 @@ class Calls:
     # --- from a function to its calls
 
     def callers(self, ref: FunctionRef) -> Callers:
-        """The calls that can reach ``ref``, and whether it may be called by what is not in sight."""
+        """The calls that can reach ``ref``, and whether it may be called by what is not in sight. As with ``calls_of``, who hands
+        their places on notes them."""
         return self._callers.answer(ref)
 
     def _find_callers(self, ref: FunctionRef) -> Callers:
         return Callers(self.calls_of(ref), self._escapes(ref))
 
     def calls_of(self, ref: FunctionRef) -> tuple[Caller, ...]:
-        """The calls that can reach ``ref``."""
+        """The calls that can reach ``ref``, by place. Another call before them in their function moves them: who hands their places
+        on, or what depends on them, notes ``PLACES`` of ``ref``, or ``PLACED`` of the functions in which they stand."""
         return self._found.answer(ref)
 
     def _find(self, ref: FunctionRef) -> tuple[Caller, ...]:
@@ -480,6 +482,8 @@ class Calls:
 
     def _given_to_runners(self, reader: FunctionRef, text: str) -> tuple[Caller, ...]:
         """The calls in ``reader`` that are given ``text``, or a ``partial`` of it; none where one is not known to run it."""
+        if self._trail.on:
+            self._trail.page.append((keys.WHOLE, reader.path, reader.qualname))
         facts = self._names.facts_of(reader)
         assert isinstance(facts, FunctionFacts)
         given = [call for call in facts.calls if any(arg.name == text for arg in call.args)]

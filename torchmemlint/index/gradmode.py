@@ -574,6 +574,7 @@ class GradMode:
                 effect = self._last_effect(ref, facts.leaves)
                 if effect is None:
                     continue
+                self._note_places(keys.PLACES, ref)
                 for caller in self._calls.calls_of(ref):
                     if not caller.certain:
                         continue
@@ -637,7 +638,14 @@ class GradMode:
 
     def _path(self, ref: FunctionRef, wanted: str) -> tuple[Caller, ...]:
         """The shortest chain of calls by which ``wanted`` reaches ``ref``, the immediate caller first; a certain one if any."""
-        return self._chain(ref, wanted, True) or self._chain(ref, wanted, False)
+        path = self._chain(ref, wanted, True) or self._chain(ref, wanted, False)
+        for caller in path:  # of several calls in one function, the first was taken
+            self._note_places(keys.PLACED, caller.ref)
+        return path
+
+    def _note_places(self, kind: int, ref: FunctionRef) -> None:
+        if self._trail.on:
+            self._trail.page.append((kind, ref.path, ref.qualname))
 
     def _chain(self, ref: FunctionRef, wanted: str, certain: bool) -> tuple[Caller, ...]:
         queue: deque[tuple[FunctionRef, tuple[Caller, ...]]] = deque([(ref, ())])

@@ -114,6 +114,11 @@ class Segment:
         heads = enumerate(zip(self.roots[::ROOT], self.roots[1::ROOT], strict=True))
         return [place for place, (kind, node) in heads if kind in kinds and (steps is None or node in steps)]
 
+    def with_name(self, kind: int, at: int, numbers: Collection[int]) -> list[int]:
+        """The places of the roots of a kind of which the name at a place is among these numbers."""
+        heads = enumerate(zip(self.roots[::ROOT], self._ends, strict=False))
+        return [place for place, (of, begin) in heads if of == kind and self.parts[begin + at] in numbers]
+
     def asked(self, place: int) -> Asked:
         """What was asked for the root at a place."""
         kind, _, asked, _ = self.roots[place * ROOT : place * ROOT + ROOT]
@@ -165,6 +170,10 @@ class Graph:
         self.segments = segments
         self.size = sum(len(segment.counts) for segment in segments)
 
+    def texts(self) -> Iterator[str]:
+        """All texts that keys name."""
+        return (name for segment in self.segments for name in segment.numbers if type(name) is str)
+
     def values(self, root: Asked) -> list[str] | None:
         """The values of a root; None where it was not asked for."""
         found = self._place_of(root)
@@ -192,6 +201,16 @@ class Graph:
         return {
             segment.asked(place)[1]: segment.values(place) for segment in self.segments for place in segment.roots_of((kind,))
         }
+
+    def of_forms(self, forms: Collection[str]) -> Iterator[Asked]:
+        """The roots of calls of objects that were asked for in such forms (see ``Tables.forms``)."""
+        for segment in self.segments:
+            callees = {
+                number
+                for name, number in segment.numbers.items()
+                if type(name) is str and f"{form_of(name)}{last_name(name)}" in forms
+            }
+            yield from map(segment.asked, segment.with_name(keys.OBJECT, 2, callees) if callees else ())
 
     def affected(self, changed: Iterable[Read]) -> Affected:
         """What rests on keys."""
@@ -232,17 +251,27 @@ Edits = Sequence[tuple[ModuleFacts, ModuleFacts]]
 
 
 def _bases(graph: Graph, affected: Affected, edits: Edits, roots: Roots) -> set[Read]:
-    """BELOW of what has other classes below it."""
+    """BELOW of what has other classes below it, OVERRIDES of what has other methods in these."""
     if not any(segment.roots_of((keys.ORDER,)) for segment in graph.segments):
         return set()
     again = {names for _, names in graph.dirty((keys.ORDER,), affected)}
+    had: dict[ClassRef, set[str]] = {}
+    has: dict[ClassRef, set[str]] = {}
     for before, now in edits:
         again |= {(now.path, klass.qualname) for klass in (*before.classes, *now.classes)}
+        had |= _methods(before)
+        has |= _methods(now)
+    edited = {now.path for _, now in edits}
     found: set[Read] = set()
     above = {names: roots.classes_above(ClassRef(names[0], names[1])) for names in sorted(again)}
     for names, bases in above.items():
         before_bases = _pairs(graph.values((keys.ORDER, names)) or ())
         found |= {(keys.BELOW, *base) for base in {*before_bases} ^ {each[:2] for each in bases}}
+        klass = ClassRef(names[0], names[1])
+        if klass.path not in edited:
+            had[klass] = has[klass] = _methods(roots.module(klass.path)).get(klass, set())
+        then = {(ClassRef(*base), name) for base in before_bases for name in had.get(klass, ())}
+        found |= {(keys.OVERRIDES, *each) for each in then ^ {(base, name) for base in bases for name in has.get(klass, ())}}
     roots.knows_above(partial(_above, graph, above))
     return found
 
@@ -256,27 +285,39 @@ def _above(graph: Graph, again: Mapping[tuple[str, ...], list[ClassRef]]) -> Ite
         yield ClassRef(names[0], names[1]), bases
 
 
+def _methods(module: ModuleFacts) -> dict[ClassRef, set[str]]:
+    """The names of the methods of each class, as ``Names.overrides`` sees them."""
+    found: dict[ClassRef, set[str]] = {ClassRef(module.path, klass.qualname): set() for klass in module.classes}
+    for facts in module.functions:
+        around, _, last = facts.qualname.rpartition(".")
+        if ClassRef(module.path, around) in found:
+            found[ClassRef(module.path, around)].add(last)
+    return found
+
+
 def _reached(graph: Graph, affected: Affected, edits: Edits, roots: Roots) -> set[Read]:
-    """CALLS of what is reached by other calls."""
+    """CALLS of what is reached by other calls, PLACES of what is reached by calls that moved in their functions, and PLACED of
+    these."""
     again = graph.dirty((keys.SITE, keys.OBJECT), affected)
     anyway: set[Asked] = set()
+    found: set[Read] = set()
     for before, now in edits:
-        one, other = _calls(before), _calls(now)
-        for name, call in (one - other) + (other - one):
-            anyway.add((keys.SITE, (now.path, name, call.callee, *call.keywords)))
-            anyway.add((keys.OBJECT, (now.path, name, call.callee)))
+        different, moved = _other_calls(before, now)
+        found |= {(keys.PLACED, now.path, name) for name, _ in (*different, *moved)}
+        anyway |= {root for name, call in different for root in _roots_of(now.path, name, call)}
+        for asked in {asked for name, call in moved for asked in _roots_of(now.path, name, call)}:
+            found |= {(keys.PLACES, *ref) for ref in _refs(asked[0], graph.values(asked) or ())}
     known = graph.values((keys.OBJECTS, ()))
     forms = roots.forms_of_objects() if known is not None else []
-    for form in {*forms} ^ {*(known or ())}:
-        for root in (*roots.sites_of(form), *_of_form(graph, form)):
-            anyway.add((keys.OBJECT, root))
-    found: set[Read] = set()
+    others = {*forms} ^ {*(known or ())}
+    anyway.update((keys.OBJECT, site) for form in others for site in roots.sites_of(form))
+    anyway.update(graph.of_forms(others) if others else ())
     for kind, names in sorted(again | anyway):
         if kind == keys.OBJECT and known is None:
             continue
         before_values = graph.values((kind, names)) or []
         now_values = roots.reached_again(kind, names)
-        one_refs, other_refs = _pairs(before_values[kind == keys.SITE :]), _pairs(now_values[kind == keys.SITE :])
+        one_refs, other_refs = _refs(kind, before_values), _refs(kind, now_values)
         if (kind, names) in anyway or (kind == keys.SITE and before_values[:1] != now_values[:1]):
             found |= {(keys.CALLS, *ref) for ref in {*one_refs, *other_refs}}
         else:
@@ -285,22 +326,49 @@ def _reached(graph: Graph, affected: Affected, edits: Edits, roots: Roots) -> se
 
 
 def _leaks(graph: Graph, affected: Affected, edits: Edits, roots: Roots) -> set[Read]:
-    """LEAK of the functions in which other calls leave grad mode switched."""
-    if not graph.dirty((keys.LEAKS,), affected):
-        return set()
-    one, other = _triples(graph.values((keys.LEAKS, ())) or ()), _triples(roots.leaks_again())
-    return {(keys.LEAK, path, qualname) for path, qualname, _ in one ^ other}
+    """LEAK of the functions in which other calls leave grad mode switched, or calls moved among such."""
+    one = other = _triples(graph.values((keys.LEAKS, ())) or ())
+    if graph.dirty((keys.LEAKS,), affected):
+        other = _triples(roots.leaks_again())
+    found: set[Read] = {(keys.LEAK, path, qualname) for path, qualname, _ in one ^ other}
+    leaking = {(path, qualname) for path, qualname, _ in one | other}
+    for before, now in edits if leaking else ():
+        names = {name for calls in _other_calls(before, now) for name, _ in calls}
+        found |= {(keys.LEAK, now.path, name) for name in names if (now.path, name) in leaking}
+    return found
 
 
-def _calls(module: ModuleFacts) -> Counter[tuple[str, CallFact]]:
+_InFunction = tuple[str, CallFact]
+"""A call, and the name of the function in which it stands."""
+
+
+def _other_calls(before: ModuleFacts, now: ModuleFacts) -> tuple[set[_InFunction], set[_InFunction]]:
+    """The calls that are new or gone; and those that have another place among the calls of their function."""
+    one, other = _calls(before), _calls(now)
+    gone, new = one - other, other - one
+    then, since = (Counter(map(_anywhere, calls.elements())) for calls in (gone, new))
+    really = (then - since) + (since - then)
+    calls = {*gone, *new}
+    different = {each for each in calls if _anywhere(each) in really}
+    return different, calls - different
+
+
+def _calls(module: ModuleFacts) -> Counter[_InFunction]:
     return Counter((facts.qualname, call) for facts in module.functions for call in facts.calls)
 
 
-def _of_form(graph: Graph, form: str) -> Iterator[tuple[str, ...]]:
-    """The calls of objects that were asked for in this form (see ``Tables.forms``)."""
-    for names in graph.roots_of(keys.OBJECT):
-        if form == f"{form_of(names[2])}{last_name(names[2])}":
-            yield names
+def _anywhere(each: _InFunction) -> _InFunction:
+    return each[0], each[1]._replace(place=0)
+
+
+def _roots_of(path: str, qualname: str, call: CallFact) -> tuple[Asked, Asked]:
+    """The roots that tell what a call means."""
+    return (keys.SITE, (path, qualname, call.callee, *call.keywords)), (keys.OBJECT, (path, qualname, call.callee))
+
+
+def _refs(kind: int, values: Sequence[str]) -> list[tuple[str, str]]:
+    """The functions among the values of a root of the kind ``SITE`` or ``OBJECT``."""
+    return _pairs(values[kind == keys.SITE :])
 
 
 def _pairs(values: Sequence[str]) -> list[tuple[str, str]]:

@@ -10,14 +10,15 @@ from __future__ import annotations
     CALLS, BELOW, LEAK, TEXT, SOURCE,
     SITE, ORDER, LEAKS, OBJECTS, OBJECT, MEMBER, TESTS,
     FUNCTIONS, MEMBERS, LOCALS, HELD,
-) = range(1, 41)  # fmt: skip
+    PLACES, PLACED, OVERRIDES, ATTRS, ABSOLUTE, TARGETS,
+) = range(1, 47)  # fmt: skip
 """Of one module, with its path and a name in it:
 
     NAME      what the name is at its place: a function, a class, an import, a variable
     MEMBER    of a class, instead of the path: whether it has the method, and what it assigns to the attribute
     HEAD      a function's header;  SCOPE  that, its locals and what is defined right inside;  FLOW  that, what it returns and which managers it holds
     BACKWARD  whether a function calls ``backward``;  WHOLE  all facts of a function or class;  BASES  a class's bases
-    OWN       the methods of a class;  INSIDE  all of a function and of those inside it
+    ATTRS     a class's attributes;  OWN  the methods of a class;  INSIDE  all of a function and of those inside it
     STARS, IMPORTS, TESTS, MODULE  the star imports, all imports, whether it has tests, everything
 
 Of all modules, with one word (``Tables``):
@@ -26,15 +27,18 @@ Of all modules, with one word (``Tables``):
     ALIASES   what else it is called;  METHODS  the classes with such a method;  LOOKED_UP  whether it is looked up as text
     PATTERNS  names that are put together;  NAMED  the methods of that name;  HOLDERS  the classes with such an attribute
     WORD      whether anything says it;  CUDA  whether anything speaks of it;  LEAVES  what leaves grad mode switched
+    ABSOLUTE  instead of a word, a dotted name: what it is in the project
 
 Worked out of these, over all modules, and compared with what they were when something below them changed:
 
-    CALLS     the calls that reach a function;  BELOW  the classes below a class;  LEAK  the switches before calls in a function
+    CALLS     the calls that reach a function;  PLACES  their places;  PLACED  the places of all calls in a function
+    BELOW     the classes below a class;  OVERRIDES  those of them that define a method, by the class and its name
+    LEAK      the switches before calls in a function
 
 Whether any module says a word in this way, which decides what is in INDEX and READS, and in no trail (see ``Tables``):
 
     FUNCTIONS  it is the last name of a function;  MEMBERS, LOCALS  an attribute, or a name, that may be an object or a method
-    HELD       an attribute that a method assigns, which may be one
+    HELD       an attribute that a method assigns, which may be one;  TARGETS  it is a part of the name of what is imported
 
 Of files: TEXT, SOURCE of a function. SITE, ORDER, LEAKS, OBJECTS and OBJECT are the roots from which CALLS, BELOW and LEAK
 come: what a call means, the order of a class's bases, all leaks, which calls may be of objects, and what such a call means.

@@ -38,7 +38,7 @@ class Layout:
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._files = {posixpath.normpath(path): path for path in sorted(paths)}
-        self._directories = {above for file in self._files for above in _above(file)}
+        self.directories = {above for file in self._files for above in _above(file)}
         self._located: dict[tuple[str, str], list[Module]] = {}
         self._tops: dict[str, list[str]] = defaultdict(list)
         for file in self._files:
@@ -48,6 +48,10 @@ class Layout:
                 self._tops[name.removesuffix(".py")].append(root)
         self.names = self._unique_names()
         self.path_of = {name: path for path, name in self.names.items()}
+
+    def given(self, file: str) -> str:
+        """A file as it was given, by its normal path; "" when there is none."""
+        return self._files.get(file, "")
 
     def top_package(self, path: str) -> str:
         """The name of the package, or script, that a file belongs to."""
@@ -72,7 +76,7 @@ class Layout:
         directory = posixpath.dirname(posixpath.normpath(path))
         for _ in range(dots - 1):
             directory = posixpath.dirname(directory)
-        if directory and directory not in self._directories:
+        if directory and directory not in self.directories:
             return None
         return Module(self._files.get(posixpath.join(directory, "__init__.py"), ""), directory)
 
@@ -114,7 +118,7 @@ class Layout:
         plain = self._files.get(f"{below}.py")
         if plain is not None:
             return Module(plain, "")
-        return Module("", below) if below in self._directories else None
+        return Module("", below) if below in self.directories else None
 
     def _package_root(self, file: str) -> str:
         """The directory that holds the top package of ``file``; for a script its own directory."""

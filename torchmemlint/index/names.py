@@ -452,6 +452,8 @@ class Names:
         if isinstance(symbol, Outside):
             return outside(f"{symbol.name}.{name}")
         if isinstance(symbol, Module):
+            if not symbol.path and self.trail.on:
+                self.trail.page.append((keys.NAME, symbol.directory, name))
             found = self.defined(symbol.path, name) if symbol.path else None
             return found if found is not None else self.layout.child(symbol, name)
         if isinstance(symbol, ClassRef):
@@ -468,6 +470,7 @@ class Names:
 
     def by_absolute(self, name: str) -> Symbol | None:
         """The symbol of an absolute name, re-exports followed."""
+        self.note_absolute(name)
         parts = name.split(".")
         for count in range(len(parts), 0, -1):
             path = self.layout.path_of.get(".".join(parts[:count]))
@@ -476,6 +479,11 @@ class Names:
                 if found is not None:
                     return found
         return None
+
+    def note_absolute(self, name: str) -> None:
+        """Notes that it was looked up which file an absolute name, or the beginning of it, is."""
+        if self.trail.on:
+            self.trail.page.append((keys.ABSOLUTE, name, ""))
 
     def _package_name(self, path: str, dots: int) -> str:
         name = self.layout.names[path].split(".")
@@ -565,10 +573,13 @@ class Names:
 
     def subclasses(self, ref: ClassRef) -> tuple[ClassRef, ...]:
         """All classes of the project below ``ref``, sorted."""
-        if self._below is None:
-            self._below = self._find_below()
         if self.trail.on:
             self.trail.page.append((keys.BELOW, ref.path, ref.qualname))
+        return self._subclasses(ref)
+
+    def _subclasses(self, ref: ClassRef) -> tuple[ClassRef, ...]:
+        if self._below is None:
+            self._below = self._find_below()
         return self._below.get(ref, ())
 
     def _find_below(self) -> dict[ClassRef, tuple[ClassRef, ...]]:
@@ -595,11 +606,12 @@ class Names:
 
     def _find_overrides(self, key: tuple[ClassRef, str]) -> tuple[FunctionRef, ...]:
         ref, name = key
-        below = self.subclasses(ref)
+        if self.trail.on:  # one key for all classes below, and whether they have it
+            self.trail.page.append((keys.OVERRIDES, ref, name))
+        below = self._subclasses(ref)
         if len(below) < _MANY:
-            return tuple(FunctionRef(each.path, f"{each.qualname}.{name}") for each in below if self.has_method(each, name))
-        if self.trail.on:  # one key for all of them
-            self.trail.page.append((keys.NAMED, name, ""))
+            methods = (FunctionRef(each.path, f"{each.qualname}.{name}") for each in below)
+            return tuple(each for each in methods if each.qualname in self._functions[each.path])
         words = self.modules.words
         if words is not None:
             there = {*words.modules(keys.NAMED, name)}

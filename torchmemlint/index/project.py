@@ -35,6 +35,9 @@ _INWARDS = 8
 _OF_SO_MANY = 50
 _LOSS = re.compile(r"loss|penalty|regulari|criterion", re.IGNORECASE)
 
+BACKWARD_ALONE = "backward()"
+"""What ``Project.receivers`` says of ``x.backward()`` without a gradient."""
+
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
@@ -139,6 +142,11 @@ class Project:
         return self._names, self._calls, self._grad
 
     @property
+    def modules(self) -> Modules:
+        """The facts of all modules."""
+        return self._names.modules
+
+    @property
     def paths(self) -> tuple[str, ...]:
         """The paths of all modules, sorted."""
         return tuple(self._names.modules)
@@ -166,16 +174,46 @@ class Project:
     def within(self, path: str, qualname: str) -> tuple[FunctionFacts, ...]:
         """The function of that name in the module at ``path`` and all that are inside it, or inside the class of that name; in the
         order of the file, every definition of each."""
+        return self._inside(path, qualname)
+
+    def _inside(self, path: str, qualname: str) -> tuple[FunctionFacts, ...]:
         self._note(keys.INSIDE, path, qualname)
         known = self._within.get(path)
         if known is None:
-            known = self._within[path] = {}
+            known = {}
             for facts in self._names.whole(path).functions:
                 around = facts.qualname
                 while around:
                     known[around] = (*known.get(around, ()), facts)
                     around = around.rpartition(".")[0]
+            self._within[path] = known
         return known.get(qualname, ())
+
+    @question
+    def receivers(self, path: str, around: str, qualname: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """On what the function of that name calls which methods, sorted; of the others in the class or function ``around``, on
+        what of ``self``. "()" is the method of what is called itself with arguments, ``BACKWARD_ALONE`` that of a plain
+        ``backward()``. Of all that ``within`` gives, what others mostly want to know."""
+        gathered: dict[str, set[str]] = {}
+        for other in self._inside(path, around):
+            same = other.qualname == qualname or other.qualname.startswith(f"{qualname}.")
+            if not same and other.qualname == around:
+                continue
+            for call in other.calls:
+                if call.args and "(" not in call.callee and (same or call.callee.startswith("self.")):
+                    gathered.setdefault(call.callee, set()).add("()")
+                receiver, _, method = call.callee.rpartition(".")
+                if receiver and (same or receiver.startswith("self.")):
+                    gathered.setdefault(receiver, set()).add(method)
+                    if method == "backward" and all(a.keyword in ("retain_graph", "create_graph") for a in call.args):
+                        gathered[receiver].add(BACKWARD_ALONE)
+        return tuple((receiver, tuple(sorted(methods))) for receiver, methods in sorted(gathered.items()))
+
+    @question
+    def saying(self, path: str, qualname: str, *words: str) -> tuple[str, ...]:
+        """The functions inside a class that say one of the words (see ``FunctionFacts.names``), by name, in the order of the file."""
+        inside = self._inside(path, qualname)
+        return tuple(f.qualname for f in inside if f.qualname.startswith(f"{qualname}.") and not f.names.isdisjoint(words))
 
     @question
     def module_name(self, path: str) -> str:
@@ -266,6 +304,14 @@ class Project:
         return self._names.attr(ref, name)
 
     @question
+    def attrs(self, ref: ClassRef) -> tuple[AttrFact, ...]:
+        """The assignments to attributes that a class makes itself; KeyError when there is no such class."""
+        self._note(keys.ATTRS, ref.path, ref.qualname)
+        facts = self._names.facts_of(ref)
+        assert isinstance(facts, ClassFacts)
+        return facts.attrs
+
+    @question
     def is_subclass(self, ref: ClassRef, absolute_name: str) -> bool | None:
         """Whether the class is (below) ``absolute_name``; None when that is not seen, and a base is not in sight."""
         return self._names.is_subclass(ref, absolute_name)
@@ -317,6 +363,7 @@ class Project:
     @question
     def is_inside(self, absolute: str) -> bool:
         """Whether an absolute name is that of something in a module of the project, or of such a module."""
+        self._names.note_absolute(absolute)
         parts = absolute.split(".")
         return any(".".join(parts[:count]) in self._names.layout.path_of for count in range(len(parts), 0, -1))
 
@@ -344,6 +391,7 @@ class Project:
     @question
     def callers(self, ref: FunctionRef) -> Callers:
         """The calls that can reach a function, and whether it is also handed on as a value."""
+        self._note(keys.PLACES, ref.path, ref.qualname)
         return self._calls.callers(ref)
 
     @question

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from torchmemlint.index import keys
+from torchmemlint.index.facts import ModuleFacts
 from torchmemlint.index.names import ClassRef, FunctionRef
 from torchmemlint.index.project import Project
+from torchmemlint.index.said import nothing
 from torchmemlint.index.tables import form_of, last_name
 
 
@@ -25,6 +27,10 @@ class Roots:
             self._trail.root(keys.ORDER, (), ref[:2], ())
             return []
 
+    def module(self, path: str) -> ModuleFacts:
+        """The facts of a file, ``nothing`` where it is no module."""
+        return self._names.whole(path) if path in self._names.modules else nothing(path)
+
     def knows_above(self, above: Callable[[], Iterable[tuple[ClassRef, list[ClassRef]]]]) -> None:
         """From now on it is known of all classes what is above them."""
         self._names.known_above = above
@@ -33,8 +39,7 @@ class Roots:
         """The values of a root of the kind ``SITE`` or ``OBJECT``; of a call that there is not, none."""
         path, qualname, callee, *keywords = names
         ref = FunctionRef(path, qualname)
-        module = self._names.whole(path)
-        calls = (call for facts in module.functions if facts.qualname == qualname for call in facts.calls)
+        calls = (call for facts in self.module(path).functions if facts.qualname == qualname for call in facts.calls)
         if kind == keys.OBJECT:
             call = next((call for call in calls if call.callee == callee), None)
             if call is not None and form_of(callee) in self._calls.tables.forms(last_name(callee)):

@@ -18,10 +18,18 @@ _FLOW = attrgetter("returned", "wraps", "yields", "leaves")
 
 
 def changed(before: ModuleFacts, now: ModuleFacts) -> set[Read]:
-    """The keys under which a module says something else than before."""
+    """The keys under which a module says something else than before; a file that is no module has ``nothing``."""
     one, other = said(before), said(now)
     found = {key for key in one.keys() | other.keys() if key not in one or key not in other or one[key] != other[key]}
+    if not before.functions or not now.functions:
+        found |= {(kind, now.path, "") for kind in (keys.STARS, keys.IMPORTS, keys.TESTS)}
     return found | {(keys.MODULE, now.path, "")}
+
+
+def nothing(path: str) -> ModuleFacts:
+    """The facts of a file that is no module: it is not there, cannot be parsed, or has nothing to do with torch. (A module has a
+    function at least, "<module>".)"""
+    return ModuleFacts(path, (), (), (), (), 0)
 
 
 def said(module: ModuleFacts) -> dict[Read, object]:
@@ -62,6 +70,7 @@ def said(module: ModuleFacts) -> dict[Read, object]:
             members[ClassRef(path, name), attr.name].append(attr)
         found[keys.WHOLE, path, name] = found.get((keys.WHOLE, path, name)), saying(klass)
         found[keys.BASES, path, name] = klass.bases
+        found[keys.ATTRS, path, name] = klass.attrs
     for name, target in module.imports:
         names[name].append(("import", target))
     for name, text in module.assigned:

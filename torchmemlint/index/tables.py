@@ -295,13 +295,12 @@ class Tables:
         (module,) = self._modules.values()
         for kind, table in ((keys.INDEX, self._index), (keys.ALIASES, self._aliases), (keys.METHODS, self._methods)):
             yield from ((kind, word, value) for word, value in table.items())
-        functions = self._functions
-        reads: dict[str, list[tuple[str, str]]] = {word: [] for word in functions}
+        reads: dict[str, list[tuple[str, str]]] = {}
         for facts in module.functions:
             for text in sorted(facts.reads):
                 reads.setdefault(text.rpartition(".")[2], []).append((facts.qualname, text))
-        # Of a word that is no function's name anywhere, nothing is kept.
-        yield from ((keys.READS, word, (word in functions, rows)) for word, rows in reads.items())
+        # Of a word that is no function's name anywhere, nothing is told: see ``index.files``.
+        yield from ((keys.READS, word, rows) for word, rows in reads.items())
         yield keys.PATTERNS, "", self._patterns
         named: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for facts in module.functions:

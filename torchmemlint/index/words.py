@@ -1,7 +1,7 @@
 """Which modules say a word, under each kind of key (``index.keys``), as an earlier run wrote it down: so that what a project
 says of some words is had from the facts of few modules.
 
-Modules have numbers here, their places among the files of the run.
+Modules have numbers here, their places among the files of the run that wrote this.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import zlib
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import accumulate
 
 from torchmemlint.index import keys
@@ -20,11 +20,13 @@ from torchmemlint.index.parts import joined, split
 from torchmemlint.index.tables import of_one
 
 
-def written(shapes: Sequence[str], modules: Iterable[tuple[int, ModuleFacts]]) -> bytes:
-    """The words of some modules, to be read back. ``shapes`` are the digests of the shapes of all files' facts, by which it is
-    known later whether they still hold; the modules come with their numbers."""
+def written(shapes: Mapping[str, str], modules: Iterable[ModuleFacts]) -> bytes:
+    """The words of some modules, to be read back. ``shapes`` are the digests of the shapes of all files' facts, by path ("" for
+    a file that is no module), by which it is known later whether they still hold."""
+    numbers_of = {path: number for number, path in enumerate(shapes)}
     said: dict[int, dict[str, array[int]]] = defaultdict(dict)
-    for number, module in modules:
+    for module in modules:
+        number = numbers_of[module.path]
         for kind, words in _words_of(module):
             table = said[kind]
             for word in words:
@@ -34,23 +36,21 @@ def written(shapes: Sequence[str], modules: Iterable[tuple[int, ModuleFacts]]) -
                     table[word] = array("I", (number,))
     counts = array("I", (len(numbers) for table in said.values() for numbers in table.values()))
     numbers = b"".join(numbers.tobytes() for table in said.values() for numbers in table.values())
-    texts = ([*shapes], [[kind, *table] for kind, table in said.items()])
+    texts = ([*shapes.items()], [[kind, *table] for kind, table in said.items()])
     return zlib.compress(joined([*(json.dumps(text).encode() for text in texts), counts.tobytes(), numbers]), 1)
 
 
 class Words:
-    """What ``written`` gave, where the files are at ``paths`` and their facts have these ``shapes`` now, "" for a file that is no
-    module; ``one`` has the facts. Raises ValueError for anything else, and where more than ``most`` of them changed."""
+    """What ``written`` gave, where the facts of the files have these ``shapes`` now, other files than then included; ``one`` has
+    the facts. Raises ValueError for anything else, and where more than ``most`` of them changed."""
 
-    def __init__(
-        self, data: bytes, paths: Sequence[str], shapes: Sequence[str], one: Callable[[str], ModuleFacts], most: int
-    ) -> None:
-        self._paths = paths
+    def __init__(self, data: bytes, shapes: Mapping[str, str], one: Callable[[str], ModuleFacts], most: int) -> None:
         try:
             (then, words, counts, numbers), _ = split(zlib.decompress(data), 4)
         except zlib.error as error:
             raise ValueError(str(error)) from None
-        changed = [at for at, pair in enumerate(zip(json.loads(then), shapes, strict=True)) if pair[0] != pair[1]]
+        known: dict[str, str] = dict(json.loads(then))
+        changed = [path for path in (*known, *(shapes.keys() - known)) if known.get(path, "") != shapes.get(path, "")]
         if len(changed) > most:
             raise ValueError("too much changed")
         self._numbers = array("I")
@@ -65,18 +65,19 @@ class Words:
             at += len(each)
         if at + 1 != len(self._ends) or self._ends[-1] != len(self._numbers):
             raise ValueError("there is not a number for each word")
+        self._paths = [*known]
         self._changed = frozenset(changed)
         self._now: dict[tuple[int, str], list[str]] = defaultdict(list)
-        for number in changed:
-            for kind, said in _words_of(one(paths[number])) if shapes[number] else ():
+        for path in sorted(changed):
+            for kind, said in _words_of(one(path)) if shapes.get(path) else ():
                 for word in said:
-                    self._now[kind, word].append(paths[number])
+                    self._now[kind, word].append(path)
 
     def modules(self, kind: int, word: str) -> list[str]:
         """The modules that say a word."""
         at = self._places.get(kind, {}).get(word)
         numbers = self._numbers[self._ends[at] : self._ends[at + 1]] if at is not None else ()
-        found = [self._paths[number] for number in numbers if number not in self._changed]
+        found = [path for number in numbers if (path := self._paths[number]) not in self._changed]
         return found + self._now.get((kind, word), [])
 
     def says(self, kind: int, word: str) -> bool:
@@ -92,3 +93,4 @@ class Words:
 def _words_of(module: ModuleFacts) -> Iterator[tuple[int, Collection[str]]]:
     yield from of_one(module).words()
     yield keys.BINDERS, bound_names(module)
+    yield keys.TARGETS, {part for _, target in module.imports for part in target.split(".") if part}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchmemlint.findings import Span
-from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.index.project import BACKWARD_ALONE, ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.base import CONTAINERS, EVERYTHING, FIRST_NUMBER, HARD_LIMIT, TENSOR, Closure, RunLimit
 from torchmemlint.semantics.calls import Arguments, Calls, first_parameter, half_fix, with_flags_set
@@ -59,7 +59,7 @@ from torchmemlint.semantics.values import (
     truth,
     unknown,
 )
-from torchmemlint.semantics.world import BACKWARD_ALONE, MODULE, World
+from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 MAX_PASSES = 3

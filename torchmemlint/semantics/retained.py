@@ -143,11 +143,10 @@ def _class_goes_back(runs: Runs, root: FunctionRef) -> bool:
     if any(isinstance(cls, str) and cls.partition(".")[0] not in PLAIN_ROOTS | {"torch"} for cls in classes):
         return True
     return any(
-        facts.names & {"backward", "manual_backward", "grad"} and facts.qualname != root.qualname
+        qualname != root.qualname
         for cls in classes
         if isinstance(cls, ClassRef)
-        for facts in project.within(cls.path, cls.qualname)
-        if facts.qualname.startswith(cls.qualname + ".")
+        for qualname in project.saying(cls.path, cls.qualname, "backward", "grad", "manual_backward")
     )
 
 

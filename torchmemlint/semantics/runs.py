@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import product
 
 from torchmemlint.errors import SourceError
-from torchmemlint.index.facts import ClassFacts
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef
@@ -201,9 +200,9 @@ class Runs:
         if not owner:
             return False
         cls = ClassRef(ref.path, owner)
-        facts = self.world.project.facts(cls)
-        assert isinstance(facts, ClassFacts)
-        names = {attr.name for attr in facts.attrs if attr.method == ref.qualname and attr.value == f"{callee}()"}
+        names = {
+            attr.name for attr in self.world.project.attrs(cls) if attr.method == ref.qualname and attr.value == f"{callee}()"
+        }
         if not names:
             return False
         frozen = self.frozen_attributes(cls)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from torchmemlint.errors import SourceError
-from torchmemlint.index.facts import ArgFact, AttrFact, ClassFacts, FunctionFacts, ParamFact
+from torchmemlint.index.facts import ArgFact, AttrFact, FunctionFacts, ParamFact
 from torchmemlint.index.gradmode import argument_for
 from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
@@ -17,8 +17,6 @@ from torchmemlint.settings import Settings
 from torchmemlint.torch_facts import MODULE_KINDS, TORCH
 
 MODULE = "<module>"
-BACKWARD_ALONE = "backward()"
-"""The word of evidence for ``x.backward()`` without a gradient."""
 KEPT_TEXTS = 100
 """Files whose lines are kept at hand: those of a large tree would be a large part of the process."""
 KEPT_REGIONS = 300
@@ -169,11 +167,7 @@ class World:
         facts = self.facts(ref)
         if "eval" not in words or "train" in words or not facts.owner:
             return None
-        prefix = facts.owner + "."
-        for other in self.within(ref.path, facts.owner):
-            if other.qualname.startswith(prefix) and other.names & {"backward", "zero_grad", "manual_backward"}:
-                return None
-        return False
+        return None if self.project.saying(ref.path, facts.owner, "backward", "manual_backward", "zero_grad") else False
 
     def has_parameters(self, cls: ClassRef) -> bool:
         """Whether a module class may have parameters: False only when all its classes are in sight and none of them makes a
@@ -367,9 +361,7 @@ class World:
         return False
 
     def _attributes(self, cls: ClassRef) -> tuple[AttrFact, ...]:
-        facts = self.project.facts(cls)
-        assert isinstance(facts, ClassFacts)
-        return facts.attrs
+        return self.project.attrs(cls)
 
     def _may_hold_parameter(self, cls: ClassRef, attr: AttrFact) -> bool:
         if attr.kind == "function" or (attr.kind == "name" and self._is_known_function(cls.path, attr.method, attr.value)):
@@ -560,22 +552,8 @@ class World:
         return self.ledger.remember(self._evidence, (ref.path, facts.qualname), lambda: self._gather_evidence(ref.path, facts))
 
     def _gather_evidence(self, path: str, facts: FunctionFacts) -> dict[str, frozenset[str]]:
-        around = facts.owner or facts.qualname
-        gathered: dict[str, set[str]] = {}
-        prefix = facts.qualname + "."
-        for other in self.within(path, around):
-            same = other.qualname == facts.qualname or other.qualname.startswith(prefix)
-            if not same and other.qualname == around:
-                continue
-            for call in other.calls:
-                if call.args and "(" not in call.callee and (same or call.callee.startswith("self.")):
-                    gathered.setdefault(call.callee, set()).add("()")
-                receiver, _, method = call.callee.rpartition(".")
-                if receiver and (same or receiver.startswith("self.")):
-                    gathered.setdefault(receiver, set()).add(method)
-                    if method == "backward" and all(a.keyword in ("retain_graph", "create_graph") for a in call.args):
-                        gathered[receiver].add(BACKWARD_ALONE)
-        return {name: frozenset(words) for name, words in gathered.items()}
+        found = self.project.receivers(path, facts.owner or facts.qualname, facts.qualname)
+        return {receiver: frozenset(methods) for receiver, methods in found}
 
     def is_module_class(self, cls: ClassRef) -> bool | None:
         """Whether a class of the project is an ``nn.Module``; None when a base is out of sight."""

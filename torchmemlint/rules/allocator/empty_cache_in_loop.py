@@ -62,7 +62,6 @@ import re
 from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
-from torchmemlint.index.facts import ClassFacts
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
@@ -223,10 +222,8 @@ def is_put_into_evaluation(cls: ClassRef, flow: Flow, depth: int = 0) -> bool:
         if not owner:
             return True
         holder = ClassRef(caller.ref.path, owner)
-        facts = project.facts(holder)
-        assert isinstance(facts, ClassFacts)
         made = (caller.ref.qualname, f"{caller.call.callee}()")
-        names = {fact.name for fact in facts.attrs if (fact.method, fact.value) == made}
+        names = {fact.name for fact in project.attrs(holder) if (fact.method, fact.value) == made}
         if not names:
             return True
         if world.is_module_class(holder) is not False:
