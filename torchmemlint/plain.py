@@ -51,7 +51,7 @@ def plain_value(value: Any) -> object:
     raise TypeError(f"{type(value).__name__} has no plain form")
 
 
-_ENCODER = json.JSONEncoder(default=plain_value, separators=(",", ":"))
+_ENCODER = json.JSONEncoder(default=plain_value, separators=(",", ":"), check_circular=False)
 """Made once: an encoder of its own for each of many small values would take longer than they do."""
 
 

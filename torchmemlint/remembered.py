@@ -64,12 +64,17 @@ class Remembered:
         """Keeps what was found in a file, unless we failed there; the same without what it rests on, which is much."""
         if not checked.rests_on or checked.crashes:
             return checked
+        import zlib
+
         long = self.answers.long
         kept = Kept(
             checked.findings,
             checked.notes,
             checked.rests_on,
-            tuple({told: long[told] for _, told in checked.rests_on if told in long}.items()),
+            tuple(
+                (told, zlib.decompress(long[told]).decode())
+                for told in dict.fromkeys(t for _, t in checked.rests_on if t in long)
+            ),
         )
         digest = self._cache.keep_findings(self._keys.of(checked.path), kept)
         segment = self.flush() if checked.asked else ""

@@ -438,11 +438,14 @@ class _Run:
 
     def _every(self) -> Sequence[ModuleFacts]:
         """The facts of all files that matter."""
+        from torchmemlint.index.shared import forget
+
         missing = [file.path for file in self.files if file.path not in self.scanned]
         if missing:
             self.scan(missing)
         if self.around is None:
             self.around = self._facts_around()
+        forget()
         return [one.facts for one in (*self.scanned.values(), *self.around) if one.facts is not None]
 
     def _facts_around(self) -> tuple[Scanned, ...]:

@@ -80,8 +80,8 @@ class Files(Protocol):
 class Answers:
     """What is told of one project's answers, each worked out once.
 
-    ``files`` knows the digests of files as they were seen. Long answers are in ``long``, by what is told of them, if it ``keeps``
-    them. ``holding`` are questions, as text, whose answers are known to be what they were: with the steps that they are, None where
+    ``files`` knows the digests of files as they were seen. Long answers are in ``long``, by what is told of them and packed by zlib,
+    if it ``keeps`` them. ``holding`` are questions, as text, whose answers are known to be what they were: with the steps that they are, None where
     these are keys.
     """
 
@@ -96,7 +96,7 @@ class Answers:
         self._holding = holding or {}
         self._files = files
         self._keeps = keeps
-        self.long: dict[str, str] = {}
+        self.long: dict[str, bytes] = {}
         self._trail = project.trail
         self._places: dict[Question, int] = {}
         self._told: list[str] = []
@@ -200,8 +200,11 @@ class Answers:
         return f"#{digest(text.encode())}"
 
     def _kept(self, text: str) -> str:
-        told = f"#{digest(text.encode())}"
-        self.long[told] = text
+        import zlib
+
+        data = text.encode()
+        told = f"#{digest(data)}"
+        self.long[told] = zlib.compress(data, 1)
         return told
 
 

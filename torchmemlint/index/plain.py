@@ -58,7 +58,7 @@ def _shape_of(value: Any) -> object:
     return get(value) if get is not None else plain_value(value)
 
 
-_ENCODER = json.JSONEncoder(default=_shape_of, separators=(",", ":"))
+_ENCODER = json.JSONEncoder(default=_shape_of, separators=(",", ":"), check_circular=False)  # what is frozen is in no circle
 
 
 def from_plain(shape: str, positions: str) -> ModuleFacts:

@@ -19,3 +19,8 @@ def same(of: type, value: Value) -> Value:
     if len(seen) > _MANY:
         seen.clear()
     return seen.setdefault(value, value)  # type: ignore[return-value]
+
+
+def forget() -> None:
+    """To be called when no more facts are made for a while: what they share, they have."""
+    _seen.clear()
