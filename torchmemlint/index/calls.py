@@ -289,12 +289,19 @@ class Calls:
 
     def _is_always_overridden(self, key: tuple[ClassRef, FunctionRef]) -> bool:
         """Whether no object runs this method of its base but by ``super()``: each class below has its own, and nothing in
-        sight constructs the class itself."""
+        sight constructs the class itself, or has it as a value (``loader=Base``) for others to construct."""
         klass, function = key
-        name = function.qualname.rpartition(".")[2]
-        if any(self._names.method(below, name) == function for below in self._names.subclasses(klass)):
+        name, own = function.qualname.rpartition(".")[2], klass.qualname.rpartition(".")[2]
+        below = self._names.subclasses(klass)
+        if any(self._names.method(each, name) == function for each in below):
             return False
-        return not any(self.tables.calls(word) for word in self._with_aliases([klass.qualname.rpartition(".")[2]]))
+        for path in sorted({each.path for each in (klass, *below)}):
+            if self._trail.on:
+                self._trail.page.append((keys.WHOLE, path, TOP))
+            top = self._names.facts_of(FunctionRef(path, TOP))
+            if isinstance(top, FunctionFacts) and own in top.reads:
+                return False
+        return not any(self.tables.calls(word) for word in self._with_aliases([own]))
 
     # --- from a function to its calls
 
