@@ -292,10 +292,13 @@ class Calls:
         sight constructs the class itself, or has it as a value (``loader=Base``) for others to construct."""
         klass, function = key
         name, own = function.qualname.rpartition(".")[2], klass.qualname.rpartition(".")[2]
-        below = self._names.subclasses(klass)
-        if any(self._names.method(each, name) == function for each in below):
+
+        def has_it(below: ClassRef) -> bool:
+            return klass in self._names.mro(below) and self._names.method(below, name) == function
+
+        if self._trail.any(lambda: self._names.subclasses(klass), has_it):
             return False
-        for path in sorted({each.path for each in (klass, *below)}):
+        for path in sorted({each.path for each in (klass, *self._names.subclasses(klass))}):
             if self._trail.on:
                 self._trail.page.append((keys.WHOLE, path, TOP))
             top = self._names.facts_of(FunctionRef(path, TOP))

@@ -475,19 +475,25 @@ class GradMode:
         forward = self._names.head(owner.path, f"{owner.qualname}.forward")
         if forward is not None and self._own_effect(forward, owner.path) == "off":
             return True
-        found = False
-        # The forward first: it is what others call, and mostly decides.
-        for qualname in sorted(self._names.methods_of(owner), key=lambda each: not each.endswith(".forward")):
+        found: list[str] = []
+
+        def is_run_unguarded(qualname: str) -> bool:
             if qualname.rpartition(".")[2] == "__init__" or qualname == ref.qualname:
-                continue
+                return False
             for caller in self._calls.calls_of(FunctionRef(owner.path, qualname)):
                 inside = self._names.header(caller.ref).owner == owner.qualname
                 if inside or self._is_test(caller.ref):
                     continue
                 if not caller.certain or not self._guarded(caller):
-                    return False
-                found = True
-        return found
+                    return True
+                found.append(qualname)
+            return False
+
+        def methods() -> list[str]:
+            # The forward first: it is what others call, and mostly decides.
+            return sorted(self._names.methods_of(owner), key=lambda each: not each.endswith(".forward"))
+
+        return not self._trail.any(methods, is_run_unguarded) and bool(found)
 
     def _guarded(self, caller: Caller) -> bool:
         """Whether grad mode is off at a call by what its own function says."""

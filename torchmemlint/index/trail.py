@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar, Union
 
 Key = TypeVar("Key", bound=Hashable)
 Answer = TypeVar("Answer")
+Item = TypeVar("Item")
 
 Name = Union[str, tuple[str, str, str]]
 """A text, or a function or class (``FunctionRef``, ``ClassRef``)."""
@@ -131,6 +132,24 @@ class Trail:
             raise
         finally:
             self.page = around
+
+    def any(self, items: Callable[[], Iterable[Item]], holds: Callable[[Item], bool]) -> bool:
+        """Whether something holds of any item. Where it does, only what was read to know it of the first is charged, and neither the
+        others nor which there are: so ``holds`` reads, too, that what it is given is an item."""
+        around = self.page
+        searched: list[Step] = []
+        self.page = searched
+        try:
+            for item in items():
+                self.page = []
+                if holds(item):
+                    searched = []
+                    return True
+                searched += self.page
+                self.page = []
+            return False
+        finally:
+            self.page = around + searched + (self.page if self.page is not searched else [])
 
     def number(self, name: Name) -> int:
         found = self.numbers.get(name)
