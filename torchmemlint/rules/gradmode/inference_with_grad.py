@@ -441,17 +441,23 @@ def is_callable(what: str, flow: Flow) -> bool:
     owner, name = flow.runs.world.facts(root).owner, what.removeprefix("self.")
     if owner and name != what:
         held = project.attr(ClassRef(root.path, owner), name)
-        if any(fact.annotation.rpartition(".")[2] == "Callable" for fact, _ in held):
+        if any(says_function(fact.annotation, cls.path, flow) for fact, cls in held):
             return True
         sources = [(FunctionRef(cls.path, f.method), f.value) for f, cls in held if f.kind == "name" and f.method]
     for ref, parameter in sources:
         params = [p for p in flow.runs.world.facts(ref).params if p.name == parameter]
-        if any(p.annotation.rpartition(".")[2] == "Callable" for p in params):
+        if any(says_function(p.annotation, ref.path, flow) for p in params):
             return True
         given = project.functions_given(ref, parameter) if params else ()
         if given and not any(runs_model(each, flow) for each in given):
             return True
     return False
+
+
+def says_function(annotation: str, path: str, flow: Flow) -> bool:
+    """Whether an annotation is `Callable`, or a name that the file gives to one (``Score = Callable[[Any], float]``)."""
+    named = flow.runs.world.project.assigned(path, annotation) if annotation.isidentifier() else None
+    return (named or annotation).removesuffix("[]").rpartition(".")[2] == "Callable"
 
 
 def runs_model(ref: FunctionRef, flow: Flow) -> bool:
