@@ -551,6 +551,8 @@ class Calls(Evaluator):
             state.vars[oid, "$frozen"] = const(True)
         if module and self.built_bare(cls, arguments):
             self.bare.add(oid)
+        elif module and self.built_bare(cls, arguments, state):
+            state.vars[oid, "$frozen"] = const(True)  # around modules that are
         else:
             self.bare.discard(oid)  # made here in another turn, with other arguments
         if kind == "instance":
@@ -564,9 +566,9 @@ class Calls(Evaluator):
                     state.vars[oid, word] = value
         return frozenset((Obj(oid),))
 
-    def built_bare(self, cls: ClassRef, arguments: Arguments) -> bool:
+    def built_bare(self, cls: ClassRef, arguments: Arguments, frozen_in: State | None = None) -> bool:
         """Whether a module of this class is built without parameters: its class makes none, and none comes in with what it is
-        given."""
+        given. With a state ``frozen_in``, those that come in may be frozen there."""
         needed = self.world.parametric(cls, exact=True)
         init = self.world.project.method(cls, "__init__") if needed else None
         if not needed or init is None or arguments.more:
@@ -576,7 +578,7 @@ class Calls(Evaluator):
         return all(
             type(a) in (Const, Plain, Func)
             or (type(a) is Ext and is_torch_function(a.name))
-            or (type(a) is Obj and a.oid in self.bare)
+            or (type(a) is Obj and (a.oid in self.bare or (frozen_in is not None and self.frozen(a.oid, frozen_in))))
             for v in given
             for a in v or ()
         )
