@@ -260,6 +260,12 @@ class Project:
         return self._names.absolute(found)
 
     @question
+    def variable(self, path: str, name: str) -> tuple[str, str] | None:
+        """The file and name of the variable that a module-level name stands for, imports followed; None for anything else."""
+        found = self._names.lookup(path, name)
+        return (found.path, found.name) if isinstance(found, Variable) else None
+
+    @question
     def function(self, absolute: str) -> FunctionRef | None:
         """The function of an absolute name, re-exports and inheritance followed."""
         found = self._names.by_absolute(absolute)

@@ -155,7 +155,27 @@ class Evaluator(Book):
         absolute = self.world.resolved(path, ident)
         if absolute is None:
             return self.module_variable(path, ident)
-        return self.absolute(absolute, path, ident)
+        variable = self.world.variable(path, ident)
+        return (variable and self.known_variable(*variable, ident, state)) or self.absolute(absolute, path, ident)
+
+    def known_variable(self, path: str, name: str, ident: str, state: State) -> Value | None:
+        """What a module-level variable holds, read inside a function as ``ident``; None where the module does not show what that
+        is, or may leave it frozen."""
+        found = self.world.project.class_of(path, MODULE, name)
+        words = self.world.said_of_variable(path, name)
+        if (found is None and not looks_like_module(words)) or self.world.may_freeze_variable(path, name):
+            return None
+        oid = self.outside("thing", ident, found, key=(path, name))
+        if self.heap[oid].kind == "thing":
+            self.classify(oid, found, ident)
+            if self.heap[oid].kind == "thing":
+                self.retype(oid, "module" if looks_like_module(words) else "thing", found)
+            text = self.world.project.assigned(path, name)
+            if isinstance(found, ClassRef) and text is not None and text.endswith("()"):
+                self.note_bare(oid, found, FunctionRef(path, MODULE), text.removesuffix("()"))
+        if "eval" in words and "train" not in words and not self.world.trains_in(path):
+            state.vars.setdefault((oid, "$training"), const(False))
+        return frozenset((Obj(oid),))
 
     def absolute(self, absolute: str, path: str, text: str) -> Value:
         found = self.absolutes.get(absolute)

@@ -59,6 +59,8 @@ class World:
         self._guarding: dict[str, tuple[bool, Page]] = {}
         self._guarded_inside: dict[ClassRef, tuple[bool, Page]] = {}
         self._parametric: dict[tuple[ClassRef, bool], tuple[frozenset[str] | None, Page]] = {}
+        self._variables: dict[tuple[str, str], tuple[tuple[str, str] | None, Page]] = {}
+        self._said: dict[tuple[str, str], tuple[frozenset[str], Page]] = {}
         self._resolved: dict[tuple[str, str], tuple[str | None, Page]] = {}
         self._symbols: dict[str, tuple[FunctionRef | ClassRef | None, Page]] = {}
 
@@ -536,6 +538,41 @@ class World:
     def resolved(self, path: str, ident: str) -> str | None:
         """The absolute name of a module-level name of a file (see ``Project.resolve``)."""
         return self.ledger.remember(self._resolved, (path, ident), lambda: self.project.resolve(path, ident))
+
+    def variable(self, path: str, ident: str) -> tuple[str, str] | None:
+        """See ``Project.variable``."""
+        return self.ledger.remember(self._variables, (path, ident), lambda: self.project.variable(path, ident))
+
+    def said_of_variable(self, path: str, name: str) -> frozenset[str]:
+        """The methods that a file calls on one of its module-level variables; "()" where it is itself called."""
+        return self.ledger.remember(self._said, (path, name), lambda: self._find_said(path, name))
+
+    def _find_said(self, path: str, name: str) -> frozenset[str]:
+        words = set()
+        for facts in self.project.module(path).functions:
+            if name in facts.locals and facts.qualname != MODULE:
+                continue
+            for call in facts.calls:
+                receiver, _, method = call.callee.rpartition(".")
+                if receiver == name:
+                    words.add(method)
+                elif call.callee == name and call.args:
+                    words.add("()")
+        return frozenset(words)
+
+    def may_freeze_variable(self, path: str, name: str) -> bool:
+        """Whether a file's own statements may leave a module frozen that one of its variables holds."""
+        top = self.facts(FunctionRef(path, MODULE))
+        if not top.names & {"requires_grad", "requires_grad_", "freeze"}:
+            return False
+        if self.said_of_variable(path, name) & {"requires_grad_", "freeze"}:
+            return True
+        looped = any(text.startswith(f"{name}.") and text.endswith("[]") for _, text in (*top.bound, *top.rebound))
+        return looped or any("freeze" in call.callee and any(arg.name == name for arg in call.args) for call in top.calls)
+
+    def trains_in(self, path: str) -> bool:
+        """Whether any function of a file back-propagates."""
+        return any(facts.names & {"backward", "zero_grad"} for facts in self.project.module(path).functions)
 
     def symbol(self, absolute: str) -> FunctionRef | ClassRef | None:
         """The project's function or class of an absolute name."""

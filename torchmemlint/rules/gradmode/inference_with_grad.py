@@ -235,9 +235,10 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return None
     root = record.root
     name = "" if root.qualname == MODULE else root.qualname
-    if is_test(root.path, name) or (name.rpartition(".")[2] == "test" and not flow.runs.world.facts(root).params):
-        return None
     callers = flow.runs.world.project.callers(root)
+    named_test = name.rpartition(".")[2] == "test" and not flow.runs.world.facts(root).params
+    if is_test(root.path, name) or (named_test and not callers.calls):
+        return None
     if is_private(name) and not callers.calls and not (callers.escapes or is_read(root, flow)):
         return None  # no public API, and nobody in sight calls it
     if record.assumptions and record.mode == "mixed":
