@@ -282,12 +282,12 @@ class Interpreter(Calls):
             return value
         if fresh and all(self.record.graphs[g].kind == "leaf" and self.record.graphs[g].what == text for g in fresh | maybe):
             return value  # a module's attribute that is a parameter takes nothing but a parameter, which has no history
-        if (source is not None and isinstance(source, (ir.IfExp, ir.BoolOp))) or (
-            isinstance(source, ir.Call) and dotted(source.func) in ("min", "max")
-        ):
+        if isinstance(source, ir.IfExp):
+            if not any(takes_part(text, branch) for branch in (source.then, source.orelse)):
+                return value  # one of several values is chosen
+            source = None  # no one term is added
+        if isinstance(source, ir.BoolOp) or (isinstance(source, ir.Call) and dotted(source.func) in ("min", "max")):
             return value
-        if isinstance(source, ir.Name):
-            pass
         rounds = {self.record.graphs[g].site.loops[-1] for g in carried if self.record.graphs[g].site.loops}
         if rounds and rounds.isdisjoint(self.loops):
             return value  # after the loop: once, and not in each of its turns
@@ -1412,6 +1412,13 @@ def flat(atom: Atom, run: Interpreter, state: State, depth: int = 2) -> list[Ato
     else:
         return [atom]
     return [one for value in inner for part in value for one in flat(part, run, state, depth - 1)]
+
+
+def takes_part(text: str, expr: ir.Expr) -> bool:
+    """Whether a name or attribute is an operand of arithmetic."""
+    if not isinstance(expr, ir.Binary):
+        return False
+    return any(text_of(operand) == text or takes_part(text, operand) for operand in (expr.left, expr.right))
 
 
 def carries(place: tuple[int, str], value: Value, before: State, run: Interpreter) -> bool:
