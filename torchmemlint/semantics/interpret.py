@@ -9,7 +9,7 @@ from typing import Any
 from torchmemlint.findings import Span
 from torchmemlint.index.project import BACKWARD_ALONE, ClassRef, FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.semantics.base import CONTAINERS, EVERYTHING, FIRST_NUMBER, HARD_LIMIT, TENSOR, Closure, RunLimit
+from torchmemlint.semantics.base import CONTAINERS, EVERYTHING, FIRST_NUMBER, HARD_LIMIT, TENSOR, Closure, Handed, RunLimit
 from torchmemlint.semantics.calls import Arguments, Calls, first_parameter, half_fix, with_flags_set
 from torchmemlint.semantics.evaluate import looks_like_module, shallow, sorted_atoms
 from torchmemlint.semantics.events import (
@@ -1083,9 +1083,19 @@ class Interpreter(Calls):
         )
         for decorator in function.decorators:
             self.check_decorator(decorator, function, statement.node, state)
+            if self.registers(decorator):
+                self.handed[key] = Handed(decorator.node, text_of(decorator), state.copy())
+                self.record.handed.add(self.closures[key].ref)
         state.vars[self.place_of(function.name)] = frozenset((Func(key),))
         self.defined[key] = state.copy()
         return state
+
+    def registers(self, decorator: ir.Expr) -> bool:
+        """Whether a decorator hands the function to a server or a command line, which calls it when it is asked to."""
+        callee = dotted(decorator.func if isinstance(decorator, ir.Call) else decorator)
+        ref = self.frame_closure[self.frame].ref
+        name = self.world.project.outside(ref.path, ref.qualname, callee) if "." in callee else None
+        return name is not None and name.partition(".")[0] in SERVERS
 
     @property
     def defined(self) -> dict[int, State]:
@@ -1377,6 +1387,10 @@ class Interpreter(Calls):
             return self.decorated_mode(ref)
         except KeyError:
             return None
+
+
+SERVERS = frozenset({"click", "fastapi", "flask", "gradio", "starlette", "typer"})
+"""Packages that run the functions they decorate in threads or programs of their own, and do not touch grad mode."""
 
 
 def finish(record: Record) -> None:
