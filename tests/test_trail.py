@@ -43,7 +43,7 @@ def facts_of(files: Mapping[str, str]) -> dict[str, ModuleFacts]:
 def all_questions(module: ModuleFacts) -> Iterator[Question]:
     """Whatever can be asked about a module."""
     path = module.path
-    yield from ((kind, path) for kind in ("imports", "module_name", "switches_globally", "differentiates_somewhere"))
+    yield from ((kind, path) for kind in ("imports", "module_name", "differentiates_somewhere"))
     yield ("speaks_of_cuda",)
     for facts in module.functions:
         ref, name = FunctionRef(path, facts.qualname), facts.qualname

@@ -450,14 +450,25 @@ class Project:
         return self._grad.decorator_effect(path, scope or TOP, use)
 
     @question
-    def switches_globally(self, path: str) -> bool:
-        """Whether the top package of a file has ``torch.set_grad_enabled(False)`` as a statement."""
-        top = self._names.layout.top_package(path)
+    def driven_without_grad(self, ref: ClassRef) -> bool:
+        """Whether a file of the class's top package that has ``torch.set_grad_enabled(False)`` as a statement calls a method of that
+        name as one of the class: objects that it does not know the class of may be of this one."""
+        layout = self._names.layout
+        top = layout.top_package(ref.path)
+        switching = {
+            site.path
+            for site, call in self._calls.tables.calls("set_grad_enabled")
+            if call.used == "dropped" and [arg.const for arg in call.args] == ["False"] and layout.top_package(site.path) == top
+        }
+        if not switching:
+            return False
+        classes = [base for base in self._names.mro(ref) if isinstance(base, ClassRef)]
+        methods = {method.rpartition(".")[2] for base in classes for method in self._names.methods_of(base)}
         return any(
-            call.used == "dropped"
-            and [arg.const for arg in call.args] == ["False"]
-            and self._names.layout.top_package(ref.path) == top
-            for ref, call in self._calls.tables.calls("set_grad_enabled")
+            site.path in switching
+            for name in sorted(methods)
+            if not name.startswith("__")
+            for site, _ in self._calls.tables.calls(name)
         )
 
     @question

@@ -463,13 +463,14 @@ class World:
 
     def start_mode(self, ref: FunctionRef) -> str:
         """The grad mode in which a root starts, as ``CallerMode.mode``; "unknown" where only a guess would say "on": a path
-        through a call that merely has the same method name, or a method without callers in a package whose driver switches grad
-        mode off by a statement."""
+        through a call that merely has the same method name, or a method without callers of a class that is driven where grad mode is
+        switched off by a statement."""
         found = self.project.grad_mode(ref)
         if found.mode == "mixed" and any(not c.certain for c in found.path):
             return "unknown"
-        if found.mode == "no-callers" and self.facts(ref).owner:
-            if self.project.switches_globally(ref.path) or self.called_by_name(ref):
+        owner = self.facts(ref).owner
+        if found.mode == "no-callers" and owner:
+            if self.project.driven_without_grad(ClassRef(ref.path, owner)) or self.called_by_name(ref):
                 return "unknown"
         return found.mode
 
