@@ -18,7 +18,11 @@ USES = frozenset(
         "actions", "select", "choose", "rollout", "explore", "decision", "reconstruct", "interpolate", "render", "visualize", "plot",
         "synthesize", "synthesise", "tts", "search", "retrieve", "rank", "query", "outlier", "anomaly", "proba", "logits", "compute",
         "get", "collect", "gather", "play", "greedy", "segment", "caption", "answer", "chat", "summarize", "policy", "features",
-        "featurize", "convert", "export", "benchmark",
+        "featurize", "convert", "export", "benchmark", "classification", "detection", "segmentation", "recognize", "recognise",
+        "recognition", "identify", "identification", "tag", "tagging", "ocr", "transcription", "translation", "summarization",
+        "captioning", "generation", "synthesis", "sampling", "encoding", "decoding", "scoring", "ranking", "rerank", "retrieval",
+        "similarity", "vectorize", "forecast", "impute", "denoise", "enhance", "restore", "upscale", "colorize", "inpaint", "separate",
+        "diarize", "reconstruction", "visualise",
     }
 )  # fmt: skip
 """Words of functions that use a model's result."""
