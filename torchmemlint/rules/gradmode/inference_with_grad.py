@@ -298,7 +298,8 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
             return text, confidence
         if trains_here or (purpose.trains(name) and not all_detached(fate)):
             return None
-        return (text, confidence) if wanted or explicit(fate) else None
+        # Of what is certainly a network, nothing is left that could be trained, whatever the function is called.
+        return (text, confidence) if wanted or explicit(fate) or event.kind == "forward" else None
     if trains_here and (fate.passed or not evaluated):
         return None
     if fate.passed and not evaluated and not purpose.evaluates(name):
