@@ -298,12 +298,8 @@ class Calls:
 
         if self._trail.any(lambda: self._names.subclasses(klass), has_it):
             return False
-        for path in sorted({each.path for each in (klass, *self._names.subclasses(klass))}):
-            if self._trail.on:
-                self._trail.page.append((keys.WHOLE, path, TOP))
-            top = self._names.facts_of(FunctionRef(path, TOP))
-            if isinstance(top, FunctionFacts) and own in top.reads:
-                return False
+        if self.tables.is_value(own, {each.path for each in (klass, *self._names.subclasses(klass))}):
+            return False
         return not any(self.tables.calls(word) for word in self._with_aliases([own]))
 
     # --- from a function to its calls

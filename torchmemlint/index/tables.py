@@ -13,7 +13,7 @@ from typing import TypeVar
 from torchmemlint.index import keys
 from torchmemlint.index.facts import CallFact, ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.modules import Modules
-from torchmemlint.index.names import ClassRef, FunctionRef, by_qualname
+from torchmemlint.index.names import TOP, ClassRef, FunctionRef, by_qualname
 from torchmemlint.index.trail import Trail
 
 _LEAST_LETTERS = 4
@@ -170,6 +170,18 @@ class Tables:
         self._note(keys.READS, word)
         # Whatever is read is among the words of its function.
         return self._rows(keys.WORD, word, self._reads, _path_of_site) if self._says(keys.FUNCTIONS, word) else ()
+
+    def is_value(self, word: str, paths: Collection[str]) -> bool:
+        """Whether one of these modules takes a name as a value at its top level."""
+        self._note(keys.READS, word)
+        saying = self._saying(keys.WORD, word)
+        return any(
+            word in facts.reads
+            for path in paths
+            if path in saying
+            for facts in self._modules[path].functions
+            if facts.qualname == TOP
+        )
 
     def aliases(self, word: str) -> Collection[str]:
         """What else is called what the word is."""
