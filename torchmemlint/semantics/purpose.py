@@ -18,14 +18,23 @@ USES = frozenset(
         "actions", "select", "choose", "rollout", "explore", "decision", "reconstruct", "interpolate", "render", "visualize", "plot",
         "synthesize", "synthesise", "tts", "search", "retrieve", "rank", "query", "outlier", "anomaly", "proba", "logits", "compute",
         "get", "collect", "gather", "play", "greedy", "segment", "caption", "answer", "chat", "summarize", "policy", "features",
-        "featurize", "convert", "export", "benchmark", "classification", "detection", "segmentation", "recognize", "recognise",
-        "recognition", "identify", "identification", "tag", "tagging", "ocr", "transcription", "translation", "summarization",
-        "captioning", "generation", "synthesis", "sampling", "encoding", "decoding", "scoring", "ranking", "rerank", "retrieval",
-        "similarity", "vectorize", "forecast", "impute", "denoise", "enhance", "restore", "upscale", "colorize", "inpaint", "separate",
-        "diarize", "reconstruction", "visualise",
+        "featurize", "convert", "export", "benchmark", "recognize", "recognise", "identify", "tag", "ocr", "rerank", "vectorize",
+        "forecast", "impute", "denoise", "enhance", "restore", "upscale", "colorize", "inpaint", "separate", "diarize", "visualise",
     }
 )  # fmt: skip
 """Words of functions that use a model's result."""
+DEEDS = frozenset(
+    {
+        "classification", "detection", "segmentation", "recognition", "identification", "tagging", "transcription", "translation",
+        "summarization", "captioning", "generation", "synthesis", "sampling", "encoding", "decoding", "scoring", "ranking", "retrieval",
+        "similarity", "reconstruction",
+    }
+)  # fmt: skip
+"""Nouns that say the same at the end of a name ("single_image_detection", not "DetectionLoss")."""
+PREPARES = frozenset(
+    {"prepare", "build", "make", "load", "init", "setup", "post", "process", "for", "from", "parse", "reorder"}
+)
+"""Words of functions that stand before or after such a deed."""
 TRAINS = frozenset(
     {
         "train", "training", "fit", "update", "learn", "optimize", "optimise", "finetune", "pretrain", "loss", "losses", "backward",
@@ -58,8 +67,11 @@ def evaluates(qualname: str) -> bool:
 
 def uses(qualname: str) -> bool:
     """Whether the name says that a model's result is used, or evaluated, before it says anything of training."""
-    both = USES | EVALUATES
-    return _first(qualname, both) < len(words(qualname)) and _first(qualname, both) < _first(qualname, _DRIVES)
+    found = words(qualname)
+    first = _first(qualname, USES | EVALUATES)
+    if first == len(found) and found and found[-1] in DEEDS and not PREPARES.intersection(found):
+        first -= 1
+    return first < len(found) and first < _first(qualname, _DRIVES)
 
 
 NETWORKS = re.compile(
