@@ -18,7 +18,7 @@ from dataclasses import dataclass
 _LIBRARIES = frozenset(
     {
         "accelerate", "catalyst", "diffusers", "fastai", "ignite", "jax", "keras", "lightning", "mxnet", "numpy", "pandas",
-        "pytorch_lightning", "scipy", "sentence_transformers", "sklearn", "skorch", "tensorflow", "timm", "tokenizers", "torch",
+        "pytorch_lightning", "scipy", "sentence_transformers", "sklearn", "skorch", "tensorflow", "timm", "tokenizers",
         "torchaudio", "torchmetrics", "torchtext", "torchvision", "transformers",
     }
 )  # fmt: skip

@@ -79,7 +79,7 @@ from torchmemlint.semantics.values import (
     truth,
     unknown,
 )
-from torchmemlint.semantics.world import GIVEN_WEIGHTS, HOLDERS, MODULE, is_torch_function
+from torchmemlint.semantics.world import HOLDERS, MODULE, is_torch_function
 from torchmemlint.torch_facts import TORCH
 
 MAX_DEPTH = 5
@@ -707,12 +707,11 @@ class Calls(Evaluator):
         graph.cls = info.cls if isinstance(info.cls, ClassRef) else None
         graph.training = training if graph.training == training else None
         marks = frozenset((gid, *self.through_module(certain)))
+        # Where some of its outputs hang on a graph, the others are those that it detaches itself.
         by_place = inner is not None and self.is_attached(inner)
 
         def marked(t: Tensor) -> Tensor:
-            mine = (
-                marks if not by_place or self.is_attached(frozenset((t,))) else NOTHING
-            )  # it detaches some of its outputs itself
+            mine = NOTHING if by_place and not self.is_attached(frozenset((t,))) else marks
             return Tensor(
                 NOTHING if t.flags & INTEGER else t.graphs | mine,
                 t.hints,
@@ -1433,7 +1432,7 @@ class Calls(Evaluator):
             self.emit(GradModeMisuse(self.site(expr.node), "volatile", name))
         if name in TORCH.renamed:
             self.effect("renamed", name, arguments, expr)
-        if name in GIVEN_WEIGHTS:
+        if name in TORCH.given_weights:
             oid = self.allocate("module", expr.node, text_of(expr.func), name.rpartition(".")[0])
             state.vars[oid, "$frozen"] = const(truth(arguments.get(1, "freeze") or const(True)) is True)
             return frozenset((Obj(oid),))

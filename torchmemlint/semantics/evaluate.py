@@ -54,7 +54,7 @@ from torchmemlint.semantics.values import (
     truth,
     unknown,
 )
-from torchmemlint.semantics.world import GIVEN_WEIGHTS, HOLDERS, MODULE
+from torchmemlint.semantics.world import HOLDERS, MODULE
 from torchmemlint.torch_facts import TORCH
 
 CERTAIN = ("forward", "leaf")
@@ -458,7 +458,7 @@ class Evaluator(Book):
                 self.classify(inner, cls, f"self.{name}")
                 self.note_bare(inner, cls, FunctionRef(path, method or MODULE), bare)
                 return frozenset((Obj(inner),))
-            kind = "module" if absolute in GIVEN_WEIGHTS else class_kind(absolute)
+            kind = "module" if absolute in TORCH.given_weights else class_kind(absolute)
             if kind == "module" and method and self.world.makes_bare(FunctionRef(path, method), bare, absolute):
                 kind = "function-module"
             if kind == "parameter":

@@ -1095,7 +1095,7 @@ class Interpreter(Calls):
         callee = dotted(decorator.func if isinstance(decorator, ir.Call) else decorator)
         ref = self.frame_closure[self.frame].ref
         name = self.world.project.outside(ref.path, ref.qualname, callee) if "." in callee else None
-        return name is not None and name.partition(".")[0] in SERVERS
+        return name is not None and name.partition(".")[0] in TORCH.servers
 
     @property
     def defined(self) -> dict[int, State]:
@@ -1387,10 +1387,6 @@ class Interpreter(Calls):
             return self.decorated_mode(ref)
         except KeyError:
             return None
-
-
-SERVERS = frozenset({"click", "fastapi", "flask", "gradio", "starlette", "typer"})
-"""Packages that run the functions they decorate in threads or programs of their own, and do not touch grad mode."""
 
 
 def finish(record: Record) -> None:

@@ -32,8 +32,6 @@ AFFINE = {
     **dict.fromkeys(("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"), False),
 }
 """Normalisations of ``torch.nn``, and whether they have parameters unless they are told otherwise."""
-GIVEN_WEIGHTS = frozenset({"torch.nn.Embedding.from_pretrained", "torch.nn.EmbeddingBag.from_pretrained"})
-"""What makes a module of given weights, which want no gradient unless it is told otherwise (``freeze=False``)."""
 
 
 class World:
@@ -336,7 +334,7 @@ class World:
         """Whether every call of ``callee`` in the function makes one of torch's normalisations (``absolute``) without its affine
         parameters, all that it could have, or an embedding of given weights that stay as they are."""
         calls = [call for call in self.facts(ref).calls if call.callee == callee]
-        if absolute in GIVEN_WEIGHTS:
+        if absolute in TORCH.given_weights:
             return bool(calls) and not any(
                 arg.keyword == "freeze" and arg.const != "True" for call in calls for arg in call.args
             )
@@ -391,7 +389,7 @@ class World:
             each = self.project.klass(found) if found is not None else None
             return each is None or not self.made_without_parameters(FunctionRef(cls.path, attr.method or MODULE), text, each)
         kind = TORCH.class_kind(absolute)
-        bare = kind == "module" or absolute in GIVEN_WEIGHTS
+        bare = kind == "module" or absolute in TORCH.given_weights
         if bare and attr.method and self.makes_bare(FunctionRef(cls.path, attr.method), made, absolute):
             return False
         if kind is not None:

@@ -151,6 +151,11 @@ class TorchFacts:
     in a thread of its own, where it is on. (A forked process goes on in the mode of the one that forks it.)"""
     runner_methods: frozenset[str]
     """The same by method name alone, for receivers that are not known."""
+    servers: frozenset[str]
+    """Top packages that run the functions they decorate in threads or programs of their own, and do not touch grad mode."""
+    given_weights: frozenset[str]
+    """Absolute names of what makes a module of given weights, which want no gradient unless it is told otherwise
+    (``freeze=False``)."""
     shares_storage: frozenset[str]
     """Tensor methods and attributes whose result shares the receiver's storage (where nothing has to be copied), though
     their effect is not "view"."""
@@ -248,6 +253,8 @@ def parse(text: str) -> TorchFacts:
         inert_methods=_name_set(document, "inert_methods"),
         runners=_name_set(document, "runners"),
         runner_methods=_name_set(document, "runner_methods"),
+        servers=_name_set(document, "servers"),
+        given_weights=_name_set(document, "given_weights"),
         shares_storage=_name_set(document, "shares_storage"),
         concatenations=_name_set(document, "concatenations"),
         allocator_options=_name_set(document, "allocator_options"),
