@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmemlint.semantics.evaluate import shallow
+from torchmemlint.semantics.values import shallow
 from torchmemlint.semantics.state import State, join_states
 from torchmemlint.semantics.values import (
     BATCH,

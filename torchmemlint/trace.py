@@ -15,7 +15,6 @@ from torchmemlint.findings import Finding
 from torchmemlint.index.project import Caller, ClassRef, FunctionRef, Project
 from torchmemlint.lower import ir
 from torchmemlint.rules.api import Draft, Flow, short
-from torchmemlint.semantics.base import CONTAINERS
 from torchmemlint.semantics.events import (
     Accumulate,
     Attention,
@@ -31,7 +30,8 @@ from torchmemlint.semantics.events import (
     Site,
     Store,
 )
-from torchmemlint.semantics.interpret import Interpreter
+from torchmemlint.semantics.machine import CONTAINERS, Machine
+from torchmemlint.semantics.places import place_of
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import State
 from torchmemlint.semantics.text import dotted
@@ -58,7 +58,7 @@ GRAPHS = ("forward", "leaf", "opaque", "param")
 class Watcher:
     """Looks at the statements of one line in one run."""
 
-    run: Interpreter
+    run: Machine
     path: str
     row: int
     modes: set[str] = field(default_factory=set)
@@ -68,7 +68,7 @@ class Watcher:
     left: tuple[int, ir.Stmt] | None = None
     """The frame and the statement of the line that was run last; what it assigned shows at the frame's next statement."""
 
-    def look(self, run: Interpreter, statement: ir.Stmt, state: State) -> None:
+    def look(self, run: Machine, statement: ir.Stmt, state: State) -> None:
         if self.left is not None and self.left[0] == run.frame:
             self._see(self.after, targets(self.left[1]), state)
             self.left = None
@@ -96,7 +96,7 @@ class Watcher:
     def _value(self, expr: ir.Expr, state: State) -> Value | None:
         """What a name or attribute holds, as far as the state has it: looking must not make the engine learn anything."""
         if isinstance(expr, ir.Name):
-            return state.vars.get(self.run.place_of(expr.id))
+            return state.vars.get(place_of(self.run, expr.id))
         if isinstance(expr, ir.Attr):
             held = self._value(expr.value, state) or frozenset()
             found = [state.vars[a.oid, expr.name] for a in held if isinstance(a, Obj) and (a.oid, expr.name) in state.vars]
@@ -112,10 +112,10 @@ class WatchedRuns(Runs):
         self.place = (path, row)
         self.watchers: list[Watcher] = []
 
-    def _interpreter(
+    def _machine(
         self, ref: FunctionRef, mode: str, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
-    ) -> Interpreter:
-        run = super()._interpreter(ref, mode, assumptions, owner)
+    ) -> Machine:
+        run = super()._machine(ref, mode, assumptions, owner)
         if ref.path == self.place[0]:
             self.watchers.append(Watcher(run, *self.place))
             run.watch = self.watchers[-1].look

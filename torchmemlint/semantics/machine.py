@@ -1,4 +1,4 @@
-"""The book-keeping of one run: frames, heap objects, graphs, sinks and events. It knows no Python and no torch."""
+"""The state of one run over a root function: frames, heap objects, graphs, sinks and events. It knows no Python and no torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torchmemlint.semantics.events import (
     Store,
 )
 from torchmemlint.semantics.state import ObjInfo, State
-from torchmemlint.semantics.values import EMPTY, NOTHING, Func, Obj, Tensor, Tuple, Unknown, Value, truth
+from torchmemlint.semantics.values import EMPTY, NOTHING, WITHOUT_PARTS, Func, Obj, Tensor, Tuple, Unknown, Value, truth
 from torchmemlint.semantics.world import World
 
 CONTAINERS = frozenset({"list", "dict", "set"})
@@ -75,10 +75,31 @@ EVERYTHING = "*"
 """Stands for all attributes of an object."""
 
 
-class Book:
+class LoopEnds:
+    """States that leave a loop's body by ``break`` and ``continue``."""
+
+    __slots__ = ("breaks", "continues")
+
+    def __init__(self) -> None:
+        self.breaks: State | None = None
+        self.continues: State | None = None
+
+
+class FrameEnds:
+    """States and values with which a frame's body returns."""
+
+    __slots__ = ("returns", "state", "yields")
+
+    def __init__(self) -> None:
+        self.returns: Value = EMPTY
+        self.yields: Value = EMPTY
+        self.state: State | None = None
+
+
+class Machine:
     """Numbers and remembers. All numbering is by site, so that the passes of a loop speak of the same things."""
 
-    def __init__(self, world: World, root: FunctionRef, mode: str, assumptions: tuple[tuple[str, bool], ...]) -> None:
+    def __init__(self, world: World, root: FunctionRef, mode: str, assumptions: tuple[tuple[str, bool], ...] = ()) -> None:
         self.world = world
         self.record = Record(root, mode, assumptions)
         self.assumptions = dict(assumptions)
@@ -124,8 +145,42 @@ class Book:
         self._sunk: set[tuple[int, str, str, int, int]] = set()
         self.absolutes: dict[str, Value] = {}
         """What absolute names stand for. Kept for the run, which is charged with what was asked for it."""
-        self._closure_keys: dict[tuple[object, ...], int] = {}
+        self.closure_keys: dict[tuple[object, ...], int] = {}
         self.frame = -1
+        self.ends: list[FrameEnds] = []
+        self.loop_ends: list[LoopEnds] = []
+        self.phase_tests: dict[str, int] = {}
+        """Tests that the run could not decide → 2 when a branch of theirs trains (backward, step), else 1."""
+        self.loop_names: set[str] = set()
+        self.frozen_attributes: frozenset[str] = frozenset()
+        self.texts: dict[int, str] = {}
+        """Text of the tests of ``if`` statements, by the identity of these (which live as long as the run)."""
+        self.phases: dict[int, list[tuple[set[str], str, int]]] = {}
+        """What ``phases_in`` tells of them."""
+        self.following: ir.Stmt | None = None
+        """The statement after the one being run, in its block."""
+        self.offs: list[tuple[int, str]] = []
+        """The ``with`` items around that switched grad mode off, innermost last: node and text of the manager."""
+        self.leaks: dict[int, int] = {}
+        """Such an item → the first ``yield`` inside it."""
+        self.stored_items: dict[tuple[int, int, int], Value] = {}
+        """(frame, turn, node of ``d[k]``) → all that was put there."""
+        self.watch: Callable[[Machine, ir.Stmt, State], None] | None = None
+        """Called before each statement with the state there (``trace`` looks through it)."""
+        self.comprehension_names: list[frozenset[str]] = []
+        """Names that the comprehension clauses being bound right now introduce: locals of their own, whatever is outside."""
+        self.deleted: list[str] = []
+        """Texts of what the root function has deleted so far."""
+        self.defined: dict[int, State] = {}
+        """Closures → the state at their definition."""
+        self.owner_of_params: dict[int, int] = {}
+        """``parameters()`` of a module → the module."""
+        self.foreign: set[int] = set()
+        """What hangs on inputs that a tokenizer made for another framework: a network that takes them is of that framework."""
+        self.mode_before: str | None = None
+        """The grad mode before the ``set_grad_enabled`` that the last evaluation called, None when it called none."""
+        self.pending_kwargs: tuple[int, dict[str, Value], Value] | None = None
+        """The object of ``**kwargs`` of the function that is about to run, what it is given by name, and what may be in it."""
 
     # --- numbering ------------------------------------------------------------------------------------------------
 
@@ -153,9 +208,9 @@ class Book:
 
     def closure(self, function: ir.Function, lowered: object, ref: FunctionRef, parent: int, owner: ClassRef | None) -> int:
         key = (id(function), parent)
-        found = self._closure_keys.get(key)
+        found = self.closure_keys.get(key)
         if found is None:
-            found = self._closure_keys[key] = len(self.closures)
+            found = self.closure_keys[key] = len(self.closures)
             self.closures.append(Closure(function, lowered, ref, parent, owner))
         return found
 
@@ -366,3 +421,28 @@ class Book:
                     if held:
                         out.append(held)
         return out
+
+    def whole(self, value: Value, state: State) -> tuple[frozenset[int]]:
+        """Graphs, marks and hints of a value, containers included: what a sink takes."""
+        if len(value) == 1 and type(next(iter(value))) in WITHOUT_PARTS:
+            return (NOTHING,)
+        graphs, hints, _, _ = self.deep(value, state)
+        extra = {self.thing_graph(a.oid) for a in value if type(a) is Obj and self.heap[a.oid].kind == "thing"}
+        return (graphs | hints | extra,)
+
+    def thing_graph(self, oid: int) -> int:
+        """The graph that an unknown object (a parameter, an attribute) brings with it, if it is a tensor."""
+        info = self.heap[oid]
+        gid = self.number("graph", "param", oid)
+        if gid not in self.record.graphs:
+            self.record.graphs[gid] = Graph(gid, "param", Site(max(self.frame, 0), -1), info.name, mode="unknown", module=oid)
+        return gid
+
+    def number_mark(self, kind: str, what: str, place: tuple[int, str], node: int = -1, key: object = "calls") -> int:
+        gid = self.number("mark", kind, place, node, key)
+        if gid not in self.record.graphs:
+            self.record.graphs[gid] = Graph(gid, kind, self.site(node), what, place=place)
+        return gid
+
+    def is_tired(self) -> bool:
+        return self.statements > MAX_STATEMENTS
