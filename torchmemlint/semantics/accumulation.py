@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from torchmemlint.index.project import ClassRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import operate
@@ -40,8 +42,8 @@ def tell_accumulation(
     carried = [g for g in both if m.record.graphs[g].kind == "carried" and m.record.graphs[g].place == place]
     if not carried:
         return value
-    fresh = frozenset(g for g in graphs if m.record.graphs[g].kind not in ("carried", "result"))
-    maybe = frozenset(g for g in hints if m.record.graphs[g].kind not in ("carried", "result"))
+    fresh = fresh_graphs(m, graphs)
+    maybe = fresh_graphs(m, hints)
     if not fresh and not maybe:
         return value
     if fresh and all(m.record.graphs[g].kind == "leaf" and m.record.graphs[g].what == text for g in fresh | maybe):
@@ -62,7 +64,7 @@ def tell_accumulation(
     mark = m.graph("added", node, text, key=place)
     m.emit(
         Accumulate(
-            m.site(node), text, place, how or "+", mark, fresh - {mark}, maybe - {mark}, loop, term_of(m, source, text),
+            m.site(node), text, place, how or "+", mark, fresh - {mark}, maybe - {mark}, loop, term_of(source, text),
             through, sure_tensor, place[0] if place[0] < len(m.record.frames) else m.heap[place[0]].frame, outlived,
         ),
         tag=text,
@@ -71,7 +73,12 @@ def tell_accumulation(
     return add_marks(value, frozenset((mark,)))
 
 
-def term_of(m: Machine, source: ir.Expr | None, text: str) -> int:
+def fresh_graphs(m: Machine, gids: Iterable[int]) -> frozenset[int]:
+    """Graphs without the marks that only say by what way a value came."""
+    return frozenset(gid for gid in gids if m.record.graphs[gid].kind not in ("carried", "result"))
+
+
+def term_of(source: ir.Expr | None, text: str) -> int:
     """Node of the term in ``place = place + term``."""
     if isinstance(source, ir.Binary) and source.op == "+":
         if text_of(source.left) == text:
@@ -140,8 +147,8 @@ def accumulate_into(
             # An element of a tensor: the tensor itself is the total.
             accumulate_into(m, target.value, how, value, added, state, node, term)
             return
-    fresh = frozenset(g for g in graphs if m.record.graphs[g].kind not in ("carried", "result"))
-    maybe = frozenset(g for g in hints if m.record.graphs[g].kind not in ("carried", "result"))
+    fresh = fresh_graphs(m, graphs)
+    maybe = fresh_graphs(m, hints)
     for oid, name in owners:
         info = m.heap[oid]
         loop = m.outlived_loop(oid)

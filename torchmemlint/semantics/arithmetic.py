@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from functools import partial
 
 from torchmemlint.semantics.attention import MIXES, flags_of, role
@@ -33,7 +34,26 @@ from torchmemlint.semantics.values import (
     with_flags,
 )
 
-CERTAIN = ("forward", "leaf")
+
+class Role(Enum):
+    """What a graph is to an operation on values that hang on it."""
+
+    REAL = auto()
+    """A forward or a parameter: there is a graph."""
+    MARK = auto()
+    """Says by what way a value came."""
+    GIVEN = auto()
+    """An argument or attribute, which may be a number."""
+    UNSURE = auto()
+    """What a call out of sight gave."""
+
+
+ROLES = {
+    **dict.fromkeys(("forward", "leaf"), Role.REAL),
+    **dict.fromkeys(("added", "stored", "carried", "result"), Role.MARK),
+    "param": Role.GIVEN,
+}
+"""Kind of a graph → its role; any other kind is UNSURE."""
 SCALING = frozenset({"/", "//", "%"})
 """Operators of which the right operand is more likely a number than a tensor with a graph; in place, ``*`` is one more."""
 CASTS = frozenset({"float", "double", "half", "bfloat16", "type", "contiguous", "clone"})
@@ -46,45 +66,22 @@ def arithmetic(m: Machine, operands: list[Value], node: int, state: State, scale
     ``backward()`` through the result says nothing of them. ``scale`` is one more operand, which a tensor is divided or
     multiplied by in its place: a count out of sight as a rule, so that what may be a number is one.
     """
-    tensors: list[Tensor] = []
-    hints: set[int] = set()
-    plain = True
-    blind = False
-    held = NOTHING
-    for position, value in enumerate((*operands, scale)):
-        if position == len(operands):
-            held = NOTHING.union(*(a.graphs for a in tensors))
-        for atom in as_tensors(m, value, state, node):
-            if type(atom) is Tensor:
-                tensors.append(atom)
-                plain = False
-            elif type(atom) is Unknown:
-                hints |= atom.hints
-                plain = False
-                blind = True
-            elif type(atom) not in (Const, Plain):
-                plain = False
-    if plain:
-        return PLAIN
+    atoms = [atom for value in operands for atom in as_tensors(m, value, state, node)]
+    held = NOTHING.union(*(atom.graphs for atom in atoms if type(atom) is Tensor)) if scale else NOTHING
+    if scale:
+        atoms += as_tensors(m, scale, state, node)
+    tensors = [atom for atom in atoms if type(atom) is Tensor]
+    blind = [atom for atom in atoms if type(atom) is Unknown]
     if not tensors:
-        return unknown(frozenset(hints))
-    graphs: set[int] = set()
-    marks: set[int] = set()
-    unsure: set[int] = set()
-    given: set[int] = set()
+        if all(type(atom) in (Const, Plain) for atom in atoms):
+            return PLAIN
+        return unknown(NOTHING.union(*(atom.hints for atom in blind)))
+    hints = {gid for atom in tensors for gid in atom.hints}.union(*(atom.hints for atom in blind))
+    roles: dict[Role, set[int]] = {role: set() for role in Role}
     for atom in tensors:
-        hints |= atom.hints
         for gid in atom.graphs:
-            kind = m.record.graphs[gid].kind
-            (
-                graphs
-                if kind in CERTAIN
-                else marks
-                if kind in ("added", "stored", "carried", "result")
-                else given
-                if kind == "param"
-                else unsure
-            ).add(gid)
+            roles[ROLES.get(m.record.graphs[gid].kind, Role.UNSURE)].add(gid)
+    graphs, marks, unsure, given = roles[Role.REAL], roles[Role.MARK], roles[Role.UNSURE], roles[Role.GIVEN]
     outputs = NOTHING.union(*(a.outputs for a in tensors))
     if state.mode == "off":
         m.sink(graphs | unsure | marks, "cut", "no_grad", node)
@@ -97,12 +94,12 @@ def arithmetic(m: Machine, operands: list[Value], node: int, state: State, scale
     if graphs:
         hints |= unsure | given
     elif unsure:
-        graphs |= unsure
+        graphs = unsure
         hints |= given
     elif blind:
         hints |= given
     else:
-        graphs |= given
+        graphs = given
     result = tensor(frozenset(graphs | marks), frozenset(hints), outputs, min_flags(tensors))
     return result if graphs or hints or not blind else result | UNKNOWN
 

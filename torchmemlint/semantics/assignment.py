@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchmemlint.index.project import BACKWARD_ALONE
 from torchmemlint.lower import ir
-from torchmemlint.semantics.accumulation import note_regrowth, outside_total, tell_accumulation, term_of
+from torchmemlint.semantics.accumulation import fresh_graphs, note_regrowth, outside_total, tell_accumulation, term_of
 from torchmemlint.semantics.call_effects import gradients_freed, tell_environment
 from torchmemlint.semantics.dispatch import STATEMENTS, TARGETS, assign, evaluate, handles
 from torchmemlint.semantics.elements import iterate, put
@@ -14,17 +14,15 @@ from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.parts import part_of, thing_element
 from torchmemlint.semantics.places import place_of
 from torchmemlint.semantics.state import State
-from torchmemlint.semantics.stores import keep_attribute, keep_on_context, store_in
+from torchmemlint.semantics.stores import keep_attribute, keep_on_context, note_kept, store_in
 from torchmemlint.semantics.syntax import reads_item
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
     EMPTY,
-    LOGITS,
     NOTHING,
     PLAIN,
     SCALAR,
     UNKNOWN,
-    WEIGHTS,
     Const,
     Ext,
     Obj,
@@ -100,23 +98,7 @@ def by_evidence(m: Machine, text: str, value: Value, node: int) -> Value:
 def assign_attribute(m: Machine, target: ir.Attr, value: Value, state: State, node: int, source: ir.Expr | None) -> None:
     owners = evaluate(m, target.value, state)
     if target.name == "requires_grad":
-        known = truth(value)
-        if isinstance(target.value, ir.Attr) and target.value.name in ("weight", "bias") and known is False:
-            owners = frozenset(a for a in evaluate(m, target.value.value, state) if type(a) is Obj)
-        for atom in owners:
-            if type(atom) is Obj and m.heap[atom.oid].kind in ("params", "module"):
-                owner = m.owner_of_params.get(atom.oid, atom.oid)
-                if known is False:
-                    state.vars[owner, "$frozen"] = const(True)
-                else:
-                    state.vars[owner, "$frozen"] = UNKNOWN
-            elif known is True or (known is not False and not (type(atom) is Obj and m.heap[atom.oid].kind == "params")):
-                m.record.flags.add("input-grad")
-        if isinstance(target.value, ir.Name) and any(type(a) is Tensor for a in owners):
-            # Only a leaf may be told so: whatever made the tensor gave it no history.
-            state.vars[place_of(m, target.value.id)] = frozenset(
-                Tensor(NOTHING, NOTHING, a.outputs, a.flags) if type(a) is Tensor else a for a in owners
-            )
+        assign_requires_grad(m, target, owners, truth(value), state)
         return
     if target.name in ("data", "grad"):
         if target.name == "grad" and is_none(value):
@@ -124,11 +106,7 @@ def assign_attribute(m: Machine, target: ir.Attr, value: Value, state: State, no
         return
     text = text_of(target)
     value = by_evidence(m, text, value, node)
-    flags = m.deep(value, state)[3]
-    if flags & WEIGHTS:
-        m.record.flags.add("weights-kept")
-    if flags & LOGITS:
-        m.record.flags.add("logits-used")
+    note_kept(m, m.deep(value, state)[3])
     for atom in owners:
         if type(atom) is not Obj:
             continue
@@ -142,64 +120,94 @@ def assign_attribute(m: Machine, target: ir.Attr, value: Value, state: State, no
         state.vars[place] = shallow(marked)
 
 
+def assign_requires_grad(m: Machine, target: ir.Attr, owners: Value, known: bool | None, state: State) -> None:
+    """``x.requires_grad = known``: of a parameter, of all of a module's, or of an input."""
+    if isinstance(target.value, ir.Attr) and target.value.name in ("weight", "bias") and known is False:
+        owners = frozenset(a for a in evaluate(m, target.value.value, state) if type(a) is Obj)
+    for atom in owners:
+        kind = m.heap[atom.oid].kind if type(atom) is Obj else ""
+        if type(atom) is Obj and kind in ("params", "module"):
+            owner = m.owner_of_params.get(atom.oid, atom.oid)
+            state.vars[owner, "$frozen"] = const(True) if known is False else UNKNOWN
+        elif known is not False:
+            m.record.flags.add("input-grad")
+    if isinstance(target.value, ir.Name) and any(type(a) is Tensor for a in owners):
+        # Only a leaf may be told so: whatever made the tensor gave it no history.
+        state.vars[place_of(m, target.value.id)] = frozenset(
+            Tensor(NOTHING, NOTHING, a.outputs, a.flags) if type(a) is Tensor else a for a in owners
+        )
+
+
 @handles(TARGETS, ir.Subscript)
 def assign_item(m: Machine, target: ir.Subscript, value: Value, state: State, node: int, source: ir.Expr | None) -> None:
     owners = evaluate(m, target.value, state)
     index = [evaluate(m, i, state) for i in target.index]
-    key = only_const(index[0]) if len(index) == 1 else None
-    text = text_of(target)
-    slots = len(target.index) == 1 and isinstance(target.index[0], ir.Binary) and target.index[0].op == "%"
-    site = (m.frame, m.turn, target.node)
     for atom in sorted_atoms(owners):
         if type(atom) is Ext and atom.name == "os.environ" and len(index) == 1:
             tell_environment(m, index[0], value, node)
-        elif type(atom) is Obj:
-            info = m.heap[atom.oid]
-            if info.kind in CONTAINERS or info.kind == "thing":
-                place = (atom.oid, f"[{key.value!r}]" if key is not None else "[]")
-                marked = value
-                if isinstance(source, ir.Binary):
-                    carried = reads_item(source.left, target) or reads_item(source.right, target)
-                    if carried and (info.external or m.outlived_loop(atom.oid) is not None):
-                        graphs, hints, _, _ = m.deep(value, state)
-                        fresh = frozenset(g for g in graphs if m.record.graphs[g].kind not in ("carried", "result"))
-                        marked = outside_total(
-                            m, atom.oid, place[1], text, "+", value, fresh, hints, node, term_of(m, source, text)
-                        )
-                if marked is value:
-                    marked = store_in(
-                        m, atom.oid, text, "item", value, node, source if source is not None else target, state,
-                        keyed=True, constant_key=key is not None or slots,
-                    )  # fmt: skip
-                put(m, atom.oid, index[0] if len(index) == 1 else PLAIN, shallow(marked), state)
-                m.stored_items[site] = join(m.stored_items.get(site, EMPTY), marked)
+        elif type(atom) is Obj and (m.heap[atom.oid].kind in CONTAINERS or m.heap[atom.oid].kind == "thing"):
+            put_item(m, atom.oid, target, index, value, state, node, source)
         elif type(atom) is Tensor:
-            # Writing into a tensor: it hangs on what is written from here on.
-            m.stored_items[site] = join(m.stored_items.get(site, EMPTY), value)
-            graphs, hints, _, _ = m.deep(value, state)
-            if isinstance(target.value, ir.Name) and (graphs or hints) and state.mode != "off":
-                place = place_of(m, target.value.id)
-                old = state.vars.get(place)
-                if old is not None:
-                    loop = None
-                    for gid in atom.graphs:
-                        if m.record.graphs[gid].kind == "carried" and m.record.graphs[gid].place == place:
-                            loops = m.record.graphs[gid].site.loops
-                            loop = loops[-1] if loops and loops[-1] in m.loops else None
-                    mark = m.graph("stored", node, text, key=place)
-                    m.stored_items[site] = add_marks(m.stored_items[site], frozenset((mark,)))
-                    if loop is not None:
-                        m.emit(
-                            Store(
-                                m.site(node), text_of(target.value), -1, "item", mark,
-                                frozenset(g for g in graphs if m.record.graphs[g].kind not in ("carried", "result")),
-                                hints, NOTHING, 0, loop, source.node if source is not None else node, False,
-                            )
-                        )  # fmt: skip
-                    state.vars[place] = frozenset(
-                        Tensor(a.graphs | graphs | {mark}, a.hints | hints, a.outputs, a.flags) if type(a) is Tensor else a
-                        for a in old
-                    )
+            write_into(m, atom, target, value, state, node, source)
+
+
+def put_item(
+    m: Machine,
+    oid: int,
+    target: ir.Subscript,
+    index: list[Value],
+    value: Value,
+    state: State,
+    node: int,
+    source: ir.Expr | None,
+) -> None:
+    """``container[index] = value``."""
+    key = only_const(index[0]) if len(index) == 1 else None
+    text = text_of(target)
+    slots = len(target.index) == 1 and isinstance(target.index[0], ir.Binary) and target.index[0].op == "%"
+    carried = isinstance(source, ir.Binary) and (reads_item(source.left, target) or reads_item(source.right, target))
+    if carried and (m.heap[oid].external or m.outlived_loop(oid) is not None):
+        graphs, hints, _, _ = m.deep(value, state)
+        place = f"[{key.value!r}]" if key is not None else "[]"
+        marked = outside_total(m, oid, place, text, "+", value, fresh_graphs(m, graphs), hints, node, term_of(source, text))
+    else:
+        stored = source if source is not None else target
+        marked = store_in(m, oid, text, "item", value, node, stored, state, keyed=True, constant_key=key is not None or slots)
+    put(m, oid, index[0] if len(index) == 1 else PLAIN, shallow(marked), state)
+    site = (m.frame, m.turn, target.node)
+    m.stored_items[site] = join(m.stored_items.get(site, EMPTY), marked)
+
+
+def write_into(
+    m: Machine, atom: Tensor, target: ir.Subscript, value: Value, state: State, node: int, source: ir.Expr | None
+) -> None:
+    """``tensor[index] = value``: it hangs on what is written from here on."""
+    site = (m.frame, m.turn, target.node)
+    m.stored_items[site] = join(m.stored_items.get(site, EMPTY), value)
+    graphs, hints, _, _ = m.deep(value, state)
+    if not isinstance(target.value, ir.Name) or not (graphs or hints) or state.mode == "off":
+        return
+    place = place_of(m, target.value.id)
+    old = state.vars.get(place)
+    if old is None:
+        return
+    loop = None
+    for gid in atom.graphs:
+        if m.record.graphs[gid].kind == "carried" and m.record.graphs[gid].place == place:
+            loops = m.record.graphs[gid].site.loops
+            loop = loops[-1] if loops and loops[-1] in m.loops else None
+    mark = m.graph("stored", node, text_of(target), key=place)
+    m.stored_items[site] = add_marks(m.stored_items[site], frozenset((mark,)))
+    if loop is not None:
+        m.emit(
+            Store(
+                m.site(node), text_of(target.value), -1, "item", mark, fresh_graphs(m, graphs), hints, NOTHING, 0, loop,
+                source.node if source is not None else node, False,
+            )
+        )  # fmt: skip
+    state.vars[place] = frozenset(
+        Tensor(a.graphs | graphs | {mark}, a.hints | hints, a.outputs, a.flags) if type(a) is Tensor else a for a in old
+    )
 
 
 @handles(TARGETS, ir.Sequence)

@@ -65,34 +65,12 @@ def attribute_of_atom(m: Machine, atom: Atom, name: str, expr: ir.Attr, state: S
             return named(m, f"{atom.name}.{name}", m.path, name)
         case Obj():
             if name == "mT" and m.heap[atom.oid].kind == "thing":  # only tensors have it
-                return attribute_of_atom(m, Tensor(frozenset((m.thing_graph(atom.oid),))), name, expr, state)
+                return tensor_attribute(m, Tensor(frozenset((m.thing_graph(atom.oid),))), name, expr, state)
             return object_attribute(m, atom.oid, name, expr, state)
         case Tensor():
-            effect = TORCH.attributes.get(name)
-            if atom.flags & PACKED:
-                effect = "keep" if name == "data" else None
-                atom = atom._replace(flags=atom.flags & ~PACKED)
-            if effect is not None:
-                m.notice(atom.graphs, name)
-            single = frozenset((atom,))
-            if effect == "cut":
-                m.sink(atom.graphs | atom.hints, "cut", f".{name}", expr.node)
-                return detached(single)
-            if effect in ("number", "shape"):
-                return PLAIN
-            if effect in ("view", "keep"):
-                return in_role(m, name, made_in_mode(m, single, expr.node, state), [single], expr.node, state)
-            part = part_of(m, atom, f".{name}", expr.node)
-            return with_flags(part, LOGITS) if name == "logits" else part
+            return tensor_attribute(m, atom, name, expr, state)
         case Cls():
-            ref = ClassRef(atom.path, atom.qualname)
-            method = m.world.project.method(ref, name)
-            if method is not None:
-                return function_value(m, method)
-            found = [a for a, _ in m.world.project.attr(ref, name) if a.method == ""]
-            if found and found[0].kind == "const":
-                return literal(found[0].const)
-            return frozenset((Obj(m.outside("thing", f"{atom.qualname}.{name}", None)),))
+            return class_attribute(m, ClassRef(atom.path, atom.qualname), name)
         case Unknown():
             return unknown(atom.hints)
         case Plain() | Const():
@@ -103,10 +81,55 @@ def attribute_of_atom(m: Machine, atom: Atom, name: str, expr: ir.Attr, state: S
             return UNKNOWN
 
 
+def tensor_attribute(m: Machine, atom: Tensor, name: str, expr: ir.Attr, state: State) -> Value:
+    effect = TORCH.attributes.get(name)
+    if atom.flags & PACKED:
+        effect = "keep" if name == "data" else None
+        atom = atom._replace(flags=atom.flags & ~PACKED)
+    if effect is not None:
+        m.notice(atom.graphs, name)
+    single = frozenset((atom,))
+    if effect == "cut":
+        m.sink(atom.graphs | atom.hints, "cut", f".{name}", expr.node)
+        return detached(single)
+    if effect in ("number", "shape"):
+        return PLAIN
+    if effect in ("view", "keep"):
+        return in_role(m, name, made_in_mode(m, single, expr.node, state), [single], expr.node, state)
+    part = part_of(m, atom, f".{name}", expr.node)
+    return with_flags(part, LOGITS) if name == "logits" else part
+
+
+def class_attribute(m: Machine, cls: ClassRef, name: str) -> Value:
+    method = m.world.project.method(cls, name)
+    if method is not None:
+        return function_value(m, method)
+    found = [a for a, _ in m.world.project.attr(cls, name) if a.method == ""]
+    if found and found[0].kind == "const":
+        return literal(found[0].const)
+    return frozenset((Obj(m.outside("thing", f"{cls.qualname}.{name}", None)),))
+
+
 def object_attribute(m: Machine, oid: int, name: str, expr: ir.Attr | None, state: State) -> Value:
     held = state.vars.get((oid, name))
+    if held is None:
+        held = known_attribute(m, oid, name, state)
     if held is not None:
         return held
+    info = m.heap[oid]
+    value = first_value(m, oid, name, expr, state)
+    given = state.vars.get((oid, "[]"), EMPTY) if info.kind == "instance" else EMPTY
+    if given and not any(type(a) in (Func, Plain, Const) for a in value):
+        value = join(value, given)
+    if info.kind in ("module", "self", "instance"):
+        for atom in value:
+            if type(atom) is Obj and atom.oid != oid:
+                m.holders.setdefault(atom.oid, oid)
+    return value
+
+
+def known_attribute(m: Machine, oid: int, name: str, state: State) -> Value | None:
+    """What the kind of an object says of an attribute; None where it says nothing."""
     info = m.heap[oid]
     if info.kind in CONTAINERS or info.kind == "generator":
         return UNKNOWN
@@ -121,17 +144,7 @@ def object_attribute(m: Machine, oid: int, name: str, expr: ir.Attr | None, stat
         return state.vars.get((oid, "$training"), UNKNOWN)
     if name in ("module", "_orig_mod") and info.kind == "module":
         return frozenset((Obj(oid),))
-    if info.kind == "params":
-        return UNKNOWN
-    value = first_value(m, oid, name, expr, state)
-    given = state.vars.get((oid, "[]"), EMPTY) if info.kind == "instance" else EMPTY
-    if given and not any(type(a) in (Func, Plain, Const) for a in value):
-        value = join(value, given)
-    if info.kind in ("module", "self", "instance"):
-        for atom in value:
-            if type(atom) is Obj and atom.oid != oid:
-                m.holders.setdefault(atom.oid, oid)
-    return value
+    return UNKNOWN if info.kind == "params" else None
 
 
 def first_value(m: Machine, oid: int, name: str, expr: ir.Attr | None, state: State) -> Value:

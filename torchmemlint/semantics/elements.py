@@ -53,50 +53,9 @@ def element_of(m: Machine, atom: Atom, index: list[Value], expr: ir.Subscript, s
                 return atom.items[key.value]
             return join_all(atom.items)
         case Obj():
-            info = m.heap[atom.oid]
-            if info.kind in CONTAINERS:
-                if isinstance(expr.index[0], ir.Slice):
-                    return frozenset((atom,))
-                if key is not None:
-                    held = state.vars.get((atom.oid, f"[{key.value!r}]"))
-                    if held is not None and info.kind == "dict":
-                        return held
-                held = join_all(m.contents(atom.oid, state))
-                if held:
-                    return held
-                if info.external:
-                    return thing_element(m, atom.oid, key)
-                return UNKNOWN
-            if info.kind in ("module", "self"):
-                inner = m.outside("thing", f"{info.name}[…]", None, key=(atom.oid, "[]"))
-                if info.kind == "module" and m.heap[inner].kind == "thing":
-                    m.retype(inner, "module")
-                if atom.oid in m.bare:
-                    m.bare.add(inner)
-                return frozenset((Obj(inner),))
-            if info.kind == "loader":
-                return FREE_TENSOR
-            held = state.vars.get((atom.oid, f"[{key.value!r}]")) if key is not None else None
-            return held if held is not None else thing_element(m, atom.oid, key)
+            return element_of_object(m, atom, key, expr, state)
         case Tensor():
-            view = VIEW if atom.outputs and takes_small_part(expr.index, index) else 0
-            if key is not None or all(type(e) is ir.Slice for e in expr.index):
-                part = (
-                    part_of(m, atom, f"[{key.value!r}]" if key is not None else "", expr.node)
-                    if key is not None
-                    else frozenset((atom,))
-                )
-            else:
-                part = frozenset((atom,))
-            if len(expr.index) > 1:  # no tuple of outputs is indexed so, only a tensor
-                part = made_in_mode(m, part, expr.node, state)
-            if atom.flags & LOGITS:
-                if is_last(expr.index, index):
-                    m.emit(LastLogits(m.site(expr.node)))
-                else:
-                    m.record.flags.add("logits-used")
-                part = frozenset(a._replace(flags=a.flags & ~LOGITS) if type(a) is Tensor else a for a in part)
-            return with_flags(part, view)
+            return element_of_tensor(m, atom, key, index, expr, state)
         case Unknown():
             return unknown(atom.hints)
         case Const() | Plain():
@@ -105,50 +64,92 @@ def element_of(m: Machine, atom: Atom, index: list[Value], expr: ir.Subscript, s
             return UNKNOWN
 
 
+def element_of_object(m: Machine, atom: Obj, key: Const | None, expr: ir.Subscript, state: State) -> Value:
+    info = m.heap[atom.oid]
+    held = state.vars.get((atom.oid, f"[{key.value!r}]")) if key is not None else None
+    if info.kind in CONTAINERS:
+        if isinstance(expr.index[0], ir.Slice):
+            return frozenset((atom,))
+        if held is not None and info.kind == "dict":
+            return held
+        return join_all(m.contents(atom.oid, state)) or (thing_element(m, atom.oid, key) if info.external else UNKNOWN)
+    if info.kind in ("module", "self"):
+        return frozenset((Obj(part_of_module(m, atom.oid, "thing")),))
+    if info.kind == "loader":
+        return FREE_TENSOR
+    return held if held is not None else thing_element(m, atom.oid, key)
+
+
+def part_of_module(m: Machine, oid: int, kind: str) -> int:
+    """An element of a container of modules, which is a module too."""
+    info = m.heap[oid]
+    inner = m.outside(kind, f"{info.name}[…]", None, key=(oid, "[]"))
+    if info.kind == "module" and m.heap[inner].kind == "thing":
+        m.retype(inner, "module")
+    if oid in m.bare:
+        m.bare.add(inner)
+    return inner
+
+
+def element_of_tensor(
+    m: Machine, atom: Tensor, key: Const | None, index: list[Value], expr: ir.Subscript, state: State
+) -> Value:
+    view = VIEW if atom.outputs and takes_small_part(expr.index, index) else 0
+    part = part_of(m, atom, f"[{key.value!r}]", expr.node) if key is not None else frozenset((atom,))
+    if len(expr.index) > 1:  # no tuple of outputs is indexed so, only a tensor
+        part = made_in_mode(m, part, expr.node, state)
+    if atom.flags & LOGITS:
+        if is_last(expr.index, index):
+            m.emit(LastLogits(m.site(expr.node)))
+        else:
+            m.record.flags.add("logits-used")
+        part = frozenset(a._replace(flags=a.flags & ~LOGITS) if type(a) is Tensor else a for a in part)
+    return with_flags(part, view)
+
+
 def iterate(m: Machine, value: Value, node: int, state: State) -> Value:
     """What one turn of a loop over the value gets."""
     out = EMPTY
     for atom in sorted_atoms(value):
-        match atom:
-            case Obj():
-                info = m.heap[atom.oid]
-                if info.kind in CONTAINERS or info.kind == "generator":
-                    if info.kind == "dict":
-                        out = join(out, PLAIN)
-                        continue
-                    held = join_all(m.contents(atom.oid, state))
-                    if not held and info.external:
-                        held = thing_element(m, atom.oid, None)
-                    out = join(out, held or UNKNOWN)
-                elif info.kind == "loader":
-                    out = join(out, FREE_TENSOR)
-                elif info.kind == "params":
-                    out = join(out, frozenset((Obj(atom.oid),)))
-                elif info.kind == "module":
-                    inner = m.outside("module", f"{info.name}[…]", None, key=(atom.oid, "[]"))
-                    if atom.oid in m.bare:
-                        m.bare.add(inner)
-                    out = join(out, frozenset((Obj(inner),)))
-                elif info.kind == "thing":
-                    out = join(out, unknown(frozenset((m.thing_graph(atom.oid),))))
-                else:
-                    out = join(out, UNKNOWN)
-            case Tuple():
-                out = join(out, join_all(atom.items))
-            case Tensor():
-                out = join(
-                    out,
-                    part_of(m, atom, "[…]", node)
-                    if any(m.record.graphs[g].kind in ("opaque", "param") for g in atom.graphs)
-                    else frozenset((atom,)),
-                )
-            case Unknown():
-                out = join(out, unknown(atom.hints))
-            case Ext():
-                out = join(out, UNKNOWN)
-            case _:
-                out = join(out, PLAIN)
+        out = join(out, turn_of(m, atom, node, state))
     return out or UNKNOWN
+
+
+def turn_of(m: Machine, atom: Atom, node: int, state: State) -> Value:
+    match atom:
+        case Obj():
+            return turn_of_object(m, atom, state)
+        case Tuple():
+            return join_all(atom.items)
+        case Tensor():
+            apart = any(m.record.graphs[g].kind in ("opaque", "param") for g in atom.graphs)
+            return part_of(m, atom, "[…]", node) if apart else frozenset((atom,))
+        case Unknown():
+            return unknown(atom.hints)
+        case Ext():
+            return UNKNOWN
+        case _:
+            return PLAIN
+
+
+def turn_of_object(m: Machine, atom: Obj, state: State) -> Value:
+    info = m.heap[atom.oid]
+    match info.kind:
+        case "dict":
+            return PLAIN
+        case "list" | "set" | "generator":
+            held = join_all(m.contents(atom.oid, state))
+            return held or (thing_element(m, atom.oid, None) if info.external else EMPTY) or UNKNOWN
+        case "loader":
+            return FREE_TENSOR
+        case "params":
+            return frozenset((atom,))
+        case "module":
+            return frozenset((Obj(part_of_module(m, atom.oid, "module")),))
+        case "thing":
+            return unknown(frozenset((m.thing_graph(atom.oid),)))
+        case _:
+            return UNKNOWN
 
 
 def is_last(exprs: list[ir.Expr], values: list[Value]) -> bool:

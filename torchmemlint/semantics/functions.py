@@ -9,20 +9,19 @@ from torchmemlint.semantics.dispatch import EXPRESSIONS, STATEMENTS, evaluate, h
 from torchmemlint.semantics.elements import forget, iterate, put
 from torchmemlint.semantics.events import CallFate, GradModeMisuse
 from torchmemlint.semantics.expressions import evaluate_constant
+from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.machine import CONTAINERS, Closure, FrameEnds, Machine
-from torchmemlint.semantics.models.grad_managers import decorated_mode
 from torchmemlint.semantics.models.operations import JOINS, note_joined
 from torchmemlint.semantics.models.unknown_objects import call_opaque
 from torchmemlint.semantics.state import State, join_states
+from torchmemlint.semantics.stores import note_kept
 from torchmemlint.semantics.syntax import is_abstract
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
     EMPTY,
-    LOGITS,
     NONE,
     NOTHING,
     UNKNOWN,
-    WEIGHTS,
     Cls,
     Func,
     Method,
@@ -149,13 +148,9 @@ def bind(m: Machine, function: ir.Function, call: Call, receiver: int, closure: 
     bound: dict[str, Value] = {}
     positional = list(call.positional)
     params = [p for p in function.params if p.kind == "positional"]
-    static = any(text_of(d) == "staticmethod" for d in function.decorators)
-    if receiver >= 0 and params and not static:
-        bound[params[0].name] = frozenset((Obj(receiver),))
-        params = params[1:]
-    elif params and closure.owner is not None and any(text_of(d) == "classmethod" for d in function.decorators):
-        bound[params[0].name] = frozenset((Cls(closure.owner.path, closure.owner.qualname),))
-        params = params[1:]
+    first = bound_first(function, receiver, closure) if params else None
+    if first is not None:
+        bound[params.pop(0).name] = first
     rest = join_all(call.more)
     for param in params:
         if positional:
@@ -176,15 +171,20 @@ def bind(m: Machine, function: ir.Function, call: Call, receiver: int, closure: 
             m.pending_kwargs = (oid, extra, rest)
         elif param.name in call.keywords:
             bound[param.name] = call.keywords[param.name]
-        elif rest:
-            bound[param.name] = rest
-        elif type(param.default) is ir.Const:
+        elif not rest and type(param.default) is ir.Const:
             bound[param.name] = evaluate_constant(m, param.default, State({}, "on"))
-        elif param.default is not None:
-            bound[param.name] = UNKNOWN
         else:
-            bound[param.name] = UNKNOWN
+            bound[param.name] = rest or UNKNOWN
     return bound
+
+
+def bound_first(function: ir.Function, receiver: int, closure: Closure) -> Value | None:
+    """What a method's first parameter is bound to, the object or the class; None for any other function."""
+    if receiver >= 0 and not any(text_of(d) == "staticmethod" for d in function.decorators):
+        return frozenset((Obj(receiver),))
+    if closure.owner is not None and any(text_of(d) == "classmethod" for d in function.decorators):
+        return frozenset((Cls(closure.owner.path, closure.owner.qualname),))
+    return None
 
 
 def run_function(m: Machine, closure: Closure, bound: dict[str, Value], call: int, state: State) -> Value:
@@ -230,11 +230,7 @@ def run_function(m: Machine, closure: Closure, bound: dict[str, Value], call: in
 @handles(STATEMENTS, ir.Return)
 def run_return(m: Machine, statement: ir.Return, state: State) -> State | None:
     value = evaluate(m, statement.value, state) if statement.value is not None else NONE
-    flags = m.deep(value, state)[3]
-    if flags & WEIGHTS:
-        m.record.flags.add("weights-kept")
-    if flags & LOGITS:
-        m.record.flags.add("logits-used")
+    note_kept(m, m.deep(value, state)[3])
     ends = m.ends[-1]
     ends.returns = join(ends.returns, shallow(value))
     ends.state = join_states(ends.state, state)

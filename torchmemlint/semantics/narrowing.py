@@ -6,10 +6,10 @@ from torchmemlint.index.project import ClassRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import evaluate
 from torchmemlint.semantics.machine import CONTAINERS, Machine
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import Key, State
 from torchmemlint.semantics.syntax import type_names
 from torchmemlint.semantics.text import dotted
-from torchmemlint.semantics.values import PLAIN, Atom, Cls, Const, Ext, Obj, Plain, Tensor, Tuple, Unknown
+from torchmemlint.semantics.values import PLAIN, Atom, Cls, Const, Ext, Obj, Plain, Tensor, Tuple, Unknown, Value
 
 PLAIN_TYPES = frozenset({"int", "float", "str", "bool", "bytes", "Number", "ndarray"})
 
@@ -24,56 +24,63 @@ def narrow(m: Machine, test: ir.Expr, holds: bool, state: State) -> bool:
             return narrow(m, test.left, True, state) and narrow(m, test.right, True, state)
         case ir.BoolOp(op="or") if not holds:
             return narrow(m, test.left, False, state) and narrow(m, test.right, False, state)
-        case ir.Compare(left=ir.Name() as name, ops=[op], comparators=[ir.Const(value=None)]) if op in (
-            "is",
-            "is not",
-            "==",
-            "!=",
-        ):
-            place = (m.frame, name.id)
-            old = state.vars.get(place)
-            if old is not None:
-                none = (op in ("is", "==")) == holds
-                kept = frozenset(a for a in old if (type(a) is Const and a.value is None) == none)
-                if kept and not none:
-                    state.vars[place] = kept
+        case ir.Compare(left=ir.Name() as name, ops=["is" | "is not" | "==" | "!=" as op], comparators=[ir.Const(value=None)]):
+            narrow_none((m.frame, name.id), (op in ("is", "==")) == holds, state)
         case ir.Call(func=func, args=[ir.Arg(value=ir.Name() as name), *rest]):
-            place = (m.frame, name.id)
-            old = state.vars.get(place)
-            if old is not None and holds and asks_for_number(m, func, rest):
-                if all(name.rpartition(".")[2] == "ndarray" for name in type_names(rest[0].value)):
-                    m.notice((g for a in old if type(a) is Tensor for g in a.graphs), "maybe-array")
-                state.vars[place] = PLAIN
-            elif old is not None and asks_for_tensor(m, func, rest, state):
-                if holds:
-                    kept = frozenset(
-                        a
-                        for a in old
-                        if type(a) in (Tensor, Unknown) or (type(a) is Obj and m.heap[a.oid].kind not in CONTAINERS)
-                    )
-                else:
-                    # What is left is no tensor, whatever else it is.
-                    kept = frozenset(
-                        Plain() if type(a) is Unknown or (type(a) is Obj and m.heap[a.oid].kind == "thing") else a
-                        for a in old
-                        if type(a) is not Tensor
-                    )
-                if not kept:
-                    return False
-                state.vars[place] = kept
-            elif old is not None and (asked := asked_containers(m, func, rest)):
-                kept = frozenset(a for a in old if (kind := kind_of_container(m, a)) is None or (kind in asked) == holds)
-                if not kept:
-                    return False
-                state.vars[place] = kept
-            elif old is not None and holds and asks_for_record(m, func, rest, state):
-                state.vars[place] = PLAIN
+            return narrow_type(m, (m.frame, name.id), func, rest, holds, state)
         case ir.Call(func=func, args=[ir.Arg(value=ir.Subscript(value=ir.Name() as name)), *rest]):
             # What one entry is, the others are: it is asked of one for all.
             place = (m.frame, name.id)
             if holds and place in state.vars and asks_for_record(m, func, rest, state):
                 state.vars[place] = PLAIN
     return True
+
+
+def narrow_none(place: Key, none: bool, state: State) -> None:
+    """``x is None``, where it holds that x is, or is not."""
+    old = state.vars.get(place)
+    if old is not None and not none:
+        kept = frozenset(a for a in old if not (type(a) is Const and a.value is None))
+        if kept:
+            state.vars[place] = kept
+
+
+def narrow_type(m: Machine, place: Key, func: ir.Expr, rest: list[ir.Arg], holds: bool, state: State) -> bool:
+    """``isinstance(x, types)`` and ``torch.is_tensor(x)``; False where no value is left."""
+    old = state.vars.get(place)
+    if old is None:
+        return True
+    kept = old
+    if holds and asks_for_number(m, func, rest):
+        if all(name.rpartition(".")[2] == "ndarray" for name in type_names(rest[0].value)):
+            m.notice((g for a in old if type(a) is Tensor for g in a.graphs), "maybe-array")
+        kept = PLAIN
+    elif asks_for_tensor(m, func, rest, state):
+        kept = only_tensors(m, old) if holds else without_tensors(m, old)
+    elif asked := asked_containers(m, func, rest):
+        kept = frozenset(a for a in old if (kind := kind_of_container(m, a)) is None or (kind in asked) == holds)
+    elif holds and asks_for_record(m, func, rest, state):
+        kept = PLAIN
+    if not kept:
+        return False
+    state.vars[place] = kept
+    return True
+
+
+def only_tensors(m: Machine, value: Value) -> Value:
+    """What of a value may be a tensor."""
+    return frozenset(
+        a for a in value if type(a) in (Tensor, Unknown) or (type(a) is Obj and m.heap[a.oid].kind not in CONTAINERS)
+    )
+
+
+def without_tensors(m: Machine, value: Value) -> Value:
+    """What is left is no tensor, whatever else it is."""
+    return frozenset(
+        Plain() if type(a) is Unknown or (type(a) is Obj and m.heap[a.oid].kind == "thing") else a
+        for a in value
+        if type(a) is not Tensor
+    )
 
 
 def kind_of_container(m: Machine, atom: Atom) -> str | None:

@@ -12,8 +12,8 @@ from torchmemlint.semantics.definitions import check_decorator
 from torchmemlint.semantics.dispatch import evaluate, run_block
 from torchmemlint.semantics.events import Backward, CachedFunction, Record
 from torchmemlint.semantics.functions import run_function
+from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.machine import EVERYTHING, TENSOR, Closure, FrameEnds, Machine
-from torchmemlint.semantics.models.grad_managers import decorated_mode
 from torchmemlint.semantics.names import classify
 from torchmemlint.semantics.state import State, join_states
 from torchmemlint.semantics.syntax import cache_size

@@ -10,7 +10,7 @@ from torchmemlint.index.layout import is_test
 from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.events import MUST_BE_FREE, Graph, Record, Sink
-from torchmemlint.semantics.machine import EVERYTHING, Machine, RunLimit
+from torchmemlint.semantics.machine import EVERYTHING, Machine, RunLimit, new_machine
 from torchmemlint.semantics.phases import MAX_PHASES
 from torchmemlint.semantics.plumbing import Plumbing
 from torchmemlint.semantics.root_run import run_root
@@ -137,7 +137,7 @@ class Runs:
                 return EMPTY
             # Nothing is asked here that needs another function's run: no question can come back to itself.
             owner = self.world.facts(ref).owner
-            m = Machine(self.world, ref, mode)
+            m = new_machine(self.world, ref, mode)
             m.plumbing = self.plumbing.names
             return run_root(m, *found, ClassRef(ref.path, owner) if owner else None).result
         except (SourceError, RunLimit, RecursionError):
@@ -151,7 +151,7 @@ class Runs:
     def _machine(
         self, ref: FunctionRef, mode: str, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
     ) -> Machine:
-        m = Machine(self.world, ref, mode, assumptions)
+        m = new_machine(self.world, ref, mode, assumptions)
         m.plumbing = self.plumbing.names
         m.frozen_in = self.frozen_attributes
         m.result_of = self.result

@@ -29,6 +29,14 @@ STORING = {"append": "append", "extend": "extend", "insert": "insert", "appendle
 """Container methods that keep their last argument."""
 
 
+def note_kept(m: Machine, flags: int) -> None:
+    """Attention's weights are kept or given away; the logits of all positions are used."""
+    if flags & WEIGHTS:
+        m.record.flags.add("weights-kept")
+    if flags & LOGITS:
+        m.record.flags.add("logits-used")
+
+
 def store_in(
     m: Machine,
     oid: int,
@@ -44,10 +52,7 @@ def store_in(
     """A value is put into a holder; told when the holder outlives a loop or the calls of the root function. Returns the value
     as it lies in the holder, marked."""
     graphs, hints, outputs, flags = m.deep(value, state)
-    if flags & WEIGHTS:
-        m.record.flags.add("weights-kept")
-    if flags & LOGITS:
-        m.record.flags.add("logits-used")
+    note_kept(m, flags)
     things = frozenset(m.thing_graph(a.oid) for a in value if type(a) is Obj and m.heap[a.oid].kind == "thing")
     graphs |= things
     if m.hook_arguments & (graphs | hints) and not keyed and m.heap[oid].frame != m.frame:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import STATEMENTS, assign, evaluate, handles, run_block
 from torchmemlint.semantics.events import GradModeMisuse
+from torchmemlint.semantics.grad_modes import project_manager_mode
 from torchmemlint.semantics.machine import LoopEnds, Machine
-from torchmemlint.semantics.models.grad_managers import project_manager_mode
 from torchmemlint.semantics.phases import assumed
 from torchmemlint.semantics.state import State, join_states
 from torchmemlint.semantics.text import dotted, text_of

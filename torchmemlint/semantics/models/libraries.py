@@ -35,6 +35,8 @@ from torchmemlint.semantics.values import (
 from torchmemlint.semantics.world import HOLDERS
 from torchmemlint.torch_facts import TORCH
 
+ARRAY_LIBRARIES = frozenset({"numpy", "np", "sklearn", "scipy", "pandas", "cv2", "PIL", "matplotlib", "einops"})
+"""Top packages whose functions take arrays: a tensor that they are given is turned into one."""
 STDLIB_WITH_VALUES = frozenset(
     {"functools", "itertools", "copy", "collections", "contextlib", "operator", "builtins", "concurrent"}
 )
@@ -53,16 +55,8 @@ def call_external(m: Machine, name: str, call: Call, state: State) -> Value:
     builtin = BUILTINS.get(name)
     if builtin is not None:
         return builtin(m, call, state)
-    if name in ("os.environ.setdefault", "os.putenv") and len(call.positional) == 2:
-        tell_environment(m, call.positional[0], call.positional[1], call.node)
-    elif name == "os.environ.update":
-        pairs = [(const(word), value) for word, value in call.keywords.items()]
-        for atom in join_all(call.positional):
-            if type(atom) is Obj and m.heap[atom.oid].kind == "dict":
-                words = [str(getattr(key, "value", "")) for key in state.vars.get((atom.oid, "$keys"), EMPTY)]
-                pairs += [(const(word[2:-2]), state.vars.get((atom.oid, word), UNKNOWN)) for word in sorted(words)]
-        for key, value in pairs:
-            tell_environment(m, key, value, call.node)
+    if name.startswith("os."):
+        set_environment(m, name, call, state)
     effect = TORCH.function_effect(name)
     if effect is not None:
         return torch_function(m, name, effect, call, state)
@@ -75,18 +69,36 @@ def call_external(m: Machine, name: str, call: Call, state: State) -> Value:
         return FREE_TENSOR
     if name in settings.no_grad_wrappers:
         return make_manager(m, "off", call)
+    return call_library(m, name, call, state)
+
+
+def set_environment(m: Machine, name: str, call: Call, state: State) -> None:
+    """``os.environ.setdefault(key, value)``, ``os.putenv(key, value)``, ``os.environ.update(pairs)``."""
+    if name in ("os.environ.setdefault", "os.putenv") and len(call.positional) == 2:
+        tell_environment(m, call.positional[0], call.positional[1], call.node)
+    elif name == "os.environ.update":
+        pairs = [(const(word), value) for word, value in call.keywords.items()]
+        for atom in join_all(call.positional):
+            if type(atom) is Obj and m.heap[atom.oid].kind == "dict":
+                words = [str(getattr(key, "value", "")) for key in state.vars.get((atom.oid, "$keys"), EMPTY)]
+                pairs += [(const(word[2:-2]), state.vars.get((atom.oid, word), UNKNOWN)) for word in sorted(words)]
+        for key, value in pairs:
+            tell_environment(m, key, value, call.node)
+
+
+def call_library(m: Machine, name: str, call: Call, state: State) -> Value:
+    """A function of which only the package is known."""
     root, _, rest = name.partition(".")
-    last = name.rpartition(".")[2]
     if name in TORCH.inert_calls or (root in sys.stdlib_module_names and root not in STDLIB_WITH_VALUES):
         gids = [m.whole(v, state)[0] for v in call.all()]
         m.sink(NOTHING.union(*gids) if gids else NOTHING, "shown", name, call.node)
         return PLAIN
-    if root in ("numpy", "np", "sklearn", "scipy", "pandas", "cv2", "PIL", "matplotlib", "einops"):
-        if root == "einops" and last not in ("parse_shape", "asnumpy"):
-            return arithmetic(m, call.all(), call.node, state)
+    if root == "einops" and name.rpartition(".")[2] not in ("parse_shape", "asnumpy"):
+        return arithmetic(m, call.all(), call.node, state)
+    if root in ARRAY_LIBRARIES:
         cut_all(m, call, state, name)
         return PLAIN
-    if root == "torch" and rest and last[:1].islower() and "." not in rest:
+    if root == "torch" and rest and rest[:1].islower() and "." not in rest:
         return arithmetic(m, call.all(), call.node, state)
     return call_opaque(m, text_of(call.func), call, state)
 
