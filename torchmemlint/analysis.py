@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -197,19 +198,32 @@ def ask_rule(module, event, flow):  # type: ignore[no-untyped-def]
     return module.check(event, flow)
 
 
+MAX_ASKED = 100_000_000
+"""Events and graphs that the rules may look at, over all events of a root: each may look through the whole record for each."""
+
+
 def drafts_of(runs: Runs, ref, checks, ask=ask_rule):  # type: ignore[no-untyped-def]
     """Every draft of the rules over one root's records, the same place told once."""
     from torchmemlint.rules.api import Flow
+    from torchmemlint.semantics.runs import TOO_LARGE
 
     seen: dict[tuple[object, ...], object] = {}
     asked: dict[type, list[object]] = {}
-    for record in runs.records(ref):
+    records = runs.records(ref)
+    steps = 0
+    for record in records:
+        events = Counter(map(type, record.events.values())) + Counter(map(type, record.graphs.values()))
+        for kind in events:
+            if kind not in asked:
+                asked[kind] = [module for module in checks if issubclass(kind, module.EVENT)]
+        steps += record.weight() * sum(count * len(asked[kind]) for kind, count in events.items())
+    if steps > MAX_ASKED:
+        runs.world.ledger.note(f"{ref.path}: {ref.qualname}: {TOO_LARGE}")
+        return []
+    for record in records:
         flow = Flow(runs, record, ref.path)
         for event in [*record.events.values(), *sorted(record.graphs.values(), key=lambda g: g.gid)]:
-            kind = type(event)
-            if kind not in asked:
-                asked[kind] = [module for module in checks if isinstance(event, module.EVENT)]
-            for module in asked[kind]:
+            for module in asked[type(event)]:
                 try:
                     for draft in ask(module, event, flow):
                         key = (draft.finding.code, draft.finding.span, draft.finding.path)

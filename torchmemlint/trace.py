@@ -33,7 +33,7 @@ from torchmemlint.semantics.events import (
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.places import place_of
 from torchmemlint.semantics.runs import Runs
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import Meter, State
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.values import UNKNOWN, Const, Obj, Plain, Tensor, Tuple, Unknown, Value, join, truth
 from torchmemlint.semantics.world import MODULE
@@ -113,9 +113,9 @@ class WatchedRuns(Runs):
         self.watchers: list[Watcher] = []
 
     def _machine(
-        self, ref: FunctionRef, mode: str, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
+        self, ref: FunctionRef, mode: str, meter: Meter, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
     ) -> Machine:
-        run = super()._machine(ref, mode, assumptions, owner)
+        run = super()._machine(ref, mode, meter, assumptions, owner)
         if ref.path == self.place[0]:
             self.watchers.append(Watcher(run, *self.place))
             run.watch = self.watchers[-1].look

@@ -9,19 +9,21 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import operate
 from torchmemlint.semantics.call import call_at
 from torchmemlint.semantics.dispatch import STATEMENTS, assign, call_atom, evaluate, handles
-from torchmemlint.semantics.elements import iterate
+from torchmemlint.semantics.elements import iterate, note_key
 from torchmemlint.semantics.events import Accumulate, Regrowth
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.places import place_of
-from torchmemlint.semantics.regrowth import added_to, grown_in, only_grows, turns_of
+from torchmemlint.semantics.regrowth import added_to, bound_in, grown_in, only_grows, turns_of
 from torchmemlint.semantics.state import State
 from torchmemlint.semantics.stores import store_in
 from torchmemlint.semantics.syntax import takes_part
 from torchmemlint.semantics.text import dotted, text_of
-from torchmemlint.semantics.values import EMPTY, Const, Ext, Obj, Tensor, Value, add_marks, join, only_const, shallow
+from torchmemlint.semantics.values import EMPTY, Ext, Obj, Tensor, Value, add_marks, join, only_const, shallow
 from torchmemlint.torch_facts import TORCH
 
+WALK = 25
+"""Steps that are counted for each part of a loop that is looked through."""
 OPERATORS = {"+": "__iadd__", "-": "__isub__", "*": "__imul__", "|": "__ior__", "@": "__imatmul__"}
 
 
@@ -157,7 +159,7 @@ def accumulate_into(
         if name.startswith("["):
             state.vars[oid, name] = join(state.vars.get((oid, name), EMPTY), shallow(value))
             if name != "[]":
-                state.vars[oid, "$keys"] = state.vars.get((oid, "$keys"), EMPTY) | {Const(name, "str")}
+                note_key(oid, name, state)
         else:
             state.vars[oid, name] = shallow(value)
 
@@ -207,8 +209,22 @@ def note_regrowth(m: Machine, target: ir.Expr, source: ir.Expr, state: State) ->
     if isinstance(source, ir.IfExp) and {text_of(source.test), f"not {text_of(source.test)}"} & set(site.guards):
         return  # the branch around it has decided the test
     if any(type(a) is Ext and a.name in TORCH.concatenations for a in evaluate(m, call.func, state)):
-        if only_grows(loop, target, call) and not all(is_constant(m, part, state) for part in added_to(call, text)):
+        if grows_alone(m, loop, target, call) and not all(is_constant(m, part, state) for part in added_to(call, text)):
             m.emit(Regrowth(site, text, m.loops[-1], turns_of(loop)))
+
+
+def grows_alone(m: Machine, loop: ir.For | ir.While, target: ir.Expr, call: ir.Call) -> bool:
+    """``only_grows``, asked once for each call of a loop: that looks through all of the loop."""
+    key = (id(loop), id(call))
+    known = m.growing.get(key)
+    if known is None:
+        bound = m.bound_names.get(id(loop))
+        if bound is None:
+            bound = m.bound_names[id(loop)] = bound_in(loop)
+        names, size = bound
+        m.meter.take(WALK * size)
+        known = m.growing[key] = only_grows(loop, target, call, names)
+    return known
 
 
 def is_constant(m: Machine, part: ir.Expr, state: State) -> bool:

@@ -71,6 +71,7 @@ def arithmetic(m: Machine, operands: list[Value], node: int, state: State, scale
     if scale:
         atoms += as_tensors(m, scale, state, node)
     tensors = [atom for atom in atoms if type(atom) is Tensor]
+    m.meter.take(sum(len(atom.graphs) + len(atom.hints) for atom in tensors))
     blind = [atom for atom in atoms if type(atom) is Unknown]
     if not tensors:
         if all(type(atom) in (Const, Plain) for atom in atoms):

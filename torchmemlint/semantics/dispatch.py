@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from torchmemlint.lower import ir
 from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.machine import HARD_LIMIT, Machine, RunLimit
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.machine import HARD_LIMIT, Machine
+from torchmemlint.semantics.state import STATEMENT, RunLimit, State
 from torchmemlint.semantics.values import NONE, Atom, Obj, Value
 
 Evaluate = Callable[[Machine, Any, State], Value]
@@ -84,6 +84,7 @@ def run_block(m: Machine, body: list[ir.Stmt], state: State | None) -> State | N
         m.statements += 1
         if m.statements > HARD_LIMIT:
             raise RunLimit
+        m.meter.take(STATEMENT)
         if m.watch is not None:
             m.watch(m, statement, state)
         state = STATEMENTS[type(statement)](m, statement, state)

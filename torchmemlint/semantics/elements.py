@@ -200,12 +200,22 @@ def put(m: Machine, oid: int, key: Value, value: Value, state: State) -> None:
     if single is not None and m.heap[oid].kind == "dict":
         name = f"[{single.value!r}]"
         state.vars[oid, name] = value
-        state.vars[oid, "$keys"] = frozenset(state.vars.get((oid, "$keys"), EMPTY) | {Const(name, "str")})
+        note_key(oid, name, state)
     else:
         state.vars[oid, "[]"] = join(state.vars.get((oid, "[]"), EMPTY), value)
 
 
+def note_key(oid: int, name: str, state: State) -> None:
+    """A container has a constant key now."""
+    keys = state.vars.get((oid, "$keys"), EMPTY)
+    key = Const(name, "str")
+    if key not in keys:
+        state.meter.take(len(keys))
+        state.vars[oid, "$keys"] = keys | {key}
+
+
 def copy_contents(m: Machine, source: int, target: int, state: State) -> None:
+    state.meter.take(len(state.vars))
     for (owner, name), value in list(state.vars.items()):
         if owner == source and name.startswith("["):
             state.vars[target, name] = join(state.vars.get((target, name), EMPTY), value)

@@ -440,6 +440,28 @@ class Record:
     """The state in which the root ends."""
     result: Value = EMPTY
     """What the root returns."""
+    known_children: dict[int, list[int]] | None = None
+    """What ``children`` was worked out to be, once the run was over; ``outliving`` and ``followed`` are such tables, too."""
+    outliving: set[tuple[int, int]] | None = None
+    """Keys of the sites at which a value is put where it outlives the root."""
+    followed: dict[tuple[int, int], int] | None = None
+    """Key of a call's site → the graph of its result, where that hangs on what the call was given."""
+
+    @property
+    def children(self) -> dict[int, list[int]]:
+        """Graphs and marks → the graphs that hang on them; marks excepted (they are ways, not graphs)."""
+        if self.known_children is None:
+            self.known_children = {}
+            for gid, graph in self.graphs.items():
+                if graph.kind in ("forward", "opaque"):
+                    for parent in graph.parents:
+                        self.known_children.setdefault(parent, []).append(gid)
+        return self.known_children
+
+    def weight(self) -> int:
+        """How much there is to look at for a question about all of the record."""
+        parents = sum(len(graph.parents) for graph in self.graphs.values())
+        return len(self.events) + len(self.graphs) + parents + sum(map(len, self.sinks.values()))
 
     def is_let_go(self, event: Store) -> bool:
         """Whether what is stored goes again: the holder is emptied, or loses its oldest element where this one is put in."""

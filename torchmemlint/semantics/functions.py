@@ -172,7 +172,7 @@ def bind(m: Machine, function: ir.Function, call: Call, receiver: int, closure: 
         elif param.name in call.keywords:
             bound[param.name] = call.keywords[param.name]
         elif not rest and type(param.default) is ir.Const:
-            bound[param.name] = evaluate_constant(m, param.default, State({}, "on"))
+            bound[param.name] = evaluate_constant(m, param.default, State({}, "on", m.meter))
         else:
             bound[param.name] = rest or UNKNOWN
     return bound
@@ -214,6 +214,7 @@ def run_function(m: Machine, closure: Closure, bound: dict[str, Value], call: in
     if final is not None:
         state.vars = places = final.vars
         if not closure.function.is_generator:
+            m.meter.take(len(places))
             for place in [place for place in places if place[0] == number]:
                 del places[place]
         state.mode = final.mode if not closure.function.is_generator else mode

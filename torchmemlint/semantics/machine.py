@@ -18,7 +18,7 @@ from torchmemlint.semantics.events import (
     Site,
     Store,
 )
-from torchmemlint.semantics.state import ObjInfo, State
+from torchmemlint.semantics.state import Meter, ObjInfo, RunLimit, State
 from torchmemlint.semantics.values import EMPTY, NOTHING, WITHOUT_PARTS, Atom, Func, Obj, Tensor, Tuple, Unknown, Value, truth
 from torchmemlint.semantics.world import World
 
@@ -40,10 +40,6 @@ MAX_GRAPHS = 4_000
 TENSOR = "tensor"
 NO_TENSOR = "no-tensor"
 """Words of evidence: an unknown object is used, or annotated, as only a tensor can be; as no tensor can."""
-
-
-class RunLimit(Exception):
-    """A run has executed ``HARD_LIMIT`` statements, or made ``MAX_GRAPHS`` graphs."""
 
 
 class Closure:
@@ -104,6 +100,8 @@ class Machine:
     record: Record
     assumptions: dict[str, bool]
     """Phase tests (``phase_key``) → the answer that this run assumes."""
+    meter: Meter
+    """Shared by all runs over the root."""
     heap: dict[int, ObjInfo] = field(default_factory=dict)
     closures: list[Closure] = field(default_factory=list)
     frame_closure: list[Closure] = field(default_factory=list)
@@ -127,6 +125,10 @@ class Machine:
     """The words of a function that cannot touch a tensor (``Plumbing.names``)."""
     retyped: int = 0
     """How often an object turned out to be of another kind: what was evaluated before may be told otherwise now."""
+    growing: dict[tuple[int, int], bool] = field(default_factory=dict)
+    """(loop, call), by the identity of both → whether the loop does nothing with a tensor but to make it longer by that call."""
+    bound_names: dict[int, tuple[frozenset[str], int]] = field(default_factory=dict)
+    """Loops, by identity → the texts that a turn binds, and how many parts the loop has."""
     turn: int = 0
     """Number of the unrolled turn of a loop over literals: part of every site's identity."""
     statements: int = 0
@@ -325,7 +327,9 @@ class Machine:
 
     def sink(self, gids: Iterable[int], kind: str, how: str, node: int) -> None:
         sink = None
+        steps = 0
         for gid in gids:
+            steps += 1
             key = (gid, kind, how, self.frame, node)
             if key in self._sunk:  # another pass of a loop: the same node of the same frame has the same site
                 continue
@@ -333,6 +337,7 @@ class Machine:
             if sink is None:
                 sink = Sink(kind, how, self.site(node))
             self.record.sinks.setdefault(gid, set()).add(sink)
+        self.meter.take(steps)
 
     def notice(self, gids: Iterable[int], what: str) -> None:
         for gid in gids:
@@ -368,8 +373,10 @@ class Machine:
             (atom,) = value
             kind = type(atom)
             if kind is Tensor:
+                self.meter.take(len(atom.graphs) + len(atom.hints))  # type: ignore[union-attr]
                 return atom.graphs, atom.hints, atom.outputs, atom.flags  # type: ignore[union-attr]
             if kind is Unknown:
+                self.meter.take(len(atom.hints))  # type: ignore[union-attr]
                 return NOTHING, atom.hints, NOTHING, 0  # type: ignore[union-attr]
             if not depth or not (kind is Tuple or kind is Obj):
                 return NOTHING, NOTHING, NOTHING, 0
@@ -392,6 +399,7 @@ class Machine:
                     hints |= h
                     outputs |= o
                     flags |= f
+        self.meter.take(len(value) + len(graphs) + len(hints))
         return frozenset(graphs), frozenset(hints), frozenset(outputs), flags
 
     def inside(self, atom: Atom, state: State) -> Sequence[Value]:
@@ -410,6 +418,7 @@ class Machine:
             out.append(value)
         keys = state.vars.get((oid, "$keys"))
         if keys:
+            self.meter.take(len(keys))
             for atom in keys:
                 name = getattr(atom, "value", None)
                 if isinstance(name, str):
@@ -444,7 +453,9 @@ class Machine:
         return self.statements > MAX_STATEMENTS
 
 
-def new_machine(world: World, root: FunctionRef, mode: str, assumptions: Iterable[tuple[str, bool]] = ()) -> Machine:
+def new_machine(
+    world: World, root: FunctionRef, mode: str, meter: Meter, assumptions: Iterable[tuple[str, bool]] = ()
+) -> Machine:
     """The state in which a run over a root function starts: with a grad mode, and answers to tests of a phase."""
     assumed = tuple(assumptions)
-    return Machine(world, Record(root, mode, assumed), dict(assumed))
+    return Machine(world, Record(root, mode, assumed), dict(assumed), meter)

@@ -12,6 +12,8 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.text import text_of
 
 SIZES = frozenset({"shape", "size", "dim", "ndim", "numel", "device", "dtype", "nelement"})
+_LEAVES = frozenset({str, int, bool, float, bytes, type(None)})
+"""Types of fields that have no parts."""
 Branch = tuple[int, bool]
 """An ``if`` by its node, and which of its blocks."""
 
@@ -43,11 +45,28 @@ def turns_of(loop: ir.For | ir.While) -> int:
     return -1
 
 
-def only_grows(loop: ir.For | ir.While, target: ir.Expr, call: ir.Call) -> bool:
+def bound_in(loop: ir.For | ir.While) -> tuple[frozenset[str], int]:
+    """The texts of what a turn of the loop binds, and how many parts its IR has."""
+    names: set[str] = set()
+    count = 0
+    todo: list[object] = [loop]
+    while todo:
+        node = todo.pop()
+        count += 1
+        if isinstance(node, ir.For):
+            names.update(map(text_of, _walk_target(node.target)))
+        elif isinstance(node, ir.Assign):
+            for target in node.targets:
+                names.update(map(text_of, _walk_target(target)))
+        todo.extend(_children(node))
+    return frozenset(names), count
+
+
+def only_grows(loop: ir.For | ir.While, target: ir.Expr, call: ir.Call, changing: frozenset[str]) -> bool:
     """Whether nothing in the loop reads the value but the call that makes it longer (and what asks for its size), nothing
-    binds it anew, unless on the other branch (the first turn), and each turn adds to the same place."""
+    binds it anew, unless on the other branch (the first turn), and each turn adds to the same place. ``changing`` are the
+    texts of what the loop binds."""
     text = text_of(target)
-    changing = {name for value in _walk_bound(loop) for name in (text_of(value),)}
     if {text_of(name) for name in _walk(target)} & changing - {text} or (
         isinstance(loop, ir.For) and _binds(loop.target, text)
     ):
@@ -79,19 +98,6 @@ def _is_let_go(loop: ir.For | ir.While, part: ir.Expr) -> bool:
     while isinstance(part, ir.Call) and isinstance(part.func, ir.Attr):
         part = part.func.value
     return isinstance(part, ir.Subscript) and bool(list(_bindings(loop.body, text_of(part), ())))
-
-
-def _walk_bound(loop: ir.For | ir.While) -> Iterator[ir.Expr]:
-    """The names that a turn of the loop binds."""
-    todo: list[object] = [loop]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, ir.For):
-            yield from _walk_target(node.target)
-        elif isinstance(node, ir.Assign):
-            for target in node.targets:
-                yield from _walk_target(target)
-        todo.extend(_children(node))
 
 
 def _binds(target: ir.Expr, text: str) -> bool:
@@ -190,7 +196,10 @@ def _children(node: object) -> Iterator[object]:
     todo = [getattr(node, name) for name in getattr(node, "__slots__", ())]
     while todo:
         part = todo.pop()
-        if isinstance(part, (list, tuple)):
+        kind = type(part)
+        if kind in _LEAVES:
+            continue
+        if kind is list or kind is tuple:
             todo.extend(part)
         elif hasattr(part, "__dataclass_fields__"):
             yield part

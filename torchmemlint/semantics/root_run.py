@@ -31,7 +31,8 @@ def run_root(m: Machine, function: ir.Function, lowered: object, owner: ClassRef
     record = m.record
     closure = Closure(function, lowered, record.root, -1, owner)
     m.frame = m.open_frame(closure, -1)
-    state = State({}, "on" if record.mode in ("on", "mixed", "no-callers") else "off" if record.mode == "off" else "unknown")
+    mode = "on" if record.mode in ("on", "mixed", "no-callers") else "off" if record.mode == "off" else "unknown"
+    state = State({}, mode, m.meter)
     bind_root(m, function, owner, state)
     for decorator in function.decorators:
         check_decorator(m, decorator, function, decorator.node, state)
@@ -44,8 +45,8 @@ def run_root(m: Machine, function: ir.Function, lowered: object, owner: ClassRef
     for decorator in cached:
         note_cache(m, decorator, function, given)
     final = join_states(end, ends.state)
-    run_hooks(m, final if final is not None else State({}, state.mode))
-    run_uncalled(m, final if final is not None else State({}, state.mode))
+    run_hooks(m, final if final is not None else State({}, state.mode, m.meter))
+    run_uncalled(m, final if final is not None else State({}, state.mode, m.meter))
     m.ends.pop()
     record.final = final
     record.result = ends.returns
@@ -175,7 +176,7 @@ def run_hooks(m: Machine, state: State) -> None:
             bound[param.name] = frozenset((Obj(oid),))
         given = [a.oid for p in params[1:] for a in bound[p.name] if type(a) is Obj]
         m.hook_arguments = frozenset(m.thing_graph(oid) for oid in given)
-        inner = State({**m.defined[atom.key].vars, **state.vars} if atom.key in m.defined else dict(state.vars), mode)
+        inner = State({**m.defined[atom.key].vars, **state.vars} if atom.key in m.defined else dict(state.vars), mode, m.meter)
         m.ends.append(FrameEnds())
         run_function(m, closure, bound, closure.function.node, inner)
         m.ends.pop()
@@ -200,7 +201,8 @@ def run_uncalled(m: Machine, state: State) -> None:
             continue
         handed = m.handed.get(key)
         mode = handed.state.mode if handed is not None else "unknown"
-        inner = State({**state.vars, **{k: v for k, v in at_definition.vars.items() if k not in state.vars}}, mode)
+        m.meter.take(len(state.vars) + len(at_definition.vars))
+        inner = State({**state.vars, **{k: v for k, v in at_definition.vars.items() if k not in state.vars}}, mode, m.meter)
         own = decorated_mode_or_none(m, closure.ref)
         if own is not None:
             inner.mode = own

@@ -9,11 +9,12 @@ from torchmemlint.errors import SourceError
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.semantics.events import MUST_BE_FREE, Graph, Record, Sink
-from torchmemlint.semantics.machine import EVERYTHING, Machine, RunLimit, new_machine
+from torchmemlint.semantics.events import MUST_BE_FREE, Accumulate, Event, Graph, Record, Sink
+from torchmemlint.semantics.machine import EVERYTHING, Machine, new_machine
 from torchmemlint.semantics.phases import MAX_PHASES
 from torchmemlint.semantics.plumbing import Plumbing
 from torchmemlint.semantics.root_run import run_root
+from torchmemlint.semantics.state import Meter, RunLimit
 from torchmemlint.semantics.values import EMPTY, Const, Obj, Value
 from torchmemlint.semantics.world import MODULE, World
 
@@ -30,6 +31,8 @@ FREEZING_WORDS = frozenset({"requires_grad", "requires_grad_", "freeze", "frozen
 """Words of an ``__init__`` that may freeze what it builds."""
 
 
+TOO_LARGE = "function too large: not analysed"
+"""What is told of a function whose runs, or the questions about them, take too many steps."""
 IDENTITY = frozenset({"is", "is not"})
 """Comparisons that use nothing of a value."""
 
@@ -106,8 +109,9 @@ class Runs:
         facts = world.facts(ref)
         owner = ClassRef(ref.path, facts.owner) if facts.owner else None
         mode = "on" if ref.qualname == MODULE else world.start_mode(ref)
+        meter = Meter()
         try:
-            first = self._machine(ref, mode, (), owner)
+            first = self._machine(ref, mode, meter, (), owner)
             run_root(first, function, lowered, owner)
             tests = sorted((k for k, v in first.phase_tests.items() if v == 2), key=str)[:MAX_PHASES]
             if not tests:
@@ -115,12 +119,12 @@ class Runs:
             known = [self._decided(ref, test) for test in tests]
             records = []
             for values in product(*((True, False) if one is None else (one,) for one in known)):
-                m = self._machine(ref, mode, tuple(zip(tests, values, strict=True)), owner)
+                m = self._machine(ref, mode, meter, tuple(zip(tests, values, strict=True)), owner)
                 run_root(m, function, lowered, owner)
                 records.append(m.record)
             return records
         except RunLimit:
-            world.ledger.note(f"{ref.path}: {ref.qualname}: not analysed: too many statements to follow")
+            world.ledger.note(f"{ref.path}: {ref.qualname}: {TOO_LARGE}")
             return []
         except RecursionError:
             world.ledger.note(f"{ref.path}: {ref.qualname}: not analysed: nested too deeply")
@@ -137,7 +141,7 @@ class Runs:
                 return EMPTY
             # Nothing is asked here that needs another function's run: no question can come back to itself.
             owner = self.world.facts(ref).owner
-            m = new_machine(self.world, ref, mode)
+            m = new_machine(self.world, ref, mode, Meter())
             m.plumbing = self.plumbing.names
             return run_root(m, *found, ClassRef(ref.path, owner) if owner else None).result
         except (SourceError, RunLimit, RecursionError):
@@ -149,9 +153,9 @@ class Runs:
         return self.world.project.test_holds(ref, text) if frame == "0" and ref.qualname != MODULE else None
 
     def _machine(
-        self, ref: FunctionRef, mode: str, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
+        self, ref: FunctionRef, mode: str, meter: Meter, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
     ) -> Machine:
-        m = new_machine(self.world, ref, mode, assumptions)
+        m = new_machine(self.world, ref, mode, meter, assumptions)
         m.plumbing = self.plumbing.names
         m.frozen_in = self.frozen_attributes
         m.result_of = self.result
@@ -277,23 +281,22 @@ class Runs:
 
     def _outlives(self, record: Record, sink: Sink) -> bool:
         """Whether a store is into something that outlives the root; a local list is followed by its own sinks."""
-        for event in record.events.values():
-            if event.site.key == sink.site.key and getattr(event, "external", False):
-                return True
-            if event.site.key == sink.site.key and type(event).__name__ == "Accumulate":
-                owner, name = event.key  # type: ignore[union-attr]
-                given = event.holder_frame == -1  # type: ignore[union-attr]
-                if owner == -2 or (owner >= len(record.frames) and (given or not name.startswith("["))):
-                    return True
-        return False
+        if record.outliving is None:
+            record.outliving = {event.site.key for event in record.events.values() if _keeps(record, event)}
+        return sink.site.key in record.outliving
 
     def _followed(self, record: Record, sink: Sink) -> bool:
         """Whether the result of the call that got the value is itself followed (then its own sinks tell)."""
-        for gid, graph in record.graphs.items():
-            if graph.kind == "opaque" and graph.site.key == sink.site.key and graph.parents:
-                kinds = {s.kind for g in descendants(record, gid) for s in record.sinks.get(g, ())}
-                return bool(kinds - {"dropped", "passed"})
-        return False
+        if record.followed is None:
+            record.followed = {}
+            for gid, graph in record.graphs.items():
+                if graph.kind == "opaque" and graph.parents:
+                    record.followed.setdefault(graph.site.key, gid)
+        found = record.followed.get(sink.site.key)
+        if found is None:
+            return False
+        family = descendants(record, found)
+        return any(s.kind not in ("dropped", "passed") for g in family for s in record.sinks.get(g, ()))
 
     def fate_of_result(self, ref: FunctionRef, depth: int = 0, cuts_alone: bool = False) -> Fate:
         """What the callers of a function do with what it returns; see ``fate``."""
@@ -351,6 +354,16 @@ class Runs:
         return FunctionRef(ref.path, self.world.outermost(ref)) if ref.qualname != MODULE else ref
 
 
+def _keeps(record: Record, event: Event) -> bool:
+    """Whether an event puts a value where it outlives the root."""
+    if getattr(event, "external", False):
+        return True
+    if not isinstance(event, Accumulate):
+        return False
+    owner, name = event.key
+    return owner == -2 or (owner >= len(record.frames) and (event.holder_frame == -1 or not name.startswith("[")))
+
+
 def loses(record: Record, gid: int, family: frozenset[int]) -> bool:
     """Whether something is computed from a graph's values, attached, of which the analysis does not know what becomes: it may
     well be trained. A piece of a result that nothing is done with is no such thing."""
@@ -372,13 +385,12 @@ def is_part(record: Record, graph: Graph) -> bool:
 
 
 def descendants(record: Record, gid: int) -> frozenset[int]:
-    """The graph and every graph that hangs on it; marks excepted (they are ways, not graphs)."""
+    """The graph and every graph that hangs on it."""
     out = {gid}
-    changed = True
-    while changed:
-        changed = False
-        for other, graph in record.graphs.items():
-            if other not in out and graph.kind in ("forward", "opaque") and graph.parents & out:
-                out.add(other)
-                changed = True
+    todo = [gid]
+    while todo:
+        for child in record.children.get(todo.pop(), ()):
+            if child not in out:
+                out.add(child)
+                todo.append(child)
     return frozenset(out)

@@ -7,11 +7,36 @@ from operator import is_not
 from typing import NamedTuple
 
 from torchmemlint.index.project import ClassRef
-from torchmemlint.semantics.values import Value, join
+from torchmemlint.semantics.values import Value, join, weight
 
 Key = tuple[int, str]
 """A place: (frame number, local name), (object number, attribute name), or (object number, "[]") for a container's elements
 and (object number, "['k']") for one constant key."""
+
+
+MAX_WORK = 30_000_000
+"""Steps that the runs over one root function may take, of which none takes longer than some tenth of a microsecond: a few seconds.
+Steps are counted, and no clock is asked, so that every machine gives up on the same functions."""
+STATEMENT = 100
+"""Steps that are counted for a statement, beside what it copies and joins."""
+
+
+class RunLimit(Exception):
+    """A run has executed more statements, made more graphs or taken more steps than it may."""
+
+
+class Meter:
+    """Counts the steps of the runs over one root function: places copied and compared, graphs looked at in values."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, steps: int = MAX_WORK) -> None:
+        self.left = steps
+
+    def take(self, steps: int) -> None:
+        self.left -= steps
+        if self.left < 0:
+            raise RunLimit
 
 
 class State:
@@ -20,14 +45,16 @@ class State:
     ``epoch`` is the grad mode that code before this run left behind; copies are cheap enough (one dict) for every branch.
     """
 
-    __slots__ = ("mode", "vars")
+    __slots__ = ("meter", "mode", "vars")
 
-    def __init__(self, variables: dict[Key, Value], mode: str) -> None:
+    def __init__(self, variables: dict[Key, Value], mode: str, meter: Meter) -> None:
         self.vars = variables
         self.mode = mode
+        self.meter = meter
 
     def copy(self) -> State:
-        return State(dict(self.vars), self.mode)
+        self.meter.take(len(self.vars))
+        return State(dict(self.vars), self.mode, self.meter)
 
 
 def join_states(left: State | None, right: State | None) -> State | None:
@@ -38,6 +65,7 @@ def join_states(left: State | None, right: State | None) -> State | None:
     if right is None or left is right:
         return left
     mine = dict(left.vars)
+    steps = len(mine) + len(right.vars)
     held = mine.get
     theirs = right.vars
     for key in changed(mine, theirs):
@@ -47,8 +75,10 @@ def join_states(left: State | None, right: State | None) -> State | None:
         elif old != value:
             # A container's keys are a set of names, and no value that could be one or the other.
             mine[key] = old | value if key[1] == "$keys" else join(old, value)
+            steps += weight(value)
+    left.meter.take(steps)
     mode = left.mode if left.mode == right.mode else "unknown"
-    return State(mine, mode)
+    return State(mine, mode, left.meter)
 
 
 def changed(left: dict[Key, Value], right: dict[Key, Value]) -> list[Key]:

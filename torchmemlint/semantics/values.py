@@ -257,6 +257,19 @@ def hints_of(value: Value) -> frozenset[int]:
     return out
 
 
+def weight(value: Value) -> int:
+    """How much there is to look at in a value: its atoms, and the graphs and marks of each; inside tuples the items alone."""
+    count = len(value)
+    for atom in value:
+        if type(atom) is Tensor:
+            count += len(atom.graphs) + len(atom.hints) + len(atom.outputs)
+        elif type(atom) is Unknown:
+            count += len(atom.hints)
+        elif type(atom) is Tuple:
+            count += len(atom.items)
+    return count
+
+
 def outputs_of(value: Value) -> frozenset[int]:
     out = NOTHING
     for atom in value:

@@ -1,0 +1,61 @@
+"""One check of generated files in a process of its own: CPU seconds and the largest resident size, cut off at a limit of CPU time."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.bounds.shapes import Files
+
+COMMAND = ("-P", "-m", "torchmemlint", "check", ".", "--isolated", "--exit-zero", "--no-cache", "-q", "-j1", "--select", "ALL", "--preview")
+CUT_OFF = 99.0
+"""Stands for the seconds of what was cut off, beside the limit."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """``seconds`` of CPU and ``megabytes`` of resident size that a check took; ``done`` False where it was cut off or failed."""
+
+    lines: int
+    size: int
+    seconds: float
+    megabytes: float
+    done: bool
+    stderr: str = ""
+
+
+def cost(files: Files, limit: int) -> Cost:
+    """Checks the files in a folder of their own, with at most ``limit`` seconds of CPU."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            Path(folder, name).write_text(text)
+        return cost_of_folder(folder, sum(text.count("\n") for text in files.values()), sum(map(len, files.values())), limit)
+
+
+def cost_of_folder(folder: str, lines: int, size: int, limit: int) -> Cost:
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            [sys.executable, *COMMAND],
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1)),
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        errors.seek(0)
+        said = errors.read().decode(errors="replace")
+    return Cost(
+        lines=lines,
+        size=size,
+        seconds=round(usage.ru_utime + usage.ru_stime, 2),
+        megabytes=round(usage.ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2), 1),
+        done=process.returncode == 0,
+        stderr=said[-2000:],
+    )
