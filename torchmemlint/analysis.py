@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from torchmemlint.errors import SourceError
+from torchmemlint.errors import TOO_LARGE, SourceError
 from torchmemlint.findings import Finding
 from torchmemlint.index.layout import is_test
 from torchmemlint.semantics import purpose
@@ -198,14 +198,13 @@ def ask_rule(module, event, flow):  # type: ignore[no-untyped-def]
     return module.check(event, flow)
 
 
-MAX_ASKED = 100_000_000
+MAX_ASKED = 2_000_000_000
 """Events and graphs that the rules may look at, over all events of a root: each may look through the whole record for each."""
 
 
 def drafts_of(runs: Runs, ref, checks, ask=ask_rule):  # type: ignore[no-untyped-def]
     """Every draft of the rules over one root's records, the same place told once."""
     from torchmemlint.rules.api import Flow
-    from torchmemlint.semantics.runs import TOO_LARGE
 
     seen: dict[tuple[object, ...], object] = {}
     asked: dict[type, list[object]] = {}

@@ -8,7 +8,6 @@ files say are left out, and links to folders are not followed (so a loop of link
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,8 @@ from functools import lru_cache
 
 from torchmemlint.config import Configuration
 from torchmemlint.errors import ConfigError
-from torchmemlint.gitignore import IgnoreFile, glob_regex, ignore_files, ignored, ignores_above, read_ignore_file
+from torchmemlint.gitignore import IgnoreFile, ignore_files, ignored, ignores_above, read_ignore_file
+from torchmemlint.globs import Globs, literally, pieces_of
 from torchmemlint.settings import Settings
 from torchmemlint.source import NOTEBOOK, is_notebook
 
@@ -178,11 +178,11 @@ def excluded_by_hand(path: str, is_folder: bool, settings: Settings) -> bool:
 
 def _excluded(real: str, name: str, settings: Settings) -> bool:
     names, pattern = _exclusions(settings.exclude + settings.extend_exclude, settings.root)
-    return name in names or (pattern is not None and (pattern.match(name) or pattern.match(real)) is not None)
+    return name in names or (pattern is not None and (pattern.match(name) or pattern.match(real)))
 
 
 @lru_cache(maxsize=256)
-def _exclusions(globs: tuple[str, ...], root: str) -> tuple[frozenset[str], re.Pattern[str] | None]:
+def _exclusions(globs: tuple[str, ...], root: str) -> tuple[frozenset[str], Globs | None]:
     """Exclude globs as plain names, and one pattern for the others.
 
     A glob without a slash is matched against names; one with a slash against the path from the root of the configuration.
@@ -191,6 +191,6 @@ def _exclusions(globs: tuple[str, ...], root: str) -> tuple[frozenset[str], re.P
     parts = []
     for glob in (glob.rstrip("/") for glob in globs if glob not in plain):
         relative = "/" in glob and not glob.startswith("/")
-        above = re.escape(root.rstrip("/") + "/") if relative else ""
-        parts.append(above + glob_regex(glob.removeprefix("./")))
-    return plain, re.compile("|".join(f"(?:{part})\\Z" for part in parts)) if parts else None
+        above = literally(root.rstrip("/") + "/") if relative else []
+        parts.append([*above, *pieces_of(glob.removeprefix("./"))])
+    return plain, Globs(parts) if parts else None

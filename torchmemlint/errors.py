@@ -12,6 +12,9 @@ Each carries one sentence that says what is wrong and what to do. All of them su
 processes send them home.
 """
 
+TOO_LARGE = "function too large: not analysed"
+"""How a note ends about a function that takes more steps than may be counted. No error: the others are analysed."""
+
 
 class TorchmemlintError(Exception):
     """Base of all errors that torchmemlint raises on purpose; ``str(error)`` is one sentence for the user."""

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from torchmemlint.globs import FOLDERS, Globs, pieces_of
+
 
 @dataclass(frozen=True, slots=True)
 class IgnoreRule:
     """One line of a .gitignore; ``pattern`` is matched against the path below the file's folder."""
 
-    pattern: re.Pattern[str]
+    pattern: Globs
     negated: bool
     folders_only: bool
 
@@ -24,7 +26,7 @@ class IgnoreFile:
 
     base: str
     rules: tuple[IgnoreRule, ...]
-    any_rule: re.Pattern[str]
+    any_rule: Globs
 
 
 def ignored(real: str, is_folder: bool, files: Sequence[IgnoreFile]) -> bool:
@@ -58,10 +60,10 @@ def parse_ignore_file(text: str, folder: str) -> IgnoreFile | None:
             continue
         # A slash at the start or in the middle ties the rule to this folder; without one it holds at any depth.
         anchored = "/" in rule
-        part = ("" if anchored else "(?:.*/)?") + glob_regex(rule.removeprefix("/"))
-        rules.append(IgnoreRule(re.compile(part + r"\Z", re.DOTALL), negated, folders_only))
-        parts.append(f"(?:{part})\\Z")
-    return IgnoreFile(folder.rstrip("/") + "/", tuple(rules), re.compile("|".join(parts), re.DOTALL)) if rules else None
+        pieces = [*([] if anchored else [FOLDERS]), *pieces_of(rule.removeprefix("/"))]
+        rules.append(IgnoreRule(Globs([pieces]), negated, folders_only))
+        parts.append(pieces)
+    return IgnoreFile(folder.rstrip("/") + "/", tuple(rules), Globs(parts)) if rules else None
 
 
 def read_ignore_file(folder: str) -> tuple[IgnoreFile, ...]:
@@ -109,52 +111,3 @@ def ignores_above(top: str) -> tuple[IgnoreFile, ...]:
             return ()
         step = os.path.dirname(step)
     return files
-
-
-_NEVER = "(?!)"
-"""Matches nothing, as git has it for a bracket that does not close or a range that runs backwards."""
-
-
-def glob_regex(glob: str) -> str:
-    """A regular expression (without an end) for a glob as git reads it: ``*`` and ``?`` stop at a slash, ``**`` does not."""
-    out = []
-    i = 0
-    while i < len(glob):
-        char = glob[i]
-        if char == "*":
-            stars = len(glob[i:]) - len(glob[i:].lstrip("*"))
-            before, after = glob[:i], glob[i + stars :]
-            whole_part = stars >= 2 and (not before or before.endswith("/"))
-            if whole_part and after.startswith("/"):
-                out.append("(?:.*/)?")
-                stars += 1
-            elif whole_part and not after:
-                out.append(".+")
-            else:
-                out.append("[^/]*")
-            i += stars
-        elif char == "?":
-            out.append("[^/]")
-            i += 1
-        elif char == "[" and (end := glob.find("]", i + (3 if glob[i + 1 : i + 2] in ("!", "^") else 2))) > 0:
-            inside = glob[i + 1 : end]
-            negated = inside[:1] in ("!", "^")
-            inside = re.sub(r"([\[&~|\\])", r"\\\1", inside[1:] if negated else inside)
-            part = f"[{'^/' if negated else ''}{inside}]"
-            out.append(part if _compiles(part) else _NEVER)
-            i = end + 1
-        elif char == "\\" and i + 1 < len(glob):
-            out.append(re.escape(glob[i + 1]))
-            i += 2
-        else:
-            out.append(_NEVER if char == "[" else re.escape(char))
-            i += 1
-    return "".join(out)
-
-
-def _compiles(part: str) -> bool:
-    try:
-        re.compile(part)
-    except re.error:  # a range that runs backwards, as [z-a]
-        return False
-    return True

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from torchmemlint import forks
 from torchmemlint.config import Configuration
 from torchmemlint.discover import Found, discover
-from torchmemlint.errors import SourceError
+from torchmemlint.errors import TOO_LARGE, SourceError
 from torchmemlint.findings import Finding, Safety
 from torchmemlint.frames import with_room
 from torchmemlint.pool import run_all, run_on, shares, size_of, usable_cpus
@@ -91,7 +91,7 @@ class Outcome:
     """What a run found, in the order of every output; ``settings`` by path of every file that it looked at.
 
     problems    make the exit status 2: paths that cannot be checked, bad configuration files
-    skipped     files that were left out for what they are; told to everyone
+    skipped     files and functions that were left out for what they are; told to everyone
     notes       told under ``-v``; ``crashes``, the tracebacks behind TML001, too
     baselined   how many findings the baseline hides; ``stale``, how many of its entries have no finding any more (0 where
                 single files were checked: their callers may be out of sight)
@@ -542,7 +542,9 @@ class _Run:
             for one in self.scanned.values()
             if one.skipped and (self.told is None or one.path in self.told)
         ]
-        notes = [*self.notes, *sorted({note for one in checked for note in one.notes})]
+        said = sorted({note for one in checked for note in one.notes})
+        skipped += [note for note in said if note.endswith(TOO_LARGE)]
+        notes = [*self.notes, *(note for note in said if not note.endswith(TOO_LARGE))]
         if not self.complete:
             notes.append("the project around the given files is too large to be searched whole: some callers are unknown")
         return Outcome(

@@ -299,7 +299,12 @@ def report(
 
     output_format = arguments.output_format or os.environ.get("TORCHMEMLINT_OUTPUT_FORMAT", "full")
     context = Context(
-        text or text_on_disk, colored(arguments.color, out), _docs(), repository_root(), link=linked(arguments.color, out)
+        text or text_on_disk,
+        colored(arguments.color, out),
+        _docs(),
+        repository_root(),
+        link=linked(arguments.color, out),
+        skipped=outcome.skipped,
     )
     if measured is not None:
         context = replace(context, measured=measured)

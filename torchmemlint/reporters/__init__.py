@@ -62,6 +62,7 @@ class Context:
     docs    the address of the folder with the rules' pages, without a slash at the end; None while they are nowhere
     link    write hyperlinks that a terminal opens
     root    the absolute folder that paths are shown from in formats for other programs, "" where they stay as they are
+    skipped  files and functions that were left out for what they are, in words
     measured  what an experiment has said of a finding, None where there was none
     """
 
@@ -71,6 +72,7 @@ class Context:
     root: str = ""
     measured: Callable[[Finding], Measurement | None] = _not_measured
     link: bool = False
+    skipped: Sequence[str] = ()
     _lines: dict[tuple[str, int | None], Lines | None] = field(default_factory=dict, repr=False, compare=False)
     _notebooks: dict[str, Notebook | None] = field(default_factory=dict, repr=False, compare=False)
 

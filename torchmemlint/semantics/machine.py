@@ -29,6 +29,8 @@ HARD_LIMIT = 20_000
 """Statements after which a run is given up (its function is reported under ``-v``, never in part)."""
 
 
+SINK = 20
+"""Steps that are counted for a graph and what became of it: it is kept, for the rules to look at."""
 FIRST_NUMBER = 1_000_000
 """Objects are numbered from here: places are (frame or object, name), and there are never as many frames."""
 
@@ -145,7 +147,8 @@ class Machine:
     first_values: dict[tuple[int, int, str], tuple[ObjInfo, Value]] = field(default_factory=dict)
     """(frame, object, attribute) → what it holds before anything is stored there, for the object as it was known then."""
     _ids: dict[tuple[object, ...], int] = field(default_factory=dict)
-    _sunk: set[tuple[int, str, str, int, int]] = field(default_factory=set)
+    _sunk: dict[tuple[str, str, int, int], set[int]] = field(default_factory=dict)
+    """Kind, how, frame and node of a sink → the graphs that went there."""
     absolutes: dict[str, Value] = field(default_factory=dict)
     """What absolute names stand for. Kept for the run, which is charged with what was asked for it."""
     closure_keys: dict[tuple[object, ...], int] = field(default_factory=dict)
@@ -326,18 +329,23 @@ class Machine:
         return gid
 
     def sink(self, gids: Iterable[int], kind: str, how: str, node: int) -> None:
-        sink = None
-        steps = 0
-        for gid in gids:
-            steps += 1
-            key = (gid, kind, how, self.frame, node)
-            if key in self._sunk:  # another pass of a loop: the same node of the same frame has the same site
-                continue
-            self._sunk.add(key)
-            if sink is None:
-                sink = Sink(kind, how, self.site(node))
+        key = (kind, how, self.frame, node)
+        seen = self._sunk.get(key)
+        if seen is None:
+            new = set(gids)
+        else:  # another pass of a loop: the same node of the same frame has the same site
+            new = {gid for gid in gids if gid not in seen}
+            self.meter.take(len(seen))
+        if not new:
+            return
+        self.meter.take(SINK * len(new))
+        sink = Sink(kind, how, self.site(node))
+        for gid in new:
             self.record.sinks.setdefault(gid, set()).add(sink)
-        self.meter.take(steps)
+        if seen is None:
+            self._sunk[key] = new
+        else:
+            seen |= new
 
     def notice(self, gids: Iterable[int], what: str) -> None:
         for gid in gids:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 
-from torchmemlint.errors import SourceError
+from torchmemlint.errors import TOO_LARGE, SourceError
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef
@@ -31,8 +31,6 @@ FREEZING_WORDS = frozenset({"requires_grad", "requires_grad_", "freeze", "frozen
 """Words of an ``__init__`` that may freeze what it builds."""
 
 
-TOO_LARGE = "function too large: not analysed"
-"""What is told of a function whose runs, or the questions about them, take too many steps."""
 IDENTITY = frozenset({"is", "is not"})
 """Comparisons that use nothing of a value."""
 

@@ -14,7 +14,7 @@ Key = tuple[int, str]
 and (object number, "['k']") for one constant key."""
 
 
-MAX_WORK = 30_000_000
+MAX_WORK = 10_000_000
 """Steps that the runs over one root function may take, of which none takes longer than some tenth of a microsecond: a few seconds.
 Steps are counted, and no clock is asked, so that every machine gives up on the same functions."""
 STATEMENT = 100

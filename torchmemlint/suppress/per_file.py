@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 from functools import lru_cache
 
-from torchmemlint.gitignore import glob_regex
+from torchmemlint.globs import Globs, pieces_of
 from torchmemlint.settings import Settings
 
 
@@ -31,9 +30,9 @@ def _matches(glob: str, path: str) -> bool:
     else:
         candidates = parts
     pattern = _compiled(glob.removeprefix("/"))
-    return any(pattern.fullmatch(candidate) for candidate in candidates) is wanted
+    return any(pattern.match(candidate) for candidate in candidates) is wanted
 
 
 @lru_cache(maxsize=256)
-def _compiled(glob: str) -> re.Pattern[str]:
-    return re.compile(glob_regex(glob), re.DOTALL)
+def _compiled(glob: str) -> Globs:
+    return Globs([pieces_of(glob)])
