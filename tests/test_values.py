@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmemlint.semantics.state import State, join_states
+from torchmemlint.semantics.state import Meter, State, join_states
 from torchmemlint.semantics.values import (
     BATCH,
     DETACHED,
@@ -147,6 +147,7 @@ states = st.builds(
     State,
     st.dictionaries(st.tuples(st.integers(0, 2), st.sampled_from("xy")), values),
     st.sampled_from(("on", "off", "unknown")),
+    st.builds(Meter),
 )
 
 

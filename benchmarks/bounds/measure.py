@@ -13,8 +13,6 @@ from pathlib import Path
 from benchmarks.bounds.shapes import Files
 
 COMMAND = ("-P", "-m", "torchmemlint", "check", ".", "--isolated", "--exit-zero", "--no-cache", "-q", "-j1", "--select", "ALL", "--preview")
-CUT_OFF = 99.0
-"""Stands for the seconds of what was cut off, beside the limit."""
 
 
 @dataclass(frozen=True)

@@ -388,7 +388,7 @@ def deep_comprehension(n: int) -> Files:
     lines = []
     for i in range(max(1, n // 10)):
         text = "model(x)"
-        for k in range(12):
+        for _ in range(12):
             text = f"[{text} for x in x]"
         lines.append(f"o{i} = {text}")
     return trained(lines)

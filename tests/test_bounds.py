@@ -1,0 +1,164 @@
+"""Time and memory are bounded: programs that once took minutes take seconds of CPU, and what is too large is said to be."""
+
+import os
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.bounds.__main__ import MIXTURES, faults, search
+from benchmarks.bounds.measure import Cost, cost
+from benchmarks.bounds.shapes import SHAPES, random_mix
+from torchmemlint.config import CommandLine, Configuration
+from torchmemlint.gitignore import ignored, parse_ignore_file
+from torchmemlint.globs import FOLDERS, REST, STAR, Globs, literally, pieces_of
+from torchmemlint.run import Outcome, check_paths
+from torchmemlint.semantics import state
+from torchmemlint.settings import Settings
+from torchmemlint.suppress.per_file import ignored_prefixes
+
+STARS = ("a*a*a*a*a*a*a*a*b", "**/**/**/**/x", "**/a*/**/a*/**/a*/**/b", "*a*a*a*a*a*a*[b]")
+
+
+def cpu(work: Callable[[], object]) -> float:
+    before = os.times()
+    work()
+    after = os.times()
+    return after.user + after.system - before.user - before.system
+
+
+def checked(folder: Path) -> Outcome:
+    return check_paths([str(folder)], Configuration(CommandLine(isolated=True)), 1)
+
+
+# --- globs --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("glob", STARS)
+@pytest.mark.parametrize("path", ["a" * 3000, "a/" * 1500 + "c"])
+def test_stars_take_no_time(glob: str, path: str) -> None:
+    def match() -> None:
+        assert not Globs([[FOLDERS, *pieces_of(glob)]]).match(path)
+        assert not ignored_prefixes(Settings(root="/r", per_file_ignores=((glob, ("TML1",)),)), "/r/" + path[:400])
+        rules = parse_ignore_file(glob, "/r")
+        assert rules is not None
+        assert not ignored("/r/" + path, False, [rules])
+
+    assert cpu(match) < 5
+
+
+def test_stars_in_a_configuration_take_no_time(tmp_path: Path) -> None:
+    folder = tmp_path / "/".join(["a" * 60] * 8)
+    folder.mkdir(parents=True)
+    (folder / ("a" * 100 + ".py")).write_text("import torch\n")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".gitignore").write_text("".join(f"{glob}\n" for glob in STARS))
+    quoted = ", ".join(f'"{glob}"' for glob in STARS)
+    ignores = "".join(f'"{glob}" = ["TML1"]\n' for glob in STARS)
+    (tmp_path / "torchmemlint.toml").write_text(f"exclude = [{quoted}]\n[per-file-ignores]\n{ignores}")
+    outcome: list[Outcome] = []
+    assert cpu(lambda: outcome.append(check_paths([str(tmp_path)], Configuration(CommandLine()), 1))) < 10
+    assert len(outcome[0].settings) == 1
+
+
+def test_an_automaton_matches_what_the_regular_expression_does() -> None:
+    """The two ways to match a glob: forced to be an automaton by pieces that match nothing more, and as one expression."""
+    chance = random.Random(1)
+    parts = ["a", "b", "/", "*", "**", "?", "[ab]", "[!a]", "[^b-z]", "**/", "/**", ".", "\\*", "[z-a]", "["]
+    seen = set()
+    for _ in range(1500):
+        pieces = pieces_of("".join(chance.choice(parts) for _ in range(chance.randint(1, 9))))
+        expression = re.compile("".join(pieces) + r"\Z", re.DOTALL)
+        automaton = Globs([[*pieces, STAR, STAR, STAR]]) if pieces[-1:] == [STAR] else Globs([pieces])
+        for _ in range(12):
+            text = "".join(chance.choice("aab//.*") for _ in range(chance.randint(0, 9)))
+            assert automaton.match(text) == bool(expression.match(text)), (pieces, text)
+            long = sum(piece in (STAR, FOLDERS, REST) for piece in pieces) > 2
+            seen.add((long, automaton.match(text)))
+    assert seen == {(True, True), (True, False), (False, True), (False, False)}
+
+
+def test_a_folder_with_odd_letters_stands_for_itself() -> None:
+    assert Globs([[*literally("/a+b*/"), *pieces_of("*c*c*c*.py")]]).match("/a+b*/ccc.py")
+
+
+# --- functions ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_too_large_is_told_and_no_error(tmp_path: Path) -> None:
+    for name, text in SHAPES["sums_from_outside"](2400).items():
+        (tmp_path / name).write_text(text)
+    small = SHAPES["sums_from_outside"](30)["a.py"]
+    (tmp_path / "b.py").write_text(small)
+    run = subprocess.run(
+        [sys.executable, "-m", "torchmemlint", "check", ".", "--isolated", "--no-cache", "--output-format", "concise"]
+        + ["--output-file", "out.sarif"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 1
+    assert run.stderr == "torchmemlint: note: a.py: train: function too large: not analysed\n"
+    assert "b.py" in run.stdout
+    assert "a.py" not in run.stdout
+    assert '"text": "a.py: train: function too large: not analysed"' in (tmp_path / "out.sarif").read_text()
+
+
+def test_a_step_more_or_less_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is counted is the same each time: a limit that a function just meets lets it pass, one step less does not."""
+    (tmp_path / "a.py").write_text(SHAPES["sums_from_outside"](30)["a.py"])
+    taken: list[int] = []
+    plain = state.Meter.take
+
+    def take(meter: state.Meter, steps: int) -> None:
+        taken.append(steps)
+        plain(meter, steps)
+
+    monkeypatch.setattr(state.Meter, "take", take)
+    assert checked(tmp_path).findings
+    whole = sum(taken)
+    monkeypatch.setattr(state.Meter.__init__, "__defaults__", (whole,))
+    assert checked(tmp_path).findings
+    monkeypatch.setattr(state.Meter.__init__, "__defaults__", (whole - 1,))
+    outcome = checked(tmp_path)
+    assert not outcome.findings
+    assert [line.endswith("train: function too large: not analysed") for line in outcome.skipped] == [True]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["sums_from_outside", "concatenated", "stored_by_key_outside", "nested_loops", "chain_of_models", "booleans"]
+)
+def test_long_functions_take_seconds(name: str) -> None:
+    measured = cost(SHAPES[name](2400), 30)
+    assert measured.done
+    assert measured.seconds < 12
+    assert measured.megabytes < 200
+
+
+def test_mixtures_are_valid_and_the_same_each_time() -> None:
+    for seed in range(MIXTURES):
+        (text,) = random_mix(seed, 200).values()
+        assert random_mix(seed, 200)["a.py"] == text
+        compile(text, "a.py", "exec", dont_inherit=True)
+
+
+def test_growth_and_memory_are_judged() -> None:
+    known = {("x", 100): Cost(100, 1000, 2.0, 50, True), ("x", 200): Cost(200, 2000, 5.0, 300, True)}
+    assert faults(("x", 100), known) == []
+    assert faults(("x", 200), known) == ["300 MB, where 100 are allowed"]
+    known["x", 400] = Cost(400, 4000, 30.0, 50, False)
+    assert len(faults(("x", 400), known)) == 2
+
+
+@pytest.mark.slow
+def test_a_minute_of_search_finds_nothing(tmp_path: Path) -> None:
+    record = tmp_path / "search.jsonl"
+    wanted = [(name, 1200) for name in sorted(SHAPES)] + [(f"mix-{seed}", 400) for seed in range(MIXTURES)]
+    chosen = random.Random(7).sample(wanted, len(wanted))
+    assert search(60, record, chosen) == {}
+    assert len(record.read_text().splitlines()) > 5
