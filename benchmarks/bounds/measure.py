@@ -12,7 +12,21 @@ from pathlib import Path
 
 from benchmarks.bounds.shapes import Files
 
-COMMAND = ("-P", "-m", "torchmemlint", "check", ".", "--isolated", "--exit-zero", "--no-cache", "-q", "-j1", "--select", "ALL", "--preview")
+COMMAND = (
+    "-P",
+    "-m",
+    "torchmemlint",
+    "check",
+    ".",
+    "--isolated",
+    "--exit-zero",
+    "--no-cache",
+    "-q",
+    "-j1",
+    "--select",
+    "ALL",
+    "--preview",
+)
 
 
 @dataclass(frozen=True)

@@ -201,7 +201,9 @@ def stored_by_key_outside(n: int) -> Files:
 def attributes_set(n: int) -> Files:
     body = "".join(f"            self.a{i} = self.net(x)\n" for i in range(n))
     text = HEADER + "class T(nn.Module):\n    def fit(self, loader):\n        for x in loader:\n" + body
-    return {"a.py": text + "            loss = self.loss(self.a0)\n            loss.backward()\n            self.total += loss\n"}
+    return {
+        "a.py": text + "            loss = self.loss(self.a0)\n            loss.backward()\n            self.total += loss\n"
+    }
 
 
 @shape
@@ -571,7 +573,12 @@ def many_bases(n: int) -> Files:
 def class_chain(n: int) -> Files:
     lines = ["class C0(nn.Module):", "    pass", ""]
     for i in range(1, n // 5):
-        lines += [f"class C{i}(C{i - 1}):", f"    def fit{i}(self, x):", "        loss = self.net(x)", "        loss.backward()"]
+        lines += [
+            f"class C{i}(C{i - 1}):",
+            f"    def fit{i}(self, x):",
+            "        loss = self.net(x)",
+            "        loss.backward()",
+        ]
         lines += ["        self.total += loss"]
     return one(lines)
 
@@ -581,7 +588,13 @@ def class_diamonds(n: int) -> Files:
     lines = ["class D0(nn.Module):", "    pass", ""]
     for i in range(1, n // 9):
         lines += [f"class L{i}(D{i - 1}): pass", f"class R{i}(D{i - 1}): pass", f"class D{i}(L{i}, R{i}):"]
-        lines += ["    def fit(self, x):", "        loss = self.net(x)", "        loss.backward()", "        self.total += loss", ""]
+        lines += [
+            "    def fit(self, x):",
+            "        loss = self.net(x)",
+            "        loss.backward()",
+            "        self.total += loss",
+            "",
+        ]
     return one(lines)
 
 
@@ -631,9 +644,7 @@ def files_of(n: int, each: int) -> int:
 def star_ring(n: int) -> Files:
     count = files_of(n, 8)
     step = "    loss = model(x)\n    loss.backward()\n    return name_of_nothing\n"
-    return {
-        f"m{i}.py": f"import torch\nfrom m{(i + 1) % count} import *\n\ndef f{i}(model, x):\n{step}" for i in range(count)
-    }
+    return {f"m{i}.py": f"import torch\nfrom m{(i + 1) % count} import *\n\ndef f{i}(model, x):\n{step}" for i in range(count)}
 
 
 @shape

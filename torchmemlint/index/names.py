@@ -5,10 +5,11 @@ from __future__ import annotations
 import builtins
 import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heappop, heappush
 from typing import Literal, NamedTuple, Protocol, TypeVar, Union
 
 from torchmemlint.index import keys
@@ -539,17 +540,7 @@ class Names:
         bases = self.bases(ref)
         queues: list[list[ClassRef | str]] = [list(self.mro(base)) if isinstance(base, ClassRef) else [base] for base in bases]
         queues.append(list(bases))
-        result: list[ClassRef | str] = [ref]
-        while queues := [queue for queue in queues if queue]:
-            for queue in queues:
-                head = queue[0]
-                if not any(head in other[1:] for other in queues):
-                    break
-            else:
-                head = queues[0][0]  # no order is consistent (Python would refuse the class): take what comes first
-            result.append(head)
-            queues = [[item for item in queue if item != head] for queue in queues]
-        return tuple(result)
+        return (ref, *merged(queues))
 
     def method(self, ref: ClassRef, name: str, after: ClassRef | None = None) -> FunctionRef | None:
         """The function that ``name`` is in ``ref`` or the first of its bases that has it (after ``after``, for ``super()``)."""
@@ -736,3 +727,44 @@ def has_tests(module: ModuleFacts) -> bool:
         or any(target.partition(".")[0] in ("pytest", "unittest") for _, target in module.imports)
         or not module.classes
     )
+
+
+def merged(queues: list[list[ClassRef | str]]) -> list[ClassRef | str]:
+    """The C3 merge of linear orders: again and again the first head of a queue that stands behind no other's head, taken out of
+    all of them. In steps that grow with the length of all queues, however many these are."""
+    for queue in queues:
+        queue.reverse()  # the head is the last item
+    behind = Counter(item for queue in queues for item in queue[:-1])
+    heads: dict[ClassRef | str, list[int]] = {}
+    for number, queue in enumerate(queues):
+        if queue:
+            heads.setdefault(queue[-1], []).append(number)
+    free = [number for number, queue in enumerate(queues) if queue and not behind[queue[-1]]]
+    result: list[ClassRef | str] = []
+    first = 0
+    while True:
+        while free and not (queues[free[0]] and not behind[queues[free[0]][-1]]):
+            heappop(free)
+        if free:
+            head = queues[free[0]][-1]
+        else:
+            while first < len(queues) and not queues[first]:
+                first += 1
+            if first == len(queues):
+                return result
+            head = queues[first][-1]  # no order is consistent (Python would refuse the class): take what comes first
+            for queue in queues:
+                if head in queue[:-1]:
+                    queue[:-1] = [item for item in queue[:-1] if item != head]
+            behind[head] = 0
+        result.append(head)
+        for number in heads.pop(head):
+            queue = queues[number]
+            queue.pop()
+            if queue:
+                after = queue[-1]
+                behind[after] -= 1
+                heads.setdefault(after, []).append(number)
+                if not behind[after]:
+                    for other in heads[after]:
+                        heappush(free, other)
