@@ -95,8 +95,7 @@ def test_what_is_too_large_is_told_and_no_error(tmp_path: Path) -> None:
     small = SHAPES["sums_from_outside"](30)["a.py"]
     (tmp_path / "b.py").write_text(small)
     run = subprocess.run(
-        [sys.executable, "-m", "torchmemlint", "check", ".", "--isolated", "--no-cache", "--output-format", "concise"]
-        + ["--output-file", "out.sarif"],
+        [sys.executable, "-m", "torchmemlint", "check", ".", "--isolated", "--no-cache", "--output-file", "out.sarif"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -155,10 +155,15 @@ def analyze_module(
     codes = frozenset(settings.codes)
     page.questions.add(("text", path))
     checks = checks_for(codes)
+    steps = 0
     for ref in roots_of(project, path, runs, checks_for(codes, beside=True)):
+        if steps > MAX_IN_FILE:
+            project.ledger.note(f"{path}: {ref.qualname}: {TOO_LARGE}")
+            continue
         try:
             drafts = drafts_of(runs, ref, checks, ask or ask_rule)
             analysis.findings += [d.finding for d in told_once(drafts) if d.finding.code in codes]
+            steps += runs.steps.get(ref, 0)
         except Exception:  # the one function is lost, the run goes on
             analysis.crashes.append(f"{path}: {ref.qualname}: {traceback.format_exc()}")
     analysis.questions, analysis.notes = account(page)
@@ -198,6 +203,8 @@ def ask_rule(module, event, flow):  # type: ignore[no-untyped-def]
     return module.check(event, flow)
 
 
+MAX_IN_FILE = 12_000_000
+"""Steps that the runs over the functions of one file may take; those that follow are not analysed."""
 MAX_ASKED = 2_000_000_000
 """Events and graphs that the rules may look at, over all events of a root: each may look through the whole record for each."""
 

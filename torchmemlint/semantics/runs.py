@@ -14,7 +14,7 @@ from torchmemlint.semantics.machine import EVERYTHING, Machine, new_machine
 from torchmemlint.semantics.phases import MAX_PHASES
 from torchmemlint.semantics.plumbing import Plumbing
 from torchmemlint.semantics.root_run import run_root
-from torchmemlint.semantics.state import Meter, RunLimit
+from torchmemlint.semantics.state import MAX_WORK, Meter, RunLimit
 from torchmemlint.semantics.values import EMPTY, Const, Obj, Value
 from torchmemlint.semantics.world import MODULE, World
 
@@ -73,6 +73,8 @@ class Runs:
         self.world = world
         self.plumbing = Plumbing(world)
         self._records: dict[FunctionRef, tuple[list[Record], Page]] = {}
+        self.steps: dict[FunctionRef, int] = {}
+        """What the runs of a root took (``Meter``): the same whoever asked for them."""
         self._frozen: dict[ClassRef, tuple[frozenset[str], Page]] = {}
         self._results: dict[tuple[FunctionRef, str], tuple[Value, Page]] = {}
         self._frozen_names: dict[str, tuple[bool, Page]] = {}
@@ -82,6 +84,7 @@ class Runs:
         same answer, if another file asks."""
         if len(self._records) > KEPT_RECORDS:
             self._records.clear()
+            self.steps.clear()
         self.world.forget()
 
     def records(self, ref: FunctionRef) -> list[Record]:
@@ -127,6 +130,8 @@ class Runs:
         except RecursionError:
             world.ledger.note(f"{ref.path}: {ref.qualname}: not analysed: nested too deeply")
             return []
+        finally:
+            self.steps[ref] = MAX_WORK - meter.left
 
     def result(self, ref: FunctionRef, mode: str) -> Value:
         """What a function returns with grad mode "on" or "off", as far as it tells by itself; empty where it cannot be run."""
