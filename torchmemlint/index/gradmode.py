@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from torchmemlint.index import keys
+from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.calls import Caller, Calls, argument_calls
 from torchmemlint.index.evidence import Evidence, Instance, Method, Value
-from torchmemlint.index.facts import ArgFact, CallableUse, CallFact, ParamFact
+from torchmemlint.index.facts import ArgFact, CallableUse, CallFact
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Head, Names, Outside, Scope, is_quiet
 from torchmemlint.index.plain import shape
@@ -696,27 +697,6 @@ def _spread(
 def _through(modes: Iterable[str], deferred: bool) -> set[str]:
     """A caller's modes at the call. A lambda made with grad on may be called under no_grad; the other way round is rare."""
     return {"off" if mode == "off" else "escapes" for mode in modes} if deferred else set(modes)
-
-
-def argument_for(params: Sequence[ParamFact], name: str, args: Sequence[ArgFact]) -> ArgFact | None:
-    """What the parameter ``name`` gets from ``args``: the argument, its default, or None when that is not known."""
-    for arg in args:
-        if arg.keyword == name:
-            return arg
-    positional = [param.name for param in params if param.kind == "positional"]
-    if name in positional:
-        index = positional.index(name)
-        given = [arg for arg in args if arg.keyword in ("", "*")]
-        if any(arg.keyword == "*" for arg in given[: index + 1]):
-            return None
-        if index < len(given):
-            return given[index]
-    if any(arg.keyword == "**" for arg in args):
-        return None
-    for param in params:
-        if param.name == name and param.default:
-            return ArgFact("", "", param.default)
-    return None
 
 
 def _agreed(effects: Sequence[str | None]) -> str | None:

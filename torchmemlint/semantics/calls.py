@@ -32,6 +32,8 @@ from torchmemlint.semantics.events import (
     HookStore,
     Store,
 )
+from torchmemlint.semantics.grad_guards import guards_itself, guards_what_it_runs
+from torchmemlint.semantics.parameters import HOLDERS, has_parameters, is_torch_function, parametric
 from torchmemlint.semantics.state import State, join_states
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
@@ -79,7 +81,7 @@ from torchmemlint.semantics.values import (
     truth,
     unknown,
 )
-from torchmemlint.semantics.world import HOLDERS, MODULE, is_torch_function
+from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 
 MAX_DEPTH = 5
@@ -569,7 +571,7 @@ class Calls(Evaluator):
     def built_bare(self, cls: ClassRef, arguments: Arguments, frozen_in: State | None = None) -> bool:
         """Whether a module of this class is built without parameters: its class makes none, and none comes in with what it is
         given. With a state ``frozen_in``, those that come in may be frozen there."""
-        needed = self.world.parametric(cls, exact=True)
+        needed = parametric(self.world, cls, exact=True)
         init = self.world.project.method(cls, "__init__") if needed else None
         if not needed or init is None or arguments.more:
             return needed == frozenset()
@@ -650,7 +652,7 @@ class Calls(Evaluator):
                 return FREE_TENSOR
             if own is not None and self.world.facts(own).names & TO_INDICES and only_indices(self.result_of(own, "off")):
                 return tensor(flags=INTEGER)
-            bare = bare or not self.world.has_parameters(info.cls)
+            bare = bare or not has_parameters(self.world, info.cls)
         if bare:
             # Its result hangs on what it is given, unless it cuts that off itself.
             through = self.inside_forward(oid, arguments, expr, state)
@@ -672,7 +674,7 @@ class Calls(Evaluator):
             inner is None
             and isinstance(info.cls, ClassRef)
             and info.kind == "module"
-            and self.world.guards_what_it_runs(info.cls)
+            and guards_what_it_runs(self.world, info.cls)
         ):
             return self.arithmetic(arguments.all(), expr.node, state)
         self.record.flags.add("forward")
@@ -882,7 +884,7 @@ class Calls(Evaluator):
                 and (arguments.all() or name in DRAWING)  # what is given nothing has nothing to run on
                 and (purpose.RUNS_MODEL.match(name) or self.world.is_attribute_only(name))
             ):
-                if self.world.guards_itself(name):
+                if guards_itself(self.world, name):
                     return FREE_TENSOR
                 if name not in ("forward", "__call__"):
                     if is_text(next(iter(arguments.all()), EMPTY)):
@@ -1054,7 +1056,7 @@ class Calls(Evaluator):
             return self.tensor_method(Tensor(frozenset((gid,))), name, arguments, expr, state)
         if self.weighs_evidence:
             self.notice((gid,), NO_TENSOR)
-        if name not in COMMON_METHODS and self.world.guards_itself(name):
+        if name not in COMMON_METHODS and guards_itself(self.world, name):
             return FREE_TENSOR
         if name == "step" and not arguments.positional:
             self.effect("optimizer-step", text_of(expr.func), arguments, expr)
@@ -1737,7 +1739,7 @@ class Calls(Evaluator):
         foreign = wanted is not None and wanted.value in OTHER_FRAMEWORKS
         direct = direct and "return_tensors" not in arguments.keywords
         self.whole_logits(values, state)
-        if oid >= 0 and last not in ("forward", "__call__") and self.world.guards_itself(last):
+        if oid >= 0 and last not in ("forward", "__call__") and guards_itself(self.world, last):
             self.cut_all(arguments, expr, state, "no_grad")
             return FREE_TENSOR
         if "detach" in last or any(type(a) is Ext and a.name.endswith(".detach") for v in values for a in v):

@@ -12,6 +12,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.attention import MIXES, flags_of, role
 from torchmemlint.semantics.base import CONTAINERS, Book
 from torchmemlint.semantics.events import Attention, LastLogits
+from torchmemlint.semantics.parameters import HOLDERS, made_without_parameters, makes_bare, parametric_attributes
 from torchmemlint.semantics.state import State, join_states
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
@@ -54,7 +55,8 @@ from torchmemlint.semantics.values import (
     truth,
     unknown,
 )
-from torchmemlint.semantics.world import HOLDERS, MODULE
+from torchmemlint.semantics.variables import may_freeze_variable, said_of_variable, trains_in
+from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 
 CERTAIN = ("forward", "leaf")
@@ -162,8 +164,8 @@ class Evaluator(Book):
         """What a module-level variable holds, read inside a function as ``ident``; None where the module does not show what that
         is, or may leave it frozen."""
         found = self.world.project.class_of(path, MODULE, name)
-        words = self.world.said_of_variable(path, name)
-        if (found is None and not looks_like_module(words)) or self.world.may_freeze_variable(path, name):
+        words = said_of_variable(self.world, path, name)
+        if (found is None and not looks_like_module(words)) or may_freeze_variable(self.world, path, name):
             return None
         oid = self.outside("thing", ident, found, key=(path, name))
         if self.heap[oid].kind == "thing":
@@ -173,7 +175,7 @@ class Evaluator(Book):
             text = self.world.project.assigned(path, name)
             if isinstance(found, ClassRef) and text is not None and text.endswith("()"):
                 self.note_bare(oid, found, FunctionRef(path, MODULE), text.removesuffix("()"))
-        if "eval" in words and "train" not in words and not self.world.trains_in(path):
+        if "eval" in words and "train" not in words and not trains_in(self.world, path):
             state.vars.setdefault((oid, "$training"), const(False))
         return frozenset((Obj(oid),))
 
@@ -236,7 +238,7 @@ class Evaluator(Book):
 
     def note_bare(self, oid: int, cls: ClassRef, ref: FunctionRef, callee: str) -> None:
         """Remember of an object that is constructed by calls of ``callee`` in a function that it is a module without parameters."""
-        if self.heap[oid].kind == "module" and self.world.made_without_parameters(ref, callee, cls):
+        if self.heap[oid].kind == "module" and made_without_parameters(self.world, ref, callee, cls):
             self.bare.add(oid)
 
     # --- attributes ---------------------------------------------------------------------------------------------------
@@ -459,7 +461,7 @@ class Evaluator(Book):
                 self.note_bare(inner, cls, FunctionRef(path, method or MODULE), bare)
                 return frozenset((Obj(inner),))
             kind = "module" if absolute in TORCH.given_weights else class_kind(absolute)
-            if kind == "module" and method and self.world.makes_bare(FunctionRef(path, method), bare, absolute):
+            if kind == "module" and method and makes_bare(self.world, FunctionRef(path, method), bare, absolute):
                 kind = "function-module"
             if kind == "parameter":
                 return self.leaf(0, text, None)
@@ -467,7 +469,7 @@ class Evaluator(Book):
                 return frozenset((Obj(self.outside(kind, text, None, key=(oid, name, kind))),))
             if kind != "thing":
                 inner = self.outside(kind, text, absolute, key=(oid, name, absolute))
-                if absolute in HOLDERS and name not in self.world.parametric_attributes(info.cls):
+                if absolute in HOLDERS and name not in parametric_attributes(self.world, info.cls):
                     self.bare.add(inner)
                 return frozenset((Obj(inner),))
             effect = TORCH.function_effect(absolute)

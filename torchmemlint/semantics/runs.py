@@ -11,7 +11,9 @@ from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.base import EVERYTHING, RunLimit
 from torchmemlint.semantics.events import MUST_BE_FREE, Graph, Record, Sink
+from torchmemlint.semantics.grad_guards import start_mode
 from torchmemlint.semantics.interpret import MAX_PHASES, Interpreter
+from torchmemlint.semantics.parameters import may_hold_module, parametric_attributes
 from torchmemlint.semantics.plumbing import Plumbing
 from torchmemlint.semantics.values import EMPTY, Const, Obj, Value
 from torchmemlint.semantics.world import MODULE, World
@@ -104,7 +106,7 @@ class Runs:
         function, lowered = found
         facts = world.facts(ref)
         owner = ClassRef(ref.path, facts.owner) if facts.owner else None
-        mode = "on" if ref.qualname == MODULE else world.start_mode(ref)
+        mode = "on" if ref.qualname == MODULE else start_mode(world, ref)
         try:
             first = self._interpreter(ref, mode, (), owner)
             first.run(function, lowered, owner)
@@ -179,7 +181,7 @@ class Runs:
                             (Const(True, "bool"),)
                         ):
                             found.add(EVERYTHING if name == "self" else name)
-        if found and self.world.is_module_class(cls) and self.world.parametric_attributes(cls) <= found:
+        if found and self.world.is_module_class(cls) and parametric_attributes(self.world, cls) <= found:
             found.add(EVERYTHING)
         return frozenset(found)
 
@@ -232,7 +234,7 @@ class Runs:
         if not 0 < len(classes) <= MAX_HOLDERS:
             return False
         frozen = {cls for cls in classes if self.frozen_attributes(cls) & {name, EVERYTHING}}
-        return bool(frozen) and not any(self.world.may_hold_module(cls, name) for cls in classes if cls not in frozen)
+        return bool(frozen) and not any(may_hold_module(self.world, cls, name) for cls in classes if cls not in frozen)
 
     # --- fates --------------------------------------------------------------------------------------------------------
 
