@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any, Final
 
 from torchmemlint.errors import SourceError
-from torchmemlint.index.module_facts import parse
+from torchmemlint.index.parse import parse
 from torchmemlint.lower import ir
 from torchmemlint.lower.lowered import Lowered, from_libcst
 from torchmemlint.lower.regions import MODULE, Region

@@ -16,7 +16,7 @@ from typing import Any, Final
 import libcst as cst
 
 from torchmemlint.errors import SourceError
-from torchmemlint.index.module_facts import parse
+from torchmemlint.index.parse import parse
 from torchmemlint.lower import ir
 from torchmemlint.lower.layout import Places
 from torchmemlint.lower.regions import MODULE, Region
