@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING
 from torchmemlint.index import keys
 from torchmemlint.index.evidence import Evidence, Instance, Method, Value
 from torchmemlint.index.facts import CallFact, FunctionFacts
-from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Head, Names, Outside, is_quiet
+from torchmemlint.index.names import Names
+from torchmemlint.index.quiet import is_quiet
+from torchmemlint.index.reader import FactReader, Head
+from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside
 from torchmemlint.index.tables import Site, Tables, last_name
 from torchmemlint.index.trail import MISSING, answered
 from torchmemlint.torch_facts import TorchFacts
@@ -86,6 +89,8 @@ class Calls:
 
     def __init__(self, names: Names, evidence: Evidence, torch: TorchFacts) -> None:
         self._names = names
+        self._reader = names.reader
+        self._classes = names.classes
         self._evidence = evidence
         self._trail = trail = names.trail
         self._named = answered(trail, self._named_anywhere)
@@ -105,7 +110,7 @@ class Calls:
     @cached_property
     def tables(self) -> Tables:
         """What all modules say of one word."""
-        return Tables(self._names.modules, self._trail)
+        return Tables(self._reader.modules, self._trail)
 
     def link(self) -> Tables:
         """As ``Names.link``."""
@@ -146,9 +151,9 @@ class Calls:
         known = isinstance(self._names.lookup(path, head), Outside)
         if not known or qualname == TOP:
             return known
-        facts = self._names.scope(path, qualname)
+        facts = self._reader.scope(path, qualname)
         while facts is not None and head not in facts.locals:
-            facts = self._names.scope(path, facts.parent) if facts.parent else None
+            facts = self._reader.scope(path, facts.parent) if facts.parent else None
         return facts is None
 
     def _resolve(self, key: tuple[str, str, str]) -> Callees | None:
@@ -187,7 +192,7 @@ class Calls:
         outside = {each.klass for each in receivers if isinstance(each, Instance) and not each.exact}
         if not outside:
             return Callees((), False)
-        classes = {ref for ref in self.tables.methods(name) if not outside.isdisjoint(self._names.mro(ref))}
+        classes = {ref for ref in self.tables.methods(name) if not outside.isdisjoint(self._classes.mro(ref))}
         return Callees(self._methods_of(classes, name) if self._are_few(classes) else (), self._are_few(classes, 1))
 
     def _by_shape(self, path: str, callee: str, keywords: tuple[str, ...]) -> Callees:
@@ -222,17 +227,17 @@ class Calls:
 
     def _takes(self, klass: ClassRef, name: str, keywords: frozenset[str]) -> bool:
         """Whether the class's method ``name`` has parameters of these names; True where it is no method in sight."""
-        method = self._names.method(klass, name)
+        method = self._classes.method(klass, name)
         if method is None:
             return True
-        params = self._names.header(method).params
+        params = self._reader.header(method).params
         return any(param.kind == "**" for param in params) or keywords <= {param.name for param in params}
 
     def _are_few(self, classes: set[ClassRef], most: int = _BY_NAME) -> bool:
         """Whether these classes are at most so many unrelated groups: they are related through the base that has the method first."""
         families: set[ClassRef | str] = set()
         for ref in classes:
-            families.add(next(base for base in reversed(self._names.mro(ref)) if base in classes))
+            families.add(next(base for base in reversed(self._classes.mro(ref)) if base in classes))
             if len(families) > most:
                 return False
         return True
@@ -241,7 +246,7 @@ class Calls:
         """Of these classes, those that a file defines or imports, else those defined in its folder."""
         if not path:
             return set()
-        named = {self._names.defined(path, name) for name, _ in self._names.imports(path)}
+        named = {self._names.defined(path, name) for name, _ in self._reader.imports(path)}
         near = {ref for ref in classes if ref.path == path or ref in named}
         folder = path.rpartition("/")[0]
         return near or {ref for ref in classes if ref.path.rpartition("/")[0] == folder}
@@ -254,37 +259,37 @@ class Calls:
         if isinstance(value, FunctionRef):
             yield value
         elif isinstance(value, Method):
-            overrides = () if value.exact else self._names.overrides(value.klass, value.function.qualname.rpartition(".")[2])
+            overrides = () if value.exact else self._classes.overrides(value.klass, value.function.qualname.rpartition(".")[2])
             if not overrides or not self._overridden.answer((value.klass, value.function)):
                 yield value.function
             yield from overrides or self._stood_for(value.function)
         elif isinstance(value, ClassRef):
-            method = self._names.method(value, "__init__")
+            method = self._classes.method(value, "__init__")
             if method is not None:
                 yield method
         elif isinstance(value, Instance) and isinstance(value.klass, ClassRef):
             for name in ("__call__", "forward"):
-                method = self._names.method(value.klass, name)
+                method = self._classes.method(value.klass, name)
                 if method is not None:
                     yield method
                     if not value.exact:
-                        yield from self._names.overrides(value.klass, name)
+                        yield from self._classes.overrides(value.klass, name)
                     break
 
     def _stood_for(self, ref: FunctionRef) -> tuple[FunctionRef, ...]:
         """The methods that an abstract one which nothing in sight overrides stands for: those of its name, as with a protocol."""
-        facts = self._names.header(ref)
+        facts = self._reader.header(ref)
         name = ref.qualname.rpartition(".")[2]
         if not facts.owner or name in self._common or name.startswith("__"):
             return ()
-        protocol = "typing.Protocol" in self._names.mro(ClassRef(ref.path, facts.owner))
+        protocol = "typing.Protocol" in self._classes.mro(ClassRef(ref.path, facts.owner))
         if not protocol and all(use.callee.rpartition(".")[2] != "abstractmethod" for use in facts.decorators):
             return ()
         classes = {each for each in self.tables.methods(name) if self._names.layout.near(each.path, ref.path)}
         classes -= {ClassRef(ref.path, facts.owner)}
         found = classes if self._are_few(classes) else set()
         return tuple(
-            sorted(FunctionRef(each.path, f"{each.qualname}.{name}") for each in found if self._names.has_method(each, name))
+            sorted(FunctionRef(each.path, f"{each.qualname}.{name}") for each in found if self._reader.has_method(each, name))
         )
 
     def _is_always_overridden(self, key: tuple[ClassRef, FunctionRef]) -> bool:
@@ -294,11 +299,11 @@ class Calls:
         name, own = function.qualname.rpartition(".")[2], klass.qualname.rpartition(".")[2]
 
         def has_it(below: ClassRef) -> bool:
-            return klass in self._names.mro(below) and self._names.method(below, name) == function
+            return klass in self._classes.mro(below) and self._classes.method(below, name) == function
 
-        if self._trail.any(lambda: self._names.subclasses(klass), has_it):
+        if self._trail.any(lambda: self._classes.subclasses(klass), has_it):
             return False
-        if self.tables.is_value(own, {each.path for each in (klass, *self._names.subclasses(klass))}):
+        if self.tables.is_value(own, {each.path for each in (klass, *self._classes.subclasses(klass))}):
             return False
         return not any(self.tables.calls(word) for word in self._with_aliases([own]))
 
@@ -319,12 +324,12 @@ class Calls:
 
     def _find(self, ref: FunctionRef) -> tuple[Caller, ...]:
         name = ref.qualname.rpartition(".")[2]
-        facts = self._names.header(ref)
+        facts = self._reader.header(ref)
         words = {name}
         if facts.owner and name == "__init__":
             owner = ClassRef(ref.path, facts.owner)
             words |= {"cls", "__class__"}
-            words |= {klass.qualname.rpartition(".")[2] for klass in (owner, *self._names.subclasses(owner))}
+            words |= {klass.qualname.rpartition(".")[2] for klass in (owner, *self._classes.subclasses(owner))}
         if self._trail.on:  # for what ``_called`` and ``_called_objects`` say of it
             self._trail.page.append((keys.CALLS, ref.path, ref.qualname))
         found = [caller for word in self._with_aliases(words) for caller in self._called(word).get(ref, ())]
@@ -340,7 +345,7 @@ class Calls:
 
     def _find_namesakes(self, ref: FunctionRef) -> tuple[Caller, ...]:
         name = ref.qualname.rpartition(".")[2]
-        if not self._names.header(ref).owner or name in self._common:
+        if not self._reader.header(ref).owner or name in self._common:
             return ()
         near = [(site, call) for site, call in self.tables.calls(name) if self._names.layout.near(site.path, ref.path)]
         return tuple(
@@ -354,11 +359,11 @@ class Calls:
         another package): which may be an object of the project."""
         me, _, rest = callee.partition(".")
         attribute, dot, _ = rest.partition(".")
-        owner = self._names.header(site).owner
+        owner = self._reader.header(site).owner
         if me != "self" or not dot or not owner:
             return False
         held = self._evidence.values(site.path, site.qualname, f"self.{attribute}")
-        return all(isinstance(each, Outside) for each in held) and not self._names.attr(ClassRef(site.path, owner), attribute)
+        return all(isinstance(each, Outside) for each in held) and not self._classes.attr(ClassRef(site.path, owner), attribute)
 
     def meet(self, board: Board) -> None:
         """See ``Project.meet``."""
@@ -447,7 +452,7 @@ class Calls:
 
     def _escapes(self, ref: FunctionRef) -> bool:
         name = ref.qualname.rpartition(".")[2]
-        facts = self._names.header(ref)
+        facts = self._reader.header(ref)
         if facts.owner and (self.tables.is_looked_up(name) or _called_implicitly(name) or self.tables.is_put_together(name)):
             return True
         if any(self._registers(ref.path, facts, use.callee) for use in facts.decorators):
@@ -468,7 +473,7 @@ class Calls:
 
     def _find_handed(self, ref: FunctionRef) -> tuple[Caller, ...]:
         name = ref.qualname.rpartition(".")[2]
-        facts = self._names.header(ref)
+        facts = self._reader.header(ref)
         if facts.owner and (self.tables.is_looked_up(name) or _called_implicitly(name) or self.tables.is_put_together(name)):
             return ()
         if any(self._registers(ref.path, facts, use.callee) for use in facts.decorators):
@@ -490,7 +495,7 @@ class Calls:
         """The calls in ``reader`` that are given ``text``, or a ``partial`` of it; none where one is not known to run it."""
         if self._trail.on:
             self._trail.page.append((keys.WHOLE, reader.path, reader.qualname))
-        facts = self._names.facts_of(reader)
+        facts = self._reader.facts_of(reader)
         assert isinstance(facts, FunctionFacts)
         given = [call for call in facts.calls if any(arg.name == text for arg in call.args)]
         runs: list[Caller] = []
@@ -522,7 +527,7 @@ class Calls:
         if name in self._common or self._evidence.values(reader.path, reader.qualname, receiver):
             return False
         top = self._names.layout.top_package(reader.path)
-        if self._names.layout.top_package(ref.path) == top and not _is_property(self._names.header(ref)):
+        if self._names.layout.top_package(ref.path) == top and not _is_property(self._reader.header(ref)):
             return True
         return bool(self._by_name(name, top))
 
@@ -535,19 +540,19 @@ class Calls:
             return True
         for value in values:
             if isinstance(value, FunctionRef):
-                if not self._names.flow(value).wraps and not self._calls_its_argument(value):
+                if not self._reader.flow(value).wraps and not self._calls_its_argument(value):
                     return True
             elif isinstance(value, Method) or (isinstance(value, Outside) and not is_quiet(value.name)):
                 return True
         return False
 
     def _calls_its_argument(self, decorator: FunctionRef) -> bool:
-        return any(True for _ in argument_calls(self._names, decorator))
+        return any(True for _ in argument_calls(self._reader, decorator))
 
 
-def argument_calls(names: Names, decorator: FunctionRef) -> Iterator[tuple[FunctionRef, CallFact]]:
+def argument_calls(reader: FactReader, decorator: FunctionRef) -> Iterator[tuple[FunctionRef, CallFact]]:
     """Where a decorator's wrapper runs what it wraps: calls, in its inner functions, of a parameter of a function around."""
-    functions = names.inside(decorator)
+    functions = reader.inside(decorator)
     for qualname, facts in functions.items():
         if not facts.parent and qualname != decorator.qualname:
             continue

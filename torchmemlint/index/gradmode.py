@@ -24,8 +24,11 @@ from torchmemlint.index.calls import Caller, Calls, argument_calls
 from torchmemlint.index.evidence import Evidence, Instance, Method, Value
 from torchmemlint.index.facts import ArgFact, CallableUse, CallFact
 from torchmemlint.index.layout import is_test
-from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Head, Names, Outside, Scope, is_quiet
+from torchmemlint.index.names import Names
 from torchmemlint.index.plain import shape
+from torchmemlint.index.quiet import is_quiet
+from torchmemlint.index.reader import Head, Scope
+from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside
 from torchmemlint.index.trail import MISSING, Answered, Step, answered
 from torchmemlint.torch_facts import TorchFacts
 
@@ -90,6 +93,8 @@ class GradMode:
         complete: bool = True,
     ) -> None:
         self._names = names
+        self._reader = names.reader
+        self._classes = names.classes
         self._evidence = evidence
         self._calls = calls
         self._torch = torch
@@ -154,7 +159,7 @@ class GradMode:
         """The effect of switching grad on exactly when ``arg`` is true."""
         if arg.const:
             return "on" if _truth(arg.const) else "off"
-        facts = self._names.scope(path, qualname)
+        facts = self._reader.scope(path, qualname)
         if facts is None or not (arg.name or arg.test):
             return "mixed"
         texts = self._evidence.bound(path, qualname).get(arg.name, [arg.name])
@@ -170,7 +175,7 @@ class GradMode:
     def _parameter_owner(self, path: str, facts: Scope | None, name: str) -> Scope | None:
         """The function, this or one around it, whose parameter ``name`` is inside it."""
         while facts is not None and not any(param.name == name for param in facts.params):
-            facts = self._names.scope(path, facts.parent) if facts.parent and name not in facts.locals else None
+            facts = self._reader.scope(path, facts.parent) if facts.parent and name not in facts.locals else None
         return facts
 
     def _attribute_constant(self, path: str, qualname: str, text: str) -> str | None:
@@ -179,24 +184,24 @@ class GradMode:
         klass = self._evidence.class_of(path, qualname, receiver) if receiver else None
         if not isinstance(klass, ClassRef):
             return None
-        constants = {fact.const for fact, _ in self._names.attr(klass, name)}
+        constants = {fact.const for fact, _ in self._classes.attr(klass, name)}
         return constants.pop() or None if len(constants) == 1 else None
 
     def _class_effect(self, path: str, qualname: str, klass: ClassRef, use: CallableUse, depth: int) -> str | None:
-        for base in self._names.mro(klass):
+        for base in self._classes.mro(klass):
             if isinstance(base, str) and self._torch.functions.get(base, "").startswith("grad-"):
                 return self._outside_effect(path, qualname, base, None)
-        enter = self._names.method(klass, "__enter__") or self._names.method(klass, "__aenter__")
+        enter = self._classes.method(klass, "__enter__") or self._classes.method(klass, "__aenter__")
         if enter is None:
             return None
-        facts = self._names.flow(enter)
+        facts = self._reader.flow(enter)
         effect = _agreed([self.manager_effect(enter.path, enter.qualname, left, depth + 1) for left in facts.leaves[-1:]])
         if effect != "mixed":
             return effect
         # `set_grad_enabled(self.mode)`, where __init__ keeps its argument in self.mode
-        init = self._names.method(klass, "__init__")
+        init = self._classes.method(klass, "__init__")
         for arg in facts.leaves[-1].args[:1]:
-            kept = {fact.value for fact, _ in self._names.attr(klass, arg.name.rpartition(".")[2])} if arg.name else set()
+            kept = {fact.value for fact, _ in self._classes.attr(klass, arg.name.rpartition(".")[2])} if arg.name else set()
             if init is not None and len(kept) == 1:
                 return self._with_arguments(path, qualname, f"param:{kept.pop()}", init, use, True)
         return effect
@@ -204,7 +209,7 @@ class GradMode:
     def _function_effect(
         self, path: str, qualname: str, ref: FunctionRef, use: CallableUse, bound: bool, depth: int
     ) -> str | None:
-        facts = self._names.flow(ref)
+        facts = self._reader.flow(ref)
         if not use.called and not use.statement:
             return None
         if use.statement and facts.leaves:
@@ -231,7 +236,7 @@ class GradMode:
         match = _TEST.match(effect.removeprefix("param:")) if effect is not None and effect.startswith("param:") else None
         if match is None:
             return effect
-        facts = self._names.header(ref)
+        facts = self._reader.header(ref)
         skip = 1 if bound and facts.owner and not any(d.callee == "staticmethod" for d in facts.decorators) else 0
         arg = argument_for(facts.params[skip:], match[2], use.args)
         if arg is None:
@@ -242,7 +247,7 @@ class GradMode:
         if match[3] is None:
             passed = self._argument_effect(path, qualname, arg)
             return _negated(passed) if match[1] else passed
-        caller = self._names.head(path, qualname)
+        caller = self._reader.head(path, qualname)
         if caller is not None and any(param.name == arg.name for param in caller.params):
             return f"param:{match[1] or ''}{arg.name} {match[3]} {match[4]}"
         return "mixed"
@@ -260,7 +265,7 @@ class GradMode:
                     wrapped = self._value_effect(path, scope, value, CallableUse(use.callee, use.args, True), 1)
                 effects.append(wrapped)
             elif isinstance(value, ClassRef):
-                call = self._names.method(value, "__call__")
+                call = self._classes.method(value, "__call__")
                 wrapped = self._wrapper_effect(path, scope, call, use, lazy) if call is not None else None
                 effects.append(wrapped if wrapped is not None else self._class_effect(path, scope, value, use, 1))
             else:
@@ -268,7 +273,7 @@ class GradMode:
         return _agreed(effects)
 
     def _wrapper_effect(self, path: str, scope: str, decorator: FunctionRef, use: CallableUse, lazy: bool) -> str | None:
-        functions = self._names.inside(decorator)
+        functions = self._reader.inside(decorator)
         wraps: list[str | None] = [
             self.manager_effect(decorator.path, facts.qualname, wrap) for facts in functions.values() for wrap in facts.wraps
         ]
@@ -277,7 +282,7 @@ class GradMode:
         if lazy:
             return None
         effects: list[str | None] = []
-        for ref, call in argument_calls(self._names, decorator):
+        for ref, call in argument_calls(self._reader, decorator):
             effect = self._last_effect(ref, call.managers)
             effects.append(effect if effect is not None else self._own_effect(functions[ref.qualname], ref.path))
         return self._with_arguments(path, scope, _agreed(effects), decorator, use, False)
@@ -409,7 +414,7 @@ class GradMode:
     def _make_node(self, ref: FunctionRef) -> _Node:
         if ref.qualname == TOP:
             return _Node({"on": None}, [])
-        facts = self._names.header(ref)
+        facts = self._reader.header(ref)
         effect = self._own_effect(facts, ref.path)
         if effect is not None:
             return _Node(dict.fromkeys(self._effect_modes(ref, effect, 0)), [])
@@ -419,7 +424,7 @@ class GradMode:
         hook = self._hook(ref, facts)
         if hook is not None:
             node.fixed[hook] = None
-        if self._names.calls_backward(ref):
+        if self._reader.calls_backward(ref):
             node.fixed["on"] = None  # with grad mode off under every caller it would raise
         callers = self._calls.callers(ref)
         others = [caller for caller in callers.calls if caller.ref != ref]
@@ -445,12 +450,12 @@ class GradMode:
         if not is_test(ref.path, ref.qualname):
             return False
         folder = ref.path.replace("\\", "/").rpartition("/")[0]
-        return is_test(f"{folder}/", ref.qualname) or self._names.has_tests(ref.path)
+        return is_test(f"{folder}/", ref.qualname) or self._reader.has_tests(ref.path)
 
     def _root_mode(self, ref: FunctionRef, facts: Head, escapes: bool) -> str:
         """The start of a function that nothing in sight calls."""
         top = FunctionRef(ref.path, TOP)
-        if self._last_effect(top, self._names.flow(top).leaves) == "off":
+        if self._last_effect(top, self._reader.flow(top).leaves) == "off":
             return "off"
         namesakes = self._calls.namesakes(ref)
         if namesakes and all(self._guarded(caller) for caller in namesakes):
@@ -459,11 +464,11 @@ class GradMode:
             return "off"
         name = ref.qualname.rpartition(".")[2]
         if facts.owner and name not in _HOOK_SET and self._torch.hooks.get((_LIGHTNING, name)) == "grad-off":
-            methods = [self._names.method(ClassRef(ref.path, facts.owner), hook) for hook in _HOOK_SET]
+            methods = [self._classes.method(ClassRef(ref.path, facts.owner), hook) for hook in _HOOK_SET]
             if all(method is not None and not self._calls.callers(method).calls for method in methods):
                 return "unseen-base"  # a loop out of sight runs the hooks of such a class, in the mode that it chooses
         if facts.owner and not (name.startswith("__") and name.endswith("__")):
-            bases = self._names.mro(ClassRef(ref.path, facts.owner))
+            bases = self._classes.mro(ClassRef(ref.path, facts.owner))
             if any(isinstance(base, str) and not is_quiet(base) for base in bases):
                 return "unseen-base"
         return "escapes" if escapes or not self._complete else "no-callers"
@@ -471,9 +476,9 @@ class GradMode:
     def _runs_guarded(self, ref: FunctionRef, owner: ClassRef) -> bool:
         """Whether all that others in sight run of a method's module, by its other methods, runs with grad mode off, or its own
         forward does: what nobody calls yet is there for the same use."""
-        if not self._names.is_subclass(owner, "torch.nn.Module"):
+        if not self._classes.is_subclass(owner, "torch.nn.Module"):
             return False
-        forward = self._names.head(owner.path, f"{owner.qualname}.forward")
+        forward = self._reader.head(owner.path, f"{owner.qualname}.forward")
         if forward is not None and self._own_effect(forward, owner.path) == "off":
             return True
         found: list[str] = []
@@ -482,7 +487,7 @@ class GradMode:
             if qualname.rpartition(".")[2] == "__init__" or qualname == ref.qualname:
                 return False
             for caller in self._calls.calls_of(FunctionRef(owner.path, qualname)):
-                inside = self._names.header(caller.ref).owner == owner.qualname
+                inside = self._reader.header(caller.ref).owner == owner.qualname
                 if inside or self._is_test(caller.ref):
                     continue
                 if not caller.certain or not self._guarded(caller):
@@ -492,7 +497,7 @@ class GradMode:
 
         def methods() -> list[str]:
             # The forward first: it is what others call, and mostly decides.
-            return sorted(self._names.methods_of(owner), key=lambda each: not each.endswith(".forward"))
+            return sorted(self._reader.methods_of(owner), key=lambda each: not each.endswith(".forward"))
 
         return not self._trail.any(methods, is_run_unguarded) and bool(found)
 
@@ -500,7 +505,7 @@ class GradMode:
         """Whether grad mode is off at a call by what its own function says."""
         effect = self._effect_at(caller.ref, caller.call)
         if effect is None and caller.ref.qualname != TOP:
-            effect = self._own_effect(self._names.header(caller.ref), caller.ref.path)
+            effect = self._own_effect(self._reader.header(caller.ref), caller.ref.path)
         return effect == "off"
 
     def _hook(self, ref: FunctionRef, facts: Head) -> str | None:
@@ -512,12 +517,12 @@ class GradMode:
         effect = self._hook_of(owner, name)
         if effect is not None or name in _FUNCTION_HOOKS:
             return effect
-        below = [cls for cls in self._names.subclasses(owner) if self._names.method(cls, name) == ref]
+        below = [cls for cls in self._classes.subclasses(owner) if self._classes.method(cls, name) == ref]
         return next((found for cls in below if (found := self._hook_of(cls, name)) is not None), None)
 
     def _hook_of(self, klass: ClassRef, name: str) -> str | None:
         """The mode in which an outside framework calls the method ``name`` of a class's objects."""
-        for base in self._names.mro(klass):
+        for base in self._classes.mro(klass):
             if not isinstance(base, str):
                 continue
             if base.startswith("torch.autograd.") and base.endswith("Function") and name in _FUNCTION_HOOKS:
@@ -529,10 +534,10 @@ class GradMode:
 
     def _class_switches_off(self, klass: ClassRef, method: FunctionRef) -> bool:
         """Whether constructing the class switches grad off for the rest of the program."""
-        init = self._names.method(klass, "__init__")
+        init = self._classes.method(klass, "__init__")
         if init is None or init == method:
             return False
-        leaves = self._names.flow(init).leaves
+        leaves = self._reader.flow(init).leaves
         return bool(leaves) and self._last_effect(init, leaves) == "off"
 
     def _add_caller(self, node: _Node, caller: Caller) -> None:
@@ -602,7 +607,7 @@ class GradMode:
         match = _TEST.match(effect.removeprefix("param:")) if effect.startswith("param:") else None
         if match is None or depth > _MAX_DEPTH:
             return ("off", "chosen")
-        facts = self._parameter_owner(ref.path, self._names.scope(ref.path, ref.qualname), match[2])
+        facts = self._parameter_owner(ref.path, self._reader.scope(ref.path, ref.qualname), match[2])
         if facts is None:
             return ("off", "chosen")
         ref = FunctionRef(ref.path, facts.qualname)
@@ -625,7 +630,7 @@ class GradMode:
         caller in sight, and how; by the parameter's default where there is no caller; None where callers differ or are not
         known."""
         match = _TEST.match(test)
-        facts = self._names.head(ref.path, ref.qualname)
+        facts = self._reader.head(ref.path, ref.qualname)
         if match is None or facts is None or not any(param.name == match[2] for param in facts.params):
             return None
         callers = self._calls.callers(ref)

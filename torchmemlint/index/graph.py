@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from torchmemlint.index import keys
 from torchmemlint.index.facts import CallFact, ModuleFacts
-from torchmemlint.index.names import ClassRef
 from torchmemlint.index.parts import joined, split
+from torchmemlint.index.references import ClassRef
 from torchmemlint.index.tables import form_of, last_name
 from torchmemlint.index.trail import LEAF, ROOT, Name, Read, Trail
 

@@ -7,7 +7,6 @@ calls, words and reads; statements (``index.statements``) are dispatched by type
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Sequence
 
@@ -25,11 +24,7 @@ def module_facts(path: str, text: str) -> ModuleFacts:
 
     Raises SourceError where the text does not parse on this Python, or nests deeper than ``MAX_DEPTH``.
     """
-    return tree_facts(path, parse(text), text)
-
-
-def tree_facts(path: str, tree: ast.Module, text: str) -> ModuleFacts:
-    """As ``module_facts``, for a tree that is already there."""
+    tree = parse(text)
     walk = Walk(tree, text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
     try:
         block(walk, tree.body, 1)

@@ -18,7 +18,9 @@ from torchmemlint.index.facts import AttrFact, CallableUse, ClassFacts, Function
 from torchmemlint.index.gradmode import CallerMode, GradMode
 from torchmemlint.index.ledger import Ledger
 from torchmemlint.index.modules import Modules
-from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Names, Outside, Variable
+from torchmemlint.index.names import Names
+from torchmemlint.index.reader import FactReader
+from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside, Variable
 from torchmemlint.index.trail import MISSING, Trail, answered
 from torchmemlint.torch_facts import TORCH
 
@@ -101,7 +103,9 @@ class Project:
         self.ledger = Ledger()
         self._at_hand = False
         self._within: dict[str, dict[str, tuple[FunctionFacts, ...]]] = {}
-        self._names = Names(modules, self.trail)
+        self._reader = FactReader(modules, self.trail)
+        self._names = Names(self._reader)
+        self._classes = self._names.classes
         self._evidence = Evidence(self._names, TORCH)
         self._differentiating = answered(self.trail, self._find_differentiating)
         self._calls = Calls(self._names, self._evidence, TORCH)
@@ -144,31 +148,31 @@ class Project:
     @property
     def modules(self) -> Modules:
         """The facts of all modules."""
-        return self._names.modules
+        return self._reader.modules
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The paths of all modules, sorted."""
-        return tuple(self._names.modules)
+        return tuple(self._reader.modules)
 
     @question
     def module(self, path: str) -> ModuleFacts:
         """The facts of the module at ``path``; KeyError when it is not in the project."""
         self._note(keys.MODULE, path)
-        return self._names.whole(path)
+        return self._reader.whole(path)
 
     @question
     def imports(self, path: str) -> tuple[tuple[str, str], ...]:
         """What the module at ``path`` imports (see ``ModuleFacts.imports``): ask for this alone where no more is wanted, so that
         findings do not rest on all that the module says."""
         self._note(keys.IMPORTS, path)
-        return self._names.whole(path).imports
+        return self._reader.whole(path).imports
 
     @question
     def assigned(self, path: str, name: str) -> str | None:
         """What the module at ``path`` assigns to a name, as ``ModuleFacts.assigned`` has it; None where it does not."""
         self._note(keys.NAME, path, name)
-        return next((text for assigned, text in self._names.whole(path).assigned if name == assigned), None)
+        return next((text for assigned, text in self._reader.whole(path).assigned if name == assigned), None)
 
     @question
     def within(self, path: str, qualname: str) -> tuple[FunctionFacts, ...]:
@@ -181,7 +185,7 @@ class Project:
         known = self._within.get(path)
         if known is None:
             known = {}
-            for facts in self._names.whole(path).functions:
+            for facts in self._reader.whole(path).functions:
                 around = facts.qualname
                 while around:
                     known[around] = (*known.get(around, ()), facts)
@@ -229,7 +233,7 @@ class Project:
         if self.ledger.writes:
             self.ledger.open.questions.add(("facts", ref))
         self._note(keys.WHOLE, ref.path, ref.qualname)
-        return self._names.facts_of(ref)
+        return self._reader.facts_of(ref)
 
     # --- names
 
@@ -243,15 +247,15 @@ class Project:
         if not _DOTTED.match(dotted):
             return None
         head, *rest = dotted.split(".")
-        facts = self._names.scope(path, function_qualname) if function_qualname != TOP else None
+        facts = self._reader.scope(path, function_qualname) if function_qualname != TOP else None
         while facts is not None:
-            symbol = self._names.inner(facts, path, head)
+            symbol = self._reader.inner(facts, path, head)
             if symbol is not None:
                 found = self._names.member(symbol, rest[0]) if len(rest) == 1 else None if rest else symbol
                 return self._names.absolute(found) if found is not None else None
             if head in facts.locals:
                 return None
-            facts = self._names.scope(path, facts.parent) if facts.parent else None
+            facts = self._reader.scope(path, facts.parent) if facts.parent else None
         found = self._names.dotted(path, dotted)
         if found is None:
             return None
@@ -283,7 +287,7 @@ class Project:
         parts = absolute.split(".")
         for count in range(len(parts) - 1, 0, -1):
             path = self._names.layout.path_of.get(".".join(parts[:count]))
-            if path is not None and self._names.has_function(path, ".".join(parts[count:])):
+            if path is not None and self._reader.has_function(path, ".".join(parts[count:])):
                 return FunctionRef(path, ".".join(parts[count:]))
         return None
 
@@ -292,35 +296,35 @@ class Project:
     @question
     def mro(self, ref: ClassRef) -> tuple[ClassRef | str, ...]:
         """The method resolution order, ``ref`` first; outside bases by absolute name, "?" for what cannot be resolved."""
-        return self._names.mro(ref)
+        return self._classes.mro(ref)
 
     @question
     def method(self, ref: ClassRef, name: str) -> FunctionRef | None:
         """The function that the method ``name`` is, in the class or its bases."""
-        return self._names.method(ref, name)
+        return self._classes.method(ref, name)
 
     @question
     def subclasses(self, ref: ClassRef) -> tuple[ClassRef, ...]:
         """All classes of the project below ``ref``, sorted."""
-        return self._names.subclasses(ref)
+        return self._classes.subclasses(ref)
 
     @question
     def attr(self, ref: ClassRef, name: str) -> tuple[tuple[AttrFact, ClassRef], ...]:
         """Every assignment to an attribute, with the class that makes it, the nearest class first."""
-        return self._names.attr(ref, name)
+        return self._classes.attr(ref, name)
 
     @question
     def attrs(self, ref: ClassRef) -> tuple[AttrFact, ...]:
         """The assignments to attributes that a class makes itself; KeyError when there is no such class."""
         self._note(keys.ATTRS, ref.path, ref.qualname)
-        facts = self._names.facts_of(ref)
+        facts = self._reader.facts_of(ref)
         assert isinstance(facts, ClassFacts)
         return facts.attrs
 
     @question
     def is_subclass(self, ref: ClassRef, absolute_name: str) -> bool | None:
         """Whether the class is (below) ``absolute_name``; None when that is not seen, and a base is not in sight."""
-        return self._names.is_subclass(ref, absolute_name)
+        return self._classes.is_subclass(ref, absolute_name)
 
     @question
     def class_of(self, path: str, function_qualname: str, dotted: str) -> ClassRef | str | None:
@@ -407,7 +411,7 @@ class Project:
         callers = self._calls.callers(ref)
         if callers.escapes:
             return ()
-        facts = self._names.header(ref)
+        facts = self._reader.header(ref)
         names = [param.name for param in facts.params if param.kind == "positional"]
         if facts.owner and not any(use.callee == "staticmethod" for use in facts.decorators):
             names = names[1:]
@@ -462,8 +466,8 @@ class Project:
         }
         if not switching:
             return False
-        classes = [base for base in self._names.mro(ref) if isinstance(base, ClassRef)]
-        methods = {method.rpartition(".")[2] for base in classes for method in self._names.methods_of(base)}
+        classes = [base for base in self._classes.mro(ref) if isinstance(base, ClassRef)]
+        methods = {method.rpartition(".")[2] for base in classes for method in self._reader.methods_of(base)}
         return any(
             site.path in switching
             for name in sorted(methods)
@@ -485,7 +489,7 @@ class Project:
     @question
     def differentiates(self, ref: ClassRef) -> bool:
         """Whether a class's own forward takes gradients (the forces of an energy), itself or in what it calls."""
-        return self._names.method(ref, "forward") in self._forwards_with_gradients()
+        return self._classes.method(ref, "forward") in self._forwards_with_gradients()
 
     @question
     def differentiates_somewhere(self, path: str) -> bool:

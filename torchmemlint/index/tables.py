@@ -13,8 +13,9 @@ from typing import TypeVar
 from torchmemlint.index import keys
 from torchmemlint.index.facts import CallFact, ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.modules import Modules
-from torchmemlint.index.names import TOP, ClassRef, FunctionRef, by_qualname
+from torchmemlint.index.references import TOP, ClassRef, FunctionRef
 from torchmemlint.index.trail import Trail
+from torchmemlint.index.views import by_qualname
 
 _LEAST_LETTERS = 4
 """Letters that a name which is put together shows at least: less of it says nothing."""
