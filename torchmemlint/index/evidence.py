@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Union
 
+from torchmemlint.index.decorators import is_property
 from torchmemlint.index.facts import AttrFact
 from torchmemlint.index.layout import Module
 from torchmemlint.index.memo import Memo
@@ -231,7 +232,7 @@ class Evidence:
         method = self._classes.method(klass, name)
         if method is not None:
             facts = self._reader.header(method)
-            if any(use.callee.rpartition(".")[2] in ("property", "cached_property") for use in facts.decorators):
+            if is_property(facts):
                 return self._result(method, facts)
             # `self.step = self.step_with_graph`: the object's own attribute goes before the method of its class.
             given = [each for each in self._assignments(klass, name) if isinstance(each, FunctionRef | Method)]

@@ -12,15 +12,20 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from torchmemlint.index import keys
-from torchmemlint.index.calls import Callees, Caller, Callers, Calls
+from torchmemlint.index.callgraph import CallGraph
+from torchmemlint.index.edges import Callees, Caller, Callers
+from torchmemlint.index.effects import Effects
 from torchmemlint.index.evidence import Evidence, Instance, Method
 from torchmemlint.index.facts import AttrFact, CallableUse, ClassFacts, FunctionFacts, ModuleFacts
-from torchmemlint.index.gradmode import CallerMode, GradMode
+from torchmemlint.index.gradmode import GradMode
+from torchmemlint.index.leaks import Leaks
 from torchmemlint.index.ledger import Ledger
+from torchmemlint.index.modes import CallerMode
 from torchmemlint.index.modules import Modules
 from torchmemlint.index.names import Names
 from torchmemlint.index.reader import FactReader
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside, Variable
+from torchmemlint.index.starts import Starts
 from torchmemlint.index.trail import MISSING, Trail, answered
 from torchmemlint.torch_facts import TORCH
 
@@ -108,8 +113,11 @@ class Project:
         self._classes = self._names.classes
         self._evidence = Evidence(self._names, TORCH)
         self._differentiating = answered(self.trail, self._find_differentiating)
-        self._calls = Calls(self._names, self._evidence, TORCH)
-        self._grad = GradMode(self._names, self._evidence, self._calls, TORCH, no_grad_wrappers, complete)
+        self._calls = CallGraph(self._names, self._evidence, TORCH)
+        self._effects = Effects(self._names, self._evidence, TORCH, no_grad_wrappers)
+        self._leaks = Leaks(self._effects, self._calls, self.trail)
+        self._starts = Starts(self._names, self._calls, self._effects, self._leaks, TORCH, complete)
+        self._grad = GradMode(self._starts, self._calls, self.trail)
 
     @classmethod
     def build(
@@ -123,7 +131,7 @@ class Project:
         project = cls(Modules.of(facts), no_grad_wrappers, complete, trail)
         project._at_hand = True
         project._names.link()
-        project._calls.link()
+        project._calls.resolver.link()
         return project
 
     def _note(self, kind: int, path: str, qualname: str = "") -> None:
@@ -141,9 +149,9 @@ class Project:
     # --- what there is
 
     @property
-    def parts(self) -> tuple[Names, Calls, GradMode]:
+    def parts(self) -> tuple[Names, CallGraph, Leaks]:
         """What the answers come from, for ``index.roots``."""
-        return self._names, self._calls, self._grad
+        return self._names, self._calls, self._leaks
 
     @property
     def modules(self) -> Modules:
@@ -396,7 +404,7 @@ class Project:
     def callees(self, path: str, qualname: str, callee: str, *keywords: str) -> Callees:
         """The functions of the project that a call of ``callee``, with these ``CallFact.keywords``, can reach in the function
         ``qualname`` of ``path``."""
-        return self._calls.callees(path, qualname, callee, keywords)
+        return self._calls.resolver.callees(path, qualname, callee, keywords)
 
     @question
     def callers(self, ref: FunctionRef) -> Callers:
@@ -441,17 +449,17 @@ class Project:
     @question
     def test_holds(self, ref: FunctionRef, test: str) -> bool | None:
         """How a test of a parameter comes out under every caller in sight; None where that is not known, or not one answer."""
-        return self._grad.test_holds(ref, test)
+        return self._starts.test_holds(ref, test)
 
     @question
     def manager_effect(self, path: str, qualname: str, use: CallableUse) -> str | None:
         """What a with item or statement does to grad mode: "off", "on", "mixed", "start", "param:TEST" or None (nothing)."""
-        return self._grad.manager_effect(path, qualname or TOP, use)
+        return self._effects.manager_effect(path, qualname or TOP, use)
 
     @question
     def decorator_effect(self, path: str, scope: str, use: CallableUse) -> str | None:
         """What a decorator, standing in the function ``scope`` ("": module level), does to the body under it."""
-        return self._grad.decorator_effect(path, scope or TOP, use)
+        return self._effects.decorator_effect(path, scope or TOP, use)
 
     @question
     def driven_without_grad(self, ref: ClassRef) -> bool:

@@ -16,7 +16,7 @@ class Roots:
     """The roots of a project. Each that is worked out is written into its trail."""
 
     def __init__(self, project: Project) -> None:
-        names, self._calls, self._grad = project.parts
+        names, self._calls, self._leaks = project.parts
         self._reader, self._classes = names.reader, names.classes
         self._trail = project.trail
 
@@ -66,4 +66,4 @@ class Roots:
 
     def leaks_again(self) -> list[str]:
         """The values of the root of the kind ``LEAKS``."""
-        return self._grad.leaks_again()
+        return self._leaks.leaks_again()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TypeVar
 
 from torchmemlint.index import keys
+from torchmemlint.index.decorators import is_property
 from torchmemlint.index.facts import CallFact, ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.modules import Modules
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef
@@ -109,7 +110,7 @@ class Tables:
             name = facts.qualname.rpartition(".")[2]
             self._named[name].append(ref)
             self._locals.update([param.name for param in facts.params[:1]])
-            if any(use.callee.rpartition(".")[2] in ("property", "cached_property") for use in facts.decorators):
+            if is_property(facts):
                 self._members.add(name)
         index = self._index
         for call in facts.calls:
