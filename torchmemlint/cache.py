@@ -5,7 +5,7 @@
     runs/      the whole result of a run, with size, time and digest of each file: for when nothing changed
     links/     what ties the files of a run together: for when what changed in it changed nothing that others can see
     trails/    on which answers the findings of each file of a run rest, for when it did
-    segments/  of which keys and answers these were made (``index.graph``), as one process wrote it down
+    segments/  of which keys and answers these were made (``index.dependencies``), as one process wrote it down
     words/     which modules of a run say a word (``index.words``)
 
 Everything is JSON, or numbers as bytes, some of it packed by zlib: reading it runs nothing. Files are written beside their place and moved there, so that
@@ -114,7 +114,7 @@ class Asked:
     """What one file of a run asked.
 
     segment  the place in ``Trails.segments`` of the process that asked, -1 where nothing was written down
-    codes    the steps of the answers to its questions, in the order of ``Kept.rests_on``, as ``index.graph`` has them (zlib, base64)
+    codes    the steps of the answers to its questions, in the order of ``Kept.rests_on``, as ``index.dependencies`` has them (zlib, base64)
     kept     digest of what is kept in ``findings/`` for it, as in ``Link``: the questions are those
     kind     "related" to torch, "beside" such files, "other", or "" for a file of which that cannot be said
     imports  the names that it imports (``screen.imported_names``)

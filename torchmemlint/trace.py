@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from torchmemlint import rules
 from torchmemlint.analysis import analyze_module, checks_for, is_of_another_framework, make_runs, roots_of
 from torchmemlint.findings import Finding
-from torchmemlint.index.project import Caller, ClassRef, FunctionRef, Project
+from torchmemlint.index.edges import Caller
+from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.lower import ir
 from torchmemlint.rules.api import Draft, Flow, short
 from torchmemlint.semantics.base import CONTAINERS

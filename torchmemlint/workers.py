@@ -47,7 +47,7 @@ class Checked:
     rests_on: tuple[tuple[str, str], ...] = ()
     """The questions that the rest depends on, with what was told of their answers: only under a cache, until they are kept."""
     asked: bytes = b""
-    """The codes of the steps of their answers, in their order, in ``segment`` (``index.graph``), packed by zlib;
+    """The codes of the steps of their answers, in their order, in ``segment`` (``index.dependencies``), packed by zlib;
     nothing where that is not known."""
     segment: str = ""
     kept: str = ""

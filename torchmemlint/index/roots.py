@@ -1,4 +1,4 @@
-"""The roots of the trail, worked out once more: what ``index.graph`` compares with what they were."""
+"""The roots of the trail, worked out once more: what ``index.dependencies`` compares with what they were."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Roots:
     """The roots of a project. Each that is worked out is written into its trail."""
 
     def __init__(self, project: Project) -> None:
-        names, self._calls, self._leaks = project.parts
-        self._reader, self._classes = names.reader, names.classes
+        linked = project.linked
+        self._reader, self._classes, self._calls, self._leaks = linked.reader, linked.classes, linked.calls, linked.leaks
         self._trail = project.trail
 
     def classes_above(self, ref: ClassRef) -> list[ClassRef]:

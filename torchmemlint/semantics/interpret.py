@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from torchmemlint.findings import Span
-from torchmemlint.index.project import BACKWARD_ALONE, ClassRef, FunctionRef
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.index.questions.contents import BACKWARD_ALONE
 from torchmemlint.lower import ir
 from torchmemlint.semantics.base import CONTAINERS, EVERYTHING, FIRST_NUMBER, HARD_LIMIT, TENSOR, Closure, Handed, RunLimit
 from torchmemlint.semantics.calls import Arguments, Calls, first_parameter, half_fix, with_flags_set
