@@ -21,7 +21,7 @@ def truth(const: str) -> bool:
     return bool(_literal(const))
 
 
-def holds(match: re.Match[str], const: str) -> bool | None:
+def test_holds(match: re.Match[str], const: str) -> bool | None:
     """Whether the test that ``match`` took apart holds when its name is the literal ``const``."""
     value = _literal(const)
     if match[3] is None:

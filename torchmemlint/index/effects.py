@@ -10,8 +10,7 @@ import re
 from collections.abc import Sequence
 
 from torchmemlint.index.arguments import argument_for
-from torchmemlint.index.conditions import TEST, negated, truth
-from torchmemlint.index.conditions import holds as test_holds
+from torchmemlint.index.conditions import TEST, negated, test_holds, truth
 from torchmemlint.index.decorators import argument_calls
 from torchmemlint.index.evidence import Evidence, Instance, Method, Value
 from torchmemlint.index.facts import ArgFact, CallableUse

@@ -29,13 +29,10 @@ class Escapes:
         self._torch = torch
 
     def escapes(self, ref: FunctionRef) -> bool:
+        """Whether a function may be called by what is not in sight."""
         name = ref.qualname.rpartition(".")[2]
         facts = self._reader.header(ref)
-        if facts.owner and (
-            self._resolver.tables.is_looked_up(name) or _called_implicitly(name) or self._resolver.tables.is_put_together(name)
-        ):
-            return True
-        if any(self._registers(ref.path, facts, use.callee) for use in facts.decorators):
+        if self._is_had_by_name(facts, name) or any(self._registers(ref.path, facts, use.callee) for use in facts.decorators):
             return True
         for word in self._resolver.with_aliases([name]):
             for reader, text in self._resolver.tables.reads(word):
@@ -46,6 +43,11 @@ class Escapes:
                     return True
         return False
 
+    def _is_had_by_name(self, facts: Head, name: str) -> bool:
+        """Whether a method may be had, or called, without its name as an attribute in the text."""
+        tables = self._resolver.tables
+        return bool(facts.owner) and (tables.is_looked_up(name) or _called_implicitly(name) or tables.is_put_together(name))
+
     def handed(self, ref: FunctionRef) -> tuple[Caller, ...]:
         """The calls that run a function which they are given (``pool.map(score, batches)``), where all that is done with ``ref`` as
         a value is to give it to such calls; none where it may be called by anything else."""
@@ -54,11 +56,7 @@ class Escapes:
     def _find_handed(self, ref: FunctionRef) -> tuple[Caller, ...]:
         name = ref.qualname.rpartition(".")[2]
         facts = self._reader.header(ref)
-        if facts.owner and (
-            self._resolver.tables.is_looked_up(name) or _called_implicitly(name) or self._resolver.tables.is_put_together(name)
-        ):
-            return ()
-        if any(self._registers(ref.path, facts, use.callee) for use in facts.decorators):
+        if self._is_had_by_name(facts, name) or any(self._registers(ref.path, facts, use.callee) for use in facts.decorators):
             return ()
         found: list[Caller] = []
         for word in self._resolver.with_aliases([name]):

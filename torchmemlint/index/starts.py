@@ -8,8 +8,7 @@ import re
 from dataclasses import dataclass
 
 from torchmemlint.index.callgraph import CallGraph
-from torchmemlint.index.conditions import TEST
-from torchmemlint.index.conditions import holds as holds_of
+from torchmemlint.index.conditions import TEST, test_holds
 from torchmemlint.index.edges import Caller
 from torchmemlint.index.effects import MAX_DEPTH, Effects
 from torchmemlint.index.facts import CallableUse
@@ -28,7 +27,6 @@ _ELSEWHERE = re.compile(r"not .* (==|is) .*\b(torch|pytorch|pt)'?$|not .*\bis_to
 
 # torch calls these itself, inside its own no_grad (the backward of a Function, unless create_graph is asked for).
 _FUNCTION_HOOKS = frozenset({"forward", "backward", "setup_context", "vjp", "jvp"})
-
 
 _LIGHTNING = "pytorch_lightning.LightningModule"
 _HOOK_SET = ("training_step", "configure_optimizers")
@@ -216,7 +214,7 @@ class Starts:
         certain = [caller for caller in callers if caller.certain] or callers
         if not certain:
             default = next((param.default for param in facts.params if param.name == match[2]), "")
-            holds = holds_of(match, default) if default else None
+            holds = test_holds(match, default) if default else None
             return (Mode.OFF,) if holds is False else (Mode.NO_CALLERS,) if holds else (Mode.NO_CALLERS, Mode.OFF)
         found: dict[Mode, None] = {}
         for caller in certain:
@@ -239,7 +237,7 @@ class Starts:
             return None
         if not callers.calls:  # the way that is meant unless a caller out of sight asks for another
             default = next(param.default for param in facts.params if param.name == match[2])
-            return holds_of(match, default) if default else None
+            return test_holds(match, default) if default else None
         found: set[Mode] = set()
         for caller in callers.calls:
             use = CallableUse(caller.call.callee, caller.call.args, True)
