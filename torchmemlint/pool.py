@@ -192,7 +192,7 @@ def _in_pool(
     chunks = chunks_by_size(paths, jobs * _CHUNKS)
     pool_of = _pools(function, shared)
     results: dict[str, R] = {}
-    with pool_of(jobs) as pool:
+    with _opened(pool_of(jobs)) as pool:
         try:
             for chunk, future in [(chunk, pool.submit(_call_each, chunk)) for chunk in chunks]:
                 results.update(zip(chunk, future.result(), strict=True))  # type: ignore[arg-type]
@@ -204,13 +204,29 @@ def _in_pool(
     for group in (*left, *([path] for chunk in left for path in chunk)):
         if group[0] in results:
             continue
-        with pool_of(1) as pool:
+        with _opened(pool_of(1)) as pool:
             try:
                 results.update(zip(group, pool.submit(_call_each, group).result(), strict=True))  # type: ignore[arg-type]
             except BrokenProcessPool:
                 if len(group) == 1:
                     results[group[0]] = lost(group[0], "the process that checked it died")
     return [results[path] for path in paths]
+
+
+@contextmanager
+def _opened(pool: ProcessPoolExecutor) -> Iterator[ProcessPoolExecutor]:
+    """A pool whose processes are killed where this one is interrupted: else it would wait until they have done all."""
+    from multiprocessing import active_children
+
+    others = active_children()
+    with pool:
+        try:
+            yield pool
+        except BaseException:
+            for child in active_children():
+                if child not in others:
+                    child.kill()
+            raise
 
 
 def _pools(function: Callable[[S, str], R], shared: S) -> Callable[[int], ProcessPoolExecutor]:
@@ -226,15 +242,33 @@ def _pools(function: Callable[[S, str], R], shared: S) -> Callable[[int], Proces
     global _work
     if sys.platform == "linux" and threading.active_count() == 1:
         _work = (function, shared)  # type: ignore[assignment]
-        return lambda workers: ProcessPoolExecutor(workers, multiprocessing.get_context("fork"))
+        forked = multiprocessing.get_context("fork")
+        return lambda workers: ProcessPoolExecutor(workers, forked, _end_with_parent)
     context: BaseContext = multiprocessing.get_context("spawn")
     return lambda workers: ProcessPoolExecutor(workers, context, partial(_remember, function, shared, gc.get_threshold()))
 
 
 def _remember(function: Callable[[S, str], object], shared: S, threshold: tuple[int, int, int]) -> None:
     global _work
+    _end_with_parent()
     gc.set_threshold(*threshold)
     _work = (function, shared)  # type: ignore[assignment]
+
+
+def _end_with_parent() -> None:
+    """Ends this process of a pool when the one that made it has died: nobody else would tell it."""
+    import threading
+    from multiprocessing import connection, parent_process
+
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def end() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
 
 
 @with_room
