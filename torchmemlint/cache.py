@@ -460,7 +460,7 @@ def _write(path: str, data: bytes) -> None:
         with open(beside, "wb") as file:
             file.write(data)
         os.replace(beside, path)
-    except OSError:
+    except BaseException:  # it may be stopped
         with suppress(OSError):
             os.unlink(beside)
         raise

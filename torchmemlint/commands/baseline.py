@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from torchmemlint.config import Configuration
 from torchmemlint.errors import UsageError
 from torchmemlint.findings import Finding
 from torchmemlint.run import check_paths
-from torchmemlint.settings import DEFAULT_BASELINE
+from torchmemlint.settings import DEFAULT_BASELINE, Settings
 from torchmemlint.suppress.baseline import Baseline, empty_baseline, read_baseline, renewed, write_baseline
 
 
@@ -42,10 +42,12 @@ def run(arguments: argparse.Namespace, paths: Sequence[str], configuration: Conf
     if not targets:
         settings = configuration.for_folder(os.getcwd())
         targets[settings.baseline or os.path.join(settings.root, DEFAULT_BASELINE)] = []
+    if arguments.baseline is None:
+        _keep_inside(targets, [*outcome.settings.values(), configuration.default])
     for target, covered in sorted(targets.items()):
         before = _before(target, arguments.write_baseline)
         after = renewed(before, {path: found[path] for path in covered}, codes, add=arguments.write_baseline)
-        write_baseline(target, after)
+        write_baseline(target, after, before)
         if not arguments.quiet:
             had, has = _size(before), _size(after)
             words = f"{has} finding{'' if has == 1 else 's'}" + (f", {had} before" if had not in (0, has) else "")
@@ -54,6 +56,16 @@ def run(arguments: argparse.Namespace, paths: Sequence[str], configuration: Conf
     for finding in failures:
         print(f"torchmemlint: error: {finding.path}: {finding.code} {finding.message}", file=sys.stderr)
     return 2 if failures else 0
+
+
+def _keep_inside(targets: Iterable[str], settings: Iterable[Settings]) -> None:
+    """Raises UsageError where a configuration file, or a link, would have something written elsewhere than beside it or below:
+    whoever checks a project need not trust it."""
+    roots = {os.path.realpath(one.root) for one in settings}
+    for target in targets:
+        real = os.path.realpath(target)
+        if not any(real.startswith(f"{root.rstrip(os.sep)}{os.sep}") for root in roots):
+            raise UsageError(f"baseline `{target}` is outside of the project; name it with --baseline to write it")
 
 
 def _before(target: str, write: bool) -> Baseline:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -84,14 +85,20 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.shard or arguments.executor:
         raise UsageError("--shard and --executor check; they do not go with --fix and --diff")
     means = _means(arguments, configuration)
+    since = arguments.since or ""
     with means.stage("rest"):
-        fixed = fix_paths(paths, configuration, arguments.jobs, since=arguments.since or "", means=means)
+        refused = partial(_refused, given=paths) if arguments.fix and not arguments.diff else None
+        fixed = fix_paths(paths, configuration, arguments.jobs, since=since, means=means, refused=refused)
     _end(means, arguments)
     if arguments.diff:
         return _print_diff(fixed, arguments)
-    failures = _write(fixed)
-    report(fixed.outcome, arguments, sys.stdout, repaired=len(fixed.repaired), failures=failures, measured=measured)
-    return 2 if failures else status(fixed.outcome, arguments.exit_zero)
+    unwritten = _write(fixed, paths)
+    outcome, repaired = fixed.outcome, [finding for finding in fixed.repaired if finding.path not in unwritten]
+    if unwritten:  # what was found is true of texts that are nowhere
+        outcome = check_paths(paths, configuration, arguments.jobs, since=since)
+    failures = [f"{path}: {why}" for path, why in sorted({**fixed.refused, **unwritten}.items())]
+    report(outcome, arguments, sys.stdout, repaired=len(repaired), failures=failures, measured=measured)
+    return 2 if failures else status(outcome, arguments.exit_zero)
 
 
 def _measured(arguments: argparse.Namespace) -> Measured | None:
@@ -251,16 +258,24 @@ def _check_stdin(arguments: argparse.Namespace, configuration: Configuration, me
 # --- fixes ----------------------------------------------------------------------------------------------------------
 
 
-def _write(fixed: Fixed) -> list[str]:
-    """Writes the repaired files; what could not be written."""
-    from torchmemlint.source.file import write_source
+def _refused(path: str, given: Sequence[str]) -> str:
+    """Why a file found below the paths ``given`` must not be written, "" where it may be."""
+    from torchmemlint.writing import folders_of, refusal
 
-    failures = []
+    return refusal(os.path.realpath(path), folders_of(path, given))
+
+
+def _write(fixed: Fixed, given: Sequence[str]) -> dict[str, str]:
+    """Writes the repaired files; what could not be written, and why."""
+    from torchmemlint.source.file import write_source
+    from torchmemlint.writing import folders_of
+
+    failures = {}
     for path, text in fixed.after.items():
         try:
-            write_source(Path(path), fixed.before[path], text)
+            write_source(Path(path), fixed.before[path], text, folders_of(path, given))
         except SourceError as error:
-            failures.append(f"{path}: {error}")
+            failures[path] = str(error)
     return failures
 
 
@@ -269,11 +284,11 @@ def _print_diff(fixed: Fixed, arguments: argparse.Namespace) -> int:
 
     for path, text in fixed.after.items():
         sys.stdout.write(unified_diff(fixed.before[path], text))
-    _complain(fixed.outcome.problems)
+    _complain([*fixed.outcome.problems, *(f"{path}: {why}" for path, why in sorted(fixed.refused.items()))])
     if not arguments.quiet:
         words = f"Would fix {counted(fixed.repaired)}." if fixed.repaired else "Nothing to fix."
         print(words, file=sys.stderr)
-    if fixed.outcome.problems or fixed.outcome.crashes:
+    if fixed.outcome.problems or fixed.outcome.crashes or fixed.refused:
         return 2
     return 1 if fixed.after and not arguments.exit_zero else 0
 
@@ -326,11 +341,17 @@ def report(
         return
     from torchmemlint.commands.output_files import output_files, write_report
 
+    failed: UsageError | None = None
     for file in output_files(arguments.output_file):
         words = render(file.output_format, outcome.findings, replace(context, color=False))
         if file.output_format in FOR_PEOPLE:
             words += summary(outcome, repaired)
-        write_report(file.path, words)
+        try:
+            write_report(file.path, words)
+        except UsageError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
 
 
 def repository_root() -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from torchmemlint.confirm.settle import Settled
 from torchmemlint.errors import UsageError
+from torchmemlint.writing import write_whole
 
 
 def render(settled: Sequence[Settled], output_format: str) -> str:
@@ -33,9 +34,9 @@ def write(text: str, file: str | None) -> None:
         sys.stdout.write(text)
         return
     try:
-        Path(file).write_text(text, encoding="utf-8")
+        write_whole(file, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}") from error
+        raise UsageError(f"{file}: {error.strerror or error}") from error
 
 
 def write_snapshots(settled: Sequence[Settled], folder: str) -> list[Settled]:
@@ -46,10 +47,9 @@ def write_snapshots(settled: Sequence[Settled], folder: str) -> list[Settled]:
             finding = item.plan.finding
             path = Path(folder) / f"{number:03}-{finding.code}-{Path(finding.path).stem}-{finding.span.start.row}.pickle"
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(item.snapshot)
+                write_whole(str(path), item.snapshot)
             except OSError as error:
-                raise UsageError(f"{path}: {error.strerror}") from error
+                raise UsageError(f"{path}: {error.strerror or error}") from error
             notes = (*item.verdict.notes, f"memory snapshot, for pytorch.org/memory_viz: {path}")
             item = replace(item, snapshot=b"", verdict=replace(item.verdict, notes=notes))
         told.append(item)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torchmemlint.errors import BaselineError
 from torchmemlint.findings import Finding
@@ -34,10 +34,12 @@ Counts = Mapping[Key, int]
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """How many findings of each kind every file had; ``folder`` is the absolute folder that the names of files are below."""
+    """How many findings of each kind every file had; ``folder`` is the absolute folder that the names of files are below, and
+    ``text`` that of the file that says so, None where there is none."""
 
     folder: str
     files: Mapping[str, Counts]
+    text: str | None = field(default=None, compare=False, repr=False)
 
     def name(self, path: str) -> str:
         """A path (absolute, or relative to the current folder) as the baseline has it."""
@@ -150,7 +152,7 @@ def read_baseline(path: str) -> Baseline:
         files = {str(name): _counts(entries) for name, entries in table["files"].items()}
     except (TypeError, KeyError, ValueError):
         raise BaselineError(f"`{path}` is not a baseline of torchmemlint: an entry lacks what it needs") from None
-    return Baseline(os.path.dirname(os.path.abspath(path)), files)
+    return Baseline(os.path.dirname(os.path.abspath(path)), files, text)
 
 
 def _counts(entries: object) -> Counts:
@@ -189,23 +191,28 @@ def _lines(baseline: Baseline) -> Iterator[str]:
     yield "\n  }\n}\n" if baseline.files else "}\n}\n"
 
 
-def write_baseline(path: str, baseline: Baseline) -> None:
-    """Replaces the file in one step. Raises BaselineError."""
-    import tempfile
+def write_baseline(path: str, baseline: Baseline, before: Baseline) -> None:
+    """Replaces the file, which says ``before``, in one step. Raises BaselineError, also where it says something else by now."""
+    from torchmemlint.writing import refusal, replace_file
 
     target = os.path.realpath(path)
-    temporary = None
+    data = written(baseline).encode("utf-8", "backslashreplace")
+    why = refusal(target) if before.text is not None else ""
+    if why:
+        raise BaselineError(f"baseline `{path}` {why}")
+
+    def unchanged(now: bytes | None) -> bool:
+        if now is None or before.text is None:
+            return now is None and before.text is None
+        return _one_newline(now) == _one_newline(before.text.encode())
+
     try:
-        descriptor, temporary = tempfile.mkstemp(prefix=".torchmemlint-", dir=os.path.dirname(target))
-        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-            file.write(written(baseline))
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, target)
-        temporary = None
+        done = replace_file(target, data, unchanged)
     except OSError as error:
         raise BaselineError(f"baseline `{path}` cannot be written: {error.strerror or error}") from error
-    finally:
-        if temporary is not None:
-            os.unlink(temporary)
+    if not done:
+        raise BaselineError(f"baseline `{path}` was not written: it changed meanwhile; run again")
+
+
+def _one_newline(text: bytes) -> bytes:
+    return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
