@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from torchmemlint.errors import ConfigError
 from torchmemlint.findings import Severity
 from torchmemlint.requirement import required_torch
-from torchmemlint.selection import Layer, closest, enabled_codes, prefixes
+from torchmemlint.selection import Layer, closest, enabled_codes, prefixes, shown
 from torchmemlint.settings import DEFAULT_BASELINE
 from torchmemlint.settings import DEFAULT_EXCLUDE as DEFAULT_EXCLUDE
 from torchmemlint.settings import Settings as Settings
+from torchmemlint.toml import parsed
 
 Table = Mapping[str, object]
 """A TOML table: keys are those of ``KEYS``."""
@@ -50,13 +51,13 @@ def _severity(value: object) -> Severity:
 def _version(value: object) -> tuple[int, int]:
     major, dot, minor = str(value).partition(".")
     minor = minor.partition(".")[0]
-    if not isinstance(value, str) or not dot or not major.isdecimal() or not minor.isdecimal():
+    if not isinstance(value, str) or not dot or not (major.isdecimal() and minor.isdecimal()) or len(major + minor) > 9:
         raise ValueError('must be a version in quotes, as "2.4"')
     return int(major), int(minor)
 
 
 def _path(value: object) -> str:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not value.isprintable():
         raise ValueError("must be the path of a file, in quotes")
     return value
 
@@ -118,7 +119,7 @@ def checked(table: Table, where: str, root: str) -> Source:
     values = {}
     for key, value in table.items():
         if key not in KEYS:
-            raise ConfigError(f"{where}: unknown key `{key}`{closest(key, KEYS)}")
+            raise ConfigError(f"{where}: unknown key `{shown(key)}`{closest(key, KEYS)}")
         try:
             values[key.replace("-", "_")] = KEYS[key](value)
         except ValueError as error:
@@ -250,22 +251,11 @@ _REPLACED = tuple(
 
 def _inline(word: str) -> Table:
     try:
-        return _parse(word)
+        return parsed(word)
     except ValueError as error:
         raise ConfigError(
             f"--config {word}: neither a file nor KEY=VALUE as TOML ({error}); strings need quotes: 'fail-on=\"error\"'"
         ) from None
-
-
-def _parse(text: str) -> dict[str, object]:
-    import sys
-
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    table: dict[str, object] = tomllib.loads(text)
-    return table
 
 
 def _read_named_file(path: str) -> Source:
@@ -281,7 +271,7 @@ def _read_file(path: str) -> Source | None:
     """The table of a configuration file; None when there is no such file, or a pyproject.toml without our table."""
     try:
         with open(path, encoding="utf-8-sig") as file:
-            table = _parse(file.read())
+            table = parsed(file.read())
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except OSError as error:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
+
+from torchmemlint.toml import parsed
 
 Version = tuple[int, int]
 
 _TORCH = re.compile(r"\s*torch\s*(?:\[[^\]]*\])?\s*(?P<specifiers>[^;#@]*)(?:[;#@]|\Z)", re.IGNORECASE)
-_BOUND = re.compile(r"(?:>=|===?|~=|>|\^)\s*v?(\d+)(?:\.(\d+))?")
+_BOUND = re.compile(r"(?:>=|===?|~=|>|\^)\s*v?(\d{1,9})(?:\.(\d{1,9}))?")
 _MARKS = ("pyproject.toml", "setup.cfg", "setup.py", ".git")
 
 
@@ -69,12 +70,8 @@ def _pyproject(folder: str) -> Iterator[list[str]]:
     text = _text(folder, "pyproject.toml")
     if not text:
         return
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
     try:
-        table: object = tomllib.loads(text)
+        table: object = parsed(text)
     except ValueError:  # whoever reads it for its settings says so
         return
     yield _strings(_at(table, "project", "dependencies"))
@@ -131,7 +128,7 @@ def _setup_py(folder: str) -> Iterable[list[str]]:
 
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     lists = [
         word.value
