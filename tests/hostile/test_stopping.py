@@ -113,6 +113,46 @@ def test_processes_of_a_pool_end_with_who_made_it(tmp_path: Path) -> None:
     assert marked(mark) == []
 
 
+CLIENT = """
+import json, os, subprocess, sys, time
+server = subprocess.Popen([sys.executable, "-m", "torchmemlint", "server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+held = subprocess.Popen(["sleep", "100"], pass_fds=[server.stdin.fileno()], env={"PATH": os.environ["PATH"]})
+params = {"processId": os.getpid(), "rootUri": None, "capabilities": {}}
+body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).encode()
+server.stdin.write(b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body)
+server.stdin.flush()
+server.stdout.readline()
+print(server.pid, held.pid, flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("who", ["client", "server"])
+def test_the_server_ends_with_its_client_and_when_it_is_told(tmp_path: Path, who: str) -> None:
+    """Also where another process holds the pipe open, so that its input does not end."""
+    pytest.importorskip("pygls")
+    mark = uuid.uuid4().hex
+    client = subprocess.Popen(
+        [sys.executable, "-c", CLIENT], cwd=tmp_path, env=environment({MARK: mark}), stdout=subprocess.PIPE
+    )
+    assert client.stdout is not None
+    server, held = map(int, client.stdout.readline().split())
+    try:
+        if who == "client":
+            client.kill()
+            client.wait()
+        else:
+            os.kill(server, signal.SIGTERM)
+        ends = time.monotonic() + SOON
+        while str(server) in marked(mark) and time.monotonic() < ends:
+            time.sleep(0.05)
+        assert str(server) not in marked(mark)
+    finally:
+        os.kill(held, signal.SIGKILL)
+        client.kill()
+        client.wait()
+
+
 # --- no room --------------------------------------------------------------------------------------------------------
 
 
@@ -151,6 +191,8 @@ def test_a_full_disk(folder: Path) -> None:
         f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (300, {resource.RLIM_INFINITY}))\n"
         "import sys; sys.argv[0] = 'torchmemlint'\nfrom torchmemlint.cli import program; program()"
     )
+    for number in range(6, 16):
+        (folder / f"m{number}.py").unlink()
     whole = lint("--no-cache", "--output-format", "concise", cwd=folder)
     done = run(["-c", code, "-j2", "--output-format", "concise"], folder)
     assert done.stdout == whole.stdout

@@ -14,6 +14,9 @@ import json
 import logging
 import os
 import re
+import signal
+import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -36,6 +39,8 @@ from torchmemlint.workers import read
 
 SOURCE = "torchmemlint"
 FIX_ALL = "source.fixAll.torchmemlint"
+CLIENT_SECONDS = 2
+"""How often the server looks whether the editor is still there."""
 DEBOUNCE_SECONDS = 0.3
 """Without a keystroke for so long, a changed text is checked."""
 
@@ -81,8 +86,35 @@ class _State:
 def serve() -> int:
     """Speaks on standard input and output until the editor ends it."""
     logging.getLogger("pygls").setLevel(logging.CRITICAL)  # it logs every broken pipe at exit; ours goes to the editor
+    for name in ("SIGTERM", "SIGHUP", "SIGINT"):
+        if hasattr(signal, name):  # nothing is being written; an orderly end would wait for the editor's next message
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
     make_server().start_io()
     return 0
+
+
+def _end_with(client: int) -> None:
+    """Ends this process some time after the editor's, whose pipe to us another process may hold open. The editor's number may be one
+    of another container: then there is no such process from the start."""
+    if os.name != "posix" or not _lives(client):
+        return
+
+    def watch() -> None:
+        while _lives(client):
+            time.sleep(CLIENT_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is another user's
+        return True
+    return True
 
 
 def make_server() -> LanguageServer:
@@ -165,6 +197,8 @@ class _Service:
         root = folders[0] and uris.to_fs_path(folders[0])
         if root and os.path.isdir(root):
             os.chdir(root)  # as for the command: globs and the baseline of a project without configuration are relative to it
+        if params.process_id is not None and params.process_id > 0:
+            _end_with(params.process_id)
         given = params.initialization_options
         if isinstance(given, dict) and isinstance(given.get("settings", {}), dict):
             self.state.options = dict(given.get("settings", {}))
