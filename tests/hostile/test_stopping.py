@@ -113,6 +113,44 @@ def test_processes_of_a_pool_end_with_who_made_it(tmp_path: Path) -> None:
     assert marked(mark) == []
 
 
+def experiments(folder: Path) -> list[str]:
+    """Children of ``confirm``, which inherit no environment, by what they were started for."""
+    found = []
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            if b"confirm.worker.main" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                if str(folder) in Path(f"/proc/{pid}/environ").read_text(errors="replace"):
+                    found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sandbox", [(), ("--no-sandbox",)])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_experiments_end_with_who_runs_them(tmp_path: Path, number: signal.Signals, sandbox: tuple[str, ...]) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "work").mkdir()
+    slow = LEAK.replace("{0}", "").replace("        loss =", "        time.sleep(1000)\n        loss =")
+    (tmp_path / "slow.py").write_text(f"import time\n{slow}")
+    command = [sys.executable, "-m", "torchmemlint", "confirm", "--device", "cpu", *sandbox, "slow.py"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment({"TMPDIR": str(tmp_path / "work")}), stdout=subprocess.DEVNULL
+    )
+    ends = time.monotonic() + SOON
+    while not experiments(tmp_path) and process.poll() is None and time.monotonic() < ends:
+        time.sleep(0.05)
+    assert experiments(tmp_path) != []
+    time.sleep(1)
+    process.send_signal(number)
+    assert process.wait(timeout=SOON) == (-number if number is signal.SIGKILL else 128 + number)
+    while experiments(tmp_path) and time.monotonic() < ends + SOON:
+        time.sleep(0.05)
+    assert experiments(tmp_path) == []
+    assert number is signal.SIGKILL or list((tmp_path / "work").iterdir()) == []
+
+
 CLIENT = """
 import json, os, subprocess, sys, time
 server = subprocess.Popen([sys.executable, "-m", "torchmemlint", "server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)

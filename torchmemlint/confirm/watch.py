@@ -22,7 +22,7 @@ from torchmemlint.confirm.output import render, write
 from torchmemlint.confirm.plan import CUDA_ONLY, Plan
 from torchmemlint.confirm.settle import Settled
 from torchmemlint.confirm.verdict import UNUSED, Doubts, Outcome, Run, Verdict, inconclusive
-from torchmemlint.errors import UsageError
+from torchmemlint.errors import Stopped, UsageError
 from torchmemlint.findings import Finding
 
 _PYTHON = re.compile(r"^(python|pypy)[\d.]*(\.exe)?$")
@@ -97,7 +97,9 @@ def _run(command: Sequence[str]) -> int:
         try:
             status = process.wait()
             break
-        except KeyboardInterrupt:  # the script has it too, and writes its report
+        except KeyboardInterrupt as stopped:  # the script has it too, and writes its report
+            if isinstance(stopped, Stopped):  # this came to us alone
+                process.send_signal(stopped.number)
             with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
                 status = process.wait(30)
                 break
