@@ -134,14 +134,18 @@ def _dispatch(command: str, rest: Sequence[str]) -> int:
 
         return check.run(check_parser().parse_args(with_optional_values(rest)))
     except TorchmemlintError as error:
-        print(f"torchmemlint: error: {error}", file=sys.stderr)
+        from torchmemlint.quoting import printable
+
+        print(f"torchmemlint: error: {printable(str(error))}", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, BrokenPipeError):
         raise
     except Exception:
         import traceback
 
-        traceback.print_exc()
+        from torchmemlint.quoting import printable_lines
+
+        sys.stderr.write(printable_lines(traceback.format_exc()))
         print("torchmemlint: error: this is a mistake in torchmemlint; please report it with the lines above", file=sys.stderr)
         return 2
 

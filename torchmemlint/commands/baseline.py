@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from torchmemlint.config import Configuration
 from torchmemlint.errors import UsageError
 from torchmemlint.findings import Finding
+from torchmemlint.quoting import printable, quoted
 from torchmemlint.run import check_paths
 from torchmemlint.settings import DEFAULT_BASELINE
 from torchmemlint.suppress.baseline import Baseline, empty_baseline, read_baseline, renewed, write_baseline
@@ -35,7 +36,7 @@ def run(arguments: argparse.Namespace, paths: Sequence[str], configuration: Conf
         targets.setdefault(settings.baseline or os.path.join(settings.root, DEFAULT_BASELINE), []).append(path)
     if outcome.problems:
         for problem in outcome.problems:
-            print(f"torchmemlint: error: {problem}", file=sys.stderr)
+            print(f"torchmemlint: error: {printable(problem)}", file=sys.stderr)
         print("torchmemlint: error: no baseline was written", file=sys.stderr)
         return 2
     codes = {path: settings.codes for path, settings in outcome.settings.items()}
@@ -49,10 +50,10 @@ def run(arguments: argparse.Namespace, paths: Sequence[str], configuration: Conf
         if not arguments.quiet:
             had, has = _size(before), _size(after)
             words = f"{has} finding{'' if has == 1 else 's'}" + (f", {had} before" if had not in (0, has) else "")
-            print(f"{os.path.relpath(target)}: {words}.")
+            print(f"{quoted(os.path.relpath(target))}: {words}.")
     failures = [finding for finding in outcome.findings if finding.code == "TML001"]
     for finding in failures:
-        print(f"torchmemlint: error: {finding.path}: {finding.code} {finding.message}", file=sys.stderr)
+        print(f"torchmemlint: error: {quoted(finding.path)}: {finding.code} {printable(finding.message)}", file=sys.stderr)
     return 2 if failures else 0
 
 

@@ -17,6 +17,7 @@ from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.discover import discover
 from torchmemlint.errors import SourceError, UsageError
 from torchmemlint.findings import Finding, Severity
+from torchmemlint.quoting import printable, printable_lines, quoted
 from torchmemlint.run import Fixed, Means, Outcome, Shard, check_paths, fix_paths, repairable
 from torchmemlint.settings import Settings
 
@@ -172,7 +173,7 @@ def _end(means: Means, arguments: argparse.Namespace) -> None:
     if means.progress is not None:
         means.progress.end()
     if means.cache is not None and means.cache.trouble and not arguments.quiet:
-        print(f"torchmemlint: warning: {means.cache.trouble}", file=sys.stderr)
+        print(f"torchmemlint: warning: {printable(means.cache.trouble)}", file=sys.stderr)
     if means.profile is not None:
         sys.stderr.write(means.profile.table())
 
@@ -260,7 +261,7 @@ def _write(fixed: Fixed) -> list[str]:
         try:
             write_source(Path(path), fixed.before[path], text)
         except SourceError as error:
-            failures.append(f"{path}: {error}")
+            failures.append(f"{quoted(path)}: {error}")
     return failures
 
 
@@ -268,7 +269,9 @@ def _print_diff(fixed: Fixed, arguments: argparse.Namespace) -> int:
     from torchmemlint.fixes import unified_diff
 
     for path, text in fixed.after.items():
-        sys.stdout.write(unified_diff(fixed.before[path], text))
+        diff = unified_diff(fixed.before[path], text)
+        # What is piped on is taken byte for byte; a terminal must not be driven by it.
+        sys.stdout.write(printable_lines(diff.replace("\r\n", "\n")) if sys.stdout.isatty() else diff)
     _complain(fixed.outcome.problems)
     if not arguments.quiet:
         words = f"Would fix {counted(fixed.repaired)}." if fixed.repaired else "Nothing to fix."
@@ -315,12 +318,12 @@ def report(
     _complain([*outcome.problems, *failures])
     if not arguments.quiet:
         for line in outcome.skipped:
-            print(f"torchmemlint: note: {line}", file=sys.stderr)
+            print(f"torchmemlint: note: {printable_lines(line)}", file=sys.stderr)
         if not outcome.settings and not outcome.problems:
             print("torchmemlint: warning: no Python files found under the given paths", file=sys.stderr)
     if arguments.verbose:
         for line in (*outcome.notes, *outcome.crashes):
-            print(f"torchmemlint: note: {line}", file=sys.stderr)
+            print(f"torchmemlint: note: {printable_lines(line)}", file=sys.stderr)
         print(f"torchmemlint: note: checked {len(outcome.settings)} files", file=sys.stderr)
     if not arguments.output_file:
         return
@@ -356,7 +359,7 @@ def text_on_disk(path: str) -> str | None:
 
 def _complain(problems: Iterable[str]) -> None:
     for problem in problems:
-        print(f"torchmemlint: error: {problem}", file=sys.stderr)
+        print(f"torchmemlint: error: {printable(problem)}", file=sys.stderr)
 
 
 def counted(findings: Sequence[Finding]) -> str:
@@ -474,10 +477,10 @@ def _show(arguments: argparse.Namespace, paths: Sequence[str], configuration: Co
     found = discover(paths, configuration)
     if arguments.show_files:
         for file in found.files:
-            print(file.path)
+            print(quoted(file.path))
     else:
         path, settings = (found.files[0].path, found.files[0].settings) if found.files else ("", configuration.default)
-        print(f"# settings of {path or 'no file'}, from {settings.source or 'the defaults'}")
+        print(f"# settings of {quoted(path) or 'no file'}, from {quoted(settings.source) or 'the defaults'}")
         for name in Settings.__dataclass_fields__:
             print(f"{name} = {_shown(getattr(settings, name))}")
     _complain(found.problems)

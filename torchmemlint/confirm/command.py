@@ -25,6 +25,7 @@ from torchmemlint.confirm.settle import Options, Settled, settle_all
 from torchmemlint.confirm.verdict import Outcome
 from torchmemlint.errors import TorchmemlintError, UsageError
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
+from torchmemlint.quoting import printable, quoted
 
 _AT_LINE = re.compile(r"^(?P<path>.+\.py):(?P<row>\d+)$")
 
@@ -86,7 +87,7 @@ def main(argv: Sequence[str]) -> int:
             raise UsageError("`-- COMMAND` goes with --watch")
         return settle_and_report(arguments)
     except TorchmemlintError as error:
-        print(f"torchmemlint: error: {error}", file=sys.stderr)
+        print(f"torchmemlint: error: {printable(str(error))}", file=sys.stderr)
         return 2
 
 
@@ -166,7 +167,7 @@ def find(targets: Sequence[str], arguments: argparse.Namespace) -> list[Finding]
 def _asked_for(path: str, row: int, rule: str | None) -> Finding:
     """A finding that nobody made: the user asks what rule ``rule`` would cost at this row."""
     if rule is None:
-        raise UsageError(f"{path}:{row}: nothing is found there; name a rule with --rule to try one all the same")
+        raise UsageError(f"{quoted(path)}:{row}: nothing is found there; name a rule with --rule to try one all the same")
     from torchmemlint.selection import find_rule
 
     card = find_rule(rule)
@@ -174,10 +175,10 @@ def _asked_for(path: str, row: int, rule: str | None) -> Finding:
     try:
         tree = ast.parse(text or "")
     except SyntaxError as error:
-        raise UsageError(f"{path}: cannot be parsed: {error.msg} in row {error.lineno}") from error
+        raise UsageError(f"{quoted(path)}: cannot be parsed: {error.msg} in row {error.lineno}") from error
     lines = (text or "").splitlines()
     if not 1 <= row <= len(lines) or not lines[row - 1].strip():
-        raise UsageError(f"{path}:{row}: there is no code in this row")
+        raise UsageError(f"{quoted(path)}:{row}: there is no code in this row")
     column = len(lines[row - 1]) - len(lines[row - 1].lstrip()) + 1
     span = Span(Position(row, column), Position(row, len(lines[row - 1]) + 1))
     return Finding(card.code, card.name, Severity.NOTE, Confidence.MEDIUM, "", path, span, function=_qualname(tree, row))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from torchmemlint.confirm.settle import Settled
 from torchmemlint.errors import UsageError
+from torchmemlint.quoting import printable_lines, quoted
 
 
 def render(settled: Sequence[Settled], output_format: str) -> str:
@@ -24,7 +25,7 @@ def render(settled: Sequence[Settled], output_format: str) -> str:
 
         return html.render(settled, text_of, datetime.datetime.now(datetime.timezone.utc))
     encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
-    return report.full(settled, ascii_only=not encoding.startswith("utf"))
+    return printable_lines(report.full(settled, ascii_only=not encoding.startswith("utf")))
 
 
 def write(text: str, file: str | None) -> None:
@@ -35,7 +36,7 @@ def write(text: str, file: str | None) -> None:
     try:
         Path(file).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}") from error
+        raise UsageError(f"{quoted(file)}: {error.strerror}") from error
 
 
 def write_snapshots(settled: Sequence[Settled], folder: str) -> list[Settled]:
