@@ -42,7 +42,7 @@ def printable_lines(text: str) -> str:
 
 def printable_path(path: str) -> str:
     """A path for other programs, in a line that is printed: as it is, or quoted where it must not be printed."""
-    return quoted(path) if path.startswith('"') or _UNSAFE.search(path) else path
+    return quoted(path) if path.startswith('"') or "\t" in path or _UNSAFE.search(path) else path
 
 
 def portable(path: str) -> str:
@@ -66,10 +66,7 @@ def unquoted(path: str) -> str:
         out += _bytes(path[at : match.start()]) + plain(match)
         at = match.end()
     out += _bytes(path[at:-1])
-    try:
-        return out.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        return out.decode("utf-8", "surrogateescape")
+    return out.decode("utf-8", "surrogatepass" if os.name == "nt" else "surrogateescape")  # as names are decoded
 
 
 def uri_path(path: str) -> str:
