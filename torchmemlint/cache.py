@@ -26,6 +26,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from torchmemlint import __version__
+from torchmemlint.checkout import has_link
 from torchmemlint.errors import ConfigError
 from torchmemlint.findings import Finding
 from torchmemlint.plain import from_plain, to_json
@@ -46,6 +47,7 @@ _KINDS = ("facts", "findings", "runs", "links", "trails", "segments", "words")
 _PACKED = ("findings", "words")
 _KEPT_DAYS = 30
 _LOST_SECONDS = 3600
+_LINK = "a link in the checkout leads elsewhere"
 _RACY_NS = 2_000_000_000
 """A file that changed so shortly before it was looked at may change again without a new time or size: its content counts."""
 
@@ -167,6 +169,9 @@ class Cache:
         return found
 
     def _prepare(self, root: str) -> None:
+        by_default = os.path.basename(root) == FOLDER  # not necessarily the user's words
+        if has_link(root) or (by_default and os.path.islink(root)) or os.path.islink(self.folder):
+            raise OSError(0, _LINK)
         os.makedirs(root, exist_ok=True)
         if not _is_ours(root):
             # Another run may be making it at this moment: it is looked at once more.
@@ -272,7 +277,7 @@ class Cache:
         data = "\n".join([to_json(tuple(segments)), *map(to_json, files)]).encode()
         self._keep("trails", key, data)
         gone = {one.name for one in earlier.segments} if earlier is not None else set()
-        for name in gone - {one.name for one in segments}:
+        for name in gone - {one.name for one in segments} if not self._leads_away("segments") else ():
             with suppress(OSError):
                 os.unlink(self._segment(name))
         self._let_go_of_lost_segments()
@@ -291,6 +296,8 @@ class Cache:
 
     def _let_go_of_lost_segments(self) -> None:
         """Of runs that did not come to their end: what no run's trails name, and nobody added to for a while."""
+        if self._leads_away("segments"):
+            return
         named: set[str] = set()
         before = time.time() - _LOST_SECONDS
         try:
@@ -331,7 +338,7 @@ class Cache:
         path = self._segment(name)
         try:
             if "segments" not in self._made:
-                os.makedirs(os.path.dirname(path), exist_ok=True)
+                self._make(os.path.dirname(path))
                 self._made.add("segments")
             with open(path, "ab") as file:
                 file.write(data)
@@ -374,11 +381,21 @@ class Cache:
         try:
             folder = os.path.dirname(path)
             if folder not in self._made:
-                os.makedirs(folder, exist_ok=True)
+                self._make(folder)
                 self._made.add(folder)
             _write(path, data)
         except OSError as error:
             self.trouble = f"{quoted(self.folder)}: nothing is cached: {error.strerror or error}"
+
+    def _make(self, folder: str) -> None:
+        """Makes a folder below this one. Raises OSError, also where a link has the name of one: a checkout may bring its own
+        cache, and what is written, or deleted as old, would be elsewhere."""
+        if self._leads_away(folder):
+            raise OSError(0, _LINK)
+        os.makedirs(folder, exist_ok=True)
+
+    def _leads_away(self, folder: str) -> bool:
+        return has_link(os.path.join(self.folder, folder), self.folder)
 
 
 def _packed(kept: Kept) -> bytes:
@@ -449,6 +466,8 @@ def clean(root: str) -> bool:
         return False
     if not _is_ours(root):
         raise ValueError(f"{quoted(root)} is not a cache of torchmemlint: it has no {_TAG} of ours")
+    if has_link(root):
+        raise ValueError(f"{quoted(root)}: {_LINK}")
     shutil.rmtree(root)
     return True
 

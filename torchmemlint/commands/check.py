@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from torchmemlint.checkout import repository_root
 from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.discover import discover
 from torchmemlint.errors import SourceError, UsageError
@@ -69,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _check_stdin(arguments, configuration, measured)
     if not (arguments.fix or arguments.diff):
         means = _means(arguments, configuration)
-        with _executor(arguments.executor) as executor, means.stage("rest"):
+        with _executor() as executor, means.stage("rest"):
             outcome = check_paths(
                 paths,
                 configuration,
@@ -82,8 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
         outcome = _proved(outcome, arguments, measured)
         report(outcome, arguments, sys.stdout, measured=measured)
         return status(outcome, arguments.exit_zero)
-    if arguments.shard or arguments.executor:
-        raise UsageError("--shard and --executor check; they do not go with --fix and --diff")
+    if arguments.shard:
+        raise UsageError("--shard checks; it does not go with --fix and --diff")
     means = _means(arguments, configuration)
     with means.stage("rest"):
         fixed = fix_paths(paths, configuration, arguments.jobs, since=arguments.since or "", means=means)
@@ -146,13 +147,13 @@ def _proved(outcome: Outcome, arguments: argparse.Namespace, measured: Measured 
 
 
 @contextmanager
-def _executor(spec: str | None) -> Iterator[tuple[Executor, int] | None]:
-    if spec is None:
+def _executor() -> Iterator[tuple[Executor, int] | None]:
+    if not os.environ.get("TORCHMEMLINT_EXECUTOR"):
         yield None
         return
     from torchmemlint.executors import opened
 
-    with opened(spec) as found:
+    with opened() as found:
         yield found
 
 
@@ -334,17 +335,6 @@ def report(
         if file.output_format in FOR_PEOPLE:
             words += summary(outcome, repaired)
         write_report(file.path, words)
-
-
-def repository_root() -> str:
-    """The folder around the current one that has ``.git``, else the current one: other programs count paths from there."""
-    folder = here = os.getcwd()
-    while not os.path.exists(os.path.join(folder, ".git")):
-        above = os.path.dirname(folder)
-        if above == folder:
-            return here
-        folder = above
-    return folder
 
 
 def text_on_disk(path: str) -> str | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from torchmemlint.commands.check import colored, counted, repository_root, text_on_disk
+from torchmemlint.checkout import repository_root
+from torchmemlint.commands.check import colored, counted, text_on_disk
 from torchmemlint.commands.output_files import output_files, write_report
 from torchmemlint.errors import UsageError
 from torchmemlint.findings import Finding, Severity

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from torchmemlint.checkout import leads_out
 from torchmemlint.errors import UsageError
 from torchmemlint.reporters import FORMATS
 
@@ -64,6 +65,8 @@ def write_report(path: str, text: str) -> None:
     """Replaces a file's content in one step, and makes the folders above it. Raises UsageError where that cannot be done."""
     import tempfile
 
+    if leads_out(path):
+        raise UsageError(f"--output-file {path}: is a link that leads elsewhere; name the place itself")
     temporary = None
     data = text.encode("utf-8", "backslashreplace")
     try:

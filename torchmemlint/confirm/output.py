@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
+from torchmemlint.checkout import leads_out
 from torchmemlint.confirm.settle import Settled
 from torchmemlint.errors import UsageError
 from torchmemlint.quoting import printable_lines, quoted
@@ -33,6 +34,8 @@ def write(text: str, file: str | None) -> None:
     if file is None:
         sys.stdout.write(text)
         return
+    if leads_out(file):
+        raise UsageError(f"{file}: is a link that leads elsewhere; name the place itself")
     try:
         Path(file).write_text(text, encoding="utf-8")
     except OSError as error:
@@ -46,6 +49,8 @@ def write_snapshots(settled: Sequence[Settled], folder: str) -> list[Settled]:
         if item.snapshot:
             finding = item.plan.finding
             path = Path(folder) / f"{number:03}-{finding.code}-{Path(finding.path).stem}-{finding.span.start.row}.pickle"
+            if leads_out(str(path)):
+                raise UsageError(f"{path}: a link there leads elsewhere; name the place itself")
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(item.snapshot)
