@@ -528,9 +528,10 @@ class _Run:
 
         try:
             source = read(path)
+            data = source.encode(source.text)
         except SourceError:
             return EVERYTHING  # of a file that cannot be read no row is known
-        changed = since.changed(path, source.file_text(source.text))
+        changed = since.changed(path, data)
         if source.notebook is not None:
             changed = changed.renumbered(source.notebook.rows_in_file(source.lines))
         return changed.carried(source.text, self.texts[path].text) if path in self.texts else changed
