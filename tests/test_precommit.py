@@ -140,18 +140,24 @@ def test_names_that_look_like_options(hooks: tuple[Path, Path], tmp_path: Path, 
     config.write_text(text.replace("\n        args: [--output-format=concise]", given))
     home, project = hooks[1], tmp_path / "project"
     project.mkdir()
-    (project / "list.py").write_text("--fix\n")
+    (project / "names.py").write_text("--fix\n")
+    commit_all(project)
     for name in HOSTILE:
         (project / name).write_text("#!/usr/bin/env python\n" + MISTAKE.read_text())
         (project / name).chmod(0o755)
-    commit_all(project)
-    for names in [*((name,) for name in HOSTILE), ()]:
-        done = pre_commit((project, home), "torchmemlint", *names, config=config)
+    refused = arguments == "[--output-format=concise]"
+    for names in [*((name,) for name in HOSTILE if refused), HOSTILE]:
+        assert run("git", "reset", "-q", cwd=project).returncode == 0
+        assert run("git", "add", "--", *(f"./{name}" for name in names), cwd=project).returncode == 0
+        command = ("pre_commit", "run", "torchmemlint", "--verbose", "--config", str(config))
+        done = run(sys.executable, "-m", *command, cwd=project, home=home)
         assert done.returncode == 1, done.stdout
-        if arguments.endswith("concise]"):
-            assert "error: '" in done.stdout
-            assert "TML202" not in done.stdout
+        if refused:
+            assert "exit code: 2" in done.stdout
+            assert done.stdout.count("could be an option, and is the name of a file here") == 1
+            assert "TML" not in done.stdout
         else:
-            assert done.stdout.count("TML202") >= (len(names) or len(HOSTILE)), done.stdout
+            assert [name for name in names if f"{name}:" not in done.stdout] == []
+            assert "could be an option" not in done.stdout
     assert all(MISTAKE.read_text() in (project / name).read_text() for name in HOSTILE)
-    assert run("git", "status", "--porcelain", cwd=project).stdout.split() in ([], ["??", ".torchmemlint_cache/"])
+    assert not list(project.glob("report*"))
