@@ -179,7 +179,7 @@ class Cache:
                 raise OSError(0, "the folder holds something else")
             _write(os.path.join(root, _TAG), _TAG_TEXT.encode())
             _write(os.path.join(root, ".gitignore"), b"*\n")
-        if any(map(os.path.islink, (self.folder, *(os.path.join(self.folder, kind) for kind in _KINDS)))):
+        if any(os.path.islink(os.path.join(self.folder, kind)) for kind in _KINDS):
             # Nobody but who wants our files elsewhere, or files elsewhere deleted, makes one.
             raise OSError(0, "a folder in it is a link")
         if not os.path.isdir(self.folder):
