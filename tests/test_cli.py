@@ -287,7 +287,7 @@ def test_the_order_and_the_output_do_not_depend_on_the_jobs(lint: Runner) -> Non
 
 def test_verbose_says_what_was_left_out(lint: Runner) -> None:
     os.mkfifo(lint.folder / "pipe.py")
-    assert "pipe.py: is not a regular file" in lint("-v").stderr
+    assert "pipe.py: is a FIFO, not a regular file" in lint("-v").stderr
     assert "pipe.py" not in lint().stderr
 
 

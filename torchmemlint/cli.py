@@ -28,7 +28,7 @@ VALUED = frozenset(
     (
         *("--select", "--extend-select", "--ignore", "--per-file-ignores", "--exclude", "--extend-exclude"),
         *("--output-format", "--output-file", "--fail-on", "--config", "--stdin-filename", "--color", "--cache-dir"),
-        *("-j", "--jobs", "--shard", "--executor", "--baseline", "--since", "--confirmed"),
+        *("-j", "--jobs", "--shard", "--baseline", "--since", "--confirmed"),
     )
 )
 """Options of ``check`` that take a value, which must not be mistaken for a command."""
@@ -36,12 +36,21 @@ VALUED = frozenset(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit status; only ``--help`` and wrong usage raise SystemExit, as argparse does."""
+    from torchmemlint.arguments import refuse_command, refuse_file_names
+    from torchmemlint.errors import UsageError
+
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
+        command, rest = split_command(arguments)
+        try:
+            refuse_file_names(arguments)
+            refuse_command(command)
+        except UsageError as error:
+            print(f"torchmemlint: error: {error}", file=sys.stderr)
+            return 2
         if arguments in (["--version"], ["-V"]):
             print(f"torchmemlint {__version__}", flush=True)
             return 0
-        command, rest = split_command(arguments)
         return _dispatch(command, rest)
     except KeyboardInterrupt as stopped:
         return _stopped(stopped)
@@ -201,18 +210,23 @@ def _dispatch(command: str, rest: Sequence[str]) -> int:
             from torchmemlint.lsp import command as server
 
             return server.main(rest)
+        from torchmemlint.arguments import with_paths
         from torchmemlint.commands import check
 
-        return check.run(check_parser().parse_args(with_optional_values(rest)))
+        return check.run(check_parser().parse_args(with_optional_values(with_paths(rest, VALUED))))
     except TorchmemlintError as error:
-        print(f"torchmemlint: error: {error}", file=sys.stderr)
+        from torchmemlint.quoting import printable
+
+        print(f"torchmemlint: error: {printable(str(error))}", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, OSError):
         raise
     except Exception:
         import traceback
 
-        traceback.print_exc()
+        from torchmemlint.quoting import printable_lines
+
+        sys.stderr.write(printable_lines(traceback.format_exc()))
         print("torchmemlint: error: this is a mistake in torchmemlint; please report it with the lines above", file=sys.stderr)
         return 2
 
@@ -224,12 +238,10 @@ def _close_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parser(command: str, description: str, paths_from: str | None = None) -> argparse.ArgumentParser:
+def _parser(command: str, description: str) -> argparse.ArgumentParser:
     import argparse
 
-    parser = argparse.ArgumentParser(
-        f"torchmemlint {command}", description=description, allow_abbrev=False, fromfile_prefix_chars=paths_from
-    )
+    parser = argparse.ArgumentParser(f"torchmemlint {command}", description=description, allow_abbrev=False)
     parser.add_argument("-V", "--version", action="version", version=f"torchmemlint {__version__}")
     return parser
 
@@ -249,6 +261,7 @@ commands:
 examples:
   torchmemlint                                   check the current folder
   torchmemlint --fix src                         repair what is safe to repair
+  torchmemlint -- *.py                           files that the shell names, whatever they are called
   torchmemlint --diff --unsafe-fixes train.py    show what could be repaired
   torchmemlint --select TML2 --statistics src    count the findings of some rules
   torchmemlint --output-file report.sarif src    report to people, and to a file
@@ -263,6 +276,8 @@ exit status:
 environment:
   TORCHMEMLINT_OUTPUT_FORMAT  the default of --output-format
   TORCHMEMLINT_NO_CACHE       1: neither read nor write the cache
+  TORCHMEMLINT_CACHE_DIR      the default of --cache-dir
+  TORCHMEMLINT_EXECUTOR       where to check: MODULE:FACTORY, of an Executor, or dask:tcp://host:port
   TORCHMEMLINT_DOCS_URL       address of the rules' pages, if you publish them: links lead there
   NO_COLOR, FORCE_COLOR       no colours; colours even into a pipe
   FORCE_HYPERLINK             1: hyperlinks even where the terminal is not known; 0: none
@@ -304,7 +319,7 @@ def check_parser() -> argparse.ArgumentParser:
     from torchmemlint.findings import Severity
     from torchmemlint.reporters import FORMATS
 
-    parser = _parser("[check]", "Find the mistakes in PyTorch code that waste or leak GPU memory.", paths_from="@")
+    parser = _parser("[check]", "Find the mistakes in PyTorch code that waste or leak GPU memory.")
     parser.usage = "torchmemlint [check] [options] [PATH ...]"
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = HELP
@@ -312,7 +327,7 @@ def check_parser() -> argparse.ArgumentParser:
         "paths",
         nargs="*",
         metavar="PATH",
-        help="files and folders (default: the current one); - reads stdin, @FILE has one on each line",
+        help="files and folders (default: the current one); - reads stdin, @FILE has one on each line; behind -- all are paths",
     )
     rules = parser.add_argument_group("rules")
     rules.add_argument(
@@ -386,9 +401,6 @@ def check_parser() -> argparse.ArgumentParser:
     run.add_argument("--profile", action="store_true", help="where the time goes, by stage and rule (one process, no cache)")
     run.add_argument(
         "--shard", type=_shard, metavar="I/N", help="check part I of N; `torchmemlint merge` puts reports together"
-    )
-    run.add_argument(
-        "--executor", metavar="MODULE:FACTORY", help="where to check: a factory of an Executor, or dask:tcp://host:port"
     )
     return parser
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from torchmemlint.errors import ConfigError
 from torchmemlint.findings import Severity
+from torchmemlint.quoting import quoted
+from torchmemlint.reading import MAX_SETTINGS_BYTES, read_text, reason
 from torchmemlint.requirement import required_torch
 from torchmemlint.selection import Layer, closest, enabled_codes, prefixes, shown
 from torchmemlint.settings import DEFAULT_BASELINE
@@ -107,11 +109,12 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where options come from, in words, and the folder that their globs are relative to."""
+    """Where options come from, in words, and the folder that their globs are relative to; the file itself, if it is one."""
 
     options: Options
     where: str
     root: str
+    file: str = ""
 
 
 def checked(table: Table, where: str, root: str) -> Source:
@@ -231,7 +234,7 @@ def merged(layers: Sequence[Source], file: Source | None) -> Settings:
         extend_exclude=tuple(glob for options in said for glob in options.extend_exclude),
         baseline=_baseline(layers),
         root=file.root if file else os.getcwd(),
-        source=file.where if file else "",
+        source=file.file if file else "",
         **values,  # type: ignore[arg-type]  # both dataclasses give a field the same type
     )
 
@@ -263,29 +266,29 @@ def _read_named_file(path: str) -> Source:
     source = _read_file(path)
     if source is None:
         missing = "has no [tool.torchmemlint] table" if os.path.isfile(path) else "does not exist"
-        raise ConfigError(f"configuration file `{path}` {missing}")
+        raise ConfigError(f"configuration file `{quoted(path)}` {missing}")
     return replace(source, root=os.getcwd())
 
 
 def _read_file(path: str) -> Source | None:
     """The table of a configuration file; None when there is no such file, or a pyproject.toml without our table."""
+    shown = quoted(path)
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            table = parsed(file.read())
+        table = parsed(read_text(path, MAX_SETTINGS_BYTES))
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{shown}: {reason(error)}") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8: {error.reason} at byte {error.start}") from None
+        raise ConfigError(f"{shown}: is not UTF-8: {error.reason} at byte {error.start}") from None
     except ValueError as error:
-        raise ConfigError(f"{path}: is not valid TOML: {error}") from None
+        raise ConfigError(f"{shown}: is not valid TOML: {error}") from None
     if os.path.basename(path) == "pyproject.toml":
         tool = table.get("tool", {})
         own = tool.get("torchmemlint") if isinstance(tool, dict) else None
         if own is None:
             return None
         if not isinstance(own, dict):
-            raise ConfigError(f"{path}: `tool.torchmemlint` must be a table")
+            raise ConfigError(f"{shown}: `tool.torchmemlint` must be a table")
         table = own
-    return checked(table, path, os.path.dirname(os.path.abspath(path)))
+    return replace(checked(table, shown, os.path.dirname(os.path.abspath(path))), file=path)

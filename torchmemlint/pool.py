@@ -60,7 +60,8 @@ def run_all(
             if forks.may_die():
                 with _board(jobs, meet):
                     return _together(function, shared, paths, jobs, lost, tell)
-            return _in_pool(function, shared, paths, jobs, lost, tell)
+            with _children_that_trust_no_folder():
+                return _in_pool(function, shared, paths, jobs, lost, tell)
         except (ImportError, NotImplementedError, PermissionError):  # no semaphores or processes here, as in some sandboxes
             pass
         finally:
@@ -246,6 +247,21 @@ def _pools(function: Callable[[S, str], R], shared: S) -> Callable[[int], Proces
         return lambda workers: ProcessPoolExecutor(workers, forked, _end_with_parent)
     context: BaseContext = multiprocessing.get_context("spawn")
     return lambda workers: ProcessPoolExecutor(workers, context, partial(_remember, function, shared, gc.get_threshold()))
+
+
+@contextmanager
+def _children_that_trust_no_folder() -> Iterator[None]:
+    """Processes that are not forked start by ``python -c``, which looks for modules in the current folder first: a linted project
+    with a ``multiprocessing.py`` would be run. (Python 3.10 knows of no such wish.)"""
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
 
 
 def _remember(function: Callable[[S, str], object], shared: S, threshold: tuple[int, int, int]) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from torchmemlint.reading import MAX_SETTINGS_BYTES, read_text
 from torchmemlint.toml import parsed
 
 Version = tuple[int, int]
@@ -59,9 +60,8 @@ def lower_bound(requirement: str) -> Version | None:
 def _text(folder: str, name: str) -> str:
     """The text of a file that speaks of torch, "" for any other, or none."""
     try:
-        with open(os.path.join(folder, name), encoding="utf-8-sig") as file:
-            text = file.read()
-    except (OSError, ValueError):  # not there, not readable, not UTF-8: it says nothing
+        text = read_text(os.path.join(folder, name), MAX_SETTINGS_BYTES)
+    except (OSError, ValueError):  # not there, no regular file, not readable, not UTF-8: it says nothing
         return ""
     return text if "torch" in text.lower() else ""
 

@@ -23,8 +23,9 @@ from torchmemlint.errors import SourceError
 from torchmemlint.findings import Finding, Safety
 from torchmemlint.frames import with_room
 from torchmemlint.pool import run_all, run_on, shares, size_of, usable_cpus
+from torchmemlint.quoting import quoted
 from torchmemlint.settings import Settings
-from torchmemlint.source import is_notebook
+from torchmemlint.source import is_notebook, normal
 from torchmemlint.workers import (
     Checked,
     InspectAll,
@@ -224,7 +225,7 @@ def _since(revision: str) -> Since:
 def _text(text: str, filename: str, settings: Settings, comments: bool) -> _Run:
     from torchmemlint.source.file import source_from_text
 
-    path = os.path.normpath(filename).replace(os.sep, "/")
+    path = normal(filename).replace(os.sep, "/")
     return _Run([Found(path, settings)], 1, {path: source_from_text(path, text)}, by_hand=True, comments=comments)
 
 
@@ -553,9 +554,10 @@ class _Run:
 
         try:
             source = read(path)
+            data = source.encode(source.text)
         except SourceError:
             return EVERYTHING  # of a file that cannot be read no row is known
-        changed = since.changed(path, source.file_text(source.text))
+        changed = since.changed(path, data)
         if source.notebook is not None:
             changed = changed.renumbered(source.notebook.rows_in_file(source.lines))
         return changed.carried(source.text, self.texts[path].text) if path in self.texts else changed
@@ -564,7 +566,7 @@ class _Run:
         reported = self._reported()
         checked = [self.checked[path] for path in sorted(self.checked)]
         skipped = [
-            f"{one.path}: {one.skipped}"
+            f"{quoted(one.path)}: {one.skipped}"
             for one in self.scanned.values()
             if one.skipped and (self.told is None or one.path in self.told)
         ]

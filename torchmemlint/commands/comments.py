@@ -13,6 +13,7 @@ from torchmemlint.discover import discover
 from torchmemlint.errors import SourceError, UsageError
 from torchmemlint.findings import Finding
 from torchmemlint.fixes.comments import add_comments
+from torchmemlint.quoting import quoted
 from torchmemlint.rules import ALL_RULES
 from torchmemlint.run import CHANGED, Outcome, check_paths, stamp
 from torchmemlint.source.file import write_source
@@ -68,7 +69,7 @@ def write(arguments: argparse.Namespace, paths: Sequence[str], configuration: Co
         except SourceError as error:
             left += findings
             if any(finding.code != "TML000" for finding in findings):
-                failures.append(f"{path}: {error}")
+                failures.append(f"{quoted(path)}: {error}")
     if not arguments.quiet:
         count = len(written)
         words = f"{count} finding{'' if count == 1 else 's'} in {files} file{'' if files == 1 else 's'}"

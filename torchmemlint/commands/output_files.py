@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from torchmemlint.checkout import leads_out
 from torchmemlint.errors import UsageError
 from torchmemlint.reporters import FORMATS
 
@@ -63,6 +64,8 @@ def write_report(path: str, text: str) -> None:
     """Replaces a file's content in one step, and makes the folders above it. Raises UsageError where that cannot be done."""
     from torchmemlint.writing import write_whole
 
+    if leads_out(path):
+        raise UsageError(f"--output-file {path}: is a link that leads elsewhere; name the place itself")
     try:
         write_whole(path, text.encode("utf-8", "backslashreplace"))
     except OSError as error:

@@ -9,8 +9,10 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
+from torchmemlint.checkout import leads_out
 from torchmemlint.confirm.settle import Settled
 from torchmemlint.errors import UsageError
+from torchmemlint.quoting import printable_lines, quoted
 from torchmemlint.writing import write_whole
 
 
@@ -25,7 +27,7 @@ def render(settled: Sequence[Settled], output_format: str) -> str:
 
         return html.render(settled, text_of, datetime.datetime.now(datetime.timezone.utc))
     encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
-    return report.full(settled, ascii_only=not encoding.startswith("utf"))
+    return printable_lines(report.full(settled, ascii_only=not encoding.startswith("utf")))
 
 
 def write(text: str, file: str | None) -> None:
@@ -33,10 +35,12 @@ def write(text: str, file: str | None) -> None:
     if file is None:
         sys.stdout.write(text)
         return
+    if leads_out(file):
+        raise UsageError(f"{file}: is a link that leads elsewhere; name the place itself")
     try:
         write_whole(file, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
-        raise UsageError(f"{file}: {error.strerror or error}") from error
+        raise UsageError(f"{quoted(file)}: {error.strerror or error}") from error
 
 
 def write_snapshots(settled: Sequence[Settled], folder: str) -> list[Settled]:
@@ -46,6 +50,8 @@ def write_snapshots(settled: Sequence[Settled], folder: str) -> list[Settled]:
         if item.snapshot:
             finding = item.plan.finding
             path = Path(folder) / f"{number:03}-{finding.code}-{Path(finding.path).stem}-{finding.span.start.row}.pickle"
+            if leads_out(str(path)):
+                raise UsageError(f"{path}: a link there leads elsewhere; name the place itself")
             try:
                 write_whole(str(path), item.snapshot)
             except OSError as error:

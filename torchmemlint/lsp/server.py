@@ -24,13 +24,13 @@ from functools import partial
 from pathlib import Path
 
 from lsprotocol import types
-from pygls import uris
 from pygls.lsp.server import LanguageServer
 
 from torchmemlint import __version__, surroundings
 from torchmemlint.errors import SourceError, TorchmemlintError
 from torchmemlint.findings import Finding, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.lsp import buffers
+from torchmemlint.lsp.addresses import file_of, path_of
 from torchmemlint.lsp.buffers import Checked
 from torchmemlint.lsp.places import Place, Places, edits
 from torchmemlint.rules import ALL_RULES, page
@@ -174,10 +174,10 @@ class _Service:
                 if cell.kind is types.NotebookCellKind.Code:
                     cells.append((number, cell.document, str(workspace.get_text_document(cell.document).source)))
             text = _as_json(len(notebook.cells), cells)
-            yield _Document(notebook.uri, _path(notebook.uri), text, notebook.version, tuple(cells))
+            yield _Document(notebook.uri, path_of(notebook.uri), text, notebook.version, tuple(cells))
         for document in workspace.text_documents.values():
             if document.uri not in in_notebooks:
-                yield _Document(document.uri, _path(document.uri), str(document.source), document.version)
+                yield _Document(document.uri, path_of(document.uri), str(document.source), document.version)
 
     def document(self, uri: str) -> _Document | None:
         """The open document of a URI, or the notebook of which it is a cell."""
@@ -194,7 +194,7 @@ class _Service:
 
     def initialize(self, params: types.InitializeParams) -> None:
         folders = [folder.uri for folder in params.workspace_folders or ()] or [params.root_uri or ""]
-        root = folders[0] and uris.to_fs_path(folders[0])
+        root = file_of(folders[0])
         if root and os.path.isdir(root):
             os.chdir(root)  # as for the command: globs and the baseline of a project without configuration are relative to it
         if params.process_id is not None and params.process_id > 0:
@@ -471,15 +471,6 @@ def _asked_for(kind: str, wanted: Iterable[object] | None) -> bool:
         return True
     words = [str(getattr(one, "value", one)) for one in wanted]
     return any(kind == word or kind.startswith(f"{word}.") for word in words)
-
-
-def _path(uri: str) -> str:
-    """The absolute path of a document; one that has no file yet stands in the current folder."""
-    path = uris.to_fs_path(uri) if uri.startswith("file:") else None
-    if path is None:
-        name = re.sub(r"\W+", "_", uri)
-        path = os.path.abspath(f"{name}.ipynb" if "ipynb" in uri else f"{name}.py")
-    return buffers.open_path(path)
 
 
 def _as_json(count: int, cells: Iterable[tuple[int, str, str]]) -> str:

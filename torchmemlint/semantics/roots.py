@@ -10,7 +10,7 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.evaluate import looks_like_module
+from torchmemlint.semantics.kinds import looks_like_module
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import os
 import re
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from torchmemlint.errors import SourceError
 from torchmemlint.findings import Span
+from torchmemlint.reading import MAX_BYTES, MAX_NOTEBOOK_BYTES, read_file, reason
 from torchmemlint.source import is_notebook
 from torchmemlint.source.lines import Lines
 
@@ -92,12 +92,9 @@ class SourceFile:
 def read_source(path: Path, display: str) -> SourceFile:
     """Reads and decodes a regular file; ``display`` becomes its reported path. Raises SourceError."""
     try:
-        # A FIFO or a device would block or never end, so the kind is asked before the file is opened.
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise SourceError("not a regular file")
-        data = path.read_bytes()
+        data = read_file(str(path), MAX_NOTEBOOK_BYTES if is_notebook(display) else MAX_BYTES)
     except OSError as error:
-        raise SourceError(f"cannot be read: {error.strerror or error}") from error
+        raise SourceError(reason(error)) from error
     return decode_source(display, data)
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 
 from torchmemlint.errors import BaselineError
 from torchmemlint.findings import Finding
+from torchmemlint.quoting import quoted
+from torchmemlint.reading import MAX_REPORT_BYTES, read_text, reason
 
 VERSION = 1
 NEVER = frozenset({"TML001"})
@@ -129,29 +131,28 @@ def read_baseline(path: str) -> Baseline:
     import json  # most runs have no baseline
 
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = read_text(path, MAX_REPORT_BYTES)
     except FileNotFoundError:
-        raise BaselineError(f"baseline `{path}` does not exist; `--write-baseline` writes one") from None
+        raise BaselineError(f"baseline `{quoted(path)}` does not exist; `--write-baseline` writes one") from None
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise BaselineError(f"baseline `{path}` cannot be read: {reason}") from None
+        why = reason(error) if isinstance(error, OSError) else "cannot be read: it is not UTF-8"
+        raise BaselineError(f"baseline `{quoted(path)}` {why}") from None
     try:
         table = json.loads(text)
     except (ValueError, RecursionError):
         raise BaselineError(
-            f"baseline `{path}` is not valid JSON (a merge conflict?); `--write-baseline` writes it anew"
+            f"baseline `{quoted(path)}` is not valid JSON (a merge conflict?); `--write-baseline` writes it anew"
         ) from None
     if not isinstance(table, dict) or not isinstance(table.get("files"), dict):
-        raise BaselineError(f"`{path}` is not a baseline of torchmemlint")
+        raise BaselineError(f"`{quoted(path)}` is not a baseline of torchmemlint")
     if table.get("version") != VERSION:
         raise BaselineError(
-            f"baseline `{path}` has version {table.get('version')!r}; this torchmemlint reads version {VERSION}"
+            f"baseline `{quoted(path)}` has version {table.get('version')!r}; this torchmemlint reads version {VERSION}"
         )
     try:
         files = {str(name): _counts(entries) for name, entries in table["files"].items()}
     except (TypeError, KeyError, ValueError):
-        raise BaselineError(f"`{path}` is not a baseline of torchmemlint: an entry lacks what it needs") from None
+        raise BaselineError(f"`{quoted(path)}` is not a baseline of torchmemlint: an entry lacks what it needs") from None
     return Baseline(os.path.dirname(os.path.abspath(path)), files, text)
 
 
@@ -209,9 +210,9 @@ def write_baseline(path: str, baseline: Baseline, before: Baseline) -> None:
     try:
         done = replace_file(target, data, unchanged)
     except OSError as error:
-        raise BaselineError(f"baseline `{path}` cannot be written: {error.strerror or error}") from error
+        raise BaselineError(f"baseline `{quoted(path)}` cannot be written: {error.strerror or error}") from error
     if not done:
-        raise BaselineError(f"baseline `{path}` was not written: it changed meanwhile; run again")
+        raise BaselineError(f"baseline `{quoted(path)}` was not written: it changed meanwhile; run again")
 
 
 def _one_newline(text: bytes) -> bytes:
