@@ -11,6 +11,10 @@ import re
 from collections.abc import Collection, Sequence
 
 from torchmemlint.errors import UsageError
+from torchmemlint.reading import read_given, reason
+
+MAX_LIST_BYTES = 100_000_000
+"""A list of paths: a million of a hundred characters."""
 
 _ROW = re.compile(r":\d+\Z")
 
@@ -56,11 +60,11 @@ def with_paths(arguments: Sequence[str], valued: Collection[str]) -> list[str]:
 
 def _paths_in(file: str) -> list[str]:
     try:
-        with open(file, "rb") as opened:
-            data = opened.read()
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise UsageError(f"@{file}: cannot be read: {reason}") from None
+        data = read_given(file, MAX_LIST_BYTES)
+    except OSError as error:
+        raise UsageError(f"@{file}: cannot be read: {reason(error)}") from None
+    except ValueError as error:  # a null character in the name
+        raise UsageError(f"@{file}: cannot be read: {error}") from None
     if b"\0" in data:
         raise UsageError(f"@{file}: must have one path on each line, and has null bytes")
     lines = (os.fsdecode(line.removesuffix(b"\r")) for line in data.split(b"\n"))
