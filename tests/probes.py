@@ -22,8 +22,9 @@ from torchmemlint.index.ledger import account
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.lower import ir
+from torchmemlint.semantics.dispatch import evaluate
 from torchmemlint.semantics.events import Record
-from torchmemlint.semantics.interpret import Interpreter
+from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import State
 from torchmemlint.semantics.values import Const, Obj, Plain, Tensor, Tuple, Unknown, Value
@@ -37,15 +38,15 @@ PATH = "program.py"
 class Looks:
     """Every state in which each ``reveal`` of a run was reached; those of a loop's first passes are true of its first turns."""
 
-    run: Interpreter
+    run: Machine
     seen: dict[tuple[int, int], set[tuple[Value | None, str]]] = field(default_factory=dict)
 
-    def look(self, run: Interpreter, statement: ir.Stmt, state: State) -> None:
+    def look(self, run: Machine, statement: ir.Stmt, state: State) -> None:
         if not isinstance(statement, ir.ExprStmt) or not isinstance(statement.value, ir.Call):
             return
         call = statement.value
         if isinstance(call.func, ir.Name) and call.func.id == "reveal":
-            value = run.eval(call.args[0].value, state.copy()) if call.args else None
+            value = evaluate(run, call.args[0].value, state.copy()) if call.args else None
             self.seen.setdefault((run.frame, statement.node), set()).add((value, state.mode))
 
 
@@ -56,10 +57,10 @@ class ProbedRuns(Runs):
         super().__init__(runs.world)
         self.looks: list[Looks] = []
 
-    def _interpreter(
+    def _machine(
         self, ref: FunctionRef, mode: str, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
-    ) -> Interpreter:
-        run = super()._interpreter(ref, mode, assumptions, owner)
+    ) -> Machine:
+        run = super()._machine(ref, mode, assumptions, owner)
         looks = Looks(run)
         run.watch = looks.look
         self.looks.append(looks)
@@ -95,7 +96,7 @@ def revealed(text: str, roots: tuple[str, ...] = ()) -> dict[int, set[str]]:
     return out
 
 
-def words_of(value: Value, run: Interpreter, record: Record) -> set[str]:
+def words_of(value: Value, run: Machine, record: Record) -> set[str]:
     words = set()
     for atom in value:
         match atom:

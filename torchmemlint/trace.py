@@ -15,8 +15,8 @@ from torchmemlint.findings import Finding
 from torchmemlint.index.edges import Caller
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.lower import ir
+from torchmemlint.quoting import quoted
 from torchmemlint.rules.api import Draft, Flow, short
-from torchmemlint.semantics.base import CONTAINERS
 from torchmemlint.semantics.events import (
     Accumulate,
     Attention,
@@ -32,7 +32,8 @@ from torchmemlint.semantics.events import (
     Site,
     Store,
 )
-from torchmemlint.semantics.interpret import Interpreter
+from torchmemlint.semantics.machine import CONTAINERS, Machine
+from torchmemlint.semantics.places import place_of
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import State
 from torchmemlint.semantics.text import dotted
@@ -59,7 +60,7 @@ GRAPHS = ("forward", "leaf", "opaque", "param")
 class Watcher:
     """Looks at the statements of one line in one run."""
 
-    run: Interpreter
+    run: Machine
     path: str
     row: int
     modes: set[str] = field(default_factory=set)
@@ -69,7 +70,7 @@ class Watcher:
     left: tuple[int, ir.Stmt] | None = None
     """The frame and the statement of the line that was run last; what it assigned shows at the frame's next statement."""
 
-    def look(self, run: Interpreter, statement: ir.Stmt, state: State) -> None:
+    def look(self, run: Machine, statement: ir.Stmt, state: State) -> None:
         if self.left is not None and self.left[0] == run.frame:
             self._see(self.after, targets(self.left[1]), state)
             self.left = None
@@ -97,7 +98,7 @@ class Watcher:
     def _value(self, expr: ir.Expr, state: State) -> Value | None:
         """What a name or attribute holds, as far as the state has it: looking must not make the engine learn anything."""
         if isinstance(expr, ir.Name):
-            return state.vars.get(self.run.place_of(expr.id))
+            return state.vars.get(place_of(self.run, expr.id))
         if isinstance(expr, ir.Attr):
             held = self._value(expr.value, state) or frozenset()
             found = [state.vars[a.oid, expr.name] for a in held if isinstance(a, Obj) and (a.oid, expr.name) in state.vars]
@@ -113,10 +114,10 @@ class WatchedRuns(Runs):
         self.place = (path, row)
         self.watchers: list[Watcher] = []
 
-    def _interpreter(
+    def _machine(
         self, ref: FunctionRef, mode: str, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
-    ) -> Interpreter:
-        run = super()._interpreter(ref, mode, assumptions, owner)
+    ) -> Machine:
+        run = super()._machine(ref, mode, assumptions, owner)
         if ref.path == self.place[0]:
             self.watchers.append(Watcher(run, *self.place))
             run.watch = self.watchers[-1].look
@@ -131,7 +132,7 @@ def trace(project: Project, path: str, row: int, settings: Settings) -> str:
     analysis = analyze_module(project, path, settings, runs)
     ref = function_at(project, path, row)
     root = FunctionRef(path, ref.qualname if ref.qualname == MODULE else runs.world.outermost(ref))
-    out = [f"{path}:{row}: {lines[row - 1].strip() if row <= len(lines) else ''}".rstrip(), *grad_mode(runs, ref)]
+    out = [f"{quoted(path)}:{row}: {lines[row - 1].strip() if row <= len(lines) else ''}".rstrip(), *grad_mode(runs, ref)]
     asked = not is_of_another_framework(project, path) and root in set(
         roots_of(project, path, runs, checks_for(frozenset(settings.codes), beside=True))
     )
@@ -169,7 +170,7 @@ def grad_mode(runs: Runs, ref: FunctionRef) -> list[str]:
     ]
     for caller in found.path:
         likely = "" if caller.certain else ", if the method is this one"
-        out.append(f"  called by `{caller.ref.qualname}` ({caller.ref.path}:{_row_of(runs, caller)}){likely}")
+        out.append(f"  called by `{caller.ref.qualname}` ({quoted(caller.ref.path)}:{_row_of(runs, caller)}){likely}")
     return out
 
 
@@ -250,7 +251,7 @@ class Words:
     def at(self, site: Site) -> str:
         path = self.flow.frame(site).ref.path
         row = self.flow.span(site).start.row
-        return f"line {row}" if path == self.flow.path else f"{path}:{row}"
+        return f"line {row}" if path == self.flow.path else f"{quoted(path)}:{row}"
 
     def here(self, site: Site) -> bool:
         """Whether something happens in a statement of the line, or in a function that the statement calls."""

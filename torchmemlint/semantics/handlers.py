@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from torchmemlint.lower import ir
 from torchmemlint.semantics import purpose
+from torchmemlint.semantics.dispatch import evaluate
 from torchmemlint.semantics.events import Handler
+from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import Cls, Ext, Func
 from torchmemlint.torch_facts import TORCH
 
 if TYPE_CHECKING:
-    from torchmemlint.semantics.interpret import Interpreter
     from torchmemlint.semantics.state import State
 
 OOM_WORDS = re.compile(
@@ -52,12 +53,10 @@ CALCULATES = frozenset({"keep", "view", "loss", "inplace", "mixed-max", "checkpo
 """Effects of torch functions that may be what ran out of memory, and be tried again."""
 
 
-def describe(
-    run: Interpreter, handler: ir.Handler, statement: ir.Try, state: State, following: ir.Stmt | None
-) -> Handler | None:
+def describe(m: Machine, handler: ir.Handler, statement: ir.Try, state: State, following: ir.Stmt | None) -> Handler | None:
     """The Handler event of an ``except`` that is about out-of-memory errors; None for any other. ``following`` is the statement
     after the whole ``try`` statement."""
-    types = caught(run, handler.type, state)
+    types = caught(m, handler.type, state)
     by_type = any(is_oom_type(t) for t in types)
     if not by_type and CATCHES_OOM.isdisjoint(types):
         return None
@@ -70,21 +69,21 @@ def describe(
     )
     if not by_type and not empties and not (asked and any(t in CATCHES_OOM for t in types)):
         return None
-    behind = is_behind_class(run, handler, statement, state)
+    behind = is_behind_class(m, handler, statement, state)
     if behind and not names_other_device(tests):
         return None
     body = handler.body
     if not by_type:
         body = about_memory(handler.body, verdict_names(handler.body), handler.name)
     fallbacks = beside_type(handler.body)
-    found = [] if leaves_nothing(statement.body, run, state) else recoveries(body, statement.body, run, about_error, state)
-    if found and all(what in CLEANUPS for _, what in found) and cleans_again(statement, following, turn_of(run)):
+    found = [] if leaves_nothing(statement.body, m, state) else recoveries(body, statement.body, m, about_error, state)
+    if found and all(what in CLEANUPS for _, what in found) and cleans_again(statement, following, turn_of(m)):
         found = []  # what frees nothing here is done once more where it does
     return Handler(
-        run.site(handler.node), types, handler.name or "",
+        m.site(handler.node), types, handler.name or "",
         tuple(t.node for t in tests if isinstance(t, (ir.Compare, ir.Call)) and t.node not in fallbacks and not behind),
         not by_type, always_raises(body), tuple(found), keeping(body, handler.name), only_moves(statement.body),
-        run.loops[-1] if run.loops else None,
+        m.loops[-1] if m.loops else None,
     )  # fmt: skip
 
 
@@ -95,10 +94,10 @@ def is_oom_type(name: str) -> bool:
 CLEANUPS = frozenset({"empty_cache", "gc.collect", "cleanup", "del", "zero_grad"})
 
 
-def is_behind_class(run: Interpreter, handler: ir.Handler, statement: ir.Try, state: State) -> bool:
+def is_behind_class(m: Machine, handler: ir.Handler, statement: ir.Try, state: State) -> bool:
     """Whether a handler above this one catches CUDA's out-of-memory errors, so that none arrives here: an exception that leaves a
     handler goes to no other of the same ``try``."""
-    above = [caught(run, other.type, state) for other in statement.handlers[: statement.handlers.index(handler)]]
+    above = [caught(m, other.type, state) for other in statement.handlers[: statement.handlers.index(handler)]]
     return any(name in TORCH.oom_exceptions or name in CATCHES_OOM for types in above for name in types)
 
 
@@ -157,20 +156,20 @@ def only_moves(tried: list[ir.Stmt]) -> bool:
     return bool(lasts) and all(last in MOVES for last in lasts)
 
 
-def leaves_nothing(tried: list[ir.Stmt], run: Interpreter, state: State) -> bool:
+def leaves_nothing(tried: list[ir.Stmt], m: Machine, state: State) -> bool:
     """Whether all that is tried is torch's own operations in this very function, and binds no name: these have no frames of Python,
     and what they had made is gone when they raise."""
     if any(isinstance(n, (ir.Assign, ir.AugAssign, ir.For, ir.With, ir.Walrus, ir.FunctionDef)) for n in nodes_of(tried)):
         return False
     calls = [n for n in nodes_of(tried) if isinstance(n, ir.Call)]
-    return bool(calls) and all(is_torchs_own(call.func, run, state) for call in calls)
+    return bool(calls) and all(is_torchs_own(call.func, m, state) for call in calls)
 
 
-def is_torchs_own(callee: ir.Expr, run: Interpreter, state: State) -> bool:
+def is_torchs_own(callee: ir.Expr, m: Machine, state: State) -> bool:
     """Whether a call can leave no tensor on a traceback: it is a function of torch that calculates or makes one, a tensor's method,
     one of the standard library, one of ``QUIET``."""
     if "(" not in dotted(callee):
-        atoms = run.eval(callee, state) if isinstance(callee, (ir.Name, ir.Attr)) and dotted(callee) else None
+        atoms = evaluate(m, callee, state) if isinstance(callee, (ir.Name, ir.Attr)) and dotted(callee) else None
         if atoms and all(isinstance(atom, Ext) for atom in atoms):
             names = [atom.name for atom in atoms if isinstance(atom, Ext)]
             return all(
@@ -181,16 +180,16 @@ def is_torchs_own(callee: ir.Expr, run: Interpreter, state: State) -> bool:
     if not isinstance(callee, ir.Attr):
         return False
     name = callee.name
-    return name in QUIET or (name in TORCH.methods and name not in TORCH.module_methods and not run.world.methods_named(name))
+    return name in QUIET or (name in TORCH.methods and name not in TORCH.module_methods and not m.world.methods_named(name))
 
 
 OPERATIONS = frozenset({"keep", "view", "inplace", "mixed-max", "cut", "source", "number"})
 """Effects of torch functions that are written in C++."""
 
 
-def turn_of(run: Interpreter) -> list[ir.Stmt]:
+def turn_of(m: Machine) -> list[ir.Stmt]:
     """The body of the loop of this function in which a statement stands, [] for none."""
-    loop = run.loop_statements.get(run.loops[-1]) if run.loops and run.loops[-1][0] == run.frame else None
+    loop = m.loop_statements.get(m.loops[-1]) if m.loops and m.loops[-1][0] == m.frame else None
     return loop.body if loop is not None else []
 
 
@@ -274,7 +273,7 @@ def asks_helper(node: object, error: str | None) -> bool:
     return bool(HELPER.search(last)) and any(isinstance(a.value, ir.Name) and a.value.id == error for a in node.args)
 
 
-def caught(run: Interpreter, expr: ir.Expr | None, state: State) -> tuple[str, ...]:
+def caught(m: Machine, expr: ir.Expr | None, state: State) -> tuple[str, ...]:
     """Absolute names of the types that a handler catches; "" for a bare ``except``."""
     if expr is None:
         return ("",)
@@ -282,7 +281,7 @@ def caught(run: Interpreter, expr: ir.Expr | None, state: State) -> tuple[str, .
     names = []
     for part in parts:
         found = ""
-        for atom in run.eval(part, state):
+        for atom in evaluate(m, part, state):
             if isinstance(atom, Ext):
                 found = atom.name
             elif isinstance(atom, Cls):
@@ -309,14 +308,14 @@ def tests_message(node: object) -> bool:
 
 
 def recoveries(
-    body: list[ir.Stmt], tried: list[ir.Stmt], run: Interpreter, about_error: frozenset[str], state: State
+    body: list[ir.Stmt], tried: list[ir.Stmt], m: Machine, about_error: frozenset[str], state: State
 ) -> list[tuple[int, str]]:
     """Statements inside the handler that need memory or mean to free it, in order."""
-    attempted, first = attempts(tried, run)
+    attempted, first = attempts(tried, m)
     moving = only_moves(tried)
     data = made_of_the_same(body, tried, about_error)
     out: list[tuple[int, str]] = []
-    own = run.ref.qualname.rpartition(".")[2]
+    own = m.ref.qualname.rpartition(".")[2]
     for node in nodes_of(body):
         if isinstance(node, ir.Delete):
             if any(isinstance(target, ir.Name) for target in node.targets):
@@ -342,17 +341,17 @@ def recoveries(
                     name in attempted
                     and (moving or last not in MOVES)
                     and not reads_error(node.args, about_error)
-                    and on_the_same(node, data, run, state)
-                    and may_calculate(node.func, run, state)
-                    and ((name in first and repeats(node, tried)) or may_run_model(run, name))
+                    and on_the_same(node, data, m, state)
+                    and may_calculate(node.func, m, state)
+                    and ((name in first and repeats(node, tried)) or may_run_model(m, name))
                 )
-                or (on_the_same(node, data, run, state) and does_the_same(run, name, attempted))
+                or (on_the_same(node, data, m, state) and does_the_same(m, name, attempted))
             ):
                 out.append((node.node, "host-retry" if moves_to_host(node.args) else "retry"))
     return out
 
 
-def attempts(tried: list[ir.Stmt], run: Interpreter) -> tuple[set[str], set[str]]:
+def attempts(tried: list[ir.Stmt], m: Machine) -> tuple[set[str], set[str]]:
     """What a ``try`` block calls, by its text, as far as it may be the step that failed; and those calls that no call which runs
     a model goes before. Behind such a call only what gives a result counts: the rest books and tells that it went well."""
     found: set[str] = set()
@@ -361,7 +360,7 @@ def attempts(tried: list[ir.Stmt], run: Interpreter) -> tuple[set[str], set[str]
     for statement in flat(tried):
         calls = {dotted(n.func): n for n in heads(statement) if isinstance(n, ir.Call)}
         names = [name for name in calls if name and name.rpartition(".")[2] not in QUIET]
-        running = {name for name in names if surely_runs_model(run, name)}
+        running = {name for name in names if surely_runs_model(m, name)}
         told = isinstance(statement, ir.ExprStmt)
         if not ran:
             first |= set(names)
@@ -385,16 +384,16 @@ def heads(statement: ir.Stmt) -> Iterator[object]:
             yield from _walk(part)
 
 
-def surely_runs_model(run: Interpreter, callee: str) -> bool:
+def surely_runs_model(m: Machine, callee: str) -> bool:
     """Whether a call in the root runs a model by its name, or by what the project shows of it."""
     last = callee.rpartition(".")[2]
-    call = next((c for c in run.world.facts(run.ref).calls if c.callee == callee), None)
+    call = next((c for c in m.world.facts(m.ref).calls if c.callee == callee), None)
     if last in RUNS - {"zero_grad"} or last in DRIVES or purpose.may_be_network(callee):
         return last != "train" or call is None or bool(call.args)
     if call is None:
         return False
-    callees = run.world.project.callees(run.ref.path, run.ref.qualname, callee, *call.keywords)
-    return callees.certain and bool(callees.refs) and may_run_model(run, callee)
+    callees = m.world.project.callees(m.ref.path, m.ref.qualname, callee, *call.keywords)
+    return callees.certain and bool(callees.refs) and may_run_model(m, callee)
 
 
 def moves_to_host(args: object) -> bool:
@@ -407,14 +406,14 @@ def moves_to_host(args: object) -> bool:
     return False
 
 
-def does_the_same(run: Interpreter, callee: str, attempted: set[str]) -> bool:
+def does_the_same(m: Machine, callee: str, attempted: set[str]) -> bool:
     """Whether a method of this class runs a network of the object (``self.net``) that was tried: on smaller pieces, mostly."""
     networks = {name for name in attempted if name.startswith("self.") and purpose.may_be_network(name)}
     if not networks or not callee.startswith("self."):
         return False
-    callees = run.world.project.callees(run.ref.path, run.ref.qualname, callee)
+    callees = m.world.project.callees(m.ref.path, m.ref.qualname, callee)
     return callees.certain and any(
-        call.callee in networks for ref in callees.refs if ref.path == run.ref.path for call in run.world.facts(ref).calls
+        call.callee in networks for ref in callees.refs if ref.path == m.ref.path for call in m.world.facts(ref).calls
     )
 
 
@@ -452,13 +451,13 @@ def names_in(part: object) -> set[str]:
     return {n.id for n in _walk(part) if isinstance(n, ir.Name)}
 
 
-def on_the_same(call: ir.Call, data: set[str], run: Interpreter, state: State) -> bool:
+def on_the_same(call: ir.Call, data: set[str], m: Machine, state: State) -> bool:
     """Whether a call is handed something that the failed one could have been handed, or nothing but numbers: a dict of words
     for a queue (``events.put({"kind": "error"})``) has nothing to do with the failed step."""
     names = names_in(call.args)
     if not names:
         return not any(isinstance(n, (ir.DictDisplay, ir.FormattedString)) or is_text(n) for n in _walk(call.args))
-    return any(name in data and not is_code(name, run, state) for name in names)
+    return any(name in data and not is_code(name, m, state) for name in names)
 
 
 def is_text(node: object) -> bool:
@@ -471,12 +470,12 @@ def is_report(value: ir.Expr, known: set[str]) -> bool:
     return worded and not names_in(value) & known
 
 
-def is_code(name: str, run: Interpreter, state: State) -> bool:
+def is_code(name: str, m: Machine, state: State) -> bool:
     """Whether a name stands for a module, function or class that is imported or defined."""
-    return all(isinstance(atom, (Ext, Cls, Func)) for atom in run.name(ir.Name(-1, name), state))
+    return all(isinstance(atom, (Ext, Cls, Func)) for atom in evaluate(m, ir.Name(-1, name), state))
 
 
-def may_calculate(callee: ir.Expr, run: Interpreter, state: State) -> bool:
+def may_calculate(callee: ir.Expr, m: Machine, state: State) -> bool:
     """Whether a callee may be what ran out of memory: not the standard library, and no torch function that only wraps or makes
     something (``nn.Parameter``)."""
     if "(" in dotted(callee):
@@ -486,11 +485,11 @@ def may_calculate(callee: ir.Expr, run: Interpreter, state: State) -> bool:
             if isinstance(maker, ir.Attr) and "(" not in dotted(maker):
                 break
             maker = maker.func if isinstance(maker, ir.Call) else maker.value
-        made = run.eval(maker, state) if isinstance(maker, (ir.Name, ir.Attr)) else None
+        made = evaluate(m, maker, state) if isinstance(maker, (ir.Name, ir.Attr)) else None
         return not made or not all(
             isinstance(atom, Ext) and atom.name.partition(".")[0] in sys.stdlib_module_names for atom in made
         )
-    for atom in run.eval(callee, state):
+    for atom in evaluate(m, callee, state):
         if isinstance(atom, Ext):
             root = atom.name.partition(".")[0]
             effect = TORCH.function_effect(atom.name)
@@ -501,14 +500,14 @@ def may_calculate(callee: ir.Expr, run: Interpreter, state: State) -> bool:
     return True
 
 
-def may_run_model(run: Interpreter, callee: str) -> bool:
+def may_run_model(m: Machine, callee: str) -> bool:
     """Whether a call in the root may run a model, as far as the project shows: bookkeeping that the ``try`` block does as well
     (``halve(batch_size)``) is no retry. What is out of sight may."""
-    project = run.world.project
-    todo, seen = [(run.ref, callee, 0)], set()
+    project = m.world.project
+    todo, seen = [(m.ref, callee, 0)], set()
     while todo:
         ref, text, depth = todo.pop()
-        call = next((c for c in run.world.facts(ref).calls if c.callee == text), None)
+        call = next((c for c in m.world.facts(ref).calls if c.callee == text), None)
         callees = project.callees(ref.path, ref.qualname, text, *call.keywords) if call is not None else None
         if callees is None or not callees.certain or not callees.refs:
             if depth == 0:
@@ -518,7 +517,7 @@ def may_run_model(run: Interpreter, callee: str) -> bool:
             if inner in seen:
                 continue
             seen.add(inner)
-            facts = run.world.facts(inner)
+            facts = m.world.facts(inner)
             texts = {c.callee for c in facts.calls}
             if facts.names & RUNS or any(t.rpartition(".")[2] in DRIVES or purpose.may_be_network(t) for t in texts):
                 return True

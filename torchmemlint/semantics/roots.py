@@ -11,8 +11,8 @@ from torchmemlint.index.layout import is_test
 from torchmemlint.index.modes import Mode
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.evaluate import looks_like_module
 from torchmemlint.semantics.grad_guards import start_mode
+from torchmemlint.semantics.kinds import looks_like_module
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 

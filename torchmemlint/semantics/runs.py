@@ -9,12 +9,13 @@ from torchmemlint.errors import SourceError
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.semantics.base import EVERYTHING, RunLimit
 from torchmemlint.semantics.events import MUST_BE_FREE, Graph, Record, Sink
 from torchmemlint.semantics.grad_guards import start_mode
-from torchmemlint.semantics.interpret import MAX_PHASES, Interpreter
+from torchmemlint.semantics.machine import EVERYTHING, Machine, RunLimit, new_machine
 from torchmemlint.semantics.parameters import may_hold_module, parametric_attributes
+from torchmemlint.semantics.phases import MAX_PHASES
 from torchmemlint.semantics.plumbing import Plumbing
+from torchmemlint.semantics.root_run import run_root
 from torchmemlint.semantics.values import EMPTY, Const, Obj, Value
 from torchmemlint.semantics.world import MODULE, World
 
@@ -108,17 +109,17 @@ class Runs:
         owner = ClassRef(ref.path, facts.owner) if facts.owner else None
         mode = "on" if ref.qualname == MODULE else start_mode(world, ref)
         try:
-            first = self._interpreter(ref, mode, (), owner)
-            first.run(function, lowered, owner)
+            first = self._machine(ref, mode, (), owner)
+            run_root(first, function, lowered, owner)
             tests = sorted((k for k, v in first.phase_tests.items() if v == 2), key=str)[:MAX_PHASES]
             if not tests:
                 return [first.record]
             known = [self._decided(ref, test) for test in tests]
             records = []
             for values in product(*((True, False) if one is None else (one,) for one in known)):
-                run = self._interpreter(ref, mode, tuple(zip(tests, values, strict=True)), owner)
-                run.run(function, lowered, owner)
-                records.append(run.record)
+                m = self._machine(ref, mode, tuple(zip(tests, values, strict=True)), owner)
+                run_root(m, function, lowered, owner)
+                records.append(m.record)
             return records
         except RunLimit:
             world.ledger.note(f"{ref.path}: {ref.qualname}: not analysed: too many statements to follow")
@@ -138,9 +139,9 @@ class Runs:
                 return EMPTY
             # Nothing is asked here that needs another function's run: no question can come back to itself.
             owner = self.world.facts(ref).owner
-            run = Interpreter(self.world, ref, mode)
-            run.plumbing = self.plumbing.names
-            return run.run(*found, ClassRef(ref.path, owner) if owner else None).result
+            m = new_machine(self.world, ref, mode)
+            m.plumbing = self.plumbing.names
+            return run_root(m, *found, ClassRef(ref.path, owner) if owner else None).result
         except (SourceError, RunLimit, RecursionError):
             return EMPTY
 
@@ -149,17 +150,17 @@ class Runs:
         frame, _, text = key.partition(":")
         return self.world.project.test_holds(ref, text) if frame == "0" and ref.qualname != MODULE else None
 
-    def _interpreter(
+    def _machine(
         self, ref: FunctionRef, mode: str, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
-    ) -> Interpreter:
-        run = Interpreter(self.world, ref, mode, assumptions)
-        run.plumbing = self.plumbing.names
-        run.frozen_in = self.frozen_attributes
-        run.result_of = self.result
-        run.frozen_wherever = self.frozen_wherever
+    ) -> Machine:
+        m = new_machine(self.world, ref, mode, assumptions)
+        m.plumbing = self.plumbing.names
+        m.frozen_in = self.frozen_attributes
+        m.result_of = self.result
+        m.frozen_wherever = self.frozen_wherever
         if owner is not None:
-            run.frozen_attributes = self.frozen_attributes(owner) if not ref.qualname.endswith("__init__") else frozenset()
-        return run
+            m.frozen_attributes = self.frozen_attributes(owner) if not ref.qualname.endswith("__init__") else frozenset()
+        return m
 
     def frozen_attributes(self, cls: ClassRef) -> frozenset[str]:
         """Attributes that ``__init__`` leaves as modules with all parameters frozen; ``EVERYTHING`` where it freezes all that

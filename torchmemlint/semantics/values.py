@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ast
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple, Union
 
 NOTHING: frozenset[int] = frozenset()
@@ -122,6 +124,9 @@ NONE: Value = frozenset((Const(None, "NoneType"),))
 EMPTY: Value = frozenset()
 FREE_TENSOR: Value = frozenset((Tensor(),))
 """A tensor without history."""
+
+WITHOUT_PARTS = frozenset({Const, Plain, Ext, Cls, Func})
+"""Atoms that hang on no graph and hold nothing that does."""
 
 MAX_ATOMS = 6
 
@@ -325,3 +330,157 @@ def only_const(value: Value) -> Const | None:
 
 def has_tensor(value: Value) -> bool:
     return any(type(a) is Tensor or (type(a) is Tuple and any(has_tensor(i) for i in a.items)) for a in value)
+
+
+def with_flags(value: Value, flags: int) -> Value:
+    if not flags:
+        return value
+    return frozenset(
+        Tensor(a.graphs, a.hints, a.outputs, (a.flags | flags) & ~(SCALAR if flags & VIEW else 0)) if type(a) is Tensor else a
+        for a in value
+    )
+
+
+def with_flags_set(value: Value, flags: int) -> Value:
+    """The value with flags set; a scalar keeps no output alive and is no view."""
+    return frozenset(
+        Tensor(
+            a.graphs,
+            a.hints,
+            NOTHING if flags & SCALAR else a.outputs,
+            (a.flags | flags) & ~(VIEW | BATCH if flags & SCALAR else 0),
+        )
+        if type(a) is Tensor
+        else a
+        for a in value
+    )
+
+
+def min_flags(tensors: list[Tensor]) -> int:
+    """Flags of an arithmetic result: computed; scalar or integer only when all operands are; never a view."""
+    both = tensors[0].flags
+    for atom in tensors[1:]:
+        both &= atom.flags
+    batch = BATCH if any(a.flags & BATCH for a in tensors) and not both & SCALAR else 0
+    doubted = DOUBTED if any(a.flags & DOUBTED for a in tensors) else 0
+    return both & (SCALAR | INTEGER | GUESSED | COLUMN) | batch | COMPUTED | doubted
+
+
+def sorted_atoms(value: Value) -> list[Atom]:
+    """Atoms in an order that does not depend on hashing."""
+    if len(value) < 2:
+        return list(value)
+    return sorted(value, key=repr)
+
+
+def shallow(value: Value, depth: int = 3) -> Value:
+    """The value with tuples no deeper than ``depth``: what keeps a loop over ``x = (x, y)`` finite."""
+    out: list[Atom] = []
+    changed = False
+    for atom in value:
+        if type(atom) is Tuple:
+            changed = True
+            if depth == 0:
+                out.append(Unknown(hints_of(frozenset((atom,)))))
+            else:
+                out.append(Tuple(tuple(shallow(item, depth - 1) for item in atom.items)))
+        else:
+            out.append(atom)
+    return normal(out) if changed else value
+
+
+@lru_cache(maxsize=1000)
+def literal(text: str) -> Value:
+    """The value of a literal's repr, as facts keep it."""
+
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return PLAIN
+    return const(value) if isinstance(value, (int, float, str, bool, type(None))) else PLAIN
+
+
+def compare_consts(op: str, left: Value, right: Value) -> Value:
+    """The truth of a comparison where both sides are literals (or one of few), else a truth value without graph."""
+    lefts = [a for a in left if type(a) is Const]
+    rights = [a for a in right if type(a) is Const]
+    if op in ("is", "is not", "==", "!="):
+        if right == NONE and left and not any(type(a) in (Unknown, Const) for a in left) and op in ("is", "is not"):
+            if not any(type(a) is Obj for a in left):
+                return const(op == "is not")
+        if len(lefts) == len(left) and len(rights) == len(right) and lefts and rights:
+            answers = {(a.value == b.value) == (op in ("is", "==")) for a in lefts for b in rights}
+            if len(answers) == 1:
+                return const(answers.pop())
+    if op in ("in", "not in") and len(lefts) == len(left) == 1:
+        for atom in right:
+            if type(atom) is Tuple and all(only_const(i) is not None for i in atom.items):
+                values = [only_const(i).value for i in atom.items]  # type: ignore[union-attr]
+                return const((lefts[0].value in values) == (op == "in"))
+    return PLAIN if op in ("is", "is not", "in", "not in") else FREE_TENSOR
+
+
+def only_indices(value: Value) -> bool:
+    """Whether all that a value is, or holds in tuples, are indices and truth values."""
+    return bool(value) and all(
+        (type(a) is Tensor and bool(a.flags & INTEGER))
+        or (type(a) is Tuple and bool(a.items) and all(only_indices(item) for item in a.items))
+        for a in value
+    )
+
+
+def only_free(value: Value) -> bool:
+    """Whether all that a value is, or holds in tuples, are tensors and other values that hang on nothing."""
+    return bool(value) and all(
+        type(a) in (Plain, Const)
+        or (type(a) is Tensor and not a.graphs and not a.hints and not a.flags & GUESSED)
+        or (type(a) is Tuple and bool(a.items) and all(only_free(item) for item in a.items))
+        for a in value
+    )
+
+
+def is_text(value: Value) -> bool:
+    """Whether a value is known to be a string."""
+    return bool(value) and all(type(atom) is Const and type(atom.value) is str for atom in value)
+
+
+def is_single_number(values: list[Value]) -> bool:
+    """Whether the arguments are one tensor without dimensions, and no index: that stands for a row of a table."""
+    return (
+        len(values) == 1
+        and bool(values[0])
+        and all(type(a) is Tensor and bool(a.flags & SCALAR) and not a.flags & INTEGER for a in values[0])
+    )
+
+
+def is_number(value: Value) -> bool:
+    """Whether a default tells that what it stands in for is a number: one that is no empty sum."""
+    single = only_const(value)
+    return single is not None and type(single.value) in (int, float) and bool(single.value)
+
+
+def is_zero(value: Value | None) -> bool:
+    single = only_const(value) if value is not None else None
+    return single is not None and single.value == 0
+
+
+def names_device(value: Value | None) -> bool:
+    """Whether a device that may be meant is a CUDA device."""
+    return any(type(a) is Const and isinstance(a.value, str) and a.value.startswith("cuda") for a in value or ())
+
+
+def reshape(inner: Value | None, make: Callable[[Tensor], Tensor]) -> Value:
+    """A module's result: as its own forward built it, with each tensor remade; one tensor when that is out of sight."""
+    if inner is None:
+        return frozenset((make(Tensor()),))
+    out: list[Atom] = []
+    for atom in inner:
+        if type(atom) is Tensor:
+            out.append(make(atom))
+        elif type(atom) is Tuple:
+            out.append(Tuple(tuple(reshape(item, make) for item in atom.items)))
+        elif type(atom) is Unknown:
+            out.append(make(Tensor(NOTHING, atom.hints)))
+        else:
+            out.append(atom)
+    return frozenset(out)

@@ -1,9 +1,9 @@
-"""The book-keeping of one run: frames, heap objects, graphs, sinks and events. It knows no Python and no torch."""
+"""The state of one run over a root function: frames, heap objects, graphs, sinks and events. It knows no Python and no torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from torchmemlint.index.project import ClassRef, FunctionRef
@@ -19,7 +19,7 @@ from torchmemlint.semantics.events import (
     Store,
 )
 from torchmemlint.semantics.state import ObjInfo, State
-from torchmemlint.semantics.values import EMPTY, NOTHING, Func, Obj, Tensor, Tuple, Unknown, Value, truth
+from torchmemlint.semantics.values import EMPTY, NOTHING, WITHOUT_PARTS, Atom, Func, Obj, Tensor, Tuple, Unknown, Value, truth
 from torchmemlint.semantics.world import World
 
 CONTAINERS = frozenset({"list", "dict", "set"})
@@ -75,57 +75,113 @@ EVERYTHING = "*"
 """Stands for all attributes of an object."""
 
 
-class Book:
+class LoopEnds:
+    """States that leave a loop's body by ``break`` and ``continue``."""
+
+    __slots__ = ("breaks", "continues")
+
+    def __init__(self) -> None:
+        self.breaks: State | None = None
+        self.continues: State | None = None
+
+
+class FrameEnds:
+    """States and values with which a frame's body returns."""
+
+    __slots__ = ("returns", "state", "yields")
+
+    def __init__(self) -> None:
+        self.returns: Value = EMPTY
+        self.yields: Value = EMPTY
+        self.state: State | None = None
+
+
+@dataclass(eq=False)
+class Machine:
     """Numbers and remembers. All numbering is by site, so that the passes of a loop speak of the same things."""
 
-    def __init__(self, world: World, root: FunctionRef, mode: str, assumptions: tuple[tuple[str, bool], ...]) -> None:
-        self.world = world
-        self.record = Record(root, mode, assumptions)
-        self.assumptions = dict(assumptions)
-        self.heap: dict[int, ObjInfo] = {}
-        self.closures: list[Closure] = []
-        self.frame_closure: list[Closure] = []
-        self.loops: list[tuple[int, int]] = []
-        self.loop_statements: dict[tuple[int, int], ir.For | ir.While] = {}
-        self.guards: list[tuple[int, str]] = []
-        self.handlers: list[int] = []
-        self.holders: dict[int, int] = {}
-        """Object held by an attribute → the object whose attribute it is."""
-        self.bare: set[int] = set()
-        """Modules that were constructed so that they have no parameters."""
-        self.loaded: dict[int, int] = {}
-        """What a file was read into, and each part taken from it → the object that the reading made."""
-        self.result_of: Callable[[FunctionRef, str], Value] = lambda *_: EMPTY
-        """What a function returns in a grad mode, run by itself (``Runs.result``)."""
-        self.frozen_in: Callable[[ClassRef], frozenset[str]] = lambda _: frozenset()
-        """The attributes that a class's ``__init__`` leaves frozen (``Runs.frozen_attributes``)."""
-        self.frozen_wherever: Callable[[str], bool] = lambda _: False
-        """Whether every class of the project that holds a module in an attribute of that name leaves it frozen."""
-        self.plumbing: Callable[[FunctionRef], frozenset[str] | None] = lambda _: None
-        """The words of a function that cannot touch a tensor (``Plumbing.names``)."""
-        self.retyped = 0
-        """How often an object turned out to be of another kind: what was evaluated before may be told otherwise now."""
-        self.turn = 0
-        """Number of the unrolled turn of a loop over literals: part of every site's identity."""
-        self.statements = 0
-        self.contexts: set[int] = set()
-        """Objects that are the context of an ``autograd.Function`` whose forward is run."""
-        self.hooked: set[Func] = set()
-        """Functions that were registered as hooks of a module."""
-        self.handed: dict[int, Handed] = {}
-        """Closures that were given to what runs them (``pool.map(score, batches)``)."""
-        self.hook_arguments: frozenset[int] = NOTHING
-        """While a hook runs: the graphs that stand for its arguments."""
-        self.weighs_evidence = False
-        """Whether evidence of what unknown objects are, and are not, is gathered with care in this run."""
-        self.first_values: dict[tuple[int, int, str], tuple[ObjInfo, Value]] = {}
-        """(frame, object, attribute) → what it holds before anything is stored there, for the object as it was known then."""
-        self._ids: dict[tuple[object, ...], int] = {}
-        self._sunk: set[tuple[int, str, str, int, int]] = set()
-        self.absolutes: dict[str, Value] = {}
-        """What absolute names stand for. Kept for the run, which is charged with what was asked for it."""
-        self._closure_keys: dict[tuple[object, ...], int] = {}
-        self.frame = -1
+    world: World
+    record: Record
+    assumptions: dict[str, bool]
+    """Phase tests (``phase_key``) → the answer that this run assumes."""
+    heap: dict[int, ObjInfo] = field(default_factory=dict)
+    closures: list[Closure] = field(default_factory=list)
+    frame_closure: list[Closure] = field(default_factory=list)
+    loops: list[tuple[int, int]] = field(default_factory=list)
+    loop_statements: dict[tuple[int, int], ir.For | ir.While] = field(default_factory=dict)
+    guards: list[tuple[int, str]] = field(default_factory=list)
+    handlers: list[int] = field(default_factory=list)
+    holders: dict[int, int] = field(default_factory=dict)
+    """Object held by an attribute → the object whose attribute it is."""
+    bare: set[int] = field(default_factory=set)
+    """Modules that were constructed so that they have no parameters."""
+    loaded: dict[int, int] = field(default_factory=dict)
+    """What a file was read into, and each part taken from it → the object that the reading made."""
+    result_of: Callable[[FunctionRef, str], Value] = lambda *_: EMPTY
+    """What a function returns in a grad mode, run by itself (``Runs.result``)."""
+    frozen_in: Callable[[ClassRef], frozenset[str]] = lambda _: frozenset()
+    """The attributes that a class's ``__init__`` leaves frozen (``Runs.frozen_attributes``)."""
+    frozen_wherever: Callable[[str], bool] = lambda _: False
+    """Whether every class of the project that holds a module in an attribute of that name leaves it frozen."""
+    plumbing: Callable[[FunctionRef], frozenset[str] | None] = lambda _: None
+    """The words of a function that cannot touch a tensor (``Plumbing.names``)."""
+    retyped: int = 0
+    """How often an object turned out to be of another kind: what was evaluated before may be told otherwise now."""
+    turn: int = 0
+    """Number of the unrolled turn of a loop over literals: part of every site's identity."""
+    statements: int = 0
+    contexts: set[int] = field(default_factory=set)
+    """Objects that are the context of an ``autograd.Function`` whose forward is run."""
+    hooked: set[Func] = field(default_factory=set)
+    """Functions that were registered as hooks of a module."""
+    handed: dict[int, Handed] = field(default_factory=dict)
+    """Closures that were given to what runs them (``pool.map(score, batches)``)."""
+    hook_arguments: frozenset[int] = NOTHING
+    """While a hook runs: the graphs that stand for its arguments."""
+    weighs_evidence: bool = False
+    """Whether evidence of what unknown objects are, and are not, is gathered with care in this run."""
+    first_values: dict[tuple[int, int, str], tuple[ObjInfo, Value]] = field(default_factory=dict)
+    """(frame, object, attribute) → what it holds before anything is stored there, for the object as it was known then."""
+    _ids: dict[tuple[object, ...], int] = field(default_factory=dict)
+    _sunk: set[tuple[int, str, str, int, int]] = field(default_factory=set)
+    absolutes: dict[str, Value] = field(default_factory=dict)
+    """What absolute names stand for. Kept for the run, which is charged with what was asked for it."""
+    closure_keys: dict[tuple[object, ...], int] = field(default_factory=dict)
+    frame: int = -1
+    ends: list[FrameEnds] = field(default_factory=list)
+    loop_ends: list[LoopEnds] = field(default_factory=list)
+    phase_tests: dict[str, int] = field(default_factory=dict)
+    """Tests that the run could not decide → 2 when a branch of theirs trains (backward, step), else 1."""
+    loop_names: set[str] = field(default_factory=set)
+    frozen_attributes: frozenset[str] = frozenset()
+    texts: dict[int, str] = field(default_factory=dict)
+    """Text of the tests of ``if`` statements, by the identity of these (which live as long as the run)."""
+    phases: dict[int, list[tuple[set[str], str, int]]] = field(default_factory=dict)
+    """What ``phases_in`` tells of them."""
+    following: ir.Stmt | None = None
+    """The statement after the one being run, in its block."""
+    offs: list[tuple[int, str]] = field(default_factory=list)
+    """The ``with`` items around that switched grad mode off, innermost last: node and text of the manager."""
+    leaks: dict[int, int] = field(default_factory=dict)
+    """Such an item → the first ``yield`` inside it."""
+    stored_items: dict[tuple[int, int, int], Value] = field(default_factory=dict)
+    """(frame, turn, node of ``d[k]``) → all that was put there."""
+    watch: Callable[[Machine, ir.Stmt, State], None] | None = None
+    """Called before each statement with the state there (``trace`` looks through it)."""
+    comprehension_names: list[frozenset[str]] = field(default_factory=list)
+    """Names that the comprehension clauses being bound right now introduce: locals of their own, whatever is outside."""
+    deleted: list[str] = field(default_factory=list)
+    """Texts of what the root function has deleted so far."""
+    defined: dict[int, State] = field(default_factory=dict)
+    """Closures → the state at their definition."""
+    owner_of_params: dict[int, int] = field(default_factory=dict)
+    """``parameters()`` of a module → the module."""
+    foreign: set[int] = field(default_factory=set)
+    """What hangs on inputs that a tokenizer made for another framework: a network that takes them is of that framework."""
+    mode_before: str | None = None
+    """The grad mode before the ``set_grad_enabled`` that the last evaluation called, None when it called none."""
+    pending_kwargs: tuple[int, dict[str, Value], Value] | None = None
+    """The object of ``**kwargs`` of the function that is about to run, what it is given by name, and what may be in it."""
 
     # --- numbering ------------------------------------------------------------------------------------------------
 
@@ -153,9 +209,9 @@ class Book:
 
     def closure(self, function: ir.Function, lowered: object, ref: FunctionRef, parent: int, owner: ClassRef | None) -> int:
         key = (id(function), parent)
-        found = self._closure_keys.get(key)
+        found = self.closure_keys.get(key)
         if found is None:
-            found = self._closure_keys[key] = len(self.closures)
+            found = self.closure_keys[key] = len(self.closures)
             self.closures.append(Closure(function, lowered, ref, parent, owner))
         return found
 
@@ -322,34 +378,29 @@ class Book:
         outputs: set[int] = set()
         flags = 0
         for atom in value:
-            kind = type(atom)
-            if kind is Tensor:
-                assert isinstance(atom, Tensor)
+            if type(atom) is Tensor:
                 graphs |= atom.graphs
                 hints |= atom.hints
                 outputs |= atom.outputs
                 flags |= atom.flags
-            elif kind is Unknown:
-                assert isinstance(atom, Unknown)
+            elif type(atom) is Unknown:
                 hints |= atom.hints
-            elif depth and kind is Tuple:
-                assert isinstance(atom, Tuple)
-                for item in atom.items:
+            else:
+                for item in self.inside(atom, state) if depth else ():
                     g, h, o, f = self.deep(item, state, depth - 1)
                     graphs |= g
                     hints |= h
                     outputs |= o
                     flags |= f
-            elif depth and kind is Obj:
-                assert isinstance(atom, Obj)
-                if self.heap[atom.oid].kind in HOLDING:
-                    for item in self.contents(atom.oid, state):
-                        g, h, o, f = self.deep(item, state, depth - 1)
-                        graphs |= g
-                        hints |= h
-                        outputs |= o
-                        flags |= f
         return frozenset(graphs), frozenset(hints), frozenset(outputs), flags
+
+    def inside(self, atom: Atom, state: State) -> Sequence[Value]:
+        """What a tuple or a container holds; nothing for any other atom."""
+        if type(atom) is Tuple:
+            return atom.items
+        if type(atom) is Obj and self.heap[atom.oid].kind in HOLDING:
+            return self.contents(atom.oid, state)
+        return ()
 
     def contents(self, oid: int, state: State) -> list[Value]:
         """What a container holds: its elements joined, and each constant key's value."""
@@ -366,3 +417,34 @@ class Book:
                     if held:
                         out.append(held)
         return out
+
+    def whole(self, value: Value, state: State) -> tuple[frozenset[int]]:
+        """Graphs, marks and hints of a value, containers included: what a sink takes."""
+        if len(value) == 1 and type(next(iter(value))) in WITHOUT_PARTS:
+            return (NOTHING,)
+        graphs, hints, _, _ = self.deep(value, state)
+        extra = {self.thing_graph(a.oid) for a in value if type(a) is Obj and self.heap[a.oid].kind == "thing"}
+        return (graphs | hints | extra,)
+
+    def thing_graph(self, oid: int) -> int:
+        """The graph that an unknown object (a parameter, an attribute) brings with it, if it is a tensor."""
+        info = self.heap[oid]
+        gid = self.number("graph", "param", oid)
+        if gid not in self.record.graphs:
+            self.record.graphs[gid] = Graph(gid, "param", Site(max(self.frame, 0), -1), info.name, mode="unknown", module=oid)
+        return gid
+
+    def number_mark(self, kind: str, what: str, place: tuple[int, str], node: int = -1, key: object = "calls") -> int:
+        gid = self.number("mark", kind, place, node, key)
+        if gid not in self.record.graphs:
+            self.record.graphs[gid] = Graph(gid, kind, self.site(node), what, place=place)
+        return gid
+
+    def is_tired(self) -> bool:
+        return self.statements > MAX_STATEMENTS
+
+
+def new_machine(world: World, root: FunctionRef, mode: str, assumptions: Iterable[tuple[str, bool]] = ()) -> Machine:
+    """The state in which a run over a root function starts: with a grad mode, and answers to tests of a phase."""
+    assumed = tuple(assumptions)
+    return Machine(world, Record(root, mode, assumed), dict(assumed))

@@ -1,0 +1,218 @@
+"""Accumulations: the value assigned to a place holds what the place held when the loop's pass began."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torchmemlint.index.project import ClassRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics.arithmetic import operate
+from torchmemlint.semantics.call import call_at
+from torchmemlint.semantics.dispatch import STATEMENTS, assign, call_atom, evaluate, handles
+from torchmemlint.semantics.elements import iterate
+from torchmemlint.semantics.events import Accumulate, Regrowth
+from torchmemlint.semantics.machine import Machine
+from torchmemlint.semantics.names import function_value
+from torchmemlint.semantics.places import place_of
+from torchmemlint.semantics.regrowth import added_to, grown_in, only_grows, turns_of
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.stores import store_in
+from torchmemlint.semantics.syntax import takes_part
+from torchmemlint.semantics.text import dotted, text_of
+from torchmemlint.semantics.values import EMPTY, Const, Ext, Obj, Tensor, Value, add_marks, join, only_const, shallow
+from torchmemlint.torch_facts import TORCH
+
+OPERATORS = {"+": "__iadd__", "-": "__isub__", "*": "__imul__", "|": "__ior__", "@": "__imatmul__"}
+
+
+def tell_accumulation(
+    m: Machine,
+    place: tuple[int, str],
+    text: str,
+    value: Value,
+    state: State,
+    node: int,
+    source: ir.Expr | None,
+    how: str = "",
+    sure_tensor: bool = False,
+) -> Value:
+    """Tell an accumulation: the value assigned to a place holds what the place held when the loop's pass began."""
+    graphs, hints, _, _ = m.deep(value, state)
+    both = graphs | hints
+    carried = [g for g in both if m.record.graphs[g].kind == "carried" and m.record.graphs[g].place == place]
+    if not carried:
+        return value
+    fresh = fresh_graphs(m, graphs)
+    maybe = fresh_graphs(m, hints)
+    if not fresh and not maybe:
+        return value
+    if fresh and all(m.record.graphs[g].kind == "leaf" and m.record.graphs[g].what == text for g in fresh | maybe):
+        return value  # a module's attribute that is a parameter takes nothing but a parameter, which has no history
+    if isinstance(source, ir.IfExp):
+        if not any(takes_part(text, branch) for branch in (source.then, source.orelse)):
+            return value  # one of several values is chosen
+        source = None  # no one term is added
+    if isinstance(source, ir.BoolOp) or (isinstance(source, ir.Call) and dotted(source.func) in ("min", "max")):
+        return value
+    rounds = {m.record.graphs[g].site.loops[-1] for g in carried if m.record.graphs[g].site.loops}
+    if rounds and rounds.isdisjoint(m.loops):
+        return value  # after the loop: once, and not in each of its turns
+    outlived = tuple(sorted(rounds, key=lambda known: (m.loops.index(known) if known in m.loops else -1, known)))
+    loop = outlived[-1] if outlived else None
+    certain = [g for g in carried if g in graphs] or carried
+    through = all(m.record.graphs[g].mode == "module" for g in certain)
+    mark = m.graph("added", node, text, key=place)
+    m.emit(
+        Accumulate(
+            m.site(node), text, place, how or "+", mark, fresh - {mark}, maybe - {mark}, loop, term_of(source, text),
+            through, sure_tensor, place[0] if place[0] < len(m.record.frames) else m.heap[place[0]].frame, outlived,
+        ),
+        tag=text,
+    )  # fmt: skip
+    m.sink(fresh - {mark}, "stored", text, node)
+    return add_marks(value, frozenset((mark,)))
+
+
+def fresh_graphs(m: Machine, gids: Iterable[int]) -> frozenset[int]:
+    """Graphs without the marks that only say by what way a value came."""
+    return frozenset(gid for gid in gids if m.record.graphs[gid].kind not in ("carried", "result"))
+
+
+def term_of(source: ir.Expr | None, text: str) -> int:
+    """Node of the term in ``place = place + term``."""
+    if isinstance(source, ir.Binary) and source.op == "+":
+        if text_of(source.left) == text:
+            return source.right.node
+        if text_of(source.right) == text:
+            return source.left.node
+    return -1
+
+
+def outside_total(
+    m: Machine,
+    oid: int,
+    name: str,
+    text: str,
+    how: str,
+    value: Value,
+    fresh: frozenset[int],
+    maybe: frozenset[int],
+    node: int,
+    term: int,
+) -> Value:
+    mark = m.graph("added", node, text, key=(oid, name))
+    outlived = m.outlived_loops(oid)
+    loop = outlived[-1] if outlived else None
+    m.emit(
+        Accumulate(
+            m.site(node), text, (oid, name), how, mark, fresh - {mark}, maybe - {mark}, loop, term, False, False,
+            m.heap[oid].frame, outlived,
+        ),
+        tag=text,
+    )  # fmt: skip
+    m.sink(fresh - {mark}, "stored", text, node)
+    return add_marks(value, frozenset((mark,)))
+
+
+def accumulate_into(
+    m: Machine, target: ir.Expr, how: str, value: Value, added: Value, state: State, node: int, term: int
+) -> None:
+    """``target op= added``: for attributes and elements the holder tells whether the place outlives a loop."""
+    graphs, hints, _, _ = m.deep(added, state)
+    things = frozenset(m.thing_graph(a.oid) for a in added if type(a) is Obj and m.heap[a.oid].kind == "thing")
+    graphs |= things
+    if how in ("/=", "*=", "//=", "**=", "%=", "@=", ">>=", "<<=") and not graphs:
+        assign(m, target, value, state, node)
+        return
+    if isinstance(target, ir.Name):
+        place = place_of(m, target.id)
+        sure = all(type(a) is Tensor for a in added)
+        carried = tell_accumulation(
+            m, place, target.id, value, state, node, ir.Binary(node, "+", target, ir.Const(term, 0)), how, sure
+        )
+        if place[0] == -2 and carried == value:
+            oid = m.outside("thing", target.id, None, key=("global", m.path))
+            carried = outside_total(m, oid, target.id, target.id, how, value, graphs, hints, node, term)
+        state.vars[place] = shallow(carried)
+        return
+    owners: list[tuple[int, str]] = []
+    if isinstance(target, ir.Attr):
+        owners = [(a.oid, target.name) for a in evaluate(m, target.value, state) if type(a) is Obj]
+    elif isinstance(target, ir.Subscript):
+        index = [evaluate(m, i, state) for i in target.index]
+        key = only_const(index[0]) if len(index) == 1 else None
+        name = f"[{key.value!r}]" if key is not None else "[]"
+        owners = [(a.oid, name) for a in evaluate(m, target.value, state) if type(a) is Obj]
+        if not owners and isinstance(target.value, (ir.Name, ir.Attr)):
+            # An element of a tensor: the tensor itself is the total.
+            accumulate_into(m, target.value, how, value, added, state, node, term)
+            return
+    fresh = fresh_graphs(m, graphs)
+    maybe = fresh_graphs(m, hints)
+    for oid, name in owners:
+        info = m.heap[oid]
+        loop = m.outlived_loop(oid)
+        if (loop is not None or info.external) and (fresh or maybe):
+            value = outside_total(m, oid, name, text_of(target), how, value, fresh, maybe, node, term)
+        if name.startswith("["):
+            state.vars[oid, name] = join(state.vars.get((oid, name), EMPTY), shallow(value))
+            if name != "[]":
+                state.vars[oid, "$keys"] = state.vars.get((oid, "$keys"), EMPTY) | {Const(name, "str")}
+        else:
+            state.vars[oid, name] = shallow(value)
+
+
+@handles(STATEMENTS, ir.AugAssign)
+def run_augmented(m: Machine, statement: ir.AugAssign, state: State) -> State | None:
+    target = statement.target
+    old = evaluate(m, target, state)
+    added = evaluate(m, statement.value, state)
+    own = [a for a in old if type(a) is Obj and isinstance(m.heap[a.oid].cls, ClassRef)]
+    if own:
+        # An object of the project: its own operator, if it has one, says what becomes of the operand.
+        for atom in own:
+            name = OPERATORS.get(statement.op, "")
+            method = m.world.project.method(m.heap[atom.oid].cls, name) if name else None  # type: ignore[arg-type]
+            if method is not None:
+                (function,) = function_value(m, method, atom.oid)
+                operator = ir.Attr(statement.node, target, name)
+                call_atom(m, function, call_at(statement.node, operator, [added], [statement.value]), state)
+        return state
+    if any(type(a) is Obj and m.heap[a.oid].kind == "params" for a in old):
+        return state  # a parameter changes in place, and stays what it is
+    lists = [a for a in old if type(a) is Obj and m.heap[a.oid].kind == "list"]
+    if lists and statement.op == "+":
+        item = iterate(m, added, statement.node, state)
+        for atom in lists:
+            store_in(m, atom.oid, text_of(target), "extend", item, statement.node, statement.value, state)
+        return state
+    value = operate(m, statement.op, old, added, statement.node, state, in_place=True)
+    tensors = frozenset(a for a in old if type(a) is Tensor)
+    if state.mode == "off" and tensors and isinstance(target, ir.Name):
+        # In place on a tensor, with grad mode off: it keeps the history that it has, and gets none from the operand.
+        state.vars[place_of(m, target.id)] = tensors if len(tensors) == len(old) else join(tensors, value)
+        return state
+    accumulate_into(m, target, statement.op + "=", value, added, state, statement.node, statement.value.node)
+    return state
+
+
+def note_regrowth(m: Machine, target: ir.Expr, source: ir.Expr, state: State) -> None:
+    """``out = torch.cat([out, x])`` in a loop of this function."""
+    text = text_of(target)
+    loop = m.loop_statements.get(m.loops[-1])
+    call = grown_in(source, text) if loop is not None and m.loops[-1][0] == m.frame else None
+    if call is None or loop is None or not dotted(call.func):
+        return
+    site = m.site(call.node)
+    if isinstance(source, ir.IfExp) and {text_of(source.test), f"not {text_of(source.test)}"} & set(site.guards):
+        return  # the branch around it has decided the test
+    if any(type(a) is Ext and a.name in TORCH.concatenations for a in evaluate(m, call.func, state)):
+        if only_grows(loop, target, call) and not all(is_constant(m, part, state) for part in added_to(call, text)):
+            m.emit(Regrowth(site, text, m.loops[-1], turns_of(loop)))
+
+
+def is_constant(m: Machine, part: ir.Expr, state: State) -> bool:
+    """``torch.ones(1)``: a source of tensors with literals alone."""
+    if not isinstance(part, ir.Call) or not all(type(a.value) is ir.Const for a in part.args) or not dotted(part.func):
+        return False
+    return any(type(a) is Ext and TORCH.function_effect(a.name) == "source" for a in evaluate(m, part.func, state))

@@ -1,0 +1,205 @@
+"""Operators and operations: the result hangs on what its operands hang on."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from functools import partial
+
+from torchmemlint.semantics.attention import MIXES, flags_of, role
+from torchmemlint.semantics.events import Attention
+from torchmemlint.semantics.machine import CONTAINERS, Machine
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.values import (
+    EMPTY,
+    GUESSED,
+    LOGITS,
+    NOTHING,
+    PLAIN,
+    UNKNOWN,
+    Atom,
+    Const,
+    Obj,
+    Plain,
+    Tensor,
+    Tuple,
+    Unknown,
+    Value,
+    hints_of,
+    join,
+    join_all,
+    min_flags,
+    only_const,
+    tensor,
+    unknown,
+    with_flags,
+)
+
+
+class Role(Enum):
+    """What a graph is to an operation on values that hang on it."""
+
+    REAL = auto()
+    """A forward or a parameter: there is a graph."""
+    MARK = auto()
+    """Says by what way a value came."""
+    GIVEN = auto()
+    """An argument or attribute, which may be a number."""
+    UNSURE = auto()
+    """What a call out of sight gave."""
+
+
+ROLES = {
+    **dict.fromkeys(("forward", "leaf"), Role.REAL),
+    **dict.fromkeys(("added", "stored", "carried", "result"), Role.MARK),
+    "param": Role.GIVEN,
+}
+"""Kind of a graph → its role; any other kind is UNSURE."""
+SCALING = frozenset({"/", "//", "%"})
+"""Operators of which the right operand is more likely a number than a tensor with a graph; in place, ``*`` is one more."""
+CASTS = frozenset({"float", "double", "half", "bfloat16", "type", "contiguous", "clone"})
+
+
+def arithmetic(m: Machine, operands: list[Value], node: int, state: State, scale: Value = EMPTY) -> Value:
+    """The result of an operation on tensors and numbers: it hangs on what its operands hang on.
+
+    Where one operand certainly has a graph, what the others may have (an opaque batch, a target) is only a hint: a
+    ``backward()`` through the result says nothing of them. ``scale`` is one more operand, which a tensor is divided or
+    multiplied by in its place: a count out of sight as a rule, so that what may be a number is one.
+    """
+    atoms = [atom for value in operands for atom in as_tensors(m, value, state, node)]
+    held = NOTHING.union(*(atom.graphs for atom in atoms if type(atom) is Tensor)) if scale else NOTHING
+    if scale:
+        atoms += as_tensors(m, scale, state, node)
+    tensors = [atom for atom in atoms if type(atom) is Tensor]
+    blind = [atom for atom in atoms if type(atom) is Unknown]
+    if not tensors:
+        if all(type(atom) in (Const, Plain) for atom in atoms):
+            return PLAIN
+        return unknown(NOTHING.union(*(atom.hints for atom in blind)))
+    hints = {gid for atom in tensors for gid in atom.hints}.union(*(atom.hints for atom in blind))
+    roles: dict[Role, set[int]] = {role: set() for role in Role}
+    for atom in tensors:
+        for gid in atom.graphs:
+            roles[ROLES.get(m.record.graphs[gid].kind, Role.UNSURE)].add(gid)
+    graphs, marks, unsure, given = roles[Role.REAL], roles[Role.MARK], roles[Role.UNSURE], roles[Role.GIVEN]
+    outputs = NOTHING.union(*(a.outputs for a in tensors))
+    if state.mode == "off":
+        m.sink(graphs | unsure | marks, "cut", "no_grad", node)
+        return tensor(NOTHING, NOTHING, outputs, min_flags(tensors))
+    if scale and held & (graphs | unsure | given):
+        numbers = {g for g in (unsure | given) - held if held & (graphs | unsure) or not m.record.graphs[g].direct}
+        hints |= numbers
+        unsure, given = unsure - numbers, given - numbers
+    # What was only given (an attribute, an argument) may be a number, where anything else can be the tensor.
+    if graphs:
+        hints |= unsure | given
+    elif unsure:
+        graphs = unsure
+        hints |= given
+    elif blind:
+        hints |= given
+    else:
+        graphs = given
+    result = tensor(frozenset(graphs | marks), frozenset(hints), outputs, min_flags(tensors))
+    return result if graphs or hints or not blind else result | UNKNOWN
+
+
+def made_in_mode(m: Machine, value: Value, node: int, state: State) -> Value:
+    """What an operation that makes a view of a tensor returns: with grad mode off even that has no graph."""
+    if state.mode != "off":
+        return value
+    m.sink(hints_of(value), "cut", "no_grad", node)
+    return frozenset(Tensor(NOTHING, NOTHING, a.outputs, a.flags) if type(a) is Tensor else a for a in value)
+
+
+def as_tensors(m: Machine, value: Value, state: State, node: int) -> list[Atom]:
+    """Atoms with unknown objects replaced by the graph that they may be."""
+    out: list[Atom] = []
+    for atom in value:
+        if type(atom) is Obj:
+            info = m.heap[atom.oid]
+            if info.kind == "thing":
+                out.append(Tensor(frozenset((m.thing_graph(atom.oid),)), flags=GUESSED))
+                continue
+            if info.kind in CONTAINERS:
+                for item in m.contents(atom.oid, state):
+                    out.extend(a for a in item if type(a) in (Tensor, Unknown))
+                out.append(Unknown())
+                continue
+            if info.kind == "distribution":  # a loss takes it, or another distribution is made of it
+                out.extend(state.vars.get((atom.oid, "[]"), UNKNOWN))
+                continue
+            out.append(Unknown())
+        elif type(atom) is Tuple:
+            for item in atom.items:
+                out.extend(as_tensors(m, item, state, node))
+        else:
+            out.append(atom)
+    return out
+
+
+def operate(m: Machine, op: str, left: Value, right: Value, node: int, state: State, in_place: bool = False) -> Value:
+    a, b = only_const(left), only_const(right)
+    if a is not None and b is not None:
+        return PLAIN
+    if op == "+":
+        joined = concatenate(m, left, right, node, state)
+        if joined is not None:
+            return joined
+    if op == "*":
+        repeated = [a for v in (left, right) for a in v if type(a) is Obj and m.heap[a.oid].kind == "list"]
+        if repeated:
+            return concatenate(m, left, right, node, state) or UNKNOWN
+    if op == "%" and a is not None and isinstance(a.value, str):
+        m.sink(*m.whole(right, state), "shown", "%", node)
+        return PLAIN
+    if op == "**":
+        m.operation(hints_of(left), "pow")
+    elif op in ("*", "@", "/"):
+        # Of two sums, or of one with itself, it is no sum of its parts any more.
+        if hints_of(right):
+            m.operation(hints_of(left) & hints_of(right) if op != "/" else hints_of(right), "product")
+    scaled = op in SCALING or (in_place and op == "*")
+    result = arithmetic(m, [left], node, state, right) if scaled else arithmetic(m, [left, right], node, state)
+    return in_role(m, op, result, [left, right], node, state)
+
+
+def in_role(m: Machine, operation: str, result: Value, operands: list[Value], node: int, state: State) -> Value:
+    """The result, with the flags that it has as a step of attention; tells the last step."""
+    flags = role(operation, operands, partial(is_parameter, m))
+    if operation in CASTS:
+        flags |= flags_of(operands[0]) & LOGITS
+    else:
+        whole_logits(m, operands, state)
+    if flags == MIXES:
+        m.emit(Attention(m.site(node), state.mode))
+        return result
+    return with_flags(result, flags)
+
+
+def whole_logits(m: Machine, operands: list[Value], state: State) -> None:
+    """Note where something is done with the logits of all positions."""
+    for value in operands:
+        if m.deep(value, state)[3] & LOGITS:
+            m.record.flags.add("logits-used")
+
+
+def is_parameter(m: Machine, value: Value) -> bool:
+    graphs = [m.record.graphs[g].kind for a in value if type(a) is Tensor for g in a.graphs]
+    return bool(graphs) and all(kind in ("leaf", "carried") for kind in graphs)
+
+
+def concatenate(m: Machine, left: Value, right: Value, node: int, state: State) -> Value | None:
+    """``list + list`` and ``tuple + tuple``; None when no container is among the operands."""
+    lists = [a for v in (left, right) for a in v if type(a) is Obj and m.heap[a.oid].kind == "list"]
+    if lists:
+        oid = m.allocate("list", node)
+        items = [item for a in lists for item in m.contents(a.oid, state)]
+        state.vars[oid, "[]"] = join(
+            join_all(items), join_all([join_all(t.items) for v in (left, right) for t in v if type(t) is Tuple])
+        )
+        return frozenset((Obj(oid),))
+    pairs = [[a for a in v if type(a) is Tuple] for v in (left, right)]
+    if pairs[0] and pairs[1]:
+        return frozenset((Tuple(pairs[0][0].items + pairs[1][0].items),))
+    return None

@@ -1,0 +1,243 @@
+"""Assignment: to names, attributes, elements, and to several targets at once."""
+
+from __future__ import annotations
+
+from torchmemlint.index.questions.contents import BACKWARD_ALONE
+from torchmemlint.lower import ir
+from torchmemlint.semantics.accumulation import fresh_graphs, note_regrowth, outside_total, tell_accumulation, term_of
+from torchmemlint.semantics.call_effects import gradients_freed, tell_environment
+from torchmemlint.semantics.dispatch import STATEMENTS, TARGETS, assign, evaluate, handles
+from torchmemlint.semantics.elements import iterate, put
+from torchmemlint.semantics.events import Store
+from torchmemlint.semantics.kinds import looks_like_module
+from torchmemlint.semantics.machine import CONTAINERS, Machine
+from torchmemlint.semantics.parts import part_of, thing_element
+from torchmemlint.semantics.places import place_of
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.stores import keep_attribute, keep_on_context, note_kept, store_in
+from torchmemlint.semantics.syntax import reads_item
+from torchmemlint.semantics.text import text_of
+from torchmemlint.semantics.values import (
+    EMPTY,
+    NOTHING,
+    PLAIN,
+    SCALAR,
+    UNKNOWN,
+    Const,
+    Ext,
+    Obj,
+    Tensor,
+    Tuple,
+    Value,
+    add_marks,
+    const,
+    is_none,
+    join,
+    only_const,
+    shallow,
+    sorted_atoms,
+    truth,
+    with_flags_set,
+)
+
+
+@handles(STATEMENTS, ir.Assign)
+def run_assignment(m: Machine, statement: ir.Assign, state: State) -> State | None:
+    value = evaluate(m, statement.value, state)
+    for target in statement.targets:
+        if m.loops and isinstance(statement.value, (ir.Call, ir.IfExp)):
+            note_regrowth(m, target, statement.value, state)
+        assign(m, target, value, state, statement.node, statement.value)
+    return state
+
+
+@handles(TARGETS, ir.Name)
+def assign_name(m: Machine, target: ir.Name, value: Value, state: State, node: int, source: ir.Expr | None) -> None:
+    value = by_evidence(m, target.id, value, node)
+    place = place_of(m, target.id)
+    value = tell_accumulation(m, place, target.id, value, state, node, source)
+    state.vars[place] = shallow(value)
+    if place[0] == -2:
+        keep_global(m, place, target.id, value, state, node, source)
+
+
+@handles(TARGETS, ir.Star)
+def assign_star(m: Machine, target: ir.Star, value: Value, state: State, node: int, source: ir.Expr | None) -> None:
+    assign(m, target.value, value, state, node, source)
+
+
+def keep_global(
+    m: Machine, place: tuple[int, str], name: str, value: Value, state: State, node: int, source: ir.Expr | None
+) -> None:
+    oid = m.outside("thing", name, None, key=("global", m.path))
+    keep_attribute(m, oid, name, name, value, node, source, state)
+
+
+def by_evidence(m: Machine, text: str, value: Value, node: int) -> Value:
+    """An opaque result on which the code calls ``eval()`` or ``parameters()`` is a module; a tensor that is back-propagated
+    as it is, in whatever phase, has one element."""
+    for atom in value:
+        if type(atom) is Tensor:
+            break
+    else:
+        return value
+    words = m.evidence.get(text)
+    if not words:
+        return value
+    if BACKWARD_ALONE in words and all(type(a) in (Tensor, Const) for a in value):
+        return with_flags_set(value, SCALAR)  # a backward that is given no gradient starts at a single number
+    if not looks_like_module(words):
+        return value
+    for atom in value:
+        if type(atom) is Tensor and any(m.record.graphs[g].kind in ("forward", "leaf") for g in atom.graphs):
+            return value
+    return frozenset((Obj(m.allocate("module", node, text, None, tag=text)),))
+
+
+@handles(TARGETS, ir.Attr)
+def assign_attribute(m: Machine, target: ir.Attr, value: Value, state: State, node: int, source: ir.Expr | None) -> None:
+    owners = evaluate(m, target.value, state)
+    if target.name == "requires_grad":
+        assign_requires_grad(m, target, owners, truth(value), state)
+        return
+    if target.name in ("data", "grad"):
+        if target.name == "grad" and is_none(value):
+            gradients_freed(m, node)
+        return
+    text = text_of(target)
+    value = by_evidence(m, text, value, node)
+    note_kept(m, m.deep(value, state)[3])
+    for atom in owners:
+        if type(atom) is not Obj:
+            continue
+        info = m.heap[atom.oid]
+        place = (atom.oid, target.name)
+        if atom.oid in m.contexts:
+            value = keep_on_context(m, text, value, state, node, source)
+        marked = tell_accumulation(m, place, text, value, state, node, source)
+        if marked == value and (info.external or m.outlived_loop(atom.oid) is not None):
+            keep_attribute(m, atom.oid, target.name, text, value, node, source, state)
+        state.vars[place] = shallow(marked)
+
+
+def assign_requires_grad(m: Machine, target: ir.Attr, owners: Value, known: bool | None, state: State) -> None:
+    """``x.requires_grad = known``: of a parameter, of all of a module's, or of an input."""
+    if isinstance(target.value, ir.Attr) and target.value.name in ("weight", "bias") and known is False:
+        owners = frozenset(a for a in evaluate(m, target.value.value, state) if type(a) is Obj)
+    for atom in owners:
+        kind = m.heap[atom.oid].kind if type(atom) is Obj else ""
+        if type(atom) is Obj and kind in ("params", "module"):
+            owner = m.owner_of_params.get(atom.oid, atom.oid)
+            state.vars[owner, "$frozen"] = const(True) if known is False else UNKNOWN
+        elif known is not False:
+            m.record.flags.add("input-grad")
+    if isinstance(target.value, ir.Name) and any(type(a) is Tensor for a in owners):
+        # Only a leaf may be told so: whatever made the tensor gave it no history.
+        state.vars[place_of(m, target.value.id)] = frozenset(
+            Tensor(NOTHING, NOTHING, a.outputs, a.flags) if type(a) is Tensor else a for a in owners
+        )
+
+
+@handles(TARGETS, ir.Subscript)
+def assign_item(m: Machine, target: ir.Subscript, value: Value, state: State, node: int, source: ir.Expr | None) -> None:
+    owners = evaluate(m, target.value, state)
+    index = [evaluate(m, i, state) for i in target.index]
+    for atom in sorted_atoms(owners):
+        if type(atom) is Ext and atom.name == "os.environ" and len(index) == 1:
+            tell_environment(m, index[0], value, node)
+        elif type(atom) is Obj and (m.heap[atom.oid].kind in CONTAINERS or m.heap[atom.oid].kind == "thing"):
+            put_item(m, atom.oid, target, index, value, state, node, source)
+        elif type(atom) is Tensor:
+            write_into(m, atom, target, value, state, node, source)
+
+
+def put_item(
+    m: Machine,
+    oid: int,
+    target: ir.Subscript,
+    index: list[Value],
+    value: Value,
+    state: State,
+    node: int,
+    source: ir.Expr | None,
+) -> None:
+    """``container[index] = value``."""
+    key = only_const(index[0]) if len(index) == 1 else None
+    text = text_of(target)
+    slots = len(target.index) == 1 and isinstance(target.index[0], ir.Binary) and target.index[0].op == "%"
+    carried = isinstance(source, ir.Binary) and (reads_item(source.left, target) or reads_item(source.right, target))
+    if carried and (m.heap[oid].external or m.outlived_loop(oid) is not None):
+        graphs, hints, _, _ = m.deep(value, state)
+        place = f"[{key.value!r}]" if key is not None else "[]"
+        marked = outside_total(m, oid, place, text, "+", value, fresh_graphs(m, graphs), hints, node, term_of(source, text))
+    else:
+        stored = source if source is not None else target
+        marked = store_in(m, oid, text, "item", value, node, stored, state, keyed=True, constant_key=key is not None or slots)
+    put(m, oid, index[0] if len(index) == 1 else PLAIN, shallow(marked), state)
+    site = (m.frame, m.turn, target.node)
+    m.stored_items[site] = join(m.stored_items.get(site, EMPTY), marked)
+
+
+def write_into(
+    m: Machine, atom: Tensor, target: ir.Subscript, value: Value, state: State, node: int, source: ir.Expr | None
+) -> None:
+    """``tensor[index] = value``: it hangs on what is written from here on."""
+    site = (m.frame, m.turn, target.node)
+    m.stored_items[site] = join(m.stored_items.get(site, EMPTY), value)
+    graphs, hints, _, _ = m.deep(value, state)
+    if not isinstance(target.value, ir.Name) or not (graphs or hints) or state.mode == "off":
+        return
+    place = place_of(m, target.value.id)
+    old = state.vars.get(place)
+    if old is None:
+        return
+    loop = None
+    for gid in atom.graphs:
+        if m.record.graphs[gid].kind == "carried" and m.record.graphs[gid].place == place:
+            loops = m.record.graphs[gid].site.loops
+            loop = loops[-1] if loops and loops[-1] in m.loops else None
+    mark = m.graph("stored", node, text_of(target), key=place)
+    m.stored_items[site] = add_marks(m.stored_items[site], frozenset((mark,)))
+    if loop is not None:
+        m.emit(
+            Store(
+                m.site(node), text_of(target.value), -1, "item", mark, fresh_graphs(m, graphs), hints, NOTHING, 0, loop,
+                source.node if source is not None else node, False,
+            )
+        )  # fmt: skip
+    state.vars[place] = frozenset(
+        Tensor(a.graphs | graphs | {mark}, a.hints | hints, a.outputs, a.flags) if type(a) is Tensor else a for a in old
+    )
+
+
+@handles(TARGETS, ir.Sequence)
+def unpack(m: Machine, target: ir.Sequence, value: Value, state: State, node: int, source: ir.Expr | None) -> None:
+    count = len(target.items)
+    starred = any(type(t) is ir.Star for t in target.items)
+    parts: list[Value] = [EMPTY] * count
+    for atom in sorted_atoms(value):
+        if type(atom) is Tuple and len(atom.items) == count and not starred:
+            for i in range(count):
+                parts[i] = join(parts[i], atom.items[i])
+            continue
+        single = frozenset((atom,))
+        for i in range(count):
+            if type(atom) is Tensor:
+                piece = part_of(m, atom, f"[{i}]", node, unpacked=True)
+            elif type(atom) is Obj and m.heap[atom.oid].kind == "thing":
+                piece = thing_element(m, atom.oid, Const(i, "int"))
+            else:
+                piece = iterate(m, single, node, state)
+            parts[i] = join(parts[i], piece)
+    sources: list[ir.Expr | None] = [None] * count
+    if isinstance(source, ir.Sequence) and len(source.items) == count:
+        sources = list(source.items)
+    for item, part, origin in zip(target.items, parts, sources, strict=True):
+        assign(
+            m,
+            item.value if type(item) is ir.Star else item,
+            part or UNKNOWN,
+            state,
+            node,
+            origin if origin is not None else source,
+        )

@@ -1,0 +1,265 @@
+"""Attributes: of a tensor, of an object of the project by what its class assigns, of anything else."""
+
+from __future__ import annotations
+
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics.arithmetic import in_role, made_in_mode
+from torchmemlint.semantics.call import call_at
+from torchmemlint.semantics.dispatch import EXPRESSIONS, call_atom, evaluate, handles
+from torchmemlint.semantics.kinds import class_kind, is_property
+from torchmemlint.semantics.machine import CONTAINERS, Machine
+from torchmemlint.semantics.names import classify, function_value, named, note_bare
+from torchmemlint.semantics.parameters import HOLDERS, makes_bare, parametric_attributes
+from torchmemlint.semantics.parts import MAX_PART_TEXT, leaf_tensor, part_of
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.values import (
+    EMPTY,
+    FREE_TENSOR,
+    LOGITS,
+    NONE,
+    PACKED,
+    PLAIN,
+    UNKNOWN,
+    Atom,
+    Cls,
+    Const,
+    Ext,
+    Func,
+    Obj,
+    Plain,
+    Tensor,
+    Tuple,
+    Unknown,
+    Value,
+    add_marks,
+    detached,
+    join,
+    literal,
+    sorted_atoms,
+    unknown,
+    with_flags,
+)
+from torchmemlint.semantics.world import MODULE
+from torchmemlint.torch_facts import TORCH
+
+ABSTRACT_WORDS = frozenset({"NotImplementedError", "NotImplemented", "abstractmethod", "property", "abc", "self"})
+"""The words of a body that only says that subclasses have one."""
+
+
+@handles(EXPRESSIONS, ir.Attr)
+def evaluate_attribute(m: Machine, expr: ir.Attr, state: State) -> Value:
+    receiver = evaluate(m, expr.value, state)
+    return attribute_of(m, receiver, expr.name, expr, state)
+
+
+def attribute_of(m: Machine, receiver: Value, name: str, expr: ir.Attr, state: State) -> Value:
+    out = EMPTY
+    for atom in sorted_atoms(receiver):
+        out = join(out, attribute_of_atom(m, atom, name, expr, state))
+    return out or UNKNOWN
+
+
+def attribute_of_atom(m: Machine, atom: Atom, name: str, expr: ir.Attr, state: State) -> Value:
+    match atom:
+        case Ext():
+            return named(m, f"{atom.name}.{name}", m.path, name)
+        case Obj():
+            if name == "mT" and m.heap[atom.oid].kind == "thing":  # only tensors have it
+                return tensor_attribute(m, Tensor(frozenset((m.thing_graph(atom.oid),))), name, expr, state)
+            return object_attribute(m, atom.oid, name, expr, state)
+        case Tensor():
+            return tensor_attribute(m, atom, name, expr, state)
+        case Cls():
+            return class_attribute(m, ClassRef(atom.path, atom.qualname), name)
+        case Unknown():
+            return unknown(atom.hints)
+        case Plain() | Const():
+            return PLAIN
+        case Tuple() if name in ("values", "indices") and len(atom.items) == 2:  # what `max(dim)`, `sort` and `topk` return
+            return atom.items[name == "indices"]
+        case _:
+            return UNKNOWN
+
+
+def tensor_attribute(m: Machine, atom: Tensor, name: str, expr: ir.Attr, state: State) -> Value:
+    effect = TORCH.attributes.get(name)
+    if atom.flags & PACKED:
+        effect = "keep" if name == "data" else None
+        atom = atom._replace(flags=atom.flags & ~PACKED)
+    if effect is not None:
+        m.notice(atom.graphs, name)
+    single = frozenset((atom,))
+    if effect == "cut":
+        m.sink(atom.graphs | atom.hints, "cut", f".{name}", expr.node)
+        return detached(single)
+    if effect in ("number", "shape"):
+        return PLAIN
+    if effect in ("view", "keep"):
+        return in_role(m, name, made_in_mode(m, single, expr.node, state), [single], expr.node, state)
+    part = part_of(m, atom, f".{name}", expr.node)
+    return with_flags(part, LOGITS) if name == "logits" else part
+
+
+def class_attribute(m: Machine, cls: ClassRef, name: str) -> Value:
+    method = m.world.project.method(cls, name)
+    if method is not None:
+        return function_value(m, method)
+    found = [a for a, _ in m.world.project.attr(cls, name) if a.method == ""]
+    if found and found[0].kind == "const":
+        return literal(found[0].const)
+    return frozenset((Obj(m.outside("thing", f"{cls.qualname}.{name}", None)),))
+
+
+def object_attribute(m: Machine, oid: int, name: str, expr: ir.Attr | None, state: State) -> Value:
+    held = state.vars.get((oid, name))
+    if held is None:
+        held = known_attribute(m, oid, name, state)
+    if held is not None:
+        return held
+    info = m.heap[oid]
+    value = first_value(m, oid, name, expr, state)
+    given = state.vars.get((oid, "[]"), EMPTY) if info.kind == "instance" else EMPTY
+    if given and not any(type(a) in (Func, Plain, Const) for a in value):
+        value = join(value, given)
+    if info.kind in ("module", "self", "instance"):
+        for atom in value:
+            if type(atom) is Obj and atom.oid != oid:
+                m.holders.setdefault(atom.oid, oid)
+    return value
+
+
+def known_attribute(m: Machine, oid: int, name: str, state: State) -> Value | None:
+    """What the kind of an object says of an attribute; None where it says nothing."""
+    info = m.heap[oid]
+    if info.kind in CONTAINERS or info.kind == "generator":
+        return UNKNOWN
+    if info.kind == "distribution":
+        if name == "base_dist":
+            return frozenset((Obj(oid),))
+        if not name.endswith(("_shape", "_ndims", "_support", "support")):
+            return state.vars.get((oid, "[]"), UNKNOWN)  # `loc`, `logits`, `mean`: what it was made of
+    if name == "training":
+        if info.kind == "thing":
+            m.retype(oid, "module")  # only modules have it
+        return state.vars.get((oid, "$training"), UNKNOWN)
+    if name in ("module", "_orig_mod") and info.kind == "module":
+        return frozenset((Obj(oid),))
+    return UNKNOWN if info.kind == "params" else None
+
+
+def first_value(m: Machine, oid: int, name: str, expr: ir.Attr | None, state: State) -> Value:
+    """What an attribute holds when the root function starts, by what the class assigns to it."""
+    info = m.heap[oid]
+    text = f"{info.name}.{name}" if info.name else name
+    if len(text) > MAX_PART_TEXT and info.kind == "thing":
+        return frozenset((Obj(oid),))
+    known = m.first_values.get((m.frame, oid, name))
+    if known is not None and known[0] is info:
+        return known[1]
+    if isinstance(info.cls, ClassRef):
+        project = m.world.project
+        method = project.method(info.cls, name)
+        if method is not None:
+            facts = m.world.facts(method)
+            if is_property(facts):
+                if expr is None:
+                    return UNKNOWN
+                if not facts.names - ABSTRACT_WORDS:
+                    return frozenset((Obj(m.outside("thing", text, None, key=(oid, name))),))
+                return inline_property(m, method, oid, expr.node, state)
+    value = stored_value(m, oid, name, text, expr, state)
+    if not any(type(atom) is Tensor for atom in value):
+        m.first_values[m.frame, oid, name] = info, value
+    return value
+
+
+def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | None, state: State) -> Value:
+    """What an attribute that is no property holds."""
+    info = m.heap[oid]
+    if isinstance(info.cls, ClassRef):
+        project = m.world.project
+        method = project.method(info.cls, name)
+        if method is not None:
+            return function_value(m, method, oid)
+        found = [fact for fact, _ in project.attr(info.cls, name)]
+        init = [a for a in found if a.method.endswith("__init__") or a.method == ""] or list(found)
+        value = EMPTY
+        for fact in init:
+            if fact.kind in CONTAINERS:
+                value = join(value, frozenset((Obj(m.outside(fact.kind, text, None, key=(oid, name, fact.kind))),)))
+            elif fact.kind == "const":
+                one = literal(fact.const)
+                value = join(value, one if len(found) == 1 else join(one, UNKNOWN) if one != NONE else EMPTY)
+            elif fact.kind == "call":
+                value = join(value, constructed_attribute(m, fact.value, oid, name, text, fact.method))
+        if value:
+            return add_marks(value, carried_calls(m, oid, name, text))
+        if found:
+            cls = project.attribute_class(info.cls, name)
+            inner = m.outside("thing", text, cls, key=(oid, name))
+            classify(m, inner, cls, f"self.{name}")
+            return frozenset((Obj(inner),))
+    inner = m.outside("thing", text, None, key=(oid, name))
+    classify(m, inner, None, text)
+    of_torch = isinstance(info.cls, str) and info.cls.startswith("torch.nn.")
+    if m.heap[inner].kind == "thing" and of_torch and name in ("weight", "bias"):
+        if m.frozen(oid, state):
+            return FREE_TENSOR
+        return leaf_tensor(m, expr.node if expr is not None else 0, text, state)
+    return frozenset((Obj(inner),))
+
+
+def class_path(m: Machine, cls: ClassRef, name: str) -> str:
+    """Path of the class in the MRO that assigns the attribute."""
+    found = m.world.project.attr(cls, name)
+    return found[0][1].path if found else cls.path
+
+
+def carried_calls(m: Machine, oid: int, name: str, text: str) -> frozenset[int]:
+    """The mark of what an attribute of an outside object held when the root function was called."""
+    return frozenset((m.number_mark("carried", text, (oid, name)),))
+
+
+def constructed_attribute(m: Machine, callee: str, oid: int, name: str, text: str, method: str) -> Value:
+    """The object that ``self.name = callee`` made in another method; ``callee`` is dotted text ending in "()"."""
+    info = m.heap[oid]
+    assert isinstance(info.cls, ClassRef)
+    path = class_path(m, info.cls, name)
+    bare = callee.removesuffix("()")
+    absolute = m.world.project.resolve(path, bare, method) if "(" not in bare else None
+    if absolute is not None:
+        cls = m.world.project.klass(absolute)
+        if cls is not None:
+            inner = m.outside("thing", text, cls, key=(oid, name, absolute))
+            classify(m, inner, cls, f"self.{name}")
+            note_bare(m, inner, cls, FunctionRef(path, method or MODULE), bare)
+            return frozenset((Obj(inner),))
+        kind = "module" if absolute in TORCH.given_weights else class_kind(absolute)
+        if kind == "module" and method and makes_bare(m.world, FunctionRef(path, method), bare, absolute):
+            kind = "function-module"
+        if kind == "parameter":
+            return leaf_tensor(m, 0, text, None)
+        if kind in ("list", "dict", "set"):
+            return frozenset((Obj(m.outside(kind, text, None, key=(oid, name, kind))),))
+        if kind != "thing":
+            inner = m.outside(kind, text, absolute, key=(oid, name, absolute))
+            if absolute in HOLDERS and name not in parametric_attributes(m.world, info.cls):
+                m.bare.add(inner)
+            return frozenset((Obj(inner),))
+        effect = TORCH.function_effect(absolute)
+        if effect in ("source", "cut"):
+            return FREE_TENSOR
+        if effect == "number":
+            return PLAIN
+        if effect == "module":
+            return frozenset((Obj(m.outside("module", text, absolute, key=(oid, name, absolute))),))
+    found = m.world.project.class_of(path, method, f"self.{name}")
+    inner = m.outside("thing", text, found, key=(oid, name))
+    classify(m, inner, found, f"self.{name}")
+    return frozenset((Obj(inner),))
+
+
+def inline_property(m: Machine, ref: FunctionRef, oid: int, node: int, state: State) -> Value:
+    (function,) = function_value(m, ref, oid)
+    return call_atom(m, function, call_at(node, ir.Name(node, ref.qualname), [], []), state)

@@ -1,0 +1,53 @@
+"""Back-propagation: ``backward()`` and whatever does the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torchmemlint.semantics.call import Call
+from torchmemlint.semantics.events import Backward
+from torchmemlint.semantics.machine import Machine
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.text import text_of
+from torchmemlint.semantics.values import Obj, Value, is_none, truth
+
+
+def back_propagate(
+    m: Machine,
+    values: list[Value],
+    call: Call,
+    state: State,
+    partial: bool = False,
+    retain_at: int = -1,
+) -> None:
+    """``retain_at`` is the position of ``retain_graph`` in the call, -1 where it has none; ``create_graph`` is the next."""
+    graphs: set[int] = set()
+    hints: set[int] = set()
+    for value in values:
+        g, h, _, _ = m.deep(value, state)
+        graphs |= g
+        hints |= h
+        for atom in value:
+            if type(atom) is Obj and m.heap[atom.oid].kind == "thing":
+                graphs.add(m.thing_graph(atom.oid))
+    created = call.get(retain_at + 1 if retain_at >= 0 else -1, "create_graph")
+    retained = call.get(retain_at, "retain_graph")
+    create = truth(created) if created is not None else False
+    retain = truth(retained) if retained is not None and not is_none(retained) else create
+    kept_by = call.keyword_exprs.get("retain_graph")
+    m.record.flags |= {"backward", "create-graph"} if create is True else {"backward"}
+    if m.loaded and m.loops:
+        m.record.alive |= {a.oid for value in state.vars.values() for a in value if type(a) is Obj and a.oid in m.loaded}
+    sole = [g for g in graphs if m.record.graphs[g].kind in ("opaque", "param", "forward", "leaf")]
+    if len(sole) == 1:
+        m.notice(sole, "backward")
+    m.sink(graphs | hints, "backward", text_of(call.func), call.node)
+    event = Backward(
+        m.site(call.node), frozenset(graphs), frozenset(hints), retain is not False, create is not False,
+        partial or "inputs" in call.keywords, retain is True, create is True,
+        kept_by.node if kept_by is not None else -1, retain_at == 3,
+    )  # fmt: skip
+    old = m.record.events.get(("Backward", m.frame, call.node, f"/{m.turn}"))
+    if isinstance(old, Backward):
+        event = replace(event, graphs=event.graphs | old.graphs, hints=event.hints | old.hints)
+    m.emit(event)

@@ -1,0 +1,132 @@
+"""Calls that rules hear of by name: ``empty_cache``, ``zero_grad``, the allocator's environment."""
+
+from __future__ import annotations
+
+from torchmemlint.lower import ir
+from torchmemlint.semantics.call import Call
+from torchmemlint.semantics.dispatch import evaluate
+from torchmemlint.semantics.events import CallEffect, EnvironmentSet, GradientsFreed
+from torchmemlint.semantics.machine import Machine
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.syntax import gradient_owner, next_words
+from torchmemlint.semantics.text import text_of
+from torchmemlint.semantics.values import NOTHING, Ext, Obj, Value, is_zero, names_device, only_const, truth
+from torchmemlint.semantics.world import MODULE
+
+ALLOCATOR_VARIABLES = frozenset({"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"})
+"""Environment variables that the caching allocator reads: https://docs.pytorch.org/docs/stable/notes/cuda.html."""
+
+
+def tell_call(m: Machine, effect: str, name: str, call: Call, state: State | None = None, result: int = -1) -> None:
+    """Tell a call; with ``state`` also the grad mode and what the arguments hang on."""
+    takes = NOTHING
+    if state is not None:
+        held = [m.whole(value, state)[0] for value in call.all()]
+        known = m.record.ancestors(NOTHING.union(*held)) if held else NOTHING
+        modules = {m.record.graphs[g].module for g in known if g in m.record.graphs} - {-1}
+        takes = frozenset(modules | {m.loaded[oid] for oid in modules if oid in m.loaded})
+    pairs = [(str(i), v) for i, v in enumerate(call.positional)] + sorted(call.keywords.items(), key=lambda p: p[0])
+    m.emit(
+        CallEffect(
+            m.site(call.node),
+            effect,
+            name,
+            tuple(pairs),
+            True,
+            bool({"forward", "moved"} & m.record.flags),
+            tuple(m.deleted),
+            next_words(m.following),
+            (
+                *((str(i), e.node) for i, e in enumerate(call.exprs)),
+                *sorted((word, e.node) for word, e in call.keyword_exprs.items()),
+            ),
+            call.stars if call.more else "",
+            state.mode if state is not None else "",
+            result,
+            takes,
+            gates_of(m) if effect == "empty-cache" else (),
+        ),
+        tag=effect,
+    )
+
+
+def gates_of(m: Machine) -> tuple[str, ...]:
+    """What the names in the tests around are bound to, again and again (``CallEffect.gates``)."""
+    from torchmemlint.semantics.gates import bound_to
+
+    tests = [text for text in m.site(-1).guards if not text.startswith("not ")]
+    turn = m.loop_statements.get(m.loops[-1]) if m.loops and m.loops[-1][0] == m.frame else None
+    if not tests or (m.loops and turn is None):
+        return ()
+    return tuple(bound_to(tests, turn.body if turn is not None else m.frame_closure[m.frame].function.body))
+
+
+def tell_by_name(m: Machine, func: ir.Attr, receiver: Value, call: Call, state: State) -> None:
+    """Tell calls whose method's name says enough: ``load_state_dict``; gradients that are filled with zeros, where the
+    receiver is known to have parameters, or to be one's gradient."""
+    kinds = {m.heap[a.oid].kind for a in receiver if type(a) is Obj}
+    if func.name == "zero_grad":
+        zeroed(m, call.get(0, "set_to_none"), call.node)
+    match func.name:
+        case "load_state_dict" if call.all() and "scheduler" not in kinds:
+            tell_call(m, "restore", text_of(func), call, state)
+        case "zero_grad" if "set_to_none" in call.keywords or (kinds & {"optimizer", "module"} and call.positional):
+            tell_call(m, "zero-grad", text_of(func), call)
+        case "cuda":
+            m.record.flags.add("on-cuda")
+        case "to":
+            place = call.get(0, "device")
+            single = only_const(place) if place is not None else None
+            if single is not None and str(single.value).startswith("cuda"):
+                m.record.flags.add("on-cuda")
+            elif place is not None and single is None and not any(type(a) is Ext for a in place):  # no dtype
+                m.record.flags.add("on-some-device")
+        case "zero_" | "fill_":
+            owner = gradient_owner(func.value)
+            if owner is None or (func.name == "fill_" and not is_zero(call.get(0, "value"))):
+                return
+            if any(type(a) is Obj and m.heap[a.oid].kind == "params" for a in evaluate(m, owner, state)):
+                tell_call(m, "gradient-zeroed", text_of(owner), call)
+
+
+def reaches_device(name: str, call: Call) -> bool:
+    """Whether ``x.cuda()`` or ``x.to(…)`` puts something on a device."""
+    return name == "cuda" or names_device(call.get(0, "device"))
+
+
+def tell_environment(m: Machine, key: Value, value: Value, node: int) -> None:
+    """``os.environ[key] = value``, where the key is one of the allocator's."""
+    name, held = only_const(key), only_const(value)
+    if name is None or not isinstance(name.value, str) or name.value not in ALLOCATOR_VARIABLES:
+        return
+    text = held.value if held is not None and isinstance(held.value, str) else None
+    m.emit(EnvironmentSet(m.site(node), name.value, text, "device" in m.record.flags, torch_loaded(m)))
+
+
+def torch_loaded(m: Machine) -> bool:
+    """Whether torch is imported when the statement at hand runs: above it at module level, or by the module of this
+    function (unless the function imports it itself)."""
+    function = m.frame_closure[m.frame].function
+    if function.name == MODULE:
+        return "torch" in m.record.flags
+    imports = m.world.project.imports(m.path)
+    roots = {local for local, target in imports if target.partition(".")[0] == "torch"}
+    return bool(roots - function.locals)
+
+
+def zeroed(m: Machine, to_none: Value | None, node: int) -> None:
+    """``zero_grad()``, which sets gradients to None unless it is told otherwise, from torch 2.0 on."""
+    target = m.world.settings.target_torch
+    free = truth(to_none) is not False if to_none is not None else target is None or target >= (2, 0)
+    if free:
+        gradients_freed(m, node)
+
+
+def gradients_freed(m: Machine, node: int) -> None:
+    if "create-graph" in m.record.flags:
+        m.emit(GradientsFreed(m.site(node)))
+
+
+def cut_all(m: Machine, call: Call, state: State, how: str) -> None:
+    for value in call.all():
+        m.sink(*m.whole(value, state), "cut", how, call.node)

@@ -1,0 +1,228 @@
+"""Elements: of containers, of tensors, of unknown objects; what one turn of a loop gets."""
+
+from __future__ import annotations
+
+from torchmemlint.lower import ir
+from torchmemlint.semantics.arithmetic import made_in_mode
+from torchmemlint.semantics.dispatch import EXPRESSIONS, evaluate, handles
+from torchmemlint.semantics.events import LastLogits
+from torchmemlint.semantics.machine import CONTAINERS, Machine
+from torchmemlint.semantics.parts import part_of, thing_element
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.values import (
+    EMPTY,
+    FREE_TENSOR,
+    LOGITS,
+    PLAIN,
+    UNKNOWN,
+    VIEW,
+    Atom,
+    Const,
+    Ext,
+    Obj,
+    Plain,
+    Tensor,
+    Tuple,
+    Unknown,
+    Value,
+    join,
+    join_all,
+    only_const,
+    shallow,
+    sorted_atoms,
+    unknown,
+    with_flags,
+)
+
+
+@handles(EXPRESSIONS, ir.Subscript)
+def evaluate_subscript(m: Machine, expr: ir.Subscript, state: State) -> Value:
+    receiver = evaluate(m, expr.value, state)
+    index = [evaluate(m, i, state) for i in expr.index]
+    out = EMPTY
+    for atom in sorted_atoms(receiver):
+        out = join(out, element_of(m, atom, index, expr, state))
+    return out or UNKNOWN
+
+
+def element_of(m: Machine, atom: Atom, index: list[Value], expr: ir.Subscript, state: State) -> Value:
+    key = only_const(index[0]) if len(index) == 1 else None
+    match atom:
+        case Tuple():
+            if key is not None and isinstance(key.value, int) and -len(atom.items) <= key.value < len(atom.items):
+                return atom.items[key.value]
+            return join_all(atom.items)
+        case Obj():
+            return element_of_object(m, atom, key, expr, state)
+        case Tensor():
+            return element_of_tensor(m, atom, key, index, expr, state)
+        case Unknown():
+            return unknown(atom.hints)
+        case Const() | Plain():
+            return PLAIN
+        case _:
+            return UNKNOWN
+
+
+def element_of_object(m: Machine, atom: Obj, key: Const | None, expr: ir.Subscript, state: State) -> Value:
+    info = m.heap[atom.oid]
+    held = state.vars.get((atom.oid, f"[{key.value!r}]")) if key is not None else None
+    if info.kind in CONTAINERS:
+        if isinstance(expr.index[0], ir.Slice):
+            return frozenset((atom,))
+        if held is not None and info.kind == "dict":
+            return held
+        return join_all(m.contents(atom.oid, state)) or (thing_element(m, atom.oid, key) if info.external else UNKNOWN)
+    if info.kind in ("module", "self"):
+        return frozenset((Obj(part_of_module(m, atom.oid, "thing")),))
+    if info.kind == "loader":
+        return FREE_TENSOR
+    return held if held is not None else thing_element(m, atom.oid, key)
+
+
+def part_of_module(m: Machine, oid: int, kind: str) -> int:
+    """An element of a container of modules, which is a module too."""
+    info = m.heap[oid]
+    inner = m.outside(kind, f"{info.name}[…]", None, key=(oid, "[]"))
+    if info.kind == "module" and m.heap[inner].kind == "thing":
+        m.retype(inner, "module")
+    if oid in m.bare:
+        m.bare.add(inner)
+    return inner
+
+
+def element_of_tensor(
+    m: Machine, atom: Tensor, key: Const | None, index: list[Value], expr: ir.Subscript, state: State
+) -> Value:
+    view = VIEW if atom.outputs and takes_small_part(expr.index, index) else 0
+    part = part_of(m, atom, f"[{key.value!r}]", expr.node) if key is not None else frozenset((atom,))
+    if len(expr.index) > 1:  # no tuple of outputs is indexed so, only a tensor
+        part = made_in_mode(m, part, expr.node, state)
+    if atom.flags & LOGITS:
+        if is_last(expr.index, index):
+            m.emit(LastLogits(m.site(expr.node)))
+        else:
+            m.record.flags.add("logits-used")
+        part = frozenset(a._replace(flags=a.flags & ~LOGITS) if type(a) is Tensor else a for a in part)
+    return with_flags(part, view)
+
+
+def iterate(m: Machine, value: Value, node: int, state: State) -> Value:
+    """What one turn of a loop over the value gets."""
+    out = EMPTY
+    for atom in sorted_atoms(value):
+        out = join(out, turn_of(m, atom, node, state))
+    return out or UNKNOWN
+
+
+def turn_of(m: Machine, atom: Atom, node: int, state: State) -> Value:
+    match atom:
+        case Obj():
+            return turn_of_object(m, atom, state)
+        case Tuple():
+            return join_all(atom.items)
+        case Tensor():
+            apart = any(m.record.graphs[g].kind in ("opaque", "param") for g in atom.graphs)
+            return part_of(m, atom, "[…]", node) if apart else frozenset((atom,))
+        case Unknown():
+            return unknown(atom.hints)
+        case Ext():
+            return UNKNOWN
+        case _:
+            return PLAIN
+
+
+def turn_of_object(m: Machine, atom: Obj, state: State) -> Value:
+    info = m.heap[atom.oid]
+    match info.kind:
+        case "dict":
+            return PLAIN
+        case "list" | "set" | "generator":
+            held = join_all(m.contents(atom.oid, state))
+            return held or (thing_element(m, atom.oid, None) if info.external else EMPTY) or UNKNOWN
+        case "loader":
+            return FREE_TENSOR
+        case "params":
+            return frozenset((atom,))
+        case "module":
+            return frozenset((Obj(part_of_module(m, atom.oid, "module")),))
+        case "thing":
+            return unknown(frozenset((m.thing_graph(atom.oid),)))
+        case _:
+            return UNKNOWN
+
+
+def is_last(exprs: list[ir.Expr], values: list[Value]) -> bool:
+    """Whether an indexing is ``[:, -1]``, perhaps with whole dimensions behind."""
+    if len(exprs) < 2 or not all(type(e) is ir.Slice and not e.parts for i, e in enumerate(exprs) if i != 1):
+        return False
+    single = only_const(values[1])
+    return single is not None and single.value == -1
+
+
+def takes_small_part(exprs: list[ir.Expr], values: list[Value]) -> bool:
+    """Whether this indexing gives a view of a small part: a whole dimension (the batch) kept, and one position picked in a later
+    one (``hidden[:, 0]``). A tensor or list of indices copies; a slice may cover nearly everything; ``x[i]`` alone may be one
+    of the pieces that are all kept."""
+    picked = False
+    for position, (expr, value) in enumerate(zip(exprs, values, strict=True)):
+        if type(expr) is ir.Slice:
+            if position == 0 and expr.parts:
+                return False
+            continue
+        single = only_const(value)
+        if single is not None and isinstance(single.value, int) and not isinstance(single.value, bool):
+            picked = picked or position > 0
+            continue
+        if single is not None and single.value is None:
+            continue
+        if type(expr) is ir.Const and expr.value is ...:
+            continue
+        return False
+    return picked
+
+
+def forget(m: Machine, oid: int, state: State) -> None:
+    """A container is made anew: what the same site held before is gone."""
+    state.vars.pop((oid, "$items"), None)
+    keys = state.vars.pop((oid, "$keys"), None)
+    if keys:
+        for atom in keys:
+            name = getattr(atom, "value", None)
+            if isinstance(name, str):
+                state.vars.pop((oid, name), None)
+    state.vars[oid, "[]"] = EMPTY
+
+
+def put(m: Machine, oid: int, key: Value, value: Value, state: State) -> None:
+    """Set ``container[key]``: a constant key is replaced, any other key is joined to what is held."""
+    single = only_const(key)
+    if single is not None and m.heap[oid].kind == "dict":
+        name = f"[{single.value!r}]"
+        state.vars[oid, name] = value
+        state.vars[oid, "$keys"] = frozenset(state.vars.get((oid, "$keys"), EMPTY) | {Const(name, "str")})
+    else:
+        state.vars[oid, "[]"] = join(state.vars.get((oid, "[]"), EMPTY), value)
+
+
+def copy_contents(m: Machine, source: int, target: int, state: State) -> None:
+    for (owner, name), value in list(state.vars.items()):
+        if owner == source and name.startswith("["):
+            state.vars[target, name] = join(state.vars.get((target, name), EMPTY), value)
+    keys = state.vars.get((source, "$keys"))
+    if keys:
+        state.vars[target, "$keys"] = state.vars.get((target, "$keys"), EMPTY) | keys
+
+
+def items_of(m: Machine, value: Value, state: State) -> tuple[Value, ...] | None:
+    """The items of a tuple, or of a list that was written out and holds the same still; None where they are not known."""
+    single = next(iter(value)) if len(value) == 1 else None
+    if type(single) is Tuple:
+        return single.items
+    if type(single) is not Obj or state.vars.get((single.oid, "$keys")):
+        return None
+    listed = state.vars.get((single.oid, "$items"), EMPTY)
+    (items,) = listed if len(listed) == 1 else (None,)
+    if type(items) is not Tuple or shallow(join_all(items.items)) != state.vars.get((single.oid, "[]")):
+        return None
+    return items.items

@@ -1,0 +1,194 @@
+"""Expressions that are neither calls, attributes, subscripts nor names: operators, displays, conditionals."""
+
+from __future__ import annotations
+
+from torchmemlint.index.project import FunctionRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics.arithmetic import arithmetic, operate
+from torchmemlint.semantics.dispatch import EXPRESSIONS, assign, evaluate, handles
+from torchmemlint.semantics.elements import copy_contents, forget, iterate, put
+from torchmemlint.semantics.machine import Machine
+from torchmemlint.semantics.narrowing import narrow
+from torchmemlint.semantics.phases import decide
+from torchmemlint.semantics.state import State, join_states
+from torchmemlint.semantics.syntax import changes_nothing, names_tested
+from torchmemlint.semantics.values import (
+    EMPTY,
+    FREE_TENSOR,
+    PLAIN,
+    Const,
+    Func,
+    Obj,
+    Plain,
+    Tuple,
+    Value,
+    compare_consts,
+    const,
+    join,
+    join_all,
+    only_const,
+    shallow,
+    truth,
+)
+
+
+@handles(EXPRESSIONS, ir.Const)
+def evaluate_constant(m: Machine, expr: ir.Const, state: State) -> Value:
+    return const(expr.value) if isinstance(expr.value, (int, float, str, bool, type(None))) else PLAIN
+
+
+@handles(EXPRESSIONS, ir.FormattedString)
+def evaluate_formatted(m: Machine, expr: ir.FormattedString, state: State) -> Value:
+    for part in expr.values:
+        m.sink(*m.whole(evaluate(m, part, state), state), "shown", "f-string", expr.node)
+    return PLAIN
+
+
+@handles(EXPRESSIONS, ir.Walrus)
+def evaluate_walrus(m: Machine, expr: ir.Walrus, state: State) -> Value:
+    value = evaluate(m, expr.value, state)
+    assign(m, expr.target, value, state, expr.node, expr.value)
+    return value
+
+
+@handles(EXPRESSIONS, ir.Star)
+def evaluate_star(m: Machine, expr: ir.Star, state: State) -> Value:
+    return iterate(m, evaluate(m, expr.value, state), expr.node, state)
+
+
+@handles(EXPRESSIONS, ir.Slice)
+def evaluate_slice(m: Machine, expr: ir.Slice, state: State) -> Value:
+    for part in expr.parts:
+        evaluate(m, part, state)
+    return PLAIN
+
+
+@handles(EXPRESSIONS, ir.Await)
+def evaluate_await(m: Machine, expr: ir.Await, state: State) -> Value:
+    return evaluate(m, expr.value, state)
+
+
+@handles(EXPRESSIONS, ir.Lambda)
+def evaluate_lambda(m: Machine, expr: ir.Lambda, state: State) -> Value:
+    closure = m.frame_closure[m.frame]
+    ref = FunctionRef(closure.ref.path, expr.function.qualname)
+    key = m.closure(expr.function, closure.lowered, ref, m.frame, closure.owner)
+    return frozenset((Func(key),))
+
+
+@handles(EXPRESSIONS, ir.Binary)
+def evaluate_binary(m: Machine, expr: ir.Binary, state: State) -> Value:
+    left = evaluate(m, expr.left, state)
+    right = evaluate(m, expr.right, state)
+    return operate(m, expr.op, left, right, expr.node, state)
+
+
+@handles(EXPRESSIONS, ir.Unary)
+def evaluate_unary(m: Machine, expr: ir.Unary, state: State) -> Value:
+    value = evaluate(m, expr.value, state)
+    if expr.op == "not":
+        m.sink(*m.whole(value, state), "cut", "not", expr.node)
+        known = truth(value)
+        return PLAIN if known is None else const(not known)
+    single = only_const(value)
+    if single is not None:
+        if expr.op == "-" and isinstance(single.value, (int, float)):
+            return const(-single.value)
+        return PLAIN
+    return arithmetic(m, [value], expr.node, state)
+
+
+@handles(EXPRESSIONS, ir.BoolOp)
+def evaluate_boolean(m: Machine, expr: ir.BoolOp, state: State) -> Value:
+    left = evaluate(m, expr.left, state)
+    known = truth(left)
+    if known is not None and known == (expr.op == "or"):
+        return left
+    if known is not None:
+        return evaluate(m, expr.right, state)
+    if expr.op == "or" and any(type(a) is Obj and m.frozen(a.oid, state) for a in left):
+        return left  # the copy with averaged weights, where there is one
+    if changes_nothing(expr.right):
+        right = evaluate(m, expr.right, state)
+    else:
+        branch = state.copy()
+        right = evaluate(m, expr.right, branch)
+        merged = join_states(state, branch)
+        assert merged is not None
+        state.vars, state.mode = merged.vars, merged.mode
+    other = truth(right)
+    if other is not None and other == (expr.op == "or") and all(type(a) in (Plain, Const) for a in right):
+        return right if known is None and expr.op == "or" and other else join(left, right)
+    return join(left, right)
+
+
+@handles(EXPRESSIONS, ir.Compare)
+def evaluate_comparison(m: Machine, expr: ir.Compare, state: State) -> Value:
+    values = [evaluate(m, expr.left, state), *(evaluate(m, c, state) for c in expr.comparators)]
+    for value in values:
+        m.sink(*m.whole(value, state), "cut", expr.ops[0], expr.node)
+    if len(values) == 2:
+        return compare_consts(expr.ops[0], values[0], values[1])
+    return FREE_TENSOR
+
+
+@handles(EXPRESSIONS, ir.IfExp)
+def evaluate_conditional(m: Machine, expr: ir.IfExp, state: State) -> Value:
+    answer = decide(m, expr.test, state)
+    if answer is True:
+        return evaluate(m, expr.then, state)
+    if answer is False:
+        return evaluate(m, expr.orelse, state)
+    branch = state.copy()
+    tested = [(m.frame, name) for name in names_tested(expr.test)]
+    kept = {place: state.vars[place] for place in tested if place in state.vars}
+    then = evaluate(m, expr.then, state) if narrow(m, expr.test, True, state) else EMPTY
+    orelse = evaluate(m, expr.orelse, branch) if narrow(m, expr.test, False, branch) else EMPTY
+    for place, value in kept.items():
+        # What the test told of a name held inside the expression only.
+        state.vars[place] = branch.vars[place] = value
+    merged = join_states(state, branch)
+    assert merged is not None
+    state.vars, state.mode = merged.vars, merged.mode
+    return join(then, orelse)
+
+
+@handles(EXPRESSIONS, ir.Sequence)
+def evaluate_display(m: Machine, expr: ir.Sequence, state: State) -> Value:
+    if expr.kind == "tuple":
+        items: list[Value] = []
+        for item in expr.items:
+            if type(item) is ir.Star:
+                value = iterate(m, evaluate(m, item.value, state), item.node, state)
+                return join_all([*items, value])
+            items.append(shallow(evaluate(m, item, state)))
+        return frozenset((Tuple(tuple(items)),)) if len(items) <= 12 else join_all(items)
+    oid = m.allocate(expr.kind, expr.node)
+    forget(m, oid, state)
+    held = EMPTY
+    apart: list[Value] = []
+    for item in expr.items:
+        if type(item) is ir.Star:
+            held = join(held, iterate(m, evaluate(m, item.value, state), item.node, state))
+        else:
+            apart.append(shallow(evaluate(m, item, state)))
+            held = join(held, apart[-1])
+    state.vars[oid, "[]"] = shallow(held)
+    if 1 < len(apart) == len(expr.items) <= 12 and expr.kind == "list":
+        state.vars[oid, "$items"] = frozenset((Tuple(tuple(apart)),))
+    return frozenset((Obj(oid),))
+
+
+@handles(EXPRESSIONS, ir.DictDisplay)
+def evaluate_dict(m: Machine, expr: ir.DictDisplay, state: State) -> Value:
+    oid = m.allocate("dict", expr.node)
+    forget(m, oid, state)
+    for key, item in expr.items:
+        value = shallow(evaluate(m, item, state))
+        if key is None:
+            for atom in value:
+                if type(atom) is Obj:
+                    copy_contents(m, atom.oid, oid, state)
+            continue
+        put(m, oid, evaluate(m, key, state), value, state)
+    return frozenset((Obj(oid),))

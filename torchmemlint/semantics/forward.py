@@ -1,0 +1,197 @@
+"""A module runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torchmemlint.index.project import ClassRef
+from torchmemlint.semantics.arithmetic import arithmetic
+from torchmemlint.semantics.call import Call
+from torchmemlint.semantics.dispatch import call_atom
+from torchmemlint.semantics.events import Graph
+from torchmemlint.semantics.grad_guards import guards_what_it_runs
+from torchmemlint.semantics.grad_modes import decorated_mode
+from torchmemlint.semantics.machine import Machine
+from torchmemlint.semantics.names import function_value
+from torchmemlint.semantics.parameters import has_parameters
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.values import (
+    BATCH,
+    COMPUTED,
+    FREE_TENSOR,
+    INTEGER,
+    NOTHING,
+    PACKED,
+    SCALAR,
+    UNKNOWN,
+    Const,
+    Obj,
+    Plain,
+    Tensor,
+    Tuple,
+    Unknown,
+    Value,
+    is_single_number,
+    only_indices,
+    reshape,
+    tensor,
+    truth,
+)
+
+TO_INDICES = frozenset({"argmax", "argmin", "argsort", "bucketize", "multinomial", "searchsorted", "topk"})
+"""Words of a forward that may give class ids: others are not run for it."""
+
+
+def run_forward(m: Machine, oid: int, call: Call, state: State, text: str) -> Value:
+    """A module runs: with grad mode on its result hangs on a new graph."""
+    info = m.heap[oid]
+    cls = info.cls if isinstance(info.cls, ClassRef) else None
+    own_class = cls if info.kind == "module" else None
+    if own_class is not None:
+        free = gives_no_graph(m, own_class)
+        if free is not None:
+            return free
+    if oid in m.bare or (own_class is not None and not has_parameters(m.world, own_class)):
+        # Its result hangs on what it is given, unless it cuts that off itself.
+        through = inside_forward(m, oid, call, state)
+        return through if through is not None else arithmetic(m, call.all(), call.node, state)
+    given = [m.deep(value, state) for value in call.all()]
+    certain = NOTHING.union(*(graphs for graphs, _, _, _ in given)) if given else NOTHING
+    graphs = certain.union(*(hints for _, hints, _, _ in given))
+    training = truth(state.vars.get((oid, "$training"), UNKNOWN))
+    frozen = stays_free(m, oid, graphs, state)
+    inner = inside_forward(m, oid, call, state)
+    if inner is None and own_class is not None and guards_what_it_runs(m.world, own_class):
+        return arithmetic(m, call.all(), call.node, state)
+    m.record.flags.add("forward")
+    if training is None:
+        training = m.world.training_of(m.frame_closure[m.frame].ref, info.name)
+    if state.mode == "off":
+        m.sink(graphs, "cut", "no_grad", call.node)
+        return forward_without_grad(m, oid, cls, call, inner, text)
+    if inner is not None and not has_graph(m, inner):
+        return inner
+    gid = m.graph(
+        "forward", call.node, text, key=text, parents=graphs, mode=state.mode, training=training, module=oid, frozen=frozen
+    )
+    graph = m.record.graphs[gid]
+    graph.cls = cls
+    graph.training = training if graph.training == training else None
+    return attached_output(m, gid, frozenset((gid, *through_module(m, certain))), call, inner)
+
+
+def gives_no_graph(m: Machine, cls: ClassRef) -> Value | None:
+    """What a module's own forward gives where it guards itself, or gives indices alone; None where it may give a graph."""
+    own = m.world.project.method(cls, "forward")
+    if own is None:
+        return None
+    if decorated_mode(m, own) == "off":
+        return FREE_TENSOR
+    if m.world.facts(own).names & TO_INDICES and only_indices(m.result_of(own, "off")):
+        return tensor(flags=INTEGER)
+    return None
+
+
+def keeps_packed(call: Call, inner: Value | None) -> int:
+    """The flag of an output that is a ``PackedSequence``: a recurrent network that is given one returns one."""
+    packed = inner is None and any(type(a) is Tensor and a.flags & PACKED for v in call.positional for a in v)
+    return PACKED if packed else 0
+
+
+def forward_without_grad(m: Machine, oid: int, cls: ClassRef | None, call: Call, inner: Value | None, text: str) -> Value:
+    """The output of a forward with grad mode off: its storage is on the device all the same."""
+    gid = m.number("graph", "forward-off", m.frame, call.node, m.turn, text)
+    if gid not in m.record.forwards:
+        m.record.forwards[gid] = Graph(
+            gid, "forward", m.site(call.node), text, mode="off", module=oid, module_loops=m.heap[oid].loops, cls=cls
+        )
+    # What is no bigger than a number stays so: layers want a dimension at least, so this one works element by element.
+    if inner is None and is_single_number(call.positional):
+        return tensor(flags=SCALAR | COMPUTED)
+    packed = keeps_packed(call, inner)
+
+    def free(t: Tensor) -> Tensor:
+        return Tensor(NOTHING, NOTHING, output_of(t, gid), t.flags | BATCH | packed)
+
+    return reshape(inner, free)
+
+
+def attached_output(m: Machine, gid: int, marks: frozenset[int], call: Call, inner: Value | None) -> Value:
+    # Where some of its outputs hang on a graph, the others are those that it detaches itself.
+    by_place = inner is not None and is_attached(m, inner)
+    packed = keeps_packed(call, inner)
+
+    def marked(t: Tensor) -> Tensor:
+        mine = NOTHING if by_place and not is_attached(m, frozenset((t,))) else marks
+        graphs = NOTHING if t.flags & INTEGER else t.graphs | mine
+        return Tensor(graphs, t.hints, output_of(t, gid), t.flags | BATCH | packed)
+
+    return reshape(inner, marked)
+
+
+def output_of(t: Tensor, gid: int) -> frozenset[int]:
+    return frozenset((gid,)) if not t.flags & (SCALAR | INTEGER) else NOTHING
+
+
+def is_attached(m: Machine, value: Value) -> bool:
+    """Whether any tensor inside hangs on more than the call that returned it."""
+    for atom in value:
+        if type(atom) is Tensor and (atom.hints or any(m.record.graphs[gid].kind != "result" for gid in atom.graphs)):
+            return True
+        if type(atom) is Tuple and any(is_attached(m, item) for item in atom.items):
+            return True
+    return False
+
+
+def stays_free(m: Machine, oid: int, graphs: Iterable[int], state: State) -> bool:
+    """Whether a call of a module records nothing, though grad mode is on: it is frozen, and so is all that its input hangs on."""
+    return m.frozen(oid, state) and not any(
+        m.record.graphs[g].kind in ("forward", "leaf") and not m.record.graphs[g].frozen for g in graphs
+    )
+
+
+def through_module(m: Machine, graphs: Iterable[int]) -> set[int]:
+    """Marks of loop-carried places, renamed to say that they went through a module: a recurrent state."""
+    out = set()
+    for gid in graphs:
+        graph = m.record.graphs[gid]
+        if graph.kind == "carried" and graph.place != (-1, ""):
+            key = m.number("mark", "through", gid)
+            if key not in m.record.graphs:
+                m.record.graphs[key] = Graph(key, "carried", graph.site, graph.what, mode="module", place=graph.place)
+                m.record.graphs[key].parents = frozenset()
+            out.add(key)
+    return out
+
+
+def has_graph(m: Machine, value: Value) -> bool:
+    """Whether any tensor inside may hang on a graph (unknown parts may)."""
+    for atom in value:
+        if type(atom) is Tensor:
+            if atom.graphs or atom.hints:
+                return True
+        elif type(atom) is Tuple:
+            if any(has_graph(m, i) for i in atom.items):
+                return True
+        elif type(atom) not in (Plain, Const):
+            return True
+    return not value
+
+
+def inside_forward(m: Machine, oid: int, call: Call, state: State) -> Value | None:
+    """What a module's own ``forward`` returns, when the project shows it; None when it is out of sight."""
+    info = m.heap[oid]
+    if not isinstance(info.cls, ClassRef) or m.record.frames[m.frame].depth > 0:
+        return None
+    method = m.world.project.method(info.cls, "forward")
+    if method is None:
+        return None
+    if m.world.length(method) > 120 or method == m.record.root:
+        return None
+    (atom,) = function_value(m, method, oid)
+    before = state.copy()
+    try:
+        result = call_atom(m, atom, call, state)
+    finally:
+        state.mode = before.mode
+    return result if result and not any(type(a) in (Unknown, Obj) for a in result) else None

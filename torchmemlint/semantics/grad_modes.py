@@ -1,0 +1,51 @@
+"""The grad mode that functions and classes of the project set: by their decorators, as context managers of their own."""
+
+from __future__ import annotations
+
+from torchmemlint.index.facts import ArgFact, CallableUse
+from torchmemlint.index.project import FunctionRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics.dispatch import evaluate
+from torchmemlint.semantics.machine import Machine
+from torchmemlint.semantics.phases import decide
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.text import dotted
+from torchmemlint.semantics.values import only_const
+
+
+def project_manager_mode(m: Machine, expr: ir.Expr, state: State) -> str | None:
+    """Grad mode inside ``with expr:`` when a function or class of the project makes the manager; None for none."""
+    call = expr if isinstance(expr, ir.Call) else None
+    text = dotted(call.func if call is not None else expr)
+    if not text:
+        return None
+    facts: list[ArgFact] = []
+    exprs: dict[str, ir.Expr] = {}
+    if call is not None:
+        for position, arg in enumerate(call.args):
+            single = only_const(evaluate(m, arg.value, state)) if type(arg.value) in (ir.Const, ir.Name, ir.Attr) else None
+            facts.append(ArgFact(arg.keyword or arg.star, dotted(arg.value), repr(single.value) if single is not None else ""))
+            exprs[arg.keyword or str(position)] = arg.value
+    closure = m.frame_closure[m.frame]
+    effect = m.world.project.manager_effect(
+        closure.ref.path, closure.ref.qualname, CallableUse(text, tuple(facts), call is not None)
+    )
+    if effect is None:
+        return None
+    if effect.startswith("param:"):
+        value = exprs.get(effect[6:]) or (next(iter(exprs.values())) if exprs else None)
+        known = decide(m, value, state) if value is not None else None
+        return "unknown" if known is None else "on" if known else "off"
+    return {"off": "off", "on": "on"}.get(effect, "unknown")
+
+
+def decorated_mode(m: Machine, ref: FunctionRef) -> str | None:
+    """Grad mode that a function's own decorators set, None when they set none."""
+    facts = m.world.facts(ref)
+    if facts.is_async or not facts.decorators or facts.qualname != ref.qualname:
+        return None
+    for use in facts.decorators:
+        effect = m.world.project.decorator_effect(ref.path, facts.parent, use)
+        if effect in ("off", "on"):
+            return effect
+    return None

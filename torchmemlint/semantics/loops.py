@@ -1,0 +1,232 @@
+"""Loops: passes over a body until its head settles, and what a place carries round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torchmemlint.lower import ir
+from torchmemlint.semantics.dispatch import STATEMENTS, assign, evaluate, handles, run_block
+from torchmemlint.semantics.elements import forget, iterate
+from torchmemlint.semantics.events import LoopInfo
+from torchmemlint.semantics.machine import FIRST_NUMBER, LoopEnds, Machine
+from torchmemlint.semantics.phases import decide
+from torchmemlint.semantics.places import place_of
+from torchmemlint.semantics.state import Key, State, changed, join_states
+from torchmemlint.semantics.syntax import leaves, names_in, replaced_items
+from torchmemlint.semantics.text import text_of
+from torchmemlint.semantics.values import (
+    EMPTY,
+    Obj,
+    Plain,
+    Tensor,
+    Tuple,
+    Unknown,
+    Value,
+    add_marks,
+    const,
+    join,
+    only_const,
+    shallow,
+)
+
+MAX_PASSES = 3
+"""Passes over a loop's body; the lattice of a place is low, and what has not settled by then is joined as it stands."""
+
+
+def note_loop(
+    m: Machine,
+    loop: tuple[int, int],
+    iterable: ir.Expr,
+    value: Value,
+    targets: set[str] | frozenset[str] = frozenset(),
+    attempts: bool = False,
+    listed: bool = False,
+) -> None:
+    kinds = {m.heap[a.oid].kind for a in value if type(a) is Obj}
+    kind = "loader" if "loader" in kinds else next(iter(sorted(kinds)), "")
+    m.record.loops[loop] = LoopInfo(text_of(iterable), kind, frozenset(targets), attempts, listed)
+
+
+@handles(STATEMENTS, ir.For)
+def run_for(m: Machine, statement: ir.For, state: State) -> State | None:
+    iterable = evaluate(m, statement.iterable, state)
+    literals = literal_turns(statement.iterable, iterable)
+    if literals is not None:
+        return unrolled(m, statement, literals, state)
+    loop = (m.frame, statement.node)
+    m.loop_statements[loop] = statement
+    note_loop(m, loop, statement.iterable, iterable, names_in(statement.target), leaves(statement.body))
+    m.loop_names |= names_in(statement.target)
+
+    def body(inner: State) -> State | None:
+        assign(m, statement.target, iterate(m, iterable, statement.node, inner), inner, statement.node)
+        return run_block(m, statement.body, inner)
+
+    after = loop_passes(m, loop, state, body)
+    if after is not None:
+        replace_items(m, statement, after)
+    if statement.orelse and after is not None:
+        after = run_block(m, statement.orelse, after)
+    return after
+
+
+def replace_items(m: Machine, statement: ir.For, state: State) -> None:
+    """After ``for k, v in d.items(): d[k] = v.detach()`` nothing is left of what the dict held before."""
+    found = replaced_items(statement)
+    if found is None:
+        return
+    target = found
+    new = shallow(m.stored_items.get((m.frame, m.turn, target.node), EMPTY))
+    if not new:
+        return
+    held = evaluate(m, target.value, state)
+    for atom in held:
+        if type(atom) is Obj and m.heap[atom.oid].kind == "dict":
+            forget(m, atom.oid, state)
+            state.vars[atom.oid, "[]"] = new
+    if isinstance(target.value, ir.Name) and any(type(a) is Tensor for a in held):
+        rest = frozenset(a for a in held if type(a) is not Tensor)
+        state.vars[place_of(m, target.value.id)] = join(rest, frozenset(a for a in new if type(a) in (Tensor, Plain)))
+
+
+def unrolled(m: Machine, statement: ir.For, turns: list[Value], state: State) -> State | None:
+    """``for phase in ["train", "val"]``: each literal is a turn of its own."""
+    outer = m.turn
+    out: State | None = state
+    for value in turns:
+        if out is None:
+            break
+        m.turn = m.number("turn", outer, statement.node, repr(value))
+        assign(m, statement.target, value, out, statement.node)
+        ends = LoopEnds()
+        m.loop_ends.append(ends)
+        out = join_states(run_block(m, statement.body, out), ends.continues)
+        m.loop_ends.pop()
+        out = join_states(out, ends.breaks)
+    m.turn = outer
+    if out is not None and statement.orelse:
+        out = run_block(m, statement.orelse, out)
+    return out
+
+
+@handles(STATEMENTS, ir.While)
+def run_while(m: Machine, statement: ir.While, state: State) -> State | None:
+    loop = (m.frame, statement.node)
+    m.loop_statements[loop] = statement
+    m.record.loops[loop] = LoopInfo(text_of(statement.test), "while", attempts=leaves(statement.body))
+    forever = only_const(evaluate(m, statement.test, state))
+    endless = forever is not None and bool(forever.value)
+
+    def body(inner: State) -> State | None:
+        if decide(m, statement.test, inner) is False and not endless:
+            return inner
+        return run_block(m, statement.body, inner)
+
+    after = loop_passes(m, loop, state, body, endless)
+    if statement.orelse and after is not None:
+        after = run_block(m, statement.orelse, after)
+    return after
+
+
+def loop_passes(
+    m: Machine,
+    loop: tuple[int, int],
+    state: State,
+    body: Callable[[State], State | None],
+    endless: bool = False,
+    own: frozenset[Key] = frozenset(),
+) -> State | None:
+    """Run a loop's body until its head state settles. From the second pass on, places that were bound before the loop and
+    changed in it are marked as carried round it.
+
+    ``own`` are places that the body binds before it reads them, whatever they held. A pass that would start where the one
+    before it did would tell the same again, and is left out.
+    """
+    m.loops.append(loop)
+    head = state
+    last: State | None = None
+    retyped = 0
+    exits: State | None = None
+    marks: dict[tuple[int, str], frozenset[int]] = {}
+    for number in range(MAX_PASSES):
+        inner = head.copy()
+        for place, mark in marks.items():
+            held = inner.vars.get(place)
+            if held is not None:
+                inner.vars[place] = add_marks(held, mark)
+        if last is not None and retyped == m.retyped and starts_alike(m, inner, last, loop, own):
+            break
+        last, retyped = inner.copy(), m.retyped
+        ends = LoopEnds()
+        m.loop_ends.append(ends)
+        end = join_states(body(inner), ends.continues)
+        m.loop_ends.pop()
+        exits = join_states(exits, ends.breaks)
+        if end is None:
+            break
+        marked = False
+        for place in changed(head.vars, end.vars):
+            value = end.vars[place]
+            if head.vars.get(place) == value:
+                continue
+            if place not in marks and carries(place, value, state, m):
+                marks[place] = frozenset((m.number_mark("carried", place[1], place, loop[1], loop),))
+                marked = True
+        merged = join_states(head, end)
+        assert merged is not None
+        if number and not marked and merged.vars == head.vars and merged.mode == head.mode:
+            head = merged
+            break
+        head = merged
+    m.loops.pop()
+    return exits if endless else join_states(head, exits)
+
+
+def starts_alike(m: Machine, now: State, last: State, loop: tuple[int, int], own: frozenset[Key]) -> bool:
+    """Whether two passes of a loop start alike: in all that the body can read before it binds it."""
+    if now.mode != last.mode:
+        return False
+    if not own:
+        return now.vars == last.vars
+    for place in changed(last.vars, now.vars):
+        if place in own or last.vars.get(place) == now.vars[place]:
+            continue
+        if place[0] < FIRST_NUMBER or loop not in m.heap[place[0]].loops:
+            return False  # neither the body's own name nor inside an object that the body makes
+    return True
+
+
+@handles(STATEMENTS, ir.Break)
+def run_break(m: Machine, statement: ir.Break, state: State) -> State | None:
+    if m.loop_ends:
+        m.loop_ends[-1].breaks = join_states(m.loop_ends[-1].breaks, state)
+    return None
+
+
+@handles(STATEMENTS, ir.Continue)
+def run_continue(m: Machine, statement: ir.Continue, state: State) -> State | None:
+    if m.loop_ends:
+        m.loop_ends[-1].continues = join_states(m.loop_ends[-1].continues, state)
+    return None
+
+
+def carries(place: tuple[int, str], value: Value, before: State, m: Machine) -> bool:
+    """Whether a place that changed in a loop's pass was there before the loop, and may hold a tensor that brings something of
+    this pass along: one that was detached in place (``total.detach_()``) brings nothing."""
+    if place[1].startswith("$") or place not in before.vars:
+        return False
+    if not any(type(a) in (Unknown, Tuple) or (type(a) is Tensor and (a.graphs or a.hints or a.outputs)) for a in value):
+        return False
+    return place[0] < len(m.record.frames) or not place[1].startswith("[")
+
+
+def literal_turns(expr: ir.Expr, value: Value) -> list[Value] | None:
+    """The turns of a loop over a short display of strings or truth values; None for any other loop."""
+    if isinstance(expr, ir.Sequence) and 1 <= len(expr.items) <= 4:
+        turns = []
+        for item in expr.items:
+            if not isinstance(item, ir.Const) or not isinstance(item.value, (str, bool)):
+                return None
+            turns.append(const(item.value))
+        return turns
+    return None

@@ -1,0 +1,223 @@
+"""Python's builtins and a few functions of libraries, by what they do to values.
+
+Python's own semantics, so it is code and not a table of torch facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torchmemlint.semantics.arithmetic import arithmetic
+from torchmemlint.semantics.call import Call
+from torchmemlint.semantics.call_effects import cut_all
+from torchmemlint.semantics.dispatch import call_atom
+from torchmemlint.semantics.elements import iterate
+from torchmemlint.semantics.machine import Machine
+from torchmemlint.semantics.models.containers import make_container
+from torchmemlint.semantics.models.grad_managers import make_manager
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.text import text_of
+from torchmemlint.semantics.values import (
+    EMPTY,
+    PLAIN,
+    UNKNOWN,
+    Const,
+    Ext,
+    Obj,
+    Plain,
+    Tuple,
+    Value,
+    hints_of,
+    join,
+    join_all,
+    shallow,
+    sorted_atoms,
+)
+from torchmemlint.torch_facts import TORCH
+
+Builtin = Callable[[Machine, Call, State], Value]
+
+
+def container(kind: str) -> Builtin:
+    return lambda m, call, state: make_container(m, kind, call, state)
+
+
+def as_tuple(m: Machine, call: Call, state: State) -> Value:
+    if call.positional and all(type(a) is Tuple for a in call.positional[0]):
+        return call.positional[0]
+    return make_container(m, "list", call, state)
+
+
+def generator_of(m: Machine, element: Value, call: Call, state: State, name: str) -> Value:
+    oid = m.allocate("generator", call.node, name)
+    state.vars[oid, "[]"] = shallow(element)
+    return frozenset((Obj(oid),))
+
+
+def enumerate_(m: Machine, call: Call, state: State) -> Value:
+    inner = iterate(m, call.positional[0], call.node, state) if call.positional else UNKNOWN
+    return generator_of(m, frozenset((Tuple((PLAIN, inner)),)), call, state, "enumerate")
+
+
+def zip_(m: Machine, call: Call, state: State) -> Value:
+    if call.more:
+        return generator_of(m, join_all(call.more), call, state, "zip")
+    items = tuple(iterate(m, v, call.node, state) for v in call.positional)
+    return generator_of(m, frozenset((Tuple(items),)), call, state, "zip")
+
+
+def same_elements(m: Machine, call: Call, state: State) -> Value:
+    values = call.positional or list(call.keywords.values())[:1]
+    if not values:
+        return UNKNOWN
+    if all(type(a) is Obj and m.heap[a.oid].kind in ("loader", "params", "generator") for a in values[0]):
+        return values[0]
+    return generator_of(m, iterate(m, values[0], call.node, state), call, state, "iterator")
+
+
+def range_(m: Machine, call: Call, state: State) -> Value:
+    return generator_of(m, PLAIN, call, state, "range")
+
+
+def next_(m: Machine, call: Call, state: State) -> Value:
+    return iterate(m, call.positional[0], call.node, state) if call.positional else UNKNOWN
+
+
+def sum_(m: Machine, call: Call, state: State) -> Value:
+    if not call.positional:
+        return PLAIN
+    element = iterate(m, call.positional[0], call.node, state)
+    if all(type(a) in (Plain, Const) for a in element):
+        return PLAIN
+    start = [element, *call.positional[1:2]]
+    return arithmetic(m, start, call.node, state)
+
+
+def extreme(m: Machine, call: Call, state: State) -> Value:
+    """``max``/``min``: one of the arguments, or one of the elements; their comparison needs no graph."""
+    out = iterate(m, call.positional[0], call.node, state) if len(call.positional) == 1 else join_all(call.positional)
+    m.operation(hints_of(out), text_of(call.func))
+    return out
+
+
+def number(m: Machine, call: Call, state: State) -> Value:
+    cut_all(m, call, state, text_of(call.func))
+    return PLAIN
+
+
+def shown(m: Machine, call: Call, state: State) -> Value:
+    for value in call.all():
+        m.sink(*m.whole(value, state), "shown", text_of(call.func), call.node)
+    return PLAIN
+
+
+def gives_plain(m: Machine, call: Call, state: State) -> Value:
+    return PLAIN
+
+
+def abs_(m: Machine, call: Call, state: State) -> Value:
+    return arithmetic(m, call.positional[:1], call.node, state)
+
+
+def map_(m: Machine, call: Call, state: State) -> Value:
+    if len(call.positional) < 2:
+        return UNKNOWN
+    items = [iterate(m, v, call.node, state) for v in call.positional[1:]]
+    out = EMPTY
+    for atom in sorted_atoms(call.positional[0]):
+        out = join(out, call_atom(m, atom, call.given(items, call.exprs[1:]), state))
+    return generator_of(m, out or UNKNOWN, call, state, "map")
+
+
+def filter_(m: Machine, call: Call, state: State) -> Value:
+    if len(call.positional) < 2:
+        return UNKNOWN
+    return generator_of(m, iterate(m, call.positional[1], call.node, state), call, state, "filter")
+
+
+def partial(m: Machine, call: Call, state: State) -> Value:
+    if call.positional and any(
+        type(a) is Ext and TORCH.function_effect(a.name) in ("checkpoint", "load") for a in call.positional[0]
+    ):
+        return UNKNOWN  # what is said of these calls depends on arguments that were bound here
+    return call.positional[0] if call.positional else UNKNOWN
+
+
+def deepcopy(m: Machine, call: Call, state: State) -> Value:
+    if not call.positional:
+        return UNKNOWN
+    out = EMPTY
+    for atom in sorted_atoms(call.positional[0]):
+        if type(atom) is Obj and m.heap[atom.oid].kind in ("module", "thing"):
+            info = m.heap[atom.oid]
+            copy = m.allocate(info.kind, call.node, text_of(call.func), info.cls, tag=atom.oid)
+            out = join(out, frozenset((Obj(copy),)))
+        else:
+            out = join(out, frozenset((atom,)))
+    return out
+
+
+def null_context(m: Machine, call: Call, state: State) -> Value:
+    return make_manager(m, "none", call)
+
+
+def add(m: Machine, call: Call, state: State) -> Value:
+    return arithmetic(m, call.positional[:2], call.node, state)
+
+
+BUILTINS: dict[str, Builtin] = {
+    "builtins.list": container("list"),
+    "builtins.dict": container("dict"),
+    "builtins.set": container("set"),
+    "collections.deque": container("list"),
+    "collections.defaultdict": container("dict"),
+    "collections.OrderedDict": container("dict"),
+    "builtins.tuple": as_tuple,
+    "builtins.enumerate": enumerate_,
+    "builtins.zip": zip_,
+    "itertools.zip_longest": zip_,
+    "builtins.range": range_,
+    "tqdm.trange": range_,
+    "builtins.iter": same_elements,
+    "builtins.reversed": same_elements,
+    "builtins.sorted": same_elements,
+    "itertools.cycle": same_elements,
+    "itertools.islice": same_elements,
+    "itertools.chain": same_elements,
+    "tqdm.tqdm": same_elements,
+    "tqdm.auto.tqdm": same_elements,
+    "tqdm.notebook.tqdm": same_elements,
+    "tqdm.std.tqdm": same_elements,
+    "tqdm.autonotebook.tqdm": same_elements,
+    "rich.progress.track": same_elements,
+    "builtins.next": next_,
+    "builtins.sum": sum_,
+    "builtins.max": extreme,
+    "builtins.min": extreme,
+    "builtins.float": number,
+    "builtins.int": number,
+    "builtins.bool": number,
+    "builtins.len": gives_plain,
+    "builtins.str": shown,
+    "builtins.repr": shown,
+    "builtins.format": shown,
+    "builtins.print": shown,
+    "builtins.isinstance": gives_plain,
+    "builtins.hasattr": gives_plain,
+    "builtins.callable": gives_plain,
+    "builtins.type": gives_plain,
+    "builtins.id": gives_plain,
+    "builtins.abs": abs_,
+    "builtins.round": gives_plain,  # a tensor has no `__round__`: what is rounded so is a number
+    "builtins.map": map_,
+    "builtins.filter": filter_,
+    "functools.partial": partial,
+    "copy.deepcopy": deepcopy,
+    "copy.copy": deepcopy,
+    "typing.cast": lambda m, call, state: call.positional[-1] if call.positional else UNKNOWN,
+    "contextlib.nullcontext": null_context,
+    "contextlib.suppress": null_context,
+    "operator.iadd": add,
+    "operator.add": add,
+}
+"""Absolute name → what it does to values. Python's own semantics, so it is code and not a table of torch facts."""

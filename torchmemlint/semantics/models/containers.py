@@ -1,0 +1,168 @@
+"""Lists, dictionaries, sets and windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torchmemlint.semantics.call import Call
+from torchmemlint.semantics.dispatch import call_atom
+from torchmemlint.semantics.elements import copy_contents, forget, iterate, put
+from torchmemlint.semantics.machine import Machine
+from torchmemlint.semantics.parts import thing_element
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.stores import STORING, store_in
+from torchmemlint.semantics.syntax import INSIDE, receiver_of
+from torchmemlint.semantics.text import text_of
+from torchmemlint.semantics.values import (
+    EMPTY,
+    NONE,
+    PLAIN,
+    UNKNOWN,
+    Cls,
+    Ext,
+    Func,
+    Obj,
+    Tuple,
+    Value,
+    const,
+    is_zero,
+    join,
+    join_all,
+    only_const,
+    shallow,
+)
+
+ContainerMethod = Callable[[Machine, int, str, Call, State], Value]
+
+
+def container_method(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
+    handler = CONTAINER_METHODS.get(name)
+    return handler(m, oid, name, call, state) if handler is not None else UNKNOWN
+
+
+def holder_text(m: Machine, oid: int, call: Call) -> str:
+    return m.heap[oid].name or text_of(receiver_of(call.func))
+
+
+def add_element(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
+    """``append``, ``extend``, ``insert``, ``appendleft``, ``add``."""
+    if not call.positional:
+        return UNKNOWN
+    value = call.positional[-1]
+    if name == "extend":
+        value = iterate(m, value, call.node, state)
+    store_in(m, oid, holder_text(m, oid, call), STORING[name], value, call.node, call.exprs[-1], state)
+    return NONE
+
+
+def update(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
+    info = m.heap[oid]
+    if info.kind != "dict":
+        return UNKNOWN
+    text = holder_text(m, oid, call)
+    for value in call.positional:
+        for atom in value:
+            if type(atom) is Obj and m.heap[atom.oid].kind == "dict":
+                copy_contents(m, atom.oid, oid, state)
+                value = join_all(m.contents(atom.oid, state))
+        # What another dict brings along is put under the names that are there already, step after step.
+        store_in(m, oid, text, "item", value, call.node, INSIDE, state, keyed=True, constant_key=info.external)
+    for word, value in call.keywords.items():
+        put(m, oid, const(word), value, state)
+        stored = call.keyword_exprs.get(word, INSIDE)
+        store_in(m, oid, text, "item", value, call.node, stored, state, keyed=True)
+    return NONE
+
+
+def set_default(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
+    if len(call.positional) != 2:
+        return UNKNOWN
+    info = m.heap[oid]
+    index, value = call.positional
+    single = only_const(index)
+    held = state.vars.get((oid, f"[{single.value!r}]")) if single is not None else None
+    if held is not None:
+        return held
+    put(m, oid, index, value, state)
+    for atom in value:
+        if type(atom) is Obj:
+            # What is put in lives as long as what it is put in.
+            inner = m.heap[atom.oid]
+            m.heap[atom.oid] = inner._replace(name=info.name, loops=info.loops, external=info.external)
+    return value
+
+
+def clear(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
+    forget(m, oid, state)
+    m.record.cleared.add(oid)
+    return NONE
+
+
+def items(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
+    held = join_all(m.contents(oid, state)) or (thing_element(m, oid, None) if m.heap[oid].external else UNKNOWN)
+    result = m.allocate("generator", call.node, "items")
+    state.vars[result, "[]"] = frozenset((Tuple((PLAIN, held)),))
+    return frozenset((Obj(result),))
+
+
+def copied(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
+    """``values`` and ``copy``."""
+    info = m.heap[oid]
+    result = m.allocate("list" if name == "values" else info.kind, call.node, info.name)
+    copy_contents(m, oid, result, state)
+    return frozenset((Obj(result),))
+
+
+def take_element(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
+    """``get``, ``pop``, ``popleft``."""
+    if name == "popleft" or (name == "pop" and is_zero(next(iter(call.positional), None))):
+        m.record.trimmed.update((oid, loop) for loop in (*m.loops, None))
+    key = only_const(call.positional[0]) if call.positional else None
+    held = state.vars.get((oid, f"[{key.value!r}]")) if key is not None else None
+    if held is None:
+        held = join_all(m.contents(oid, state))
+    if name == "get":
+        held = join(held, call.positional[1] if len(call.positional) > 1 else NONE)
+    return held or UNKNOWN
+
+
+def gives_nothing(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
+    return NONE
+
+
+def gives_data(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
+    return PLAIN
+
+
+CONTAINER_METHODS: dict[str, ContainerMethod] = {
+    **dict.fromkeys(("append", "extend", "insert", "appendleft", "add"), add_element),
+    "update": update,
+    "setdefault": set_default,
+    "clear": clear,
+    "items": items,
+    **dict.fromkeys(("keys", "index", "count"), gives_data),
+    **dict.fromkeys(("values", "copy"), copied),
+    **dict.fromkeys(("get", "pop", "popleft"), take_element),
+    **dict.fromkeys(("sort", "reverse", "remove", "discard"), gives_nothing),
+}
+"""Name of a method → what it does to a container, and gives; UNKNOWN for any other."""
+
+
+def make_container(m: Machine, kind: str, call: Call, state: State) -> Value:
+    bounded = kind == "list" and "maxlen" in call.keywords
+    oid = m.allocate("window" if bounded else kind, call.node)
+    forget(m, oid, state)
+    for position, value in enumerate(call.positional):
+        if kind == "dict":
+            for atom in value:
+                if type(atom) is Obj and m.heap[atom.oid].kind == "dict":
+                    copy_contents(m, atom.oid, oid, state)
+                elif type(atom) in (Func, Ext, Cls) and position == 0:
+                    made = call_atom(m, atom, call.given([], []), state)
+                    state.vars[oid, "[]"] = join(state.vars.get((oid, "[]"), EMPTY), made)
+        elif position == 0:
+            state.vars[oid, "[]"] = shallow(iterate(m, value, call.node, state))
+    for name, value in call.keywords.items():
+        if kind == "dict":
+            put(m, oid, const(name), value, state)
+    return frozenset((Obj(oid),))

@@ -1,0 +1,141 @@
+"""Functions and classes outside the project."""
+
+from __future__ import annotations
+
+import sys
+
+from torchmemlint.semantics.arithmetic import arithmetic
+from torchmemlint.semantics.call import Call
+from torchmemlint.semantics.call_effects import cut_all, tell_call, tell_environment
+from torchmemlint.semantics.events import GradModeMisuse
+from torchmemlint.semantics.kinds import class_kind
+from torchmemlint.semantics.machine import CONTAINERS, Machine
+from torchmemlint.semantics.models.builtins import BUILTINS
+from torchmemlint.semantics.models.containers import make_container
+from torchmemlint.semantics.models.grad_managers import make_manager
+from torchmemlint.semantics.models.operations import torch_function
+from torchmemlint.semantics.models.unknown_objects import call_opaque
+from torchmemlint.semantics.parameters import HOLDERS
+from torchmemlint.semantics.parts import leaf_tensor
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.text import text_of
+from torchmemlint.semantics.values import (
+    EMPTY,
+    FREE_TENSOR,
+    NOTHING,
+    PLAIN,
+    UNKNOWN,
+    Atom,
+    Obj,
+    Tuple,
+    Value,
+    const,
+    join_all,
+    truth,
+)
+from torchmemlint.torch_facts import TORCH
+
+ARRAY_LIBRARIES = frozenset({"numpy", "np", "sklearn", "scipy", "pandas", "cv2", "PIL", "matplotlib", "einops"})
+"""Top packages whose functions take arrays: a tensor that they are given is turned into one."""
+STDLIB_WITH_VALUES = frozenset(
+    {"functools", "itertools", "copy", "collections", "contextlib", "operator", "builtins", "concurrent"}
+)
+
+
+def call_external(m: Machine, name: str, call: Call, state: State) -> Value:
+    volatile = truth(call.keywords.get("volatile", const(False))) is True and name.startswith("torch.")
+    if volatile and state.mode != "off":  # else what it asks for is so
+        m.emit(GradModeMisuse(m.site(call.node), "volatile", name))
+    if name in TORCH.renamed:
+        tell_call(m, "renamed", name, call)
+    if name in TORCH.given_weights:
+        oid = m.allocate("module", call.node, text_of(call.func), name.rpartition(".")[0])
+        state.vars[oid, "$frozen"] = const(truth(call.get(1, "freeze") or const(True)) is True)
+        return frozenset((Obj(oid),))
+    builtin = BUILTINS.get(name)
+    if builtin is not None:
+        return builtin(m, call, state)
+    if name.startswith("os."):
+        set_environment(m, name, call, state)
+    effect = TORCH.function_effect(name)
+    if effect is not None:
+        return torch_function(m, name, effect, call, state)
+    kind = class_kind(name)
+    if kind != "thing":
+        return construct_external(m, name, kind, call, state)
+    settings = m.world.settings
+    if name in settings.detaching_calls:
+        cut_all(m, call, state, name)
+        return FREE_TENSOR
+    if name in settings.no_grad_wrappers:
+        return make_manager(m, "off", call)
+    return call_library(m, name, call, state)
+
+
+def set_environment(m: Machine, name: str, call: Call, state: State) -> None:
+    """``os.environ.setdefault(key, value)``, ``os.putenv(key, value)``, ``os.environ.update(pairs)``."""
+    if name in ("os.environ.setdefault", "os.putenv") and len(call.positional) == 2:
+        tell_environment(m, call.positional[0], call.positional[1], call.node)
+    elif name == "os.environ.update":
+        pairs = [(const(word), value) for word, value in call.keywords.items()]
+        for atom in join_all(call.positional):
+            if type(atom) is Obj and m.heap[atom.oid].kind == "dict":
+                words = [str(getattr(key, "value", "")) for key in state.vars.get((atom.oid, "$keys"), EMPTY)]
+                pairs += [(const(word[2:-2]), state.vars.get((atom.oid, word), UNKNOWN)) for word in sorted(words)]
+        for key, value in pairs:
+            tell_environment(m, key, value, call.node)
+
+
+def call_library(m: Machine, name: str, call: Call, state: State) -> Value:
+    """A function of which only the package is known."""
+    root, _, rest = name.partition(".")
+    if name in TORCH.inert_calls or (root in sys.stdlib_module_names and root not in STDLIB_WITH_VALUES):
+        gids = [m.whole(v, state)[0] for v in call.all()]
+        m.sink(NOTHING.union(*gids) if gids else NOTHING, "shown", name, call.node)
+        return PLAIN
+    if root == "einops" and name.rpartition(".")[2] not in ("parse_shape", "asnumpy"):
+        return arithmetic(m, call.all(), call.node, state)
+    if root in ARRAY_LIBRARIES:
+        cut_all(m, call, state, name)
+        return PLAIN
+    if root == "torch" and rest and rest[:1].islower() and "." not in rest:
+        return arithmetic(m, call.all(), call.node, state)
+    return call_opaque(m, text_of(call.func), call, state)
+
+
+def construct_external(m: Machine, name: str, kind: str, call: Call, state: State) -> Value:
+    if kind in CONTAINERS:
+        return make_container(m, kind, call, state)
+    if kind == "parameter":
+        return leaf_tensor(m, call.node, text_of(call.func), state)
+    if kind == "distribution":
+        oid = m.allocate(kind, call.node, text_of(call.func), name)
+        state.vars[oid, "[]"] = arithmetic(m, call.all(), call.node, state)
+        return frozenset((Obj(oid),))
+    if kind in ("module", "ema") and call.positional:
+        wrapped = [a for a in call.positional[0] if type(a) is Obj and m.heap[a.oid].kind in ("module", "thing")]
+        if wrapped and name.rpartition(".")[2] in ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel"):
+            return frozenset(wrapped)
+    if kind == "no-grad-variable":
+        return UNKNOWN
+    oid = m.allocate(kind, call.node, text_of(call.func), name)
+    if name in HOLDERS:
+        held = [a for v in call.all() for a in parts_of(m, v, state)]
+        m.bare -= {oid}
+        m.bare |= {oid} if held and all(type(a) is Obj and a.oid in m.bare for a in held) else set()
+        if held and all(type(a) is Obj and (a.oid in m.bare or m.frozen(a.oid, state)) for a in held):
+            state.vars[oid, "$frozen"] = const(True)
+    return frozenset((Obj(oid),))
+
+
+def parts_of(m: Machine, value: Value, state: State) -> list[Atom]:
+    """What a value is, the items of lists, dictionaries and tuples in the place of these."""
+    out: list[Atom] = []
+    for atom in value:
+        if type(atom) is Tuple:
+            out += [a for item in atom.items for a in parts_of(m, item, state)]
+        elif type(atom) is Obj and m.heap[atom.oid].kind in CONTAINERS:
+            out += [a for item in m.contents(atom.oid, state) for a in item]
+        else:
+            out.append(atom)
+    return out

@@ -1,0 +1,157 @@
+"""Modules: how they are constructed, frozen, and which of their methods run them."""
+
+from __future__ import annotations
+
+from torchmemlint.index.facts import ParamFact
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.semantics.call import Call
+from torchmemlint.semantics.kinds import class_kind
+from torchmemlint.semantics.machine import EVERYTHING, Machine
+from torchmemlint.semantics.parameters import is_torch_function, parametric
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.text import text_of
+from torchmemlint.semantics.values import (
+    EMPTY,
+    NOTHING,
+    PLAIN,
+    Const,
+    Ext,
+    Func,
+    Obj,
+    Plain,
+    Value,
+    const,
+    only_free,
+    only_indices,
+    truth,
+    unknown,
+)
+from torchmemlint.torch_facts import TORCH
+
+FREEZING = {"requires_grad": False, "trainable": False, "freeze": True, "frozen": True}
+"""Constructor arguments of modules, and the value with which no parameter requires grad."""
+PARAMETERS = frozenset({"parameters", "named_parameters", "requires_grad_"})
+DRAWING = frozenset({"sample", "predict", "act"})
+"""Methods of a model that may run it without an argument."""
+DICT_METHODS = frozenset({"keys", "values", "items", "get", "pop", "update", "append", "extend", "insert", "clear", "copy"})
+"""Methods of containers of modules: none of them runs a module."""
+MAX_METHODS = 8
+"""Methods of one name that are run to see what they return."""
+MAKES_ANEW = frozenset({"tensor", "as_tensor", "from_numpy", "argmax", "argmin", "argsort", "long", "zeros", "ones"})
+"""Words of a method that may return a tensor without a history: no other is run to see."""
+
+
+def construct_instance(m: Machine, cls: ClassRef, call: Call, state: State) -> Value:
+    """``Class(...)``: a module or an instance; ``__init__`` is not run (attributes come from the class's facts)."""
+    module = m.world.is_module_class(cls)
+    text = text_of(call.func)
+    mro = m.world.project.mro(cls)
+    if any(isinstance(b, str) and class_kind(b) == "loader" for b in mro):
+        return frozenset((Obj(m.allocate("loader", call.node, text, cls)),))
+    kind = "module" if module else "instance"
+    oid = m.allocate(kind, call.node, text, cls)
+    if module and (built_frozen(m, cls, call) or EVERYTHING in m.frozen_in(cls)):
+        state.vars[oid, "$frozen"] = const(True)
+    if module and built_bare(m, cls, call):
+        m.bare.add(oid)
+    elif module and built_bare(m, cls, call, state):
+        state.vars[oid, "$frozen"] = const(True)  # around modules that are
+    else:
+        m.bare.discard(oid)  # made here in another turn, with other arguments
+    if kind == "instance":
+        # What the constructor is given it may keep.
+        gids = [m.whole(v, state)[0] for v in call.all()]
+        kept = NOTHING.union(*gids) if gids else NOTHING
+        m.sink(kept, "passed", text, call.node)
+        state.vars[oid, "[]"] = unknown(kept) if kept else EMPTY
+        if m.world.project.method(cls, "__init__") is None:  # a dataclass keeps them as they are
+            for word, value in call.keywords.items():
+                state.vars[oid, word] = value
+    return frozenset((Obj(oid),))
+
+
+def built_bare(m: Machine, cls: ClassRef, call: Call, frozen_in: State | None = None) -> bool:
+    """Whether a module of this class is built without parameters: its class makes none, and none comes in with what it is
+    given. With a state ``frozen_in``, those that come in may be frozen there."""
+    needed = parametric(m.world, cls, exact=True)
+    init = m.world.project.method(cls, "__init__") if needed else None
+    if not needed or init is None or call.more:
+        return needed == frozenset()
+    places = [param.name for param in m.world.facts(init).params[1:] if param.kind == "positional"]
+    given = [call.get(places.index(word) if word in places else -1, word) for word in needed]
+    return all(
+        type(a) in (Const, Plain, Func)
+        or (type(a) is Ext and is_torch_function(a.name))
+        or (type(a) is Obj and (a.oid in m.bare or (frozen_in is not None and m.frozen(a.oid, frozen_in))))
+        for v in given
+        for a in v or ()
+    )
+
+
+def built_frozen(m: Machine, cls: ClassRef, call: Call) -> bool:
+    """Whether a module is built without anything that requires grad: by an argument that says so, or by the default of a
+    parameter of that name."""
+    for word, frozen in FREEZING.items():
+        if word in call.keywords:
+            return truth(call.keywords[word]) is frozen
+        init = m.world.project.method(cls, "__init__")
+        if init is not None and not call.more:
+            params = [p for p in m.world.facts(init).params if p.name == word]
+            if params and params[0].default == str(frozen):
+                return len(call.positional) < len([p for p in m.world.facts(init).params if p.kind == "positional"])
+    return False
+
+
+def gives_indices(m: Machine, name: str, call: Call) -> bool:
+    """Whether every method of the project that a call on a module of unknown class may mean returns indices alone (a
+    decoder's ``argmax``)."""
+    found = methods_meant(m, name, call)
+    return bool(found) and all(only_indices(m.result_of(ref, "off")) for ref in found)
+
+
+def gives_data(m: Machine, name: str, call: Call) -> bool:
+    """Whether every method of the project that a call on a module of unknown class may mean ends in arrays, lists or text (a
+    decoder's)."""
+    found = methods_meant(m, name, call)
+    return bool(found) and all(m.world.ends_as_data(ref) for ref in found)
+
+
+def gives_no_graph(m: Machine, name: str, call: Call) -> bool:
+    """Whether every method of the project that a call on a module of unknown class may mean returns tensors that it has made
+    anew (of an array, of indices), and so runs nothing whose graph could be kept."""
+    found = methods_meant(m, name, call)
+    if not found or not all(m.world.facts(ref).names & MAKES_ANEW for ref in found):
+        return False
+    return all(only_free(m.result_of(ref, "on")) for ref in found)
+
+
+def methods_meant(m: Machine, name: str, call: Call) -> list[FunctionRef]:
+    """The methods of the project that a call on a module of unknown class may mean; none where they are too many."""
+    found = [
+        ref for ref in m.world.methods_named(name) if may_take(m, m.world.facts(ref).params, call)
+    ]  # fmt: skip
+    return found if len(found) <= MAX_METHODS and not call.more else []
+
+
+def may_take(m: Machine, params: tuple[ParamFact, ...], call: Call) -> bool:
+    """Whether a method with these parameters, the object first, takes so many arguments of these names."""
+    if any(param.kind in ("*", "**") for param in params):
+        return True
+    names = [param.name for param in params[1:]]
+    positional = [param for param in params[1:] if param.kind == "positional"]
+    return len(call.positional) <= len(positional) and call.keywords.keys() <= set(names)
+
+
+def method_guards_itself(m: Machine, name: str, call: Call) -> bool:
+    """Whether a method of an object out of sight is one that switches grad mode off by itself (``generate``)."""
+    known = TORCH.guarded_methods.get(name)
+    if known is None:
+        return False
+    if not known.keywords and not known.package:
+        return True
+    return bool(known.keywords & call.keywords.keys()) or m.world.imports_package(m.path, known.package)
+
+
+def me_or_plain(oid: int, effect: str) -> Value:
+    """What a method of every ``nn.Module`` returns: the module itself, or plain data."""
+    return frozenset((Obj(oid),)) if effect in ("self", "eval", "train", "freeze") else PLAIN

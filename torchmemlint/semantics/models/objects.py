@@ -1,0 +1,348 @@
+"""Objects that are called, and methods of objects, by their kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torchmemlint.index.project import ClassRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics import purpose
+from torchmemlint.semantics.arithmetic import arithmetic, in_role, whole_logits
+from torchmemlint.semantics.attributes import object_attribute
+from torchmemlint.semantics.backward import back_propagate
+from torchmemlint.semantics.call import Call
+from torchmemlint.semantics.call_effects import cut_all, tell_call
+from torchmemlint.semantics.dispatch import call_atom
+from torchmemlint.semantics.elements import iterate
+from torchmemlint.semantics.forward import run_forward
+from torchmemlint.semantics.grad_guards import guards_itself
+from torchmemlint.semantics.kinds import is_property, looks_like_module
+from torchmemlint.semantics.machine import CONTAINERS, Machine
+from torchmemlint.semantics.models.containers import container_method
+from torchmemlint.semantics.models.libraries import call_external
+from torchmemlint.semantics.models.modules import (
+    DICT_METHODS,
+    DRAWING,
+    PARAMETERS,
+    gives_data,
+    gives_indices,
+    gives_no_graph,
+    me_or_plain,
+    method_guards_itself,
+)
+from torchmemlint.semantics.models.unknown_objects import call_opaque, thing_method
+from torchmemlint.semantics.names import function_value
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.text import dotted, text_of
+from torchmemlint.semantics.values import (
+    EMPTY,
+    FREE_TENSOR,
+    INTEGER,
+    NONE,
+    NOTHING,
+    PLAIN,
+    SCALAR,
+    UNKNOWN,
+    Cls,
+    Ext,
+    Func,
+    Obj,
+    Tuple,
+    Value,
+    const,
+    hints_of,
+    is_text,
+    join,
+    join_all,
+    sorted_atoms,
+    tensor,
+    truth,
+    with_flags_set,
+)
+from torchmemlint.torch_facts import TORCH
+
+FORWARD = frozenset({"forward", "__call__"})
+
+
+def call_object(m: Machine, oid: int, call: Call, state: State) -> Value:
+    info = m.heap[oid]
+    if isinstance(info.cls, ClassRef) and info.kind == "module":
+        own = m.world.project.method(info.cls, "__call__")
+        if own is not None:
+            (function,) = function_value(m, own, oid)
+            return call_atom(m, function, call, state)
+    handler = CALLED.get(info.kind)
+    if info.kind == "self" and isinstance(info.cls, ClassRef) and m.world.is_module_class(info.cls):
+        handler = call_module
+    if handler is not None:
+        return handler(m, oid, call, state)
+    if isinstance(info.cls, ClassRef):
+        for name in ("__call__", "forward"):
+            method = m.world.project.method(info.cls, name)
+            if method is not None:
+                (atom,) = function_value(m, method, oid)
+                return call_atom(m, atom, call, state)
+    text = dotted(call.func)
+    if info.kind == "thing" and text and looks_like_module(m.evidence.get(text, frozenset())):
+        m.retype(oid, "module")
+        return run_forward(m, oid, call, state, text)
+    return call_opaque(m, text_of(call.func), call, state, oid=oid, direct=info.kind == "thing")
+
+
+def call_module(m: Machine, oid: int, call: Call, state: State) -> Value:
+    return run_forward(m, oid, call, state, text_of(call.func))
+
+
+def call_metric(m: Machine, oid: int, call: Call, state: State) -> Value:
+    cut_all(m, call, state, text_of(call.func))
+    return FREE_TENSOR
+
+
+def call_backward(m: Machine, oid: int, call: Call, state: State) -> Value:
+    back_propagate(m, [join_all(call.positional[:1])], call, state)
+    return NONE
+
+
+def call_loss(m: Machine, oid: int, call: Call, state: State) -> Value:
+    whole_logits(m, call.all(), state)
+    for value in call.positional[:1]:
+        m.operation(hints_of(value), "loss")
+    return with_flags_set(arithmetic(m, call.all(), call.node, state), SCALAR)
+
+
+def call_function_module(m: Machine, oid: int, call: Call, state: State) -> Value:
+    """A module without parameters: its result hangs on what it is given."""
+    result = arithmetic(m, call.all(), call.node, state)
+    cls = m.heap[oid].cls
+    name = cls.rpartition(".")[2] if isinstance(cls, str) else ""
+    return in_role(m, name, result, call.all(), call.node, state)
+
+
+CALLED: dict[str, Callable[[Machine, int, Call, State], Value]] = {
+    "module": call_module,
+    "wrapper": call_module,
+    "ema": call_module,
+    "lightning-module": call_module,
+    "hf-model": call_module,
+    "metric": call_metric,
+    "predictor": call_metric,
+    "backward-callable": call_backward,
+    "loss": call_loss,
+    "function-module": call_function_module,
+}
+"""Kind of an object → what calling it gives."""
+
+
+def call_object_method(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
+    info = m.heap[oid]
+    if info.kind in CONTAINERS:
+        return container_method(m, oid, name, call, state)
+    held = state.vars.get((oid, name))
+    if held is not None:
+        return call_each(m, held, call, state)
+    if isinstance(info.cls, ClassRef):
+        found = method_of_class(m, oid, info.cls, name, call, state)
+        if found is not None:
+            return found
+    if info.kind == "distribution":
+        return distribution_method(m, oid, name, call, state)
+    generic = method_by_name(m, oid, name, call, state)
+    if generic is not None:
+        return generic
+    kind = info.kind
+    if kind == "self" and name in TORCH.module_methods and name not in FORWARD:
+        # A method that every module has: it runs nothing.
+        return me_or_plain(oid, TORCH.module_methods[name])
+    if isinstance(info.cls, ClassRef) and kind in ("self", "module", "instance"):
+        found = call_attribute(m, oid, name, call, state)
+        if found is not None:
+            return found
+    if (kind in ("module", "self", "thing") and method_guards_itself(m, name, call)) or kind == "predictor":
+        m.sink(NOTHING.union(*(m.whole(v, state)[0] for v in call.all())), "cut", name, call.node)
+        return FREE_TENSOR
+    if kind == "self" and name == "forward" and isinstance(info.cls, ClassRef) and m.world.is_module_class(info.cls):
+        kind = "module"
+    handler = METHOD_OF_KIND.get(kind)
+    found = handler(m, oid, name, call, state) if handler is not None else None
+    return found if found is not None else call_opaque(m, text_of(call.func), call, state, oid=oid)
+
+
+def call_each(m: Machine, callee: Value, call: Call, state: State) -> Value:
+    out = EMPTY
+    for atom in sorted_atoms(callee):
+        out = join(out, call_atom(m, atom, call, state))
+    return out
+
+
+def method_of_class(m: Machine, oid: int, cls: ClassRef, name: str, call: Call, state: State) -> Value | None:
+    """A method, or what a property gives, of an object's class and the library classes that it has for bases; None where
+    they have none of that name."""
+    method = m.world.project.method(cls, name)
+    if method is not None and type(call.func) is ir.Attr and is_property(m.world.facts(method)):
+        # What the property gives is called, and not the property.
+        held = object_attribute(m, oid, name, call.func, state)
+        return join_all([call_atom(m, atom, call, state) for atom in sorted_atoms(held)]) or UNKNOWN
+    if method is not None:
+        (atom,) = function_value(m, method, oid)
+        return call_atom(m, atom, call, state)
+    for base in m.world.project.mro(cls):
+        if isinstance(base, str) and f"{base}.{name}" in TORCH.functions:
+            return call_external(m, f"{base}.{name}", call, state)
+    return None
+
+
+def call_attribute(m: Machine, oid: int, name: str, call: Call, state: State) -> Value | None:
+    """What an attribute holds is called; None where nothing is known of it."""
+    value = object_attribute(m, oid, name, None, state)
+    if any(type(a) in (Func, Cls, Ext) or (type(a) is Obj and m.heap[a.oid].kind != "thing") for a in value):
+        return call_each(m, value, call, state)
+    inner = next((a for a in value if type(a) is Obj), None)
+    return call_object(m, inner.oid, call, state) if inner is not None and m.heap[oid].kind == "self" else None
+
+
+def method_of_module(m: Machine, oid: int, name: str, call: Call, state: State) -> Value | None:
+    effect = TORCH.module_methods.get(name)
+    if name in TORCH.part_methods:
+        return frozenset((Obj(oid),))
+    if name in FORWARD or runs_it(m, name, effect, call):
+        if guards_itself(m.world, name):
+            return FREE_TENSOR
+        other = None if name in FORWARD else gives_no_forward(m, name, call, state)
+        return other if other is not None else run_forward(m, oid, call, state, text_of(call.func))
+    return None if effect is None else PLAIN
+
+
+def runs_it(m: Machine, name: str, effect: str | None, call: Call) -> bool:
+    """Whether a method of a module of unknown class is taken to run it."""
+    return (
+        effect is None
+        and name not in DICT_METHODS
+        and bool(call.all() or name in DRAWING)  # what is given nothing has nothing to run on
+        and bool(purpose.RUNS_MODEL.match(name) or m.world.is_attribute_only(name))
+    )
+
+
+def gives_no_forward(m: Machine, name: str, call: Call, state: State) -> Value | None:
+    """What a method of a module of unknown class gives, where that is not a forward's result; None where it may be."""
+    if is_text(next(iter(call.all()), EMPTY)):
+        return UNKNOWN  # a tokenizer, or a pipeline with its own grad mode: a network is given tensors
+    if gives_data(m, name, call):
+        cut_all(m, call, state, text_of(call.func))
+        return PLAIN
+    if state.mode == "off" and gives_indices(m, name, call):
+        return tensor(flags=INTEGER)
+    if state.mode != "off" and gives_no_graph(m, name, call):
+        return FREE_TENSOR
+    return None
+
+
+def method_of_parameters(m: Machine, oid: int, name: str, call: Call, state: State) -> Value | None:
+    if name == "requires_grad_" and oid in m.owner_of_params:
+        known = truth(call.positional[0]) if call.positional else True
+        state.vars[m.owner_of_params[oid], "$frozen"] = const(True) if known is False else UNKNOWN
+    return frozenset((Obj(oid),))
+
+
+def method_of_generator(m: Machine, oid: int, name: str, call: Call, state: State) -> Value | None:
+    return iterate(m, frozenset((Obj(oid),)), call.node, state) if name in ("send", "__next__") else None
+
+
+METHOD_OF_KIND: dict[str, Callable[[Machine, int, str, Call, State], Value | None]] = {
+    "module": method_of_module,
+    "params": method_of_parameters,
+    "thing": thing_method,
+    "generator": method_of_generator,
+}
+"""Kind of an object → what calling a method of it gives; None for a method that is not known."""
+
+
+def method_by_name(m: Machine, oid: int, name: str, call: Call, state: State) -> Value | None:
+    """Methods that mean the same on a module and on an unknown object; None for the others."""
+    info = m.heap[oid]
+    me = frozenset((Obj(oid),))
+    if name in ("train", "eval") and info.kind in ("module", "thing", "self"):
+        set_training(m, oid, name == "train", call, state)
+        return me
+    if name in ("freeze", "unfreeze") and not call.all() and freezes_all(m, oid):
+        state.vars[oid, "$frozen"] = const(True) if name == "freeze" else UNKNOWN
+        return PLAIN
+    if info.kind not in ("module", "thing") and not (info.kind == "self" and name in PARAMETERS):
+        held = TORCH.kind_methods.get((info.kind, name))
+        return kind_method(m, held, info.kind, name, call, state) if held is not None else None
+    if name == "requires_grad_":
+        require_parameters_grad(m, oid, call, state)
+        return me
+    if name in ("parameters", "named_parameters"):
+        params = m.outside("params", f"{info.name}.{name}()", None, key=(oid, "params"))
+        m.owner_of_params[params] = oid
+        return frozenset((Obj(params),))
+    effect = TORCH.module_methods.get(name)
+    if effect == "self":
+        if name in ("cuda", "to") and info.kind == "module":
+            m.record.flags.add("moved")
+        return me
+    return PLAIN if effect == "plain" and info.kind == "module" else None
+
+
+def set_training(m: Machine, oid: int, on: bool, call: Call, state: State) -> None:
+    """``train()``, ``train(mode)``, ``eval()``."""
+    if on and call.positional:
+        known = truth(call.positional[0])
+        state.vars[oid, "$training"] = UNKNOWN if known is None else const(known)
+        m.record.flags.add("train()" if known is not False else "eval()")
+    elif not call.all():
+        state.vars[oid, "$training"] = const(on)
+        m.record.flags.add("train()" if on else "eval()")
+
+
+def require_parameters_grad(m: Machine, oid: int, call: Call, state: State) -> None:
+    """``requires_grad_()`` of a module, or of an unknown object that may be a tensor."""
+    known = truth(call.positional[0]) if call.positional else True
+    if known is False:
+        state.vars[oid, "$frozen"] = const(True)
+    elif known is True and m.heap[oid].kind == "thing":
+        m.record.flags.add("input-grad")
+    else:
+        state.vars[oid, "$frozen"] = UNKNOWN
+
+
+def freezes_all(m: Machine, oid: int) -> bool:
+    """Whether ``freeze()`` of an object is no method of the project, which may freeze a part, but Lightning's or the like."""
+    kind = m.heap[oid].kind
+    return kind in ("self", "module", "lightning-module") or (kind == "thing" and not m.world.methods_named("freeze"))
+
+
+def kind_method(m: Machine, effect: str, kind: str, name: str, call: Call, state: State) -> Value:
+    """A method of an optimizer, a scaler, a writer and the like, by its row in the facts."""
+    values = call.all()
+    match effect:
+        case "backpropagates" if values:
+            back_propagate(m, [join_all(call.positional[:1] or values)], call, state)
+            return NONE
+        case "keep":
+            return arithmetic(m, call.positional[:1], call.node, state)
+        case "wraps":
+            if len(call.positional) == 1:
+                return call.positional[0]
+            return frozenset((Tuple(tuple(call.positional)),)) if len(call.positional) <= 12 else UNKNOWN
+        case "cut":
+            cut_all(m, call, state, name)
+            return FREE_TENSOR
+    gids = [m.whole(v, state)[0] for v in values]
+    m.sink(NOTHING.union(*gids) if gids else NOTHING, "shown", name, call.node)
+    if name == "step" and kind in ("optimizer", "scaler"):
+        tell_call(m, "optimizer-step", text_of(call.func), call)
+    return PLAIN
+
+
+def distribution_method(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
+    """Everything that a distribution gives hangs on what it was made of, but for its samples."""
+    held = state.vars.get((oid, "[]"), UNKNOWN)
+    match TORCH.kind_methods.get(("distribution", name)):
+        case "cut":
+            m.sink(*m.whole(held, state), "cut", f".{name}()", call.node)
+            return FREE_TENSOR
+        case "keep":
+            m.notice(hints_of(held), name)
+            return arithmetic(m, [held, *call.all()], call.node, state)
+    return arithmetic(m, [held], call.node, state)

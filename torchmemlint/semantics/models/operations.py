@@ -1,0 +1,351 @@
+"""Operations of torch, as functions and as methods of a tensor: one handler for each effect word of the table of torch facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from torchmemlint.lower import ir
+from torchmemlint.semantics.accumulation import accumulate_into
+from torchmemlint.semantics.arithmetic import arithmetic, in_role, made_in_mode, whole_logits
+from torchmemlint.semantics.backward import back_propagate
+from torchmemlint.semantics.call import Call
+from torchmemlint.semantics.call_effects import cut_all
+from torchmemlint.semantics.dispatch import assign, evaluate
+from torchmemlint.semantics.events import MUST_BE_FREE
+from torchmemlint.semantics.machine import CONTAINERS, TENSOR, Machine
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.syntax import is_small
+from torchmemlint.semantics.values import (
+    COLUMN,
+    COMPUTED,
+    DETACHED,
+    DOUBTED,
+    FREE_TENSOR,
+    GUESSED,
+    INTEGER,
+    NONE,
+    NOTHING,
+    PACKED,
+    PLAIN,
+    SCALAR,
+    VIEW,
+    Const,
+    Obj,
+    Tensor,
+    Tuple,
+    Value,
+    const,
+    detached,
+    graphs_of,
+    join_all,
+    names_device,
+    only_const,
+    tensor,
+    truth,
+    with_flags,
+    with_flags_set,
+)
+
+TAKING = frozenset({"gather", "index_select", "masked_select", "take", "take_along_dim", "masked_fill", "scatter"})
+"""Tensor methods whose result has the type of numbers that the receiver has."""
+REDUCTIONS = frozenset({"sum", "mean", "max", "min", "norm", "prod", "std", "var", "median", "logsumexp", "amax", "amin"})
+SCALING_METHODS = frozenset({"mul_", "div_", "divide_", "multiply_", "true_divide_"})
+"""Tensor methods that scale their receiver in place."""
+ACCUMULATING_METHODS = frozenset({"add_", "sub_", "lerp_", "addcmul_", "mul_", "addcdiv_"})
+"""Tensor methods that change their receiver by what they are given."""
+JOINS = frozenset(
+    {"cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "row_stack", "pad_sequence"}
+)
+"""Last names of torch functions that put tensors together: what is in the list is tensors."""
+TENSORS_ONLY = frozenset({"matmul", "mm", "bmm", "addmm", "mv", "dot", "linear", "cat", "stack", "outer"})
+"""Functions of which every positional argument is a tensor."""
+FROM_ARRAYS = frozenset({"torch.from_numpy", "torch.frombuffer"})
+"""What these are given is no tensor: they refuse one."""
+
+
+@dataclass(slots=True)
+class Operation:
+    """An operation of torch that is called.
+
+    name      the method's name, or the function's absolute name
+    last      the last part of it
+    effect    its word in the table of torch facts
+    receiver  the tensor whose method is called; None for a function
+    sure      whether the receiver is certainly a tensor
+    me        the receiver as a value
+    """
+
+    name: str
+    last: str
+    effect: str
+    receiver: Tensor | None = None
+    sure: bool = True
+    me: Value = frozenset()
+
+    def operands(self, call: Call) -> list[Value]:
+        return call.all() if self.receiver is None else [self.me, *call.all()]
+
+    @property
+    def first(self) -> int:
+        """Position of the first argument behind the tensor."""
+        return 1 if self.receiver is None else 0
+
+    @property
+    def shown(self) -> str:
+        return self.name if self.receiver is None else f".{self.name}()"
+
+    @property
+    def graphs(self) -> frozenset[int]:
+        """What the receiver hangs on, or may hang on."""
+        return NOTHING if self.receiver is None else self.receiver.graphs | self.receiver.hints
+
+
+EffectHandler = Callable[[Machine, Operation, Call, State], Value]
+EFFECTS: dict[str, EffectHandler] = {}
+"""Effect word → what a call with it does, and gives."""
+
+
+def has_effect(*words: str) -> Callable[[EffectHandler], EffectHandler]:
+    """Registers the handler of some effect words."""
+
+    def register(handler: EffectHandler) -> EffectHandler:
+        EFFECTS.update(dict.fromkeys(words, handler))
+        return handler
+
+    return register
+
+
+def check_handlers(words: Iterable[str]) -> None:
+    """Raises LookupError where a word of the table has no handler."""
+    missing = sorted(set(words) - EFFECTS.keys())
+    if missing:
+        raise LookupError(
+            f"no handler for the effect {', '.join(map(repr, missing))} of torch_facts: write one in semantics/models, "
+            "registered with @has_effect"
+        )
+
+
+def torch_function(m: Machine, name: str, effect: str, call: Call, state: State) -> Value:
+    last = name.rpartition(".")[2]
+    note_operands(m, name, last, effect, call, state)
+    return EFFECTS[effect](m, Operation(name, last, effect), call, state)
+
+
+def note_operands(m: Machine, name: str, last: str, effect: str, call: Call, state: State) -> None:
+    """What a call of a function of torch tells of its arguments."""
+    values = call.all()
+    if names_device(call.keywords.get("device")):
+        m.record.flags.add("device")
+    for value in values[:2]:
+        for atom in value:
+            if type(atom) is Tensor and name in FROM_ARRAYS:
+                m.notice(atom.graphs, "array")
+            elif type(atom) is Tensor:
+                m.notice(atom.graphs, "torch-op")
+                m.operation(atom.graphs, "loss" if effect == "loss" else last)
+    if last in JOINS:
+        note_joined(m, call, state)
+    if m.weighs_evidence and effect in ("keep", "loss", "view", "cut", "mixed-max"):
+        for value in values if last in TENSORS_ONLY else values[:1]:
+            m.notice((m.thing_graph(a.oid) for a in value if type(a) is Obj and m.heap[a.oid].kind == "thing"), TENSOR)
+
+
+def note_joined(m: Machine, call: Call, state: State) -> None:
+    """What is put together are tensors, in whatever list they came."""
+    for value in call.all()[:1]:
+        graphs, hints, _, _ = m.deep(value, state)
+        m.notice(graphs | hints, "joined")
+
+
+# --- what keeps the graph -------------------------------------------------------------------------------------------
+
+
+@has_effect("keep", "loss")
+def keep(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    operands = op.operands(call)
+    inside: list[Value] = []
+    if op.receiver is None:
+        for value in operands:
+            for atom in value:
+                if type(atom) is Obj and m.heap[atom.oid].kind in CONTAINERS | {"generator"}:
+                    inside += m.contents(atom.oid, state)
+    step = "" if op.last == "softmax" and over_queries(call.get(op.first, "dim")) else op.last
+    result = in_role(m, step, arithmetic(m, [*operands, *inside], call.node, state), operands, call.node, state)
+    if op.effect == "loss":
+        reduction = call.keywords.get("reduction")
+        if reduction is None or only_const(reduction) != Const("none", "str"):
+            return with_flags_set(result, SCALAR)
+    if op.last in REDUCTIONS and len(call.positional) == op.first and not {"dim", "axis"} & call.keywords.keys():
+        return with_flags_set(result, SCALAR)
+    indices = op.last in TAKING and op.receiver is not None and op.receiver.flags & INTEGER
+    return with_flags(result, INTEGER) if indices else result
+
+
+@has_effect("view")
+def view(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    if op.receiver is None:
+        result = keep(m, op, call, state)
+        return with_flags(result, VIEW) if op.name in ("torch.select", "torch.diagonal") else result
+    made = in_role(m, op.name, made_in_mode(m, op.me, call.node, state), [op.me], call.node, state)
+    if is_column(op.name, call.all()):
+        made = with_flags(made, COLUMN)
+    return with_flags(made, VIEW) if op.name in ("select", "diagonal", "narrow") and op.receiver.outputs else made
+
+
+@has_effect("pack")
+def pack(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    return with_flags(arithmetic(m, op.operands(call)[:1], call.node, state), PACKED)
+
+
+@has_effect("mixed-max")
+def keep_values(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    """``max(dim)``, ``sort``, ``topk``: values and indices; one result where the call has no dimension."""
+    operands = op.operands(call)
+    another = takes_another(op.last, call.get(op.first, "other"))
+    if op.receiver is None:
+        if another:
+            return arithmetic(m, operands[:2], call.node, state)
+        values = arithmetic(m, operands[:1], call.node, state)
+        if len(call.positional) == 1 and not call.keywords:
+            return with_flags_set(values, SCALAR)
+        for value in operands[:1]:
+            m.sink(*m.whole(value, state), "kept-part", op.shown, call.node)
+        return frozenset((Tuple((values, tensor(flags=INTEGER))),))
+    if another:
+        return arithmetic(m, operands, call.node, state)
+    if not call.all() and op.name not in ("sort", "topk", "kthvalue"):
+        return with_flags_set(op.me, SCALAR)
+    whole = frozenset((op.receiver._replace(flags=op.receiver.flags & ~VIEW),))
+    values = made_in_mode(m, whole, call.node, state)
+    m.sink(op.graphs, "kept-part", op.shown, call.node)
+    return frozenset((Tuple((values, tensor(flags=INTEGER))),)) if op.sure else op.me
+
+
+@has_effect("inplace")
+def change_in_place(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    operands = op.operands(call)
+    if op.receiver is None:
+        return arithmetic(m, operands, call.node, state)
+    added = join_all(call.all())
+    if op.name in SCALING_METHODS:
+        value = arithmetic(m, [op.me], call.node, state, added)
+    else:
+        value = arithmetic(m, operands, call.node, state)
+    value = in_role(m, op.name, value, operands, call.node, state)
+    if not isinstance(call.func, ir.Attr):
+        return value
+    target = call.func.value
+    if op.name in ACCUMULATING_METHODS:
+        term = call.exprs[0].node if call.exprs else -1
+        accumulate_into(m, target, "+=", value, added, state, call.node, term)
+    elif op.name == "copy_":
+        assign(m, target, arithmetic(m, call.all(), call.node, state), state, call.node)
+    elif type(target) is ir.Name and any(map(graphs_of, call.all())):
+        assign(m, target, value, state, call.node)  # `embeds.masked_scatter_(mask, features)`
+    return value
+
+
+# --- what cuts it ---------------------------------------------------------------------------------------------------
+
+
+@has_effect("cut")
+def cut(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    if op.receiver is None:
+        cut_all(m, call, state, op.shown)
+        return tensor(flags=INTEGER)
+    whole_logits(m, [op.me], state)
+    m.sink(op.graphs, "cut", op.shown, call.node)
+    if op.name == "detach":
+        return detached(op.me) if op.sure else FREE_TENSOR
+    flags = INTEGER if op.name not in ("sign", "zeros_like") else 0
+    return tensor(NOTHING, NOTHING, NOTHING, flags | (op.receiver.flags & SCALAR))
+
+
+@has_effect("item", "number", "shape")
+def read_number(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    if op.receiver is None:
+        values = call.all()
+        if op.name == "torch.device" and values and all(type(a) is Const for a in values[0]):
+            return values[0]  # a device and its name are the same here
+        cut_all(m, call, state, op.shown)
+        return PLAIN
+    if op.effect == "item":
+        m.sink(op.graphs, "cut", op.shown, call.node)
+    if op.name == "numpy" and op.sure:
+        m.notice(must_be_free(m, op.receiver), MUST_BE_FREE)
+    return PLAIN
+
+
+@has_effect("detach-inplace")
+def detach_in_place(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    m.sink(op.graphs, "cut", op.shown, call.node)
+    value = detached(op.me)
+    rebind(m, call.func, value, state)
+    return value
+
+
+@has_effect("source")
+def make_leaf(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    if op.receiver is not None:
+        return FREE_TENSOR
+    if op.name in ("torch.tensor", "torch.as_tensor", "torch.stack"):
+        cut_all(m, call, state, op.shown)
+    if truth(call.keywords.get("requires_grad", const(False))) is True:
+        m.record.flags.add("input-grad")
+    if op.name == "torch.tensor" and call.exprs and is_small(call.exprs[0]):
+        return tensor(flags=SCALAR)
+    return FREE_TENSOR
+
+
+@has_effect("backward")
+def run_backward(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    if op.receiver is None:
+        back_propagate(m, [join_all(call.positional[:1])], call, state, retain_at=2)
+    else:
+        back_propagate(m, [op.me], call, state, retain_at=1)
+    return NONE
+
+
+# --- what the handlers ask ------------------------------------------------------------------------------------------
+
+
+def is_column(name: str, values: list[Value]) -> bool:
+    """Whether a tensor is made one-dimensional: ``flatten()``, ``view(-1)``."""
+    if name in ("flatten", "ravel"):
+        return not values
+    return name in ("view", "reshape") and [only_const(v) for v in values] == [Const(-1, "int")]
+
+
+def over_queries(dim: Value | None) -> bool:
+    """Whether a softmax is not over the last dimension of its scores: the weights of each key add up to one."""
+    single = only_const(dim) if dim is not None else None
+    return single is not None and single.value in (-2, 0)
+
+
+def takes_another(name: str, other: Value | None) -> bool:
+    """Whether ``max`` and ``min`` choose between two tensors, element by element, and not along a dimension."""
+    return name in ("max", "min") and any(type(a) is Tensor and not a.flags & GUESSED for a in other or ())
+
+
+def must_be_free(m: Machine, atom: Tensor) -> frozenset[int]:
+    """Graphs of which ``numpy()`` of a tensor shows that they are not real, since it would raise on every path: torch's operations
+    made it of what a module gave, no path detaches it, and no test decides whether this is reached. Of what a function
+    returned something hangs on a module that it calls itself."""
+    if m.guards or m.handlers or not atom.flags & COMPUTED or atom.flags & (INTEGER | GUESSED | DETACHED | DOUBTED):
+        return NOTHING
+    graphs = [m.record.graphs[gid] for gid in atom.graphs]
+    real = [graph for graph in graphs if graph.kind in ("forward", "opaque") and graph.mode == "on"]
+    called_in = {m.frame_closure[graph.site.frame].ref for graph in real}
+    results = [graph for graph in graphs if graph.kind == "result" and graph.callee in called_in]
+    return frozenset(graph.gid for graph in (*real, *results))
+
+
+def rebind(m: Machine, func: ir.Expr, value: Value, state: State) -> None:
+    """A method changed its receiver in place: the name that holds it holds the new value."""
+    if isinstance(func, ir.Attr) and isinstance(func.value, ir.Name):
+        state.vars[m.frame, func.value.id] = value
+    elif isinstance(func, ir.Attr) and isinstance(func.value, ir.Attr):
+        for atom in evaluate(m, func.value.value, state):
+            if type(atom) is Obj:
+                state.vars[atom.oid, func.value.name] = value

@@ -1,0 +1,145 @@
+"""Methods of tensors, and of what may be one."""
+
+from __future__ import annotations
+
+from torchmemlint.index.project import ClassRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics.arithmetic import arithmetic
+from torchmemlint.semantics.backward import back_propagate
+from torchmemlint.semantics.call import Call
+from torchmemlint.semantics.dispatch import METHODS, call_atom, handles
+from torchmemlint.semantics.forward import has_graph
+from torchmemlint.semantics.machine import Machine
+from torchmemlint.semantics.models.operations import EFFECTS, Operation, has_effect
+from torchmemlint.semantics.models.unknown_objects import PASS_THROUGH, call_opaque, only_method
+from torchmemlint.semantics.names import function_value
+from torchmemlint.semantics.parts import part_of
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.stores import STORING, store_in
+from torchmemlint.semantics.text import text_of
+from torchmemlint.semantics.values import (
+    INTEGER,
+    MOVED,
+    NONE,
+    NOTHING,
+    PLAIN,
+    UNKNOWN,
+    VIEW,
+    Ext,
+    Tensor,
+    Tuple,
+    Unknown,
+    Value,
+    join,
+    join_all,
+    only_const,
+    tensor,
+    truth,
+    unknown,
+)
+from torchmemlint.torch_facts import TORCH
+
+INTEGER_DTYPES = frozenset(
+    {
+        "torch.long", "torch.int", "torch.int64", "torch.int32", "torch.int16", "torch.short", "torch.int8", "torch.uint8",
+        "torch.bool",
+    }
+)  # fmt: skip
+CONTAINER_METHODS = frozenset({"items", "keys", "values", "get", "pop"})
+"""Methods of a mapping that a model's output is: what they give is a part of it."""
+
+
+@handles(METHODS, Tensor)
+def tensor_method(m: Machine, atom: Tensor, name: str, call: Call, state: State, sure: bool = True) -> Value:
+    me: Value = frozenset((atom,)) if sure else unknown(atom.hints)
+    m.notice(atom.graphs, name)
+    effect = TORCH.methods.get(name)
+    if effect is not None:
+        return EFFECTS[effect](m, Operation(name, name, effect, atom, sure, me), call, state)
+    if name in TORCH.module_methods and not sure:
+        return me
+    if TORCH.backward_methods.get(name) == "backpropagates" and call.all():
+        back_propagate(m, [join_all(call.all())], call, state)
+        return NONE
+    if name in PASS_THROUGH and call.positional:
+        return arithmetic(m, [call.positional[0]], call.node, state)
+    real = any(m.record.graphs[g].kind in ("forward", "leaf") for g in atom.graphs)
+    if name in ("append", "extend", "insert") and call.positional and not real:
+        store_in_unknown(m, atom, name, call, state)
+        return NONE
+    if name in CONTAINER_METHODS:
+        held = part_of_mapping(m, atom, name, call)
+        if held is not None:
+            return held
+    if not real:
+        return method_of_opaque(m, atom, me, name, call, state)
+    return arithmetic(m, [me, *call.all()], call.node, state)
+
+
+@handles(METHODS, Unknown)
+def method_of_unknown(m: Machine, atom: Unknown, name: str, call: Call, state: State) -> Value:
+    return tensor_method(m, Tensor(NOTHING, atom.hints), name, call, state, sure=False)
+
+
+def store_in_unknown(m: Machine, atom: Tensor, name: str, call: Call, state: State) -> None:
+    """``out.append(x)`` on what a call out of sight gave: a list."""
+    same = tuple(sorted(atom.graphs)) or text_of(call.func)
+    text = text_of(call.func.value) if isinstance(call.func, ir.Attr) else "?"
+    oid = m.outside("thing", text, None, key=("list", same))
+    store_in(m, oid, m.heap[oid].name, STORING[name], call.positional[-1], call.node, call.exprs[-1], state)
+
+
+def part_of_mapping(m: Machine, atom: Tensor, name: str, call: Call) -> Value | None:
+    """What a mapping's method gives; None where the value is no mapping that holds tensors."""
+    if name == "items":
+        return frozenset((Tuple((PLAIN, part_of(m, atom, "[…]", call.node))),)) if atom.graphs else unknown(atom.hints)
+    if name == "keys":
+        return PLAIN
+    if not atom.graphs:
+        return None
+    key = only_const(call.positional[0]) if call.positional else None
+    return part_of(m, atom, f"[{key.value!r}]" if key is not None else "[…]", call.node)
+
+
+def method_of_opaque(m: Machine, atom: Tensor, me: Value, name: str, call: Call, state: State) -> Value:
+    """A method of what a call out of sight gave: the project's only one of that name, or unknown."""
+    method = only_method(m, name)
+    if method is None:
+        return call_opaque(m, text_of(call.func), call, state, atom.graphs | atom.hints)
+    cls = ClassRef(method.path, m.world.facts(method).owner)
+    receiver = m.outside("instance", text_of(call.func), cls, key=("as", method, tuple(sorted(atom.graphs))))
+    (function,) = function_value(m, method, receiver)
+    result = call_atom(m, function, call, state)
+    # What the object holds came with it: what is made of that hangs on the same graph.
+    return join(result, arithmetic(m, [me], call.node, state)) if has_graph(m, result) else result
+
+
+@has_effect("device")
+def move(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    """``.cpu()``, ``.cuda()``, ``.to(...)``: the graph comes along; on the CPU the device's storage is let go."""
+    assert op.receiver is not None
+    atom = op.receiver
+    to_cpu = op.name == "cpu"
+    if op.name == "to":
+        target = call.get(0, "device")
+        single = only_const(target) if target is not None else None
+        to_cpu = single is not None and single.value == "cpu"
+        if target is not None and any(type(a) is Ext and a.name in INTEGER_DTYPES for v in call.all() for a in v):
+            return tensor(flags=INTEGER)
+    if to_cpu and op.me != unknown(atom.hints):
+        return frozenset((Tensor(atom.graphs, atom.hints, NOTHING, atom.flags & ~VIEW | MOVED),))
+    return op.me
+
+
+@has_effect("requires-grad")
+def require_grad(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    on = truth(call.positional[0]) if call.positional else True
+    if on is not False:
+        m.record.flags.add("input-grad")
+    return op.me
+
+
+@has_effect("hook")
+def register_hook(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    m.record.flags.add("input-grad")
+    return UNKNOWN

@@ -1,0 +1,116 @@
+"""Functions of torch that no tensor has as a method: grad mode, autograd, checkpointing, loading, the allocator."""
+
+from __future__ import annotations
+
+from torchmemlint.semantics.arithmetic import arithmetic
+from torchmemlint.semantics.backward import back_propagate
+from torchmemlint.semantics.call import Call
+from torchmemlint.semantics.call_effects import tell_call
+from torchmemlint.semantics.dispatch import call_atom
+from torchmemlint.semantics.machine import Machine
+from torchmemlint.semantics.models.grad_managers import grad_manager, make_manager
+from torchmemlint.semantics.models.operations import Operation, has_effect, keep
+from torchmemlint.semantics.models.unknown_objects import call_opaque
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.text import text_of
+from torchmemlint.semantics.values import (
+    EMPTY,
+    FREE_TENSOR,
+    NONE,
+    NOTHING,
+    PLAIN,
+    SCALAR,
+    UNKNOWN,
+    Cls,
+    Func,
+    Obj,
+    Value,
+    const,
+    join,
+    join_all,
+    sorted_atoms,
+    tensor,
+    truth,
+)
+
+
+@has_effect("checkpoint")
+def checkpoint(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    """Runs the function that is its first argument on the others."""
+    tell_call(m, op.effect, op.name, call, state)
+    if not call.positional:
+        return keep(m, op, call, state)
+    rest = call.without_first()
+    out = EMPTY
+    for atom in sorted_atoms(call.positional[0]):
+        if type(atom) in (Func, Obj, Cls):
+            out = join(out, call_atom(m, atom, rest, state))
+    return out or call_opaque(m, op.name, call, state)
+
+
+@has_effect("leaf")
+def make_trained_leaf(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    m.record.flags.add("input-grad")
+    return FREE_TENSOR
+
+
+@has_effect("autocast")
+def autocast(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    return make_manager(m, "none", call)
+
+
+@has_effect("grad-off", "grad-on", "grad-set")
+def set_grad_mode(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    return grad_manager(m, op.name, op.effect, call, state)
+
+
+@has_effect("rng-state")
+def rng_state(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    return tensor(flags=SCALAR)
+
+
+@has_effect("clip-grad")
+def clip_grad(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    if truth(call.keywords.get("requires_grad", const(False))) is True:
+        m.record.flags.add("input-grad")
+    return FREE_TENSOR
+
+
+@has_effect("autograd-grad")
+def differentiate(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    m.record.flags.add("autograd-grad")
+    graphs = [m.whole(v, state)[0] for v in call.positional[:1]]
+    m.sink(NOTHING.union(*graphs) if graphs else NOTHING, "backward", op.name, call.node)
+    back_propagate(m, [join_all(call.positional[:1])], call, state, partial=True, retain_at=3)
+    if truth(call.keywords.get("create_graph", const(False))) is not False:
+        return arithmetic(m, call.positional[:1], call.node, state)
+    return FREE_TENSOR
+
+
+@has_effect("module")
+def build_module(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    return frozenset((Obj(m.allocate("module", call.node, text_of(call.func), op.name)),))
+
+
+@has_effect("compile")
+def compiled(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    return call.positional[0] if call.positional else UNKNOWN
+
+
+@has_effect("load")
+def load(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    made = m.allocate("thing", call.node, text_of(call.func))
+    m.loaded[made] = made
+    tell_call(m, op.effect, op.name, call, state, made)
+    return frozenset((Obj(made),))
+
+
+@has_effect("empty-cache", "memory-fraction")
+def tell_allocator(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    tell_call(m, op.effect, op.name, call)
+    return NONE
+
+
+@has_effect("no-effect")
+def no_effect(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    return PLAIN

@@ -1,0 +1,200 @@
+"""Calls out of sight, and methods of objects of which nothing is known."""
+
+from __future__ import annotations
+
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics.arithmetic import arithmetic, whole_logits
+from torchmemlint.semantics.backward import back_propagate
+from torchmemlint.semantics.call import Call
+from torchmemlint.semantics.call_effects import cut_all, tell_call
+from torchmemlint.semantics.dispatch import call_atom, call_method
+from torchmemlint.semantics.events import Graph
+from torchmemlint.semantics.forward import stays_free, through_module
+from torchmemlint.semantics.grad_guards import guards_itself
+from torchmemlint.semantics.machine import NO_TENSOR, Machine
+from torchmemlint.semantics.models.grad_managers import grad_manager
+from torchmemlint.semantics.models.operations import torch_function
+from torchmemlint.semantics.names import function_value
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.stores import STORING, store_in
+from torchmemlint.semantics.text import dotted, text_of
+from torchmemlint.semantics.values import (
+    BATCH,
+    FREE_TENSOR,
+    GUESSED,
+    NONE,
+    NOTHING,
+    PLAIN,
+    UNKNOWN,
+    Ext,
+    Tensor,
+    Value,
+    is_number,
+    join_all,
+    only_const,
+    tensor,
+    truth,
+)
+from torchmemlint.torch_facts import TORCH
+
+OTHER_FRAMEWORKS = frozenset({"jax", "tf", "np", "mlx"})
+"""What tokenizers call the tensors of other frameworks: https://huggingface.co/docs/transformers/main_classes/tokenizer."""
+COMMON_METHODS = frozenset(
+    {
+        "append", "extend", "update", "get", "items", "keys", "values", "step", "train", "eval", "forward", "reset", "close",
+        "write", "read", "run", "start", "stop", "join", "copy", "save", "load", "log", "format", "apply", "fit", "predict",
+        "split", "sample", "backward", "build", "init", "add", "put", "set", "send", "call", "compute", "process",
+    }
+)  # fmt: skip
+"""Methods that objects outside the project have as well: their name says nothing about the class."""
+TORCH_NAMES = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional"}
+"""What these names stand for, however they came to be (``torch, nn = try_import_torch()``)."""
+PASS_THROUGH = frozenset(
+    {"scale", "scale_loss", "reduce_loss", "gather", "all_reduce", "reduce_mean", "all_gather", "gather_for_metrics"}
+)
+"""Methods that hand their tensor argument on with its graph, or with none: GradScaler.scale, distributed reductions."""
+
+
+def torch_name(func: ir.Expr) -> str:
+    """The absolute name of torch's function that is written ``torch.x``, ``nn.functional.x`` or ``F.x``; empty where torch has
+    none of that name."""
+    head, _, rest = dotted(func).partition(".")
+    name = f"{TORCH_NAMES[head]}.{rest}" if head in TORCH_NAMES else ""
+    return name if name in TORCH.functions else ""
+
+
+def call_opaque(
+    m: Machine,
+    what: str,
+    call: Call,
+    state: State,
+    hints: frozenset[int] = NOTHING,
+    oid: int = -1,
+    direct: bool = False,
+) -> Value:
+    """An unresolved call: its result may hang on whatever went in, and may be attached by itself. ``oid`` is the unknown object
+    that is called, or whose method is; ``direct`` says that this may run a network."""
+    direct = direct and "return_tensors" not in call.keywords
+    whole_logits(m, call.all(), state)
+    last = what.rpartition(".")[2].partition("(")[0]
+    named = known_by_name(m, last, call, state, oid, direct)
+    if named is not None:
+        return named
+    gathered = hints.union(*(m.whole(value, state)[0] for value in call.all()))
+    inert = last in TORCH.inert_methods or what in TORCH.inert_calls
+    if gathered and state.mode != "off":
+        m.sink(gathered, "shown" if inert else "passed", what, call.node)
+    if inert:
+        return PLAIN
+    if state.mode == "off":
+        m.sink(gathered, "cut", "no_grad", call.node)
+        return opaque_without_grad(m, what, call) if direct else tensor(flags=GUESSED)
+    known = frozenset(g for g in gathered if g in m.record.graphs)
+    gid = m.graph(
+        "opaque", call.node, what, key=(what, oid), parents=known, mode=state.mode, module=oid, direct=direct,
+        training=truth(state.vars.get((oid, "$training"), UNKNOWN)),
+        frozen=direct and oid >= 0 and stays_free(m, oid, known, state),
+    )  # fmt: skip
+    if is_foreign(call) or not m.foreign.isdisjoint(known):
+        m.foreign.add(gid)
+        m.notice((gid,), "array")
+    through = through_module(m, known) if direct else set()
+    return tensor(frozenset((gid, *through)), known)
+
+
+def known_by_name(m: Machine, last: str, call: Call, state: State, oid: int, direct: bool) -> Value | None:
+    """What a call out of sight gives, where the last part of its name tells that; None where it does not."""
+    values = call.all()
+    if oid >= 0 and last not in ("forward", "__call__") and guards_itself(m.world, last):
+        cut_all(m, call, state, "no_grad")
+        return FREE_TENSOR
+    if "detach" in last or any(type(a) is Ext and a.name.endswith(".detach") for v in values for a in v):
+        # A helper that is named for what it does, or that is handed ``torch.Tensor.detach`` to map.
+        cut_all(m, call, state, ".detach()")
+        return FREE_TENSOR
+    if not direct and oid < 0 and values:
+        # A wrapper library's function with the name of a tensor operation does what the operation does.
+        effect = TORCH.methods.get(last) or TORCH.function_effect(f"torch.{last}")
+        if effect in ("keep", "view", "cut", "loss"):
+            return torch_function(m, f"torch.{last}", effect, call, state)
+    passing = TORCH.backward_methods.get(last)
+    if passing == "passes" and call.positional:
+        return arithmetic(m, [call.positional[0]], call.node, state)
+    if passing == "backpropagates" and values:
+        back_propagate(m, [join_all(call.positional[:1] or values)], call, state)
+        return NONE
+    if last in PASS_THROUGH and call.positional:
+        return arithmetic(m, [call.positional[0]], call.node, state)
+    return None
+
+
+def opaque_without_grad(m: Machine, what: str, call: Call) -> Value:
+    """What may be a network's output, made with grad mode off: its storage is on the device all the same."""
+    number = m.number("graph", "opaque-off", m.frame, call.node, m.turn, what)
+    m.record.forwards.setdefault(number, Graph(number, "opaque", m.site(call.node), what, mode="off", direct=True))
+    return tensor(outputs=frozenset((number,)), flags=BATCH)
+
+
+def is_foreign(call: Call) -> bool:
+    """Whether a tokenizer or processor is asked for another framework's arrays. (Who is asked for the kind of tensors makes them
+    of text, sound or pictures, and is no network.)"""
+    wanted = only_const(call.keywords["return_tensors"]) if "return_tensors" in call.keywords else None
+    return wanted is not None and wanted.value in OTHER_FRAMEWORKS
+
+
+def thing_method(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
+    """A method of an unknown object: a tensor's if tensors have it, a container's, or a name of the project's own."""
+    own = m.world.methods_named(name)
+    known = torch_name(call.func)
+    if known and call.all() and not own:
+        return call_atom(m, Ext(known), call, state)
+    gid = m.thing_graph(oid)
+    manager = TORCH.functions.get(f"torch.{name}", "") if not own else ""
+    if manager in ("grad-off", "grad-on", "grad-set"):  # torch itself, handed on as an argument
+        return grad_manager(m, f"torch.{name}", manager, call, state)
+    if name == "forward":
+        return call_opaque(m, text_of(call.func), call, state, oid=oid, direct=True)
+    if name in STORING and len(call.positional) >= 1 and name != "add":
+        store_in(m, oid, m.heap[oid].name, STORING[name], call.positional[-1], call.node, call.exprs[-1], state)
+        return NONE
+    if name == "backward" and may_be_attached(m, call, state):
+        # An accelerator or an engine: what it is given is back-propagated. (A tensor's gradient has no graph.)
+        back_propagate(m, call.positional[:1], call, state)
+        return NONE
+    if name == "get" and len(call.positional) == 2 and is_number(call.positional[1]):
+        return PLAIN
+    if name in TORCH.methods:
+        return call_method(m, Tensor(frozenset((gid,))), name, call, state)
+    if m.weighs_evidence:
+        m.notice((gid,), NO_TENSOR)
+    return method_no_tensor_has(m, oid, name, call, state)
+
+
+def may_be_attached(m: Machine, call: Call, state: State) -> bool:
+    """Whether the first argument hangs on what a network, or a call out of sight, gave."""
+    graphs, _, _, _ = m.deep(call.positional[0], state) if call.positional else (NOTHING, NOTHING, NOTHING, 0)
+    return any(m.record.graphs[g].kind in ("forward", "leaf", "opaque") for g in graphs)
+
+
+def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
+    if name not in COMMON_METHODS and guards_itself(m.world, name):
+        return FREE_TENSOR
+    if name == "step" and not call.positional:
+        tell_call(m, "optimizer-step", text_of(call.func), call)
+    method = only_method(m, name)
+    if method is not None:
+        cls = ClassRef(method.path, m.world.facts(method).owner)
+        receiver = m.outside("instance", m.heap[oid].name, cls, key=(oid, "as", method))
+        (atom,) = function_value(m, method, receiver)
+        return call_atom(m, atom, call, state)
+    runs = name not in TORCH.module_methods and m.world.is_attribute_only(name)
+    return call_opaque(m, text_of(call.func), call, state, oid=oid, direct=runs)
+
+
+def only_method(m: Machine, name: str) -> FunctionRef | None:
+    """The one method of that name in the project, when just one class defines it and the name is not everybody's."""
+    found = m.world.methods_named(name)
+    if len(found) != 1 or name in COMMON_METHODS:
+        return None
+    return found[0]

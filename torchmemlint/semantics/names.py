@@ -1,0 +1,130 @@
+"""What a name stands for: a local, a variable of the module, a function or class of the project, or something outside it."""
+
+from __future__ import annotations
+
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics.dispatch import EXPRESSIONS, handles
+from torchmemlint.semantics.kinds import class_kind, looks_like_module
+from torchmemlint.semantics.machine import Closure, Machine
+from torchmemlint.semantics.parameters import made_without_parameters
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.values import NONE, UNKNOWN, Cls, Ext, Func, Obj, Value, const
+from torchmemlint.semantics.variables import may_freeze_variable, said_of_variable, trains_in
+from torchmemlint.semantics.world import MODULE
+
+EXTERNAL = {"builtins.True": const(True), "builtins.False": const(False), "builtins.None": NONE}
+"""Names outside the project that stand for literals."""
+
+
+@handles(EXPRESSIONS, ir.Name)
+def evaluate_name(m: Machine, expr: ir.Name, state: State) -> Value:
+    frame = m.frame
+    ident = expr.id
+    while frame >= 0:
+        value = state.vars.get((frame, ident))
+        if value is not None:
+            return value
+        closure = m.frame_closure[frame]
+        if ident in closure.function.locals and closure.function.name != MODULE:
+            return UNKNOWN
+        frame = closure.parent
+    return global_name(m, ident, state)
+
+
+def global_name(m: Machine, ident: str, state: State) -> Value:
+    closure = m.frame_closure[m.frame]
+    path = closure.ref.path
+    held = state.vars.get((-2, f"{path}:{ident}"))
+    if held is not None:
+        return held
+    absolute = m.world.resolved(path, ident)
+    if absolute is None:
+        return module_variable(m, path, ident)
+    variable = m.world.variable(path, ident)
+    return (variable and known_variable(m, *variable, ident, state)) or named(m, absolute, path, ident)
+
+
+def known_variable(m: Machine, path: str, name: str, ident: str, state: State) -> Value | None:
+    """What a module-level variable holds, read inside a function as ``ident``; None where the module does not show what that
+    is, or may leave it frozen."""
+    found = m.world.project.class_of(path, MODULE, name)
+    words = said_of_variable(m.world, path, name)
+    if (found is None and not looks_like_module(words)) or may_freeze_variable(m.world, path, name):
+        return None
+    oid = m.outside("thing", ident, found, key=(path, name))
+    if m.heap[oid].kind == "thing":
+        classify(m, oid, found, ident)
+        if m.heap[oid].kind == "thing":
+            m.retype(oid, "module" if looks_like_module(words) else "thing", found)
+        text = m.world.project.assigned(path, name)
+        if isinstance(found, ClassRef) and text is not None and text.endswith("()"):
+            note_bare(m, oid, found, FunctionRef(path, MODULE), text.removesuffix("()"))
+    if "eval" in words and "train" not in words and not trains_in(m.world, path):
+        state.vars.setdefault((oid, "$training"), const(False))
+    return frozenset((Obj(oid),))
+
+
+def named(m: Machine, absolute: str, path: str, text: str) -> Value:
+    found = m.absolutes.get(absolute)
+    if found is None:
+        known = m.world.symbol(absolute)
+        if known is None:
+            found = EXTERNAL.get(absolute) or frozenset((Ext(absolute),))
+        elif isinstance(known, FunctionRef):
+            found = function_value(m, known)
+        else:
+            found = frozenset((Cls(known.path, known.qualname),))
+        m.absolutes[absolute] = found
+    return found
+
+
+def function_value(m: Machine, ref: FunctionRef, receiver: int = -1, owner: ClassRef | None = None) -> Value:
+    """A function of the project; it is lowered only when it is called."""
+    key = m.closure_keys.get(("ref", ref))
+    if key is None:
+        facts = m.world.facts(ref)
+        if owner is None and facts.owner:
+            owner = ClassRef(ref.path, facts.owner)
+        placeholder = ir.Function(-1, ref.qualname.rpartition(".")[2], ref.qualname, [], [], [])
+        key = len(m.closures)
+        m.closure_keys["ref", ref] = key
+        m.closures.append(Closure(placeholder, None, ref, -1, owner))
+    return frozenset((Func(key, receiver),))
+
+
+def module_variable(m: Machine, path: str, ident: str) -> Value:
+    """A module-level variable read inside a function: an object by what the module assigns to it."""
+    text = m.world.project.assigned(path, ident)
+    if text is not None:
+        found = m.world.project.class_of(path, MODULE, ident)
+        oid = m.outside("thing", ident, found, key=(path, ident))
+        classify(m, oid, found, ident)
+        if isinstance(found, ClassRef) and text.endswith("()"):
+            note_bare(m, oid, found, FunctionRef(path, MODULE), text.removesuffix("()"))
+        return frozenset((Obj(oid),))
+    if ident == "torch":  # bound by an import that is not in sight (``from common import *``), or forgotten
+        return named(m, ident, path, ident)
+    return frozenset((Obj(m.outside("thing", ident, None, key=(path, ident))),))
+
+
+def classify(m: Machine, oid: int, cls: ClassRef | str | None, text: str) -> None:
+    """Give an object from outside the kind that its class, or what the code calls on it, shows."""
+    if m.heap[oid].kind != "thing":
+        return
+    kind = "thing"
+    if isinstance(cls, ClassRef):
+        kind = "module" if m.world.is_module_class(cls) else "instance"
+    elif isinstance(cls, str):
+        kind = class_kind(cls)
+    if kind == "thing":
+        evidence = m.evidence if m.frame >= 0 else m.world.evidence(m.record.root)
+        if looks_like_module(evidence.get(text, frozenset())):
+            kind = "module"
+    m.retype(oid, kind, cls)
+
+
+def note_bare(m: Machine, oid: int, cls: ClassRef, ref: FunctionRef, callee: str) -> None:
+    """Remember of an object that is constructed by calls of ``callee`` in a function that it is a module without parameters."""
+    if m.heap[oid].kind == "module" and made_without_parameters(m.world, ref, callee, cls):
+        m.bare.add(oid)

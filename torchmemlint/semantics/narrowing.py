@@ -1,0 +1,134 @@
+"""What a test tells of the names in it: ``x is None``, ``isinstance(x, torch.Tensor)``, ``not``, ``and``, ``or``."""
+
+from __future__ import annotations
+
+from torchmemlint.index.project import ClassRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics.dispatch import evaluate
+from torchmemlint.semantics.machine import CONTAINERS, Machine
+from torchmemlint.semantics.state import Key, State
+from torchmemlint.semantics.syntax import type_names
+from torchmemlint.semantics.text import dotted
+from torchmemlint.semantics.values import PLAIN, Atom, Cls, Const, Ext, Obj, Plain, Tensor, Tuple, Unknown, Value
+
+PLAIN_TYPES = frozenset({"int", "float", "str", "bool", "bytes", "Number", "ndarray"})
+
+
+def narrow(m: Machine, test: ir.Expr, holds: bool, state: State) -> bool:
+    """Apply what a test tells of the names in it (``x is None``, ``isinstance(x, torch.Tensor)``, ``not``, ``and``, ``or``);
+    False where no value is left, so that the branch cannot be reached."""
+    match test:
+        case ir.Unary(op="not"):
+            return narrow(m, test.value, not holds, state)
+        case ir.BoolOp(op="and") if holds:
+            return narrow(m, test.left, True, state) and narrow(m, test.right, True, state)
+        case ir.BoolOp(op="or") if not holds:
+            return narrow(m, test.left, False, state) and narrow(m, test.right, False, state)
+        case ir.Compare(left=ir.Name() as name, ops=["is" | "is not" | "==" | "!=" as op], comparators=[ir.Const(value=None)]):
+            narrow_none((m.frame, name.id), (op in ("is", "==")) == holds, state)
+        case ir.Call(func=func, args=[ir.Arg(value=ir.Name() as name), *rest]):
+            return narrow_type(m, (m.frame, name.id), func, rest, holds, state)
+        case ir.Call(func=func, args=[ir.Arg(value=ir.Subscript(value=ir.Name() as name)), *rest]):
+            # What one entry is, the others are: it is asked of one for all.
+            place = (m.frame, name.id)
+            if holds and place in state.vars and asks_for_record(m, func, rest, state):
+                state.vars[place] = PLAIN
+    return True
+
+
+def narrow_none(place: Key, none: bool, state: State) -> None:
+    """``x is None``, where it holds that x is, or is not."""
+    old = state.vars.get(place)
+    if old is not None and not none:
+        kept = frozenset(a for a in old if not (type(a) is Const and a.value is None))
+        if kept:
+            state.vars[place] = kept
+
+
+def narrow_type(m: Machine, place: Key, func: ir.Expr, rest: list[ir.Arg], holds: bool, state: State) -> bool:
+    """``isinstance(x, types)`` and ``torch.is_tensor(x)``; False where no value is left."""
+    old = state.vars.get(place)
+    if old is None:
+        return True
+    kept = old
+    if holds and asks_for_number(m, func, rest):
+        if all(name.rpartition(".")[2] == "ndarray" for name in type_names(rest[0].value)):
+            m.notice((g for a in old if type(a) is Tensor for g in a.graphs), "maybe-array")
+        kept = PLAIN
+    elif asks_for_tensor(m, func, rest, state):
+        kept = only_tensors(m, old) if holds else without_tensors(m, old)
+    elif asked := asked_containers(m, func, rest):
+        kept = frozenset(a for a in old if (kind := kind_of_container(m, a)) is None or (kind in asked) == holds)
+    elif holds and asks_for_record(m, func, rest, state):
+        kept = PLAIN
+    if not kept:
+        return False
+    state.vars[place] = kept
+    return True
+
+
+def only_tensors(m: Machine, value: Value) -> Value:
+    """What of a value may be a tensor."""
+    return frozenset(
+        a for a in value if type(a) in (Tensor, Unknown) or (type(a) is Obj and m.heap[a.oid].kind not in CONTAINERS)
+    )
+
+
+def without_tensors(m: Machine, value: Value) -> Value:
+    """What is left is no tensor, whatever else it is."""
+    return frozenset(
+        Plain() if type(a) is Unknown or (type(a) is Obj and m.heap[a.oid].kind == "thing") else a
+        for a in value
+        if type(a) is not Tensor
+    )
+
+
+def kind_of_container(m: Machine, atom: Atom) -> str | None:
+    """ "list", "tuple", "dict", "set" for what surely is one, None for anything else."""
+    if type(atom) is Tuple:
+        return "tuple"
+    kind = m.heap[atom.oid].kind if type(atom) is Obj else ""
+    return kind if kind in CONTAINERS else None
+
+
+def asked_containers(m: Machine, func: ir.Expr, rest: list[ir.Arg]) -> frozenset[str]:
+    """The kinds of container that ``isinstance(x, (list, tuple))`` asks for; empty where it asks for anything else."""
+    if dotted(func) != "isinstance" or len(rest) != 1:
+        return frozenset()
+    kinds = [CONTAINER_TYPES.get(name.rpartition(".")[2]) for name in type_names(rest[0].value)]
+    return frozenset().union(*(kind for kind in kinds if kind)) if kinds and all(kinds) else frozenset()
+
+
+def asks_for_number(m: Machine, func: ir.Expr, rest: list[ir.Arg]) -> bool:
+    """``isinstance(x, (int, float, np.ndarray))``: what passes is no tensor."""
+    if dotted(func) != "isinstance" or len(rest) != 1:
+        return False
+    names = type_names(rest[0].value)
+    return bool(names) and all(name.rpartition(".")[2] in PLAIN_TYPES for name in names)
+
+
+def asks_for_record(m: Machine, func: ir.Expr, rest: list[ir.Arg], state: State) -> bool:
+    """``isinstance(x, Pointer)`` for classes of the project whose objects hold numbers and words alone."""
+    if dotted(func) != "isinstance" or len(rest) != 1:
+        return False
+    types = rest[0].value.items if isinstance(rest[0].value, ir.Sequence) else [rest[0].value]
+    atoms = [a for t in types if dotted(t) for a in evaluate(m, t, state)]
+    return bool(atoms) and all(type(a) is Cls and m.world.is_plain_record(ClassRef(a.path, a.qualname)) for a in atoms)
+
+
+def asks_for_tensor(m: Machine, func: ir.Expr, rest: list[ir.Arg], state: State) -> bool:
+    """``isinstance(x, torch.Tensor)`` or ``torch.is_tensor(x)``."""
+    name = dotted(func)
+    if name == "isinstance" and len(rest) == 1:
+        types = rest[0].value.items if isinstance(rest[0].value, ir.Sequence) else [rest[0].value]
+        names = {a.name for t in types if dotted(t) for a in evaluate(m, t, state) if type(a) is Ext}
+        return bool(names) and any(n.rpartition(".")[2] in ("Tensor", "Variable") and n.startswith("torch") for n in names)
+    return any(type(a) is Ext and a.name == "torch.is_tensor" for a in evaluate(m, func, state)) if name else False
+
+
+CONTAINER_TYPES: dict[str, frozenset[str]] = {
+    "list": frozenset({"list"}), "tuple": frozenset({"tuple"}), "set": frozenset({"set"}), "dict": frozenset({"dict"}),
+    "Mapping": frozenset({"dict"}), "MutableMapping": frozenset({"dict"}), "OrderedDict": frozenset({"dict"}),
+    "Sequence": frozenset({"list", "tuple"}),
+}  # fmt: skip
+"""Types that are asked for, by their last name, and the kinds of container that pass."""

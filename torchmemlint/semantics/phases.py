@@ -1,0 +1,99 @@
+"""Tests of a phase (``if self.training``): a run is made once per answer, and assumes it wherever the test stands."""
+
+from __future__ import annotations
+
+import re
+
+from torchmemlint.lower import ir
+from torchmemlint.semantics.dispatch import evaluate
+from torchmemlint.semantics.machine import Machine
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.syntax import does_training, names_in
+from torchmemlint.semantics.text import dotted, text_of
+from torchmemlint.semantics.values import truth
+
+MAX_PHASES = 2
+"""Tests of a phase on which a root is run once per value."""
+PHASE_WORD = re.compile(
+    r"(^|[._\W])(is_)?(train(ing)?|eval(uate|uation)?|val(id|idation)?|test(ing)?|phase|mode|split|stage|infer(ence)?|predict(ing)?"
+    r"|optim(izer)?|opt|backward|no_grad|with_grad|requires_grad|track_grad\w*|update|learn)($|[._\W])"
+)
+
+
+def phases_in(statement: ir.If) -> list[tuple[set[str], str, int]]:
+    """The tests in an ``if`` that look like phases: their names, their text, and 2 for one that is sure, by what the branches do
+    and by its words, 1 for a suspicion."""
+    test = statement.test
+    while isinstance(test, ir.Unary) and test.op == "not":
+        test = test.value
+    found: list[tuple[set[str], str, int]] = []
+    trains = does_training(statement.then) or does_training(statement.orelse)
+    for one in [test.left, test.right] if isinstance(test, ir.BoolOp) else [test]:
+        while isinstance(one, ir.Unary) and one.op == "not":
+            one = one.value
+        if isinstance(one, ir.Compare) and one.ops[0] in ("!=", "is not"):
+            one = ir.Compare(one.node, one.left, ["==" if one.ops[0] == "!=" else "is"], one.comparators)
+        if is_phase_test(one):
+            text = text_of(one)
+            says_so = PHASE_WORD.search(text.lower()) is not None
+            if trains or says_so:
+                found.append((names_in(one), text, 2 if trains and says_so else 1))
+    return found
+
+
+def is_phase_test(test: ir.Expr) -> bool:
+    """Tests that can be assumed: a name, an attribute, a comparison of one with a literal or None, a call without arguments."""
+    match test:
+        case ir.Name() | ir.Attr():
+            return bool(dotted(test))
+        case ir.Call(args=[]):
+            return bool(dotted(test.func))
+        case ir.Compare(ops=["==" | "is"], comparators=[ir.Const()]):
+            return bool(dotted(test.left))
+        case _:
+            return False
+
+
+def note_phase(m: Machine, statement: ir.If) -> None:
+    """Remember an undecided test that looks like a phase, by what its branches do and by its words."""
+    found = m.phases.get(id(statement))
+    if found is None:
+        found = m.phases[id(statement)] = phases_in(statement)
+    for names, text, weight in found:
+        if not names & m.loop_names:
+            key = f"{m.frame}:{text}"  # as ``phase_key``
+            m.phase_tests[key] = max(m.phase_tests.get(key, 0), weight)
+
+
+def assumed(m: Machine, test: ir.Expr) -> bool | None:
+    if not m.assumptions:
+        return None
+    match test:
+        case ir.Unary(op="not"):
+            inner = assumed(m, test.value)
+            return None if inner is None else not inner
+        case ir.BoolOp():
+            left, right = assumed(m, test.left), assumed(m, test.right)
+            decisive = test.op == "or"
+            if left is decisive or right is decisive:
+                return decisive
+            return None if left is None or right is None else left and right if test.op == "and" else left or right
+        case ir.Compare(ops=[op]) if op in ("!=", "is not"):
+            positive = ir.Compare(test.node, test.left, ["==" if op == "!=" else "is"], test.comparators)
+            inner = m.assumptions.get(phase_key_of(m, positive))
+            return None if inner is None else not inner
+        case _:
+            return m.assumptions.get(phase_key_of(m, test))
+
+
+def phase_key_of(m: Machine, test: ir.Expr) -> str:
+    return f"{m.frame}:{text_of(test)}"
+
+
+def decide(m: Machine, test: ir.Expr, state: State) -> bool | None:
+    """Which way a test goes, if it is known: by constants, or by the assumption about a phase that this run makes."""
+    value = evaluate(m, test, state)
+    known = truth(value)
+    if known is not None:
+        return known
+    return assumed(m, test)

@@ -1,0 +1,234 @@
+"""One run over a root function, from its first statement to its record."""
+
+from __future__ import annotations
+
+import re
+
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics import assembly
+from torchmemlint.semantics.attributes import object_attribute
+from torchmemlint.semantics.definitions import check_decorator
+from torchmemlint.semantics.dispatch import evaluate, run_block
+from torchmemlint.semantics.events import Backward, CachedFunction, Record
+from torchmemlint.semantics.functions import run_function
+from torchmemlint.semantics.grad_modes import decorated_mode
+from torchmemlint.semantics.machine import EVERYTHING, TENSOR, Closure, FrameEnds, Machine
+from torchmemlint.semantics.names import classify
+from torchmemlint.semantics.state import State, join_states
+from torchmemlint.semantics.syntax import cache_size
+from torchmemlint.semantics.text import dotted, text_of
+from torchmemlint.semantics.values import EMPTY, NOTHING, UNKNOWN, Cls, Ext, Func, Obj, Value, const, sorted_atoms
+
+assembly.check()  # whoever runs a root has all handlers
+
+FREEZING_FLAG = re.compile(r"(^|_)(freez\w*|frozen|fix(ed)?|trainable|learnable|requires_grad|fine_?tune)(_|$)")
+"""Parameters of a constructor that say whether what it builds learns."""
+
+
+def run_root(m: Machine, function: ir.Function, lowered: object, owner: ClassRef | None) -> Record:
+    """Run the root function with what is known of its parameters; returns its record."""
+    record = m.record
+    closure = Closure(function, lowered, record.root, -1, owner)
+    m.frame = m.open_frame(closure, -1)
+    state = State({}, "on" if record.mode in ("on", "mixed", "no-callers") else "off" if record.mode == "off" else "unknown")
+    bind_root(m, function, owner, state)
+    for decorator in function.decorators:
+        check_decorator(m, decorator, function, decorator.node, state)
+    cached = [d for d in function.decorators if is_cache(m, d, state)]
+    m.weighs_evidence = m.weighs_evidence or bool(cached)
+    given = {p.name: state.vars.get((m.frame, p.name), EMPTY) for p in function.params} if cached else {}
+    ends = FrameEnds()
+    m.ends.append(ends)
+    end = run_block(m, function.body, state)
+    for decorator in cached:
+        note_cache(m, decorator, function, given)
+    final = join_states(end, ends.state)
+    run_hooks(m, final if final is not None else State({}, state.mode))
+    run_uncalled(m, final if final is not None else State({}, state.mode))
+    m.ends.pop()
+    record.final = final
+    record.result = ends.returns
+    finish(record)
+    return record
+
+
+def is_cache(m: Machine, decorator: ir.Expr, state: State) -> bool:
+    callee = decorator.func if isinstance(decorator, ir.Call) else decorator
+    if dotted(callee).rpartition(".")[2] not in ("lru_cache", "cache"):
+        return False
+    return any(type(a) is Ext and a.name in ("functools.lru_cache", "functools.cache") for a in evaluate(m, callee, state))
+
+
+def note_cache(m: Machine, decorator: ir.Expr, function: ir.Function, given: dict[str, Value]) -> None:
+    """What a cached function is called with: judged after its body has shown what its parameters are."""
+    entries = cache_size(decorator)
+    if entries == 0:
+        return
+    modules: list[str] = []
+    tensors: list[str] = []
+    things: list[tuple[str, int]] = []
+    ref = m.record.root
+    for param in function.params:
+        for atom in given[param.name]:
+            if type(atom) is not Obj:
+                continue
+            info = m.heap[atom.oid]
+            own = info.kind == "self" and isinstance(info.cls, ClassRef) and m.world.is_module_class(info.cls)
+            if own or info.kind == "module":
+                modules.append(param.name)
+            elif m.world.project.class_of(ref.path, ref.qualname, param.name) == "torch.Tensor":
+                tensors.append(param.name)
+            elif info.kind == "thing":
+                things.append((param.name, m.thing_graph(atom.oid)))
+    name = text_of(decorator.func if isinstance(decorator, ir.Call) else decorator)
+    m.emit(CachedFunction(m.site(decorator.node), name, entries, tuple(modules), tuple(tensors), tuple(things)))
+
+
+def bind_root(m: Machine, function: ir.Function, owner: ClassRef | None, state: State) -> None:
+    params = function.params
+    static = any(text_of(d) in ("staticmethod",) for d in function.decorators)
+    start = 0
+    if owner is not None and params and not static:
+        first = params[0].name
+        if any(text_of(d) == "classmethod" for d in function.decorators):
+            state.vars[m.frame, first] = frozenset((Cls(owner.path, owner.qualname),))
+        else:
+            me = m.outside("self", first, owner, key="self")
+            state.vars[m.frame, first] = frozenset((Obj(me),))
+            if EVERYTHING in m.frozen_attributes:
+                state.vars[me, "$frozen"] = const(True)
+            for name in sorted(m.frozen_attributes - {EVERYTHING}):
+                for atom in object_attribute(m, me, name, None, state):
+                    if type(atom) is Obj:
+                        state.vars[atom.oid, "$frozen"] = const(True)
+        start = 1
+    for param in params[start:]:
+        state.vars[m.frame, param.name] = root_parameter(m, param)
+    if owner is not None and function.name in ("forward", "setup_context") and m.world.is_autograd_function(owner):
+        open_context(m, function, state)
+
+
+def open_context(m: Machine, function: ir.Function, state: State) -> None:
+    """In an ``autograd.Function``'s forward or setup_context: the first parameter is its context; without grad, nothing
+    that it is given has a graph here."""
+    state.mode = "off"
+    m.weighs_evidence = True
+    for number, param in enumerate(function.params):
+        for atom in state.vars.get((m.frame, param.name), EMPTY):
+            if type(atom) is not Obj:
+                continue
+            if number == 0:
+                m.contexts.add(atom.oid)
+            elif m.heap[atom.oid].kind != "thing":
+                continue
+            elif param.annotation is not None and text_of(param.annotation) in ("torch.Tensor", "Tensor"):
+                m.notice((m.thing_graph(atom.oid),), TENSOR)
+            if number == 2 and function.name == "setup_context":
+                m.record.returned.add(m.thing_graph(atom.oid))  # the output
+                m.notice((m.thing_graph(atom.oid),), TENSOR)
+
+
+def root_parameter(m: Machine, param: ir.Param) -> Value:
+    if param.kind == "*":
+        return UNKNOWN
+    if param.kind == "**":
+        return frozenset((Obj(m.outside("dict", param.name, None, key=("param", m.frame, param.name))),))
+    ref = m.frame_closure[m.frame].ref
+    if ref.qualname.endswith(".__init__") and FREEZING_FLAG.search(param.name):
+        known = constructed_with(m, ref, param.name)
+        if known is not None:
+            return const(known)
+    found = m.world.project.class_of(ref.path, ref.qualname, param.name)
+    oid = m.outside("thing", param.name, found, key=("param", m.frame, param.name))
+    if found == "torch.Tensor":
+        found = None
+    classify(m, oid, found, param.name)
+    return frozenset((Obj(oid),))
+
+
+def constructed_with(m: Machine, init: FunctionRef, flag: str) -> bool | None:
+    """What a flag of a constructor is wherever objects are made in sight, or by default where nobody makes any."""
+    params = m.world.facts(init).params
+    if not any(param.name == flag and param.default in ("True", "False") for param in params):
+        return None
+    return m.world.project.test_holds(init, flag)
+
+
+def run_hooks(m: Machine, state: State) -> None:
+    """Functions that the root registered as hooks: what they do with what a module gives them."""
+    mode = "off" if hooks_only_without_grad(m) else "on"
+    for atom in sorted_atoms(frozenset(m.hooked)):
+        assert type(atom) is Func
+        closure = m.closures[atom.key]
+        if closure.lowered is None:
+            found = None if m.is_tired() else m.world.function(closure.ref)
+            if found is None:
+                continue
+            closure.function, closure.lowered = found
+        params = list(closure.function.params)
+        bound: dict[str, Value] = {}
+        if atom.receiver >= 0 and params:
+            bound[params.pop(0).name] = frozenset((Obj(atom.receiver),))
+        for param in params:
+            oid = m.outside("thing", param.name, None, key=("hook", atom.key, param.name))
+            bound[param.name] = frozenset((Obj(oid),))
+        given = [a.oid for p in params[1:] for a in bound[p.name] if type(a) is Obj]
+        m.hook_arguments = frozenset(m.thing_graph(oid) for oid in given)
+        inner = State({**m.defined[atom.key].vars, **state.vars} if atom.key in m.defined else dict(state.vars), mode)
+        m.ends.append(FrameEnds())
+        run_function(m, closure, bound, closure.function.node, inner)
+        m.ends.pop()
+        m.hook_arguments = NOTHING
+
+
+def hooks_only_without_grad(m: Machine) -> bool:
+    """Whether the root takes its hooks away again, and all that it runs itself meanwhile runs with grad mode off."""
+    record = m.record
+    if not record.forwards or "remove" not in m.world.facts(record.root).names:
+        return False
+    return not any(graph.mode != "off" and (graph.kind == "forward" or graph.direct) for graph in record.graphs.values())
+
+
+def run_uncalled(m: Machine, state: State) -> None:
+    """Closures that the root never called itself (callbacks, hooks): run once with unknown arguments, in an unknown grad mode,
+    or that of the call that runs them."""
+    lambdas = {key: handed.state for key, handed in m.handed.items() if key not in m.defined}
+    for key, at_definition in [*m.defined.items(), *sorted(lambdas.items())]:
+        closure = m.closures[key]
+        if closure.called or closure.parent != 0:
+            continue
+        handed = m.handed.get(key)
+        mode = handed.state.mode if handed is not None else "unknown"
+        inner = State({**state.vars, **{k: v for k, v in at_definition.vars.items() if k not in state.vars}}, mode)
+        own = decorated_mode_or_none(m, closure.ref)
+        if own is not None:
+            inner.mode = own
+        bound: dict[str, Value] = {}
+        for param in closure.function.params:
+            oid = m.outside("thing", param.name, None, key=("closure", key, param.name))
+            bound[param.name] = frozenset((Obj(oid),))
+        m.ends.append(FrameEnds())
+        result = run_function(m, closure, bound, closure.function.node, inner)
+        m.ends.pop()
+        if handed is not None:
+            m.sink(*m.whole(result, inner), "passed", handed.text, handed.node)
+
+
+def decorated_mode_or_none(m: Machine, ref: FunctionRef) -> str | None:
+    try:
+        return decorated_mode(m, ref)
+    except KeyError:
+        return None
+
+
+def finish(record: Record) -> None:
+    """Back-propagation, once all graphs know what they hang on: judged at the end, because a backward frees a graph for every
+    value that hangs on it, whether it was stored before or after."""
+    for event in record.events.values():
+        if isinstance(event, Backward):
+            sure = record.ancestors(event.graphs)
+            record.backwarded |= sure | record.ancestors(event.hints)
+            record.trained |= sure
+            if not event.retain and not event.partial:
+                record.freed |= sure

@@ -1,0 +1,175 @@
+"""Statements that are no loops, assignments, definitions or ``with`` blocks."""
+
+from __future__ import annotations
+
+from torchmemlint.lower import ir
+from torchmemlint.semantics.call_effects import gradients_freed
+from torchmemlint.semantics.dispatch import STATEMENTS, evaluate, handles, run_block
+from torchmemlint.semantics.elements import iterate
+from torchmemlint.semantics.events import DeprecatedImport
+from torchmemlint.semantics.machine import Machine
+from torchmemlint.semantics.names import named
+from torchmemlint.semantics.narrowing import narrow
+from torchmemlint.semantics.phases import decide, note_phase
+from torchmemlint.semantics.places import place_of
+from torchmemlint.semantics.state import State, join_states
+from torchmemlint.semantics.text import dotted, text_of
+from torchmemlint.semantics.values import UNKNOWN
+from torchmemlint.semantics.with_blocks import check_bare_manager
+from torchmemlint.torch_facts import TORCH
+
+
+@handles(STATEMENTS, ir.ExprStmt)
+def run_expression(m: Machine, statement: ir.ExprStmt, state: State) -> State | None:
+    value = statement.value
+    check_bare_manager(m, value, statement, state)
+    m.mode_before = None
+    result = evaluate(m, value, state)
+    graphs, _, _, _ = m.deep(result, state)
+    if graphs:
+        m.sink(graphs, "dropped", "", statement.node)
+    if isinstance(value, ir.Call) and dotted(value.func) in ("sys.exit", "exit", "quit", "os._exit"):
+        return None
+    return state
+
+
+@handles(STATEMENTS, ir.Declare, ir.Scope)
+def run_nothing(m: Machine, statement: ir.Stmt, state: State) -> State | None:
+    """``global`` and ``nonlocal``, and a class's body where the region is a module: names are known from elsewhere."""
+    return state
+
+
+@handles(STATEMENTS, ir.If)
+def run_if(m: Machine, statement: ir.If, state: State) -> State | None:
+    answer = decide(m, statement.test, state)
+    text = m.texts.get(id(statement))
+    if text is None:
+        text = m.texts[id(statement)] = text_of(statement.test)
+    if answer is None:
+        note_phase(m, statement)
+    then_state: State | None = None
+    else_state: State | None = None
+    depth = len(m.loops)
+    if answer is not False:
+        branch = state.copy() if answer is None else state
+        if narrow(m, statement.test, True, branch):
+            m.guards.append((depth, text))
+            then_state = run_block(m, statement.then, branch)
+            m.guards.pop()
+    if answer is not True:
+        if narrow(m, statement.test, False, state):
+            m.guards.append((depth, f"not {text}"))
+            else_state = run_block(m, statement.orelse, state)
+            m.guards.pop()
+    return join_states(then_state, else_state)
+
+
+@handles(STATEMENTS, ir.Match)
+def run_match(m: Machine, statement: ir.Match, state: State) -> State | None:
+    subject = evaluate(m, statement.subject, state)
+    out: State | None = None
+    rest: State | None = state
+    for case in statement.cases:
+        if rest is None:
+            break
+        branch = rest.copy()
+        for name in case.binds:
+            branch.vars[place_of(m, name)] = (
+                subject
+                if len(case.binds) == 1
+                else iterate(m, subject, case.body[0].node if case.body else statement.node, branch)
+            )
+        if case.guard is not None:
+            evaluate(m, case.guard, branch)
+        out = join_states(out, run_block(m, case.body, branch))
+        if case.matches_all and case.guard is None:
+            rest = None
+    return join_states(out, rest)
+
+
+@handles(STATEMENTS, ir.Try)
+def run_try(m: Machine, statement: ir.Try, state: State) -> State | None:
+    entry = state.copy()
+    following = m.following
+    # A handler can start after any statement of the body; statements inside nested blocks are joined at their ends.
+    raised: list[State] = []
+    end: State | None = state
+    for inner in statement.body:
+        end = run_block(m, [inner], end)
+        if end is None:
+            break
+        raised.append(end.copy())
+    if statement.orelse:
+        end = run_block(m, statement.orelse, end)
+    failing: State | None = entry
+    for other in raised:
+        failing = join_states(failing, other)
+    out = end
+    for handler in statement.handlers:
+        if failing is None:
+            continue
+        branch = failing.copy()
+        branch.mode = entry.mode
+        if handler.name is not None:
+            branch.vars[place_of(m, handler.name)] = UNKNOWN
+        note_handler(m, handler, statement, branch, following)
+        m.handlers.append(handler.node)
+        out = join_states(out, run_block(m, handler.body, branch))
+        m.handlers.pop()
+    if statement.final:
+        if out is None or not statement.handlers:
+            # An exception or a return passes through the final block on its way out.
+            leaving = failing.copy() if failing is not None else entry
+            leaving.mode = entry.mode
+            run_block(m, statement.final, leaving)
+        return None if out is None else run_block(m, statement.final, out)
+    return out
+
+
+def note_handler(m: Machine, handler: ir.Handler, statement: ir.Try, state: State, following: ir.Stmt | None) -> None:
+    from torchmemlint.semantics.handlers import describe
+
+    described = describe(m, handler, statement, state, following)
+    if described is not None:
+        m.emit(described)
+
+
+@handles(STATEMENTS, ir.Raise)
+def run_raise(m: Machine, statement: ir.Raise, state: State) -> State | None:
+    if statement.value is not None:
+        evaluate(m, statement.value, state)
+    return None
+
+
+@handles(STATEMENTS, ir.Delete)
+def run_delete(m: Machine, statement: ir.Delete, state: State) -> State | None:
+    for target in statement.targets:
+        if m.record.frames[m.frame].depth == 0:
+            m.deleted.append(text_of(target))
+        if isinstance(target, ir.Attr) and target.name == "grad":
+            gradients_freed(m, statement.node)
+        if isinstance(target, ir.Name):
+            state.vars.pop(place_of(m, target.id), None)
+    return state
+
+
+@handles(STATEMENTS, ir.Assert)
+def run_assert(m: Machine, statement: ir.Assert, state: State) -> State | None:
+    evaluate(m, statement.test, state)
+    narrow(m, statement.test, True, state)
+    return state
+
+
+@handles(STATEMENTS, ir.ImportStmt)
+def run_import(m: Machine, statement: ir.ImportStmt, state: State) -> State | None:
+    old = tuple((name, absolute) for name, absolute in statement.bindings if absolute in TORCH.renamed)
+    if old:
+        m.emit(DeprecatedImport(m.site(statement.node), old))
+    for name, absolute in statement.bindings:
+        if absolute.partition(".")[0] == "torch":
+            m.record.flags.add("torch")
+        if not name.startswith("*"):
+            resolved = m.world.project.resolve(m.path, name)
+            value = named(m, resolved if resolved is not None else absolute.lstrip("."), m.path, name)
+            state.vars[place_of(m, name)] = value
+    return state

@@ -1,0 +1,131 @@
+"""A value is put into a holder that may outlive a loop, or the calls of the root function."""
+
+from __future__ import annotations
+
+from torchmemlint.lower import ir
+from torchmemlint.semantics.events import ContextStore, HookStore, Store
+from torchmemlint.semantics.machine import CONTAINERS, Machine
+from torchmemlint.semantics.places import place_of
+from torchmemlint.semantics.state import State
+from torchmemlint.semantics.syntax import half_fix
+from torchmemlint.semantics.values import (
+    EMPTY,
+    GUESSED,
+    LOGITS,
+    NOTHING,
+    SCALAR,
+    WEIGHTS,
+    Atom,
+    Obj,
+    Tensor,
+    Tuple,
+    Value,
+    add_marks,
+    join,
+    shallow,
+)
+
+STORING = {"append": "append", "extend": "extend", "insert": "insert", "appendleft": "append", "add": "add", "put": "append"}
+"""Container methods that keep their last argument."""
+
+
+def note_kept(m: Machine, flags: int) -> None:
+    """Attention's weights are kept or given away; the logits of all positions are used."""
+    if flags & WEIGHTS:
+        m.record.flags.add("weights-kept")
+    if flags & LOGITS:
+        m.record.flags.add("logits-used")
+
+
+def store_in(
+    m: Machine,
+    oid: int,
+    place: str,
+    how: str,
+    value: Value,
+    node: int,
+    stored: ir.Expr,
+    state: State,
+    keyed: bool = False,
+    constant_key: bool = False,
+) -> Value:
+    """A value is put into a holder; told when the holder outlives a loop or the calls of the root function. Returns the value
+    as it lies in the holder, marked."""
+    graphs, hints, outputs, flags = m.deep(value, state)
+    note_kept(m, flags)
+    things = frozenset(m.thing_graph(a.oid) for a in value if type(a) is Obj and m.heap[a.oid].kind == "thing")
+    graphs |= things
+    if m.hook_arguments & (graphs | hints) and not keyed and m.heap[oid].frame != m.frame:
+        single = len(value) == 1 and bool(things)
+        m.emit(HookStore(m.site(node), place, stored.node, single and how == "append"), tag=place)
+    mark = m.graph("stored", node, place, key=(oid, how))
+    value = add_marks(value, frozenset((mark,)))
+    info = m.heap[oid]
+    if (not keyed and info.kind in CONTAINERS) or (info.kind == "thing" and not keyed):
+        state.vars[oid, "[]"] = join(state.vars.get((oid, "[]"), EMPTY), shallow(value))
+    loop = m.outlived_loop(oid)
+    if loop is None and not info.external:
+        return value
+    if not graphs and not hints and not outputs:
+        return value
+    if graphs | hints:
+        m.sink(graphs | hints, "stored", place, node)
+    m.emit(
+        Store(
+            m.site(node), place, oid, how, mark, graphs, hints, outputs, flags, loop, stored.node, info.external,
+            *half_fix(stored), constant_key, info.frame,
+            all(type(a) is Tensor for a in value), m.outlived_loops(oid),
+        ),
+        tag=f"{oid}",
+    )  # fmt: skip
+    return value
+
+
+def keep_attribute(
+    m: Machine, oid: int, name: str, text: str, value: Value, node: int, source: ir.Expr | None, state: State
+) -> None:
+    """``self.last = out``: the attribute holds one value at a time; told as a store with a constant key."""
+    graphs, hints, outputs, flags = m.deep(value, state)
+    if not graphs and not hints and not outputs:
+        return
+    mark = m.graph("stored", node, text, key=(oid, name))
+    m.sink(graphs | hints, "stored", text, node)
+    info = m.heap[oid]
+    m.emit(
+        Store(
+            m.site(node), text, oid, "attr", mark, graphs, hints, outputs, flags, m.outlived_loop(oid),
+            source.node if source is not None else node, info.external, *half_fix(source), True, info.frame,
+        ),
+        tag=f"{oid}",
+    )  # fmt: skip
+
+
+def keep_on_context(m: Machine, text: str, value: Value, state: State, node: int, source: ir.Expr | None) -> Value:
+    """``ctx.x = x`` in an ``autograd.Function``. Grad mode is off there, so that a mark on the value stays with this very
+    tensor: where it is returned, it is an output."""
+    atoms = [inner for atom in value for inner in flattened(atom, m, state)]
+    graphs = NOTHING
+    for atom in atoms:
+        if type(atom) is Obj and m.heap[atom.oid].kind == "thing":
+            graphs |= {m.thing_graph(atom.oid)}
+    tensors = [a for a in atoms if type(a) is Tensor and not a.flags & (SCALAR | GUESSED)]
+    if not tensors and not graphs:
+        return value
+    mark = m.graph("stored", node, text, key=("context", text))
+    m.emit(ContextStore(m.site(node), text, mark, bool(tensors), graphs), tag=text)
+    marked = add_marks(value, frozenset((mark,)))
+    if isinstance(source, ir.Name):
+        state.vars[place_of(m, source.id)] = marked
+    return marked
+
+
+def flattened(atom: Atom, m: Machine, state: State, depth: int = 2) -> list[Atom]:
+    """The atom, or what a tuple or a known container of that name holds."""
+    inner: list[Value] = []
+    if depth and type(atom) is Tuple:
+        inner = list(atom.items)
+    elif depth and type(atom) is Obj and m.heap[atom.oid].kind in CONTAINERS:
+        inner = m.contents(atom.oid, state)
+    else:
+        return [atom]
+    return [one for value in inner for part in value for one in flattened(part, m, state, depth - 1)]

@@ -1,0 +1,252 @@
+"""Questions about the IR alone: which names a test asks of, what a block does, what an expression is written as."""
+
+from __future__ import annotations
+
+from torchmemlint.lower import ir
+from torchmemlint.semantics.text import dotted, text_of
+
+INSIDE = ir.Const(-1, None)
+"""Stands for a stored value that no expression of its own names (it is inside an argument): nothing a fix could change."""
+
+
+def names_tested(test: ir.Expr) -> list[str]:
+    """Names that ``narrow`` may change for this test."""
+    match test:
+        case ir.Unary():
+            return names_tested(test.value)
+        case ir.BoolOp():
+            return names_tested(test.left) + names_tested(test.right)
+        case ir.Compare(left=ir.Name() as name):
+            return [name.id]
+        case ir.Call(args=[ir.Arg(value=ir.Name() as name), *_]):
+            return [name.id]
+        case _:
+            return []
+
+
+def target_names(target: ir.Expr) -> frozenset[str]:
+    """The bare names that an assignment target binds."""
+    match target:
+        case ir.Name():
+            return frozenset((target.id,))
+        case ir.Star():
+            return target_names(target.value)
+        case ir.Sequence():
+            return frozenset().union(*(target_names(i) for i in target.items))
+        case _:
+            return frozenset()
+
+
+def changes_nothing(expr: ir.Expr) -> bool:
+    """Whether an expression is so plain (names, literals and what operators make of them) that evaluating it leaves the state as
+    it is: an attribute may be a property."""
+    match expr:
+        case ir.Name() | ir.Const():
+            return True
+        case ir.Unary():
+            return changes_nothing(expr.value)
+        case ir.BoolOp():
+            return changes_nothing(expr.left) and changes_nothing(expr.right)
+        case ir.Compare():
+            return changes_nothing(expr.left) and all(map(changes_nothing, expr.comparators))
+        case _:
+            return False
+
+
+def takes_part(text: str, expr: ir.Expr) -> bool:
+    """Whether a name or attribute is an operand of arithmetic."""
+    if not isinstance(expr, ir.Binary):
+        return False
+    return any(text_of(operand) == text or takes_part(text, operand) for operand in (expr.left, expr.right))
+
+
+def cache_size(decorator: ir.Expr) -> int | None:
+    """How many calls ``lru_cache`` or ``cache`` keeps, None for all."""
+    call = decorator if isinstance(decorator, ir.Call) else None
+    if dotted(call.func if call is not None else decorator).rpartition(".")[2] == "cache":
+        return None
+    given = next((a.value for a in call.args if a.keyword in (None, "maxsize")), None) if call is not None else None
+    if not isinstance(given, ir.Const):
+        return 128
+    return given.value if isinstance(given.value, int) else None
+
+
+def replaced_items(statement: ir.For) -> ir.Subscript | None:
+    """The target ``d[k]`` where a loop over a dict's keys or items gives each key a new value."""
+    iterable, key = statement.iterable, statement.target
+    if isinstance(iterable, ir.Call) and dotted(iterable.func) in ("list", "tuple", "sorted") and len(iterable.args) == 1:
+        iterable = iterable.args[0].value
+    if isinstance(iterable, ir.Call) and isinstance(iterable.func, ir.Attr) and not iterable.args:
+        if iterable.func.name == "items" and isinstance(key, ir.Sequence) and len(key.items) == 2:
+            key = key.items[0]
+        elif iterable.func.name != "keys":
+            return None
+        iterable = iterable.func.value
+    text = dotted(iterable)
+    if not text or not isinstance(key, ir.Name) or leaves_early(statement.body):
+        return None
+    for inner in statement.body:
+        if isinstance(inner, ir.Assign) and len(inner.targets) == 1:
+            target = inner.targets[0]
+            if isinstance(target, ir.Subscript) and dotted(target.value) == text and len(target.index) == 1:
+                if isinstance(target.index[0], ir.Name) and target.index[0].id == key.id:
+                    return target
+    return None
+
+
+def leaves_early(body: list[ir.Stmt]) -> bool:
+    """Whether a turn of a loop may end before its body does."""
+    return any(
+        isinstance(statement, (ir.Break, ir.Continue)) or any(leaves_early(inner) for inner in nested_blocks(statement))
+        for statement in body
+    )
+
+
+def reads_item(expr: ir.Expr, target: ir.Subscript) -> bool:
+    """Whether an expression reads the very item that is assigned: ``d[k]``, or ``d.get(k, 0)``."""
+    if text_of(expr) == text_of(target):
+        return True
+    return (
+        isinstance(expr, ir.Call)
+        and isinstance(expr.func, ir.Attr)
+        and expr.func.name in ("get", "setdefault", "pop")
+        and text_of(expr.func.value) == text_of(target.value)
+        and bool(expr.args)
+        and len(target.index) == 1
+        and text_of(expr.args[0].value) == text_of(target.index[0])
+    )
+
+
+def type_names(expr: ir.Expr) -> list[str]:
+    """The types in the second argument of ``isinstance``, as written: ``(list, tuple)``, ``list | tuple``."""
+    match expr:
+        case ir.Sequence():
+            return [name for item in expr.items for name in type_names(item)]
+        case ir.Binary(op="|"):
+            return [*type_names(expr.left), *type_names(expr.right)]
+        case _:
+            return [dotted(expr)]
+
+
+def leaves(body: list[ir.Stmt]) -> bool:
+    """Whether a loop's body, run to its end without an exception, leaves the loop."""
+    match body[-1] if body else None:
+        case ir.Break() | ir.Return():
+            return True
+        case ir.Try() as last:
+            return leaves(last.orelse or last.body)
+        case ir.With() as last:
+            return leaves(last.body)
+        case _:
+            return False
+
+
+def names_in(expr: ir.Expr) -> set[str]:
+    """Bare names at the roots of an expression's parts."""
+    match expr:
+        case ir.Name():
+            return {expr.id}
+        case ir.Attr() | ir.Star():
+            return names_in(expr.value)
+        case ir.Subscript():
+            return names_in(expr.value)
+        case ir.Call():
+            return names_in(expr.func)
+        case ir.Compare():
+            return names_in(expr.left)
+        case ir.Sequence():
+            return set().union(*(names_in(i) for i in expr.items)) if expr.items else set()
+        case _:
+            return set()
+
+
+def does_training(body: list[ir.Stmt]) -> bool:
+    """Whether a block back-propagates or steps an optimizer in its own statements."""
+    for statement in body:
+        if isinstance(statement, ir.ExprStmt) and isinstance(statement.value, ir.Call):
+            func = statement.value.func
+            last = func.name if isinstance(func, ir.Attr) else dotted(func)
+            if last in ("backward", "step", "zero_grad", "manual_backward"):
+                return True
+        for inner in nested_blocks(statement):
+            if does_training(inner):
+                return True
+    return False
+
+
+def nested_blocks(statement: ir.Stmt) -> list[list[ir.Stmt]]:
+    """The blocks inside a compound statement, functions and classes left out."""
+    match statement:
+        case ir.If():
+            return [statement.then, statement.orelse]
+        case ir.For() | ir.While():
+            return [statement.body, statement.orelse]
+        case ir.With():
+            return [statement.body]
+        case ir.Try():
+            return [statement.body, statement.orelse, statement.final, *(h.body for h in statement.handlers)]
+        case ir.Match():
+            return [c.body for c in statement.cases]
+        case _:
+            return []
+
+
+def half_fix(expr: ir.Expr | None) -> tuple[str, int]:
+    """The move or copy that stands where a detach should, and the node it is called on: ("cpu", out) for ``out.cpu()``."""
+    name, base = "", -1
+    while isinstance(expr, ir.Call) and isinstance(expr.func, ir.Attr):
+        if expr.func.name in ("cpu", "clone", "float", "double", "half", "contiguous", "to"):
+            name, base = expr.func.name, expr.func.value.node
+        else:
+            break
+        expr = expr.func.value
+    return name, base
+
+
+def stars_of(expr: ir.Call) -> str:
+    """Which stars a call's arguments have: "", "*", "**" or "***" for both."""
+    return "".join(sorted({arg.star for arg in expr.args}))
+
+
+def gradient_owner(expr: ir.Expr) -> ir.Expr | None:
+    """``p`` of ``p.grad`` and of ``p.grad.data``; None for any other expression."""
+    if isinstance(expr, ir.Attr) and expr.name == "data":
+        expr = expr.value
+    return expr.value if isinstance(expr, ir.Attr) and expr.name == "grad" else None
+
+
+def is_small(expr: ir.Expr) -> bool:
+    """A number, or a display of numbers: a tensor of it is no more than a scalar on the device."""
+    if isinstance(expr, ir.Sequence):
+        return all(type(item) in (ir.Const, ir.Name, ir.Unary) for item in expr.items)
+    return isinstance(expr, ir.Const)
+
+
+def next_words(statement: ir.Stmt | None) -> str:
+    """What the next statement of the block is, as far as rules ask: "break", "return", or the text of its call or value."""
+    match statement:
+        case ir.Break() | ir.Return() | ir.Raise():
+            return type(statement).__name__.lower()
+        case ir.ExprStmt() | ir.Assign():
+            return text_of(statement.value)
+        case _:
+            return ""
+
+
+def is_abstract(function: ir.Function) -> bool:
+    """Whether a body does nothing but raise (or nothing at all): subclasses have the real one."""
+    for statement in function.body:
+        if isinstance(statement, ir.ExprStmt) and isinstance(statement.value, ir.Const):
+            continue
+        if not isinstance(statement, ir.Raise):
+            return False
+    return not function.name.startswith("__")
+
+
+def first_parameter(function: ir.Function) -> str:
+    return function.params[0].name if function.params else ""
+
+
+def receiver_of(callee: ir.Expr) -> ir.Expr | None:
+    """What a method is called on; None where the callee is none."""
+    return callee.value if isinstance(callee, ir.Attr) else None

@@ -1,0 +1,105 @@
+"""``with`` blocks, and the grad mode inside them."""
+
+from __future__ import annotations
+
+from torchmemlint.lower import ir
+from torchmemlint.semantics.dispatch import STATEMENTS, assign, evaluate, handles, run_block
+from torchmemlint.semantics.events import GradModeMisuse
+from torchmemlint.semantics.grad_modes import project_manager_mode
+from torchmemlint.semantics.machine import LoopEnds, Machine
+from torchmemlint.semantics.phases import assumed
+from torchmemlint.semantics.state import State, join_states
+from torchmemlint.semantics.text import dotted, text_of
+from torchmemlint.semantics.values import UNKNOWN, Ext, Obj, Tensor, Value
+from torchmemlint.torch_facts import TORCH
+
+
+@handles(STATEMENTS, ir.With)
+def run_with(m: Machine, statement: ir.With, state: State) -> State | None:
+    before = state.mode
+    frame, around = m.ends[-1], m.loop_ends[-1] if m.loop_ends else LoopEnds()
+    ways = frame.state, around.breaks, around.continues
+    frame.state = around.breaks = around.continues = None
+    held = len(m.offs)
+    for item in statement.items:
+        mode = state.mode
+        enter_manager(m, item, state, statement)
+        if state.mode == "off" and mode != "off":
+            m.offs.append((item.node, text_of(item.manager)))
+    after = run_block(m, statement.body, state)
+    del m.offs[held:]
+    # Whichever way the block is left, the managers restore what was before.
+    for left in (after, frame.state, around.breaks, around.continues):
+        if left is not None:
+            left.mode = before
+    frame.state = join_states(ways[0], frame.state)
+    around.breaks, around.continues = join_states(ways[1], around.breaks), join_states(ways[2], around.continues)
+    return after
+
+
+def enter_manager(m: Machine, item: ir.WithItem, state: State, statement: ir.With) -> None:
+    current = state.mode
+    m.mode_before = None
+    value = evaluate(m, item.manager, state)
+    acted = mode_before_call(m)
+    if acted is not None:
+        # ``set_grad_enabled`` acts when it is called; as a manager it restores at the end what was before.
+        current = acted
+        state.mode = current
+    ready = any(type(a) is Obj and m.heap[a.oid].kind == "manager" for a in value)
+    home_made = None if ready else project_manager_mode(m, item.manager, state)
+    modes: set[str] = set()
+    for atom in value:
+        if type(atom) is Obj and m.heap[atom.oid].kind == "manager":
+            mode = str(m.heap[atom.oid].cls)
+            modes.add(current if mode == "none" else mode)
+        elif type(atom) is Ext and TORCH.function_effect(atom.name) in ("grad-off", "grad-on", "grad-set"):
+            from torchmemlint.semantics.results import hands_out
+
+            name, gives = text_of(item.manager), hands_out(statement.body, m.frame_closure[m.frame].function.body)
+            m.emit(GradModeMisuse(m.site(item.node), "with-uncalled", name, gives))
+        elif home_made is None:
+            modes.add(current)
+    if home_made is not None:
+        modes = {home_made}
+    if len(modes) == 1:
+        state.mode = modes.pop()
+    elif modes:
+        known = {assumed(m, item.manager.test)} if isinstance(item.manager, ir.IfExp) else {None}
+        state.mode = "unknown" if known == {None} else state.mode
+    if item.target is not None:
+        assign(m, item.target, given_by(m, item.manager, value, state), state, item.node)
+
+
+def given_by(m: Machine, manager: ir.Expr, value: Value, state: State) -> Value:
+    """What ``with manager as x`` binds: a progress bar itself, and what a tensor of a graph was made into (a scaled loss)."""
+    if not isinstance(manager, ir.Call):
+        return UNKNOWN
+    if dotted(manager.func).rpartition(".")[2] in ("tqdm", "trange"):
+        return value
+    if manager.args and not manager.args[0].star and type(manager.args[0].value) in (ir.Name, ir.Attr, ir.Subscript):
+        first = evaluate(m, manager.args[0].value, state)
+        if any(type(atom) is Tensor and atom.graphs for atom in first):
+            return first
+    return UNKNOWN
+
+
+def check_bare_manager(m: Machine, value: ir.Expr, statement: ir.ExprStmt, state: State) -> None:
+    """``torch.no_grad()`` as a statement switches nothing off."""
+    if not isinstance(value, ir.Call) or value.args:
+        return
+    name = dotted(value.func)
+    if not name or "(" in name:
+        return  # evaluating a callee that itself calls would run that call twice
+    for atom in evaluate(m, value.func, state):
+        effect = TORCH.function_effect(atom.name) if type(atom) is Ext else None
+        if effect == "grad-off":
+            m.emit(GradModeMisuse(m.site(statement.node), "statement", text_of(value)))
+        elif effect == "grad-on":
+            kind = "enable-statement-off" if state.mode == "off" else "enable-statement"
+            m.emit(GradModeMisuse(m.site(statement.node), kind, text_of(value)))
+
+
+def mode_before_call(m: Machine) -> str | None:
+    """The grad mode before the ``set_grad_enabled`` that the last evaluation called, None when it called none."""
+    return m.mode_before
