@@ -110,3 +110,12 @@ def test_the_installation(project: Path, tmp_path: Path) -> None:
         pytest.skip("nothing can be installed without a network")
     assert done.code == 0, done.text
     assert step(1, project, temporary).code == 1
+
+
+def test_modules_of_the_checkout_install_nothing(project: Path, tmp_path: Path) -> None:
+    """The steps run in the checkout, where `python -m` looks for modules first."""
+    for name in ("venv", "pip", "ensurepip", "runpy", "json", "types", "warnings"):
+        (project / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    step(0, project, tmp_path / "temporary", python=sys.executable)
+    assert (tmp_path / "temporary" / "torchmemlint").is_dir()
+    assert not (tmp_path / "ran").exists()

@@ -155,7 +155,7 @@ def test_a_loop_of_links(tree: Path) -> None:
 def test_a_pipe_is_not_opened(tree: Path) -> None:
     os.mkfifo(tree / "pipe.py")
     by_hand = lint("pipe.py", "neighbour.py", "--output-format", "concise", cwd=tree)
-    assert said(by_hand, "pipe.py") == ["torchmemlint: error: pipe.py: is not a regular file"]
+    assert said(by_hand, "pipe.py") == ["torchmemlint: error: pipe.py: is a FIFO, not a regular file"]
     assert by_hand.returncode == 2
     assert lint(".", cwd=tree).returncode == 1
 

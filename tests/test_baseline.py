@@ -251,7 +251,7 @@ def test_any_text_survives_the_file(tmp_path: Path) -> None:
         {str(tmp_path / "a b.py"): {"TML101"}, str(tmp_path / "é.py"): {"TML101"}},
         add=True,
     )
-    write_baseline(str(tmp_path / "b.json"), made)
+    write_baseline(str(tmp_path / "b.json"), made, empty_baseline(str(tmp_path / "b.json")))
     again = read_baseline(str(tmp_path / "b.json"))
     assert again.files == made.files
     assert written(again) == written(made)

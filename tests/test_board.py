@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from torchmemlint.board import PIECES, Board, _taken
-from torchmemlint.index.graph import Graph, Segment, segments_of, written
+from torchmemlint.index.dependencies import DependencyGraph, Segment, segments_of, written
 from torchmemlint.index.keys import HEAD, NAME, OBJECT, OBJECTS, SCOPE, SITE
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import FunctionRef, Project
@@ -152,14 +152,15 @@ def test_answers_are_the_same_with_a_board(board: Board, monkeypatch: pytest.Mon
     one = project()
     one.meet(board)
     beside(lambda: asked(one))  # type: ignore[arg-type,return-value]
-    work = one._calls.reached
-    monkeypatch.setattr(one._calls, "object_reached", None)  # all is heard, nothing is worked out
-    monkeypatch.setattr(one._calls, "reached", lambda site: pytest.fail("told") if site[1].callee == "helper" else work(site))
+    calls = one.linked.calls
+    work = calls.reached
+    monkeypatch.setattr(calls, "object_reached", None)  # all is heard, nothing is worked out
+    monkeypatch.setattr(calls, "reached", lambda site: pytest.fail("told") if site[1].callee == "helper" else work(site))
     assert asked(one) == expected
 
 
-def graph_of(*written_down: tuple[str, bytes]) -> Graph:
-    return Graph(segments_of((name, 0, data) for name, data in written_down))
+def graph_of(*written_down: tuple[str, bytes]) -> DependencyGraph:
+    return DependencyGraph(segments_of((name, 0, data) for name, data in written_down))
 
 
 def test_what_was_told_is_in_the_trail_of_who_told_it(board: Board, tmp_path: Path) -> None:

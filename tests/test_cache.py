@@ -153,7 +153,7 @@ def test_what_changes_nothing_for_others_links_nothing(
         raise AssertionError("the project was linked")
 
     with monkeypatch.context() as patch:
-        patch.setattr("torchmemlint.index.calls.Tables", linked)
+        patch.setattr("torchmemlint.index.callees.Tables", linked)
         cached = printed(".", "-v")
     if again is not None:
         assert inspected == again

@@ -16,7 +16,7 @@ import pytest
 from torchmemlint.cache import FOLDER
 from torchmemlint.cli import main
 from torchmemlint.errors import SourceError
-from torchmemlint.index import calls
+from torchmemlint.index import callgraph
 from torchmemlint.index.answers import Answers, from_text
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import Project
@@ -321,7 +321,7 @@ def test_any_row_of_edits(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("torchmemlint.index.calls._MANY_SITES", MANY_SITES)
+    monkeypatch.setattr("torchmemlint.index.callgraph._MANY_SITES", MANY_SITES)
 
     def run(*arguments: str) -> tuple[int, str, str]:
         status = main([*arguments])
@@ -346,7 +346,7 @@ def _long(seed: int, edits: int) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        calls._MANY_SITES = MANY_SITES
+        callgraph._MANY_SITES = MANY_SITES
         walk(seed, edits, Path(folder), run)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -140,27 +141,30 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_executor_that_is_named_settles(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_executor_that_is_named_settles(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     (here / "fleet.py").write_text(
         "from concurrent.futures import ProcessPoolExecutor\nfrom multiprocessing import get_context\n\n"
         "def two():\n    return ProcessPoolExecutor(2, mp_context=get_context('spawn'))\n"
     )
     script = "import sys\nfrom torchmemlint.cli import main\n\nif __name__ == '__main__':\n    sys.exit(main(sys.argv[1:]))\n"
     (here / "go.py").write_text(script)
-    target = ["confirm", "train.py:4", "--rule", "TML102", "--output-format", "json", "--executor", "fleet:two"]
+    target = ["confirm", "train.py:4", "--rule", "TML102", "--output-format", "json"]
+    monkeypatch.setenv("TORCHMEMLINT_EXECUTOR", "fleet:two")  # go.py's folder is in its path, as of any script
     done = subprocess.run([sys.executable, "go.py", *target], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)
     assert row["confirm"]["verdict"] == "confirmed"
-    assert command.main(["--executor", "nothing", "train.py:4", "--rule", "TML102"]) == 2
+    monkeypatch.setenv("TORCHMEMLINT_EXECUTOR", "nothing")
+    assert command.main(["train.py:4", "--rule", "TML102"]) == 2
     assert "must be module:factory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--executor", "a:b", "--device", "tpu"], "--device tpu"),
-        (["--executor", "a:b", "--watch"], "leave out --executor"),
+        (["--device", "tpu"], "--device tpu"),
         (["--snapshots", "out", "--watch"], "leave out --snapshots"),
         (["--snapshots", "out", "--device", "cpu"], "needs a CUDA device"),
     ],
@@ -173,12 +177,13 @@ def test_what_does_not_go_together(arguments: list[str], words: str, here: Path,
 def test_a_dask_cluster_settles_findings(cluster: str, here: Path) -> None:
     text = KEEPS + KEEPS.replace("run", "second").replace("model(x)", "model(x).detach()")
     (here / "two.py").write_text(text)
-    arguments = ["two.py:4", "two.py:9", "--rule", "TML102", "--output-format", "json", "--executor", f"dask:{cluster}"]
+    arguments = ["two.py:4", "two.py:9", "--rule", "TML102", "--output-format", "json"]
     arguments += ["--timeout", "300"]  # the workers may have little of the machine
     # A process of its own: the cluster's scheduler runs in this one, and the search for callers is bounded by CPU time.
     done = subprocess.run(
-        [sys.executable, "-m", "torchmemlint", "confirm", *arguments], cwd=here, capture_output=True, text=True, check=False
-    )
+        [sys.executable, "-m", "torchmemlint", "confirm", *arguments],
+        cwd=here, env={**os.environ, "TORCHMEMLINT_EXECUTOR": f"dask:{cluster}"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode in {0, 1}, done.stderr
     verdicts = [row["confirm"] for row in json.loads(done.stdout)]
     assert (verdicts[0]["verdict"], verdicts[0]["device"]) == ("confirmed", "cpu"), verdicts[0]["reason"]

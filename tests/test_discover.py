@@ -185,7 +185,7 @@ def test_paths_that_cannot_be_checked_are_problems(tree: Path) -> None:
     said = "\n".join(result.problems)
     assert "missing.py: no such file or directory" in said
     assert "note.txt: is not a Python file" in said
-    assert "pipe.py: is not a regular file" in said
+    assert "pipe.py: is a FIFO, not a regular file" in said
     assert "loop.py: too many levels of symbolic links" in said
 
 
@@ -194,7 +194,7 @@ def test_a_pipe_below_a_folder_is_left_out_with_a_note(tree: Path) -> None:
     os.mkfifo(tree / "pipe.py")
     result = look(".")
     assert [file.path for file in result.files] == ["a.py"]
-    assert result.notes == ["pipe.py: is not a regular file"]
+    assert result.notes == ["pipe.py: is a FIFO, not a regular file"]
     assert result.problems == []
 
 

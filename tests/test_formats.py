@@ -18,8 +18,8 @@ from notebooks import SETUP, TRAINING, notebook, rows
 
 from torchmemlint.cli import check_parser
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
+from torchmemlint.quoting import printable, printable_path
 from torchmemlint.reporters import FORMATS, Context, render, sarif
-from torchmemlint.reporters.style import printable
 from torchmemlint.rules import ALL_RULES
 
 ROOT = Path(__file__).parent.parent
@@ -234,7 +234,7 @@ def test_azure_commands_are_read_as_the_agent_reads_them() -> None:
         assert name == "task.logissue"
         properties = dict(pair.split("=", 1) for pair in listed.split(";") if pair)
         unescaped = {key: _from_azure(value) for key, value in properties.items()}
-        assert unescaped["sourcepath"] == one.path
+        assert unescaped["sourcepath"] == printable_path(one.path)
         assert unescaped["code"] == one.code
         assert unescaped["type"] in ("error", "warning")
         assert printable(one.message) in _from_azure(data)

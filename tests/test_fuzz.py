@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.lower import quick
 from torchmemlint.lower.lowered import from_libcst
-from torchmemlint.lower.regions import MODULE, cut_function, cut_module
+from torchmemlint.lower.regions import MODULE, Region, cut_function, cut_module
 
 SEEDS = [without_marks(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))]
 WORDS = re.compile(r"\b[A-Za-z_]\w*\b")
@@ -64,6 +64,24 @@ ODD_LINES = (
     "exec = eval",
     "@torch.no_grad",
 )
+
+LEAVES = ("a", "ｂ", "0x_f", "2j", "'s'", "r'\\d' 's'", "b'\\0' b''", "'x' f'{a!r:>{c}}'", "f'{a[1, 2]}'", "...", "None", "()")
+FORMS = (
+    "(□)", "( # (\n□)", "(□,)", "□, □", "[□, *□]", "{□, *□}", "{□: □, **□}", "□.ｄ", "□[□]", "□[□,]", "□[□, □]", "□[(□, □)]",
+    "□[(□), (□)]", "□[□:□, ::□]", "□(□)", "□(□, *□)", "□(k=□, *□, j=□, **□)", "□ + □ + □", "□ ** -□", "not □", "□ and □ and □",
+    "□ or □ and □", "(□ or □) or □", "□ < □ is not □ not in □", "□ if □ else □", "[□ for a in □ if □ for b, *c in □]",
+    "{□ async for a in □}", "{□: □ for a in □}", "□(a for a in □)", "lambda a, /, b=□, *c, d, **e: □", "lambda *, a=□: □",
+    "(a := □)", "(yield □)", "(yield)", "(yield from □)", "await □", "f'''{□}'''", "f'''{□:{□}}''' 's'", "'s' f'''{□!r}''' f''",
+)  # fmt: skip
+STATEMENTS = (
+    "□", "□; □;", "a = ｂ, *c = □", "a.b, [c[□], *d] = □", "a: □ = □", "a: □", "a.b: □", "a.b += □", "a[□] @= □", "return □", "raise □",
+    "raise □ from □", "assert □", "assert □, □", "del a", "del a, # ,", "del (a # ,\n)", "del (a), b[□]", "del [a, b]", "global ｇ, h",
+    "import a.b as ｃ, d.e", "from ..a import b as c, d", "from . import *", "pass", "break", "if □:■", "if □:■\nelif □:■\nelse:■",
+    "for a, *b in □:■\nelse:■", "async for a.b in □:■", "while □:■\nelse:■", "try:■\nfinally:■", "try:■\nexcept* □ as e:■",
+    "try:■\nexcept (□) as ｅ:■\nexcept:■\nelse:■\nfinally:■", "with □ as a, □:■", "with (□ as (a, b), □):■", "async with □:■",
+    "@□\n@d(□)\nasync def f(a: □, /, b=□, *c: □, d=□, **e) -> □:■", "def f(*, a=□):■", "class A(□, *b, k=□, **c):■",
+    "match □:\n case [a, (b, *_)] | {'k': a, **b} if □:■\n case A(a, k=_):■\n case -1 | 's':■\n case None:■\n case 's' as ｂ:■\n case _:■",
+)  # fmt: skip
 
 NEVER_SEEN = pytest.mark.skipif(
     not os.environ.get("TORCHMEMLINT_NEVER_SEEN"),
@@ -116,6 +134,7 @@ def readable(text: str) -> bool:
 def bent(draw: Callable[[st.SearchStrategy], object]) -> str:
     """A fixture with some lines dropped, doubled, moved, put under a new head or given another's names."""
     lines = str(draw(st.sampled_from(SEEDS))).splitlines()
+    assume(lines)
     words = sorted({word for line in lines for word in WORDS.findall(line)})
     for _ in range(int(draw(st.integers(1, 5)))):  # type: ignore[call-overload]
         at = int(draw(st.integers(0, len(lines) - 1)))  # type: ignore[call-overload]
@@ -146,6 +165,36 @@ def bent(draw: Callable[[st.SearchStrategy], object]) -> str:
     return "\n".join(lines) + "\n"
 
 
+@st.composite
+def expressions(draw: st.DrawFn, depth: int) -> str:
+    """Most of what can be an expression, inside each other."""
+    if not depth or draw(st.integers(0, 3)) == 0:
+        return draw(st.sampled_from(LEAVES))
+    first, *rest = draw(st.sampled_from(FORMS)).split("□")
+    for one in rest:
+        inside = draw(expressions(depth - 1))
+        first += (inside if inside in LEAVES or not draw(st.integers(0, 7)) else f"({inside})") + one
+    return first
+
+
+@st.composite
+def programs(draw: st.DrawFn, depth: int = 2, indent: str = "\n") -> str:
+    """Statements of every kind, inside each other; not all can be compiled."""
+    text = ""
+    for _ in range(draw(st.integers(1, 2))):
+        form = draw(st.sampled_from(STATEMENTS if depth else STATEMENTS[:20]))
+        for part in re.split("([□■\n])", form):
+            match part:
+                case "□":
+                    text += draw(expressions(2))
+                case "■":
+                    text += draw(programs(depth - 1, indent + "   "))
+                case _:
+                    text += part.replace("\n", indent)
+        text += indent
+    return indent + text
+
+
 @settings(checks, max_examples=60)
 @given(bent())
 def test_a_bent_program_is_no_crash(text: str) -> None:
@@ -153,17 +202,33 @@ def test_a_bent_program_is_no_crash(text: str) -> None:
     judge({"fuzz.py": text})
 
 
-@settings(checks, max_examples=100)
-@given(bent())
-def test_both_ways_of_lowering_give_the_same(text: str) -> None:
+def compare_ways_of_lowering(text: str) -> None:
     note(text)
     assume(readable(text))
     facts = module_facts("fuzz.py", text)
     lines = text.split("\n")
-    for function in facts.functions:
-        if not function.parent:
-            region = cut_module(lines, facts) if function.qualname == MODULE else cut_function(lines, function)
-            assert repr(quick.lower(region).functions) == repr(from_libcst(region).functions)
+    regions = [cut_function(lines, f) for f in facts.functions if not f.parent and f.qualname != MODULE]
+    for region in [cut_module(lines, facts), Region("fuzz.py", MODULE, text, range(1, len(lines) + 1)), *regions]:
+        assert repr(quick.lower(region).functions) == repr(from_libcst(region).functions)
+
+
+@settings(checks, max_examples=100)
+@given(bent())
+def test_both_ways_of_lowering_give_the_same_of_bent_programs(text: str) -> None:
+    compare_ways_of_lowering(text)
+
+
+@settings(checks, max_examples=200)
+@given(programs())
+def test_both_ways_of_lowering_give_the_same_of_all_grammar(text: str) -> None:
+    compare_ways_of_lowering(text)
+
+
+@NEVER_SEEN
+@settings(checks, max_examples=5000, derandomize=False)
+@given(programs() | bent())
+def test_both_ways_of_lowering_give_the_same_of_programs_never_seen(text: str) -> None:
+    compare_ways_of_lowering(text)
 
 
 @NEVER_SEEN

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 REPOSITORY = Path(__file__).parent.parent
 SHIPPED = ("pyproject.toml", "README.md", "LICENSE", ".pre-commit-hooks.yaml", "torchmemlint")
 NO_NETWORK = ("ConnectionError", "NewConnectionError", "Temporary failure in name resolution", "No matching distribution found")
+HOSTILE = ("--fix.py", "--fix", "-h", "@names.py", "--output-file=sarif=report.py", "-j1.py", "--config=evil.py", "-")
 BROKEN = "import torch\ndef f(:\n"
 MISTAKE = REPOSITORY / "fixtures" / "TML202" / "not_called.py"
 
@@ -74,9 +75,13 @@ def hooks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return project, home
 
 
-def pre_commit(hooks: tuple[Path, Path], hook: str, *files: str) -> subprocess.CompletedProcess[str]:
+def pre_commit(
+    hooks: tuple[Path, Path], hook: str, *files: str, config: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     project, home = hooks
     which = ["--files", *files] if files else ["--all-files"]
+    if config is not None:
+        which += ["--config", str(config)]
     return run(sys.executable, "-m", "pre_commit", "run", hook, "--verbose", *which, cwd=project, home=home)
 
 
@@ -123,3 +128,36 @@ def test_the_fixing_hook_writes_what_the_command_writes(hooks: tuple[Path, Path]
     assert (hooks[0] / "notebook.ipynb").read_bytes() == notebook_fixed
     assert ("files were modified by this hook" in done.stdout) is (fixed != MISTAKE.read_bytes())
     assert (hooks[0] / "vendored" / "broken.py").read_text() == BROKEN
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", ["", "[--output-format=concise, --]", "[--output-format=concise]"])
+def test_names_that_look_like_options(hooks: tuple[Path, Path], tmp_path: Path, arguments: str) -> None:
+    """With ``--``, the default, they are files; where a user's ``args`` have none, they are refused. Nothing is switched on."""
+    text = (hooks[0] / ".pre-commit-config.yaml").read_text()
+    config = tmp_path / "config.yaml"
+    given = f"\n        args: {arguments}" if arguments else ""
+    config.write_text(text.replace("\n        args: [--output-format=concise]", given))
+    home, project = hooks[1], tmp_path / "project"
+    project.mkdir()
+    (project / "names.py").write_text("--fix\n")
+    commit_all(project)
+    for name in HOSTILE:
+        (project / name).write_text("#!/usr/bin/env python\n" + MISTAKE.read_text())
+        (project / name).chmod(0o755)
+    refused = arguments == "[--output-format=concise]"
+    for names in [*((name,) for name in HOSTILE if refused), HOSTILE]:
+        assert run("git", "reset", "-q", cwd=project).returncode == 0
+        assert run("git", "add", "--", *(f"./{name}" for name in names), cwd=project).returncode == 0
+        command = ("pre_commit", "run", "torchmemlint", "--verbose", "--config", str(config))
+        done = run(sys.executable, "-m", *command, cwd=project, home=home)
+        assert done.returncode == 1, done.stdout
+        if refused:
+            assert "exit code: 2" in done.stdout
+            assert done.stdout.count("could be an option, and is the name of a file here") == 1
+            assert "TML" not in done.stdout
+        else:
+            assert [name for name in names if f"{name}:" not in done.stdout] == []
+            assert "could be an option" not in done.stdout
+    assert all(MISTAKE.read_text() in (project / name).read_text() for name in HOSTILE)
+    assert not list(project.glob("report*"))

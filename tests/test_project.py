@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from torchmemlint.index.edges import Caller
 from torchmemlint.index.memo import Memo
+from torchmemlint.index.modes import CallerMode
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.plain import from_plain, positions, shape
-from torchmemlint.index.project import Caller, CallerMode, ClassRef, FunctionRef, Project
+from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.index.trail import Trail
 
 

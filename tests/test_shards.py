@@ -82,7 +82,7 @@ def test_what_is_no_shard(shard: str, capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_shards_do_not_fix(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([".", "--shard", "1/2", "--fix"]) == 2
-    assert "do not go with --fix" in capsys.readouterr().err
+    assert "does not go with --fix" in capsys.readouterr().err
 
 
 def test_reports_of_overlapping_runs_tell_each_finding_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,13 +140,16 @@ def test_a_report_holds_the_whole_finding() -> None:
 # --- executors ------------------------------------------------------------------------------------------------------
 
 
-def test_any_executor_will_do(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "cluster.py").write_text(
+def test_any_executor_will_do(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "installed").mkdir()
+    (tmp_path / "installed" / "cluster.py").write_text(
         "from concurrent.futures import ProcessPoolExecutor\n\ndef two():\n    return ProcessPoolExecutor(2)\n"
     )
     fresh = output(capsys, ".", "--preview", "-v")
-    command = [sys.executable, "-m", "torchmemlint", ".", "--preview", "-v", "--executor", "cluster:two"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "torchmemlint", ".", "--preview", "-v"]
+    paths = os.pathsep.join([str(tmp_path / "installed"), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": paths, "TORCHMEMLINT_EXECUTOR": "cluster:two"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert (done.returncode, done.stdout) == fresh
 
 
@@ -166,7 +169,8 @@ def test_the_files_need_not_be_where_the_work_is_done(
 
     monkeypatch.setattr("test_shards.FACTORY", lambda: Elsewhere(1), raising=False)
     fresh = output(capsys, ".", "--preview")
-    assert output(capsys, ".", "--preview", "--executor", "test_shards:FACTORY") == fresh
+    monkeypatch.setenv("TORCHMEMLINT_EXECUTOR", "test_shards:FACTORY")
+    assert output(capsys, ".", "--preview") == fresh
 
 
 @pytest.mark.parametrize(
@@ -179,19 +183,23 @@ def test_the_files_need_not_be_where_the_work_is_done(
         ("builtins:len", "TypeError"),
     ],
 )
-def test_what_is_no_executor(spec: str, words: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([".", "--executor", spec]) == 2
+def test_what_is_no_executor(
+    spec: str, words: str, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHMEMLINT_EXECUTOR", spec)
+    assert main(["."]) == 2
     err = capsys.readouterr().err
-    assert err.startswith(f"torchmemlint: error: --executor {spec}: ")
+    assert err.startswith(f"torchmemlint: error: $TORCHMEMLINT_EXECUTOR {spec}: ")
     assert words in err
 
 
 def test_a_dask_cluster_that_loses_a_worker_loses_no_finding(
-    cluster: str, here: Path, capsys: pytest.CaptureFixture[str]
+    cluster: str, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from distributed import Client
 
     fresh = output(capsys, ".", "--preview")
+    monkeypatch.setenv("TORCHMEMLINT_EXECUTOR", f"dask:{cluster}")
     killed: list[int] = []
     with Client(cluster, set_as_default=False) as client:
         pids = [*client.run(os.getpid).values()]
@@ -205,7 +213,7 @@ def test_a_dask_cluster_that_loses_a_worker_loses_no_finding(
 
         killer = threading.Thread(target=kill_one)
         killer.start()
-        found = output(capsys, ".", "--preview", "--executor", f"dask:{cluster}")
+        found = output(capsys, ".", "--preview")
         killer.join(20)
         assert killed
     assert found == fresh
@@ -214,7 +222,8 @@ def test_a_dask_cluster_that_loses_a_worker_loses_no_finding(
 def test_no_scheduler_answers(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr("torchmemlint.executors.PATIENCE_SECONDS", 1)
-    assert main([".", "--executor", "dask:tcp://127.0.0.1:1"]) == 2
+    monkeypatch.setenv("TORCHMEMLINT_EXECUTOR", "dask:tcp://127.0.0.1:1")
+    assert main(["."]) == 2
     assert "no scheduler answers" in capsys.readouterr().err.splitlines()[-1]
 
 

@@ -15,9 +15,9 @@ from test_cache_edits import edit, some_projects
 from torchmemlint.errors import SourceError
 from torchmemlint.index import words
 from torchmemlint.index.answers import Answers
+from torchmemlint.index.dependencies import DependencyGraph, Segment, settled, written
 from torchmemlint.index.facts import ModuleFacts
 from torchmemlint.index.files import said_otherwise
-from torchmemlint.index.graph import Graph, Segment, settled, written
 from torchmemlint.index.keys import HEAD, INSIDE
 from torchmemlint.index.ledger import Question
 from torchmemlint.index.module_facts import module_facts
@@ -126,7 +126,7 @@ class Kept:
             if one.functions and other.functions:
                 is_within_what_it_was(one, other, changed(one, other))
         self.facts = facts
-        graph = Graph(self.segments)
+        graph = DependencyGraph(self.segments)
         project = self._project(graph.size)
         try:
             keys = said_otherwise(then, edits, project.modules, graph.texts())
@@ -165,7 +165,7 @@ def test_that_there_is_no_answer_rests_on_what_was_looked_for() -> None:
     segment.read(written(project.trail))
     (code,) = array("Q", zlib.decompress(codes))
     assert told == "-"
-    assert code in Graph([segment]).affected({(HEAD, "a.py", "f")}).nodes
+    assert code in DependencyGraph([segment]).affected({(HEAD, "a.py", "f")}).nodes
 
 
 def walk(seed: int, edits: int) -> None:

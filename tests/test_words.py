@@ -14,11 +14,13 @@ from test_trail import facts_of
 from torchmemlint.index import keys, words
 from torchmemlint.index.facts import ModuleFacts
 from torchmemlint.index.modules import Modules
-from torchmemlint.index.names import Names, bound_names
+from torchmemlint.index.names import Names
 from torchmemlint.index.plain import shape
 from torchmemlint.index.project import FunctionRef, Project
+from torchmemlint.index.reader import FactReader
 from torchmemlint.index.tables import Tables, of_one
 from torchmemlint.index.trail import Trail
+from torchmemlint.index.views import bound_names
 
 MANY = 1000
 
@@ -59,7 +61,7 @@ def test_the_words_of_a_module_are_those_of_which_it_says_something() -> None:
 
 def the_same(facts: Mapping[str, ModuleFacts], modules: Modules) -> None:
     known, here = Tables(Modules.of(facts.values()), Trail()), Tables(modules, Trail())
-    names, others = Names(Modules.of(facts.values()), Trail()), Names(modules, Trail())
+    names, others = (Names(FactReader(each, Trail())) for each in (Modules.of(facts.values()), modules))
     every = {word for module in facts.values() for _, several in of_one(module).words() for word in several}
     every |= {name for module in facts.values() for name in bound_names(module)} | {"nobody_says_this"}
     for word in sorted(every):

@@ -7,9 +7,9 @@
 Names are looked up on first use, so that ``import torchmemlint`` costs nothing.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+# Nothing is imported here: after `python -m torchmemlint` the current folder comes first in sys.path, before the standard
+# library, until `__main__` has taken it out. Type checkers take this name for true, as they do typing's.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from torchmemlint.api import check_paths, check_source

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torchmemlint.errors import TOO_LARGE, SourceError
 from torchmemlint.findings import Finding
 from torchmemlint.index.layout import is_test
+from torchmemlint.quoting import quoted
 from torchmemlint.semantics import purpose
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ def analyze_module(
             analysis.findings += [d.finding for d in told_once(drafts) if d.finding.code in codes]
             steps += runs.steps.get(ref, 0)
         except Exception:  # the one function is lost, the run goes on
-            analysis.crashes.append(f"{path}: {ref.qualname}: {traceback.format_exc()}")
+            analysis.crashes.append(f"{quoted(path)}: {ref.qualname}: {traceback.format_exc()}")
     analysis.questions, analysis.notes = account(page)
     runs.forget()
     return analysis
@@ -236,5 +237,5 @@ def drafts_of(runs: Runs, ref, checks, ask=ask_rule):  # type: ignore[no-untyped
                         if key not in seen:
                             seen[key] = draft
                 except SourceError as error:  # the place that a finding would show has no source that libcst can read
-                    runs.world.ledger.note(f"{ref.path}: {ref.qualname}: not reported: {error}")
+                    runs.world.ledger.note(f"{quoted(ref.path)}: {ref.qualname}: not reported: {error}")
     return list(seen.values())

@@ -54,8 +54,11 @@ class Board:
         if self._logs and self._own >= 0 and self._writer == os.getpid():  # and not one that was forked from the writer
             message = marshal.dumps((of, self.sign(), value))
             data = memoryview(_HEAD.pack(len(message), crc32(message)) + message)
-            while data:
-                data = data[os.write(self._logs[self._own], data) :]
+            try:
+                while data:
+                    data = data[os.write(self._logs[self._own], data) :]
+            except OSError:  # there is no room: what is cut off has another sum, and nothing behind it is read
+                self._own = -1
 
     def told(self, of: str | tuple[str, int]) -> Any:
         """What another told, once; None where nobody did so far, or is not believed."""

@@ -5,7 +5,7 @@
     runs/      the whole result of a run, with size, time and digest of each file: for when nothing changed
     links/     what ties the files of a run together: for when what changed in it changed nothing that others can see
     trails/    on which answers the findings of each file of a run rest, for when it did
-    segments/  of which keys and answers these were made (``index.graph``), as one process wrote it down
+    segments/  of which keys and answers these were made (``index.dependencies``), as one process wrote it down
     words/     which modules of a run say a word (``index.words``)
 
 Everything is JSON, or numbers as bytes, some of it packed by zlib: reading it runs nothing. Files are written beside their place and moved there, so that
@@ -26,9 +26,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from torchmemlint import __version__
+from torchmemlint.checkout import has_link
 from torchmemlint.errors import ConfigError
 from torchmemlint.findings import Finding
 from torchmemlint.plain import from_plain, to_json
+from torchmemlint.quoting import quoted
+from torchmemlint.reading import MAX_CACHE_BYTES, read_beginning, read_file
 
 if TYPE_CHECKING:
     from torchmemlint.config import Configuration
@@ -40,9 +43,11 @@ _SIGNATURE = "Signature: 8a477f597d28d172789f06886806bc55"
 _TAG_TEXT = f"""{_SIGNATURE}
 # This folder is torchmemlint's; it can be deleted at any time. What the line above means: https://bford.info/cachedir/
 """
+_KINDS = ("facts", "findings", "runs", "links", "trails", "segments", "words")
 _PACKED = ("findings", "words")
 _KEPT_DAYS = 30
 _LOST_SECONDS = 3600
+_LINK = "a link in the checkout leads elsewhere"
 _RACY_NS = 2_000_000_000
 """A file that changed so shortly before it was looked at may change again without a new time or size: its content counts."""
 
@@ -114,7 +119,7 @@ class Asked:
     """What one file of a run asked.
 
     segment  the place in ``Trails.segments`` of the process that asked, -1 where nothing was written down
-    codes    the steps of the answers to its questions, in the order of ``Kept.rests_on``, as ``index.graph`` has them (zlib, base64)
+    codes    the steps of the answers to its questions, in the order of ``Kept.rests_on``, as ``index.dependencies`` has them (zlib, base64)
     kept     digest of what is kept in ``findings/`` for it, as in ``Link``: the questions are those
     kind     "related" to torch, "beside" such files, "other", or "" for a file of which that cannot be said
     imports  the names that it imports (``screen.imported_names``)
@@ -160,10 +165,13 @@ class Cache:
         try:
             found._prepare(root)
         except OSError as error:
-            found.trouble = f"{root}: nothing is cached: {error.strerror or error}"
+            found.trouble = f"{quoted(root)}: nothing is cached: {error.strerror or error}"
         return found
 
     def _prepare(self, root: str) -> None:
+        by_default = os.path.basename(root) == FOLDER  # not necessarily the user's words
+        if has_link(root) or (by_default and os.path.islink(root)) or os.path.islink(self.folder):
+            raise OSError(0, _LINK)
         os.makedirs(root, exist_ok=True)
         if not _is_ours(root):
             # Another run may be making it at this moment: it is looked at once more.
@@ -171,6 +179,9 @@ class Cache:
                 raise OSError(0, "the folder holds something else")
             _write(os.path.join(root, _TAG), _TAG_TEXT.encode())
             _write(os.path.join(root, ".gitignore"), b"*\n")
+        if any(os.path.islink(os.path.join(self.folder, kind)) for kind in _KINDS):
+            # Nobody but who wants our files elsewhere, or files elsewhere deleted, makes one.
+            raise OSError(0, "a folder in it is a link")
         if not os.path.isdir(self.folder):
             os.makedirs(self.folder, exist_ok=True)
             _sweep(root)
@@ -266,7 +277,7 @@ class Cache:
         data = "\n".join([to_json(tuple(segments)), *map(to_json, files)]).encode()
         self._keep("trails", key, data)
         gone = {one.name for one in earlier.segments} if earlier is not None else set()
-        for name in gone - {one.name for one in segments}:
+        for name in gone - {one.name for one in segments} if not self._leads_away("segments") else ():
             with suppress(OSError):
                 os.unlink(self._segment(name))
         self._let_go_of_lost_segments()
@@ -285,13 +296,15 @@ class Cache:
 
     def _let_go_of_lost_segments(self) -> None:
         """Of runs that did not come to their end: what no run's trails name, and nobody added to for a while."""
+        if self._leads_away("segments"):
+            return
         named: set[str] = set()
         before = time.time() - _LOST_SECONDS
         try:
             for folder, _, names in os.walk(os.path.join(self.folder, "trails")):
                 for name in names:
-                    with open(os.path.join(folder, name), "rb") as file:
-                        first = from_plain(tuple[SegmentName, ...], json.loads(file.readline()))
+                    line = read_file(os.path.join(folder, name), MAX_CACHE_BYTES).partition(b"\n")[0]
+                    first = from_plain(tuple[SegmentName, ...], json.loads(line))
                     named.update(one.name for one in first)
             for entry in os.scandir(os.path.join(self.folder, "segments")):
                 if entry.name not in named and entry.stat().st_mtime < before:
@@ -313,8 +326,7 @@ class Cache:
         from torchmemlint.digest import digest
 
         try:
-            with open(self._segment(segment.name), "rb") as file:
-                data = file.read()
+            data = read_file(self._segment(segment.name), MAX_CACHE_BYTES)
         except OSError:
             return None
         return data if digest(data) == segment.digest else None
@@ -326,12 +338,12 @@ class Cache:
         path = self._segment(name)
         try:
             if "segments" not in self._made:
-                os.makedirs(os.path.dirname(path), exist_ok=True)
+                self._make(os.path.dirname(path))
                 self._made.add("segments")
             with open(path, "ab") as file:
                 file.write(data)
         except OSError as error:
-            self.trouble = f"{self.folder}: nothing is cached: {error.strerror or error}"
+            self.trouble = f"{quoted(self.folder)}: nothing is cached: {error.strerror or error}"
 
     def _segment(self, name: str) -> str:
         return os.path.join(self.folder, "segments", os.path.basename(name))
@@ -358,8 +370,7 @@ class Cache:
 
     def _read(self, kind: str, key: str) -> bytes | None:
         try:
-            with open(self._path(kind, key), "rb") as file:
-                return file.read()
+            return read_file(self._path(kind, key), MAX_CACHE_BYTES)
         except OSError:
             return None
 
@@ -370,11 +381,21 @@ class Cache:
         try:
             folder = os.path.dirname(path)
             if folder not in self._made:
-                os.makedirs(folder, exist_ok=True)
+                self._make(folder)
                 self._made.add(folder)
             _write(path, data)
         except OSError as error:
-            self.trouble = f"{self.folder}: nothing is cached: {error.strerror or error}"
+            self.trouble = f"{quoted(self.folder)}: nothing is cached: {error.strerror or error}"
+
+    def _make(self, folder: str) -> None:
+        """Makes a folder below this one. Raises OSError, also where a link has the name of one: a checkout may bring its own
+        cache, and what is written, or deleted as old, would be elsewhere."""
+        if self._leads_away(folder):
+            raise OSError(0, _LINK)
+        os.makedirs(folder, exist_ok=True)
+
+    def _leads_away(self, folder: str) -> bool:
+        return has_link(os.path.join(self.folder, folder), self.folder)
 
 
 def _packed(kept: Kept) -> bytes:
@@ -391,7 +412,10 @@ def _unpacked(data: bytes) -> Kept:
     import zlib
 
     try:
-        head, *lines = zlib.decompress(data).decode().split("\n")
+        unpack = zlib.decompressobj()
+        head, *lines = unpack.decompress(data, MAX_CACHE_BYTES).decode().split("\n")
+        if not unpack.eof or unpack.unused_data:
+            raise ValueError("not whole, or more than was kept")
     except zlib.error as error:
         raise ValueError(str(error)) from None
     findings, notes, questions = from_plain(tuple[tuple[Finding, ...], tuple[str, ...], int], json.loads(head))
@@ -441,16 +465,17 @@ def clean(root: str) -> bool:
     if not os.path.lexists(root):
         return False
     if not _is_ours(root):
-        raise ValueError(f"{root} is not a cache of torchmemlint: it has no {_TAG} of ours")
+        raise ValueError(f"{quoted(root)} is not a cache of torchmemlint: it has no {_TAG} of ours")
+    if has_link(root):
+        raise ValueError(f"{quoted(root)}: {_LINK}")
     shutil.rmtree(root)
     return True
 
 
 def _is_ours(root: str) -> bool:
     try:
-        with open(os.path.join(root, _TAG), encoding="utf-8") as file:
-            return file.read(len(_TAG_TEXT)) == _TAG_TEXT
-    except (OSError, ValueError):
+        return read_beginning(os.path.join(root, _TAG), len(_TAG_TEXT)) == _TAG_TEXT.encode()
+    except OSError:
         return False
 
 
@@ -460,7 +485,7 @@ def _write(path: str, data: bytes) -> None:
         with open(beside, "wb") as file:
             file.write(data)
         os.replace(beside, path)
-    except OSError:
+    except BaseException:  # it may be stopped
         with suppress(OSError):
             os.unlink(beside)
         raise

@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from torchmemlint import __version__
@@ -27,7 +28,7 @@ VALUED = frozenset(
     (
         *("--select", "--extend-select", "--ignore", "--per-file-ignores", "--exclude", "--extend-exclude"),
         *("--output-format", "--output-file", "--fail-on", "--config", "--stdin-filename", "--color", "--cache-dir"),
-        *("-j", "--jobs", "--shard", "--executor", "--baseline", "--since", "--confirmed"),
+        *("-j", "--jobs", "--shard", "--baseline", "--since", "--confirmed"),
     )
 )
 """Options of ``check`` that take a value, which must not be mistaken for a command."""
@@ -35,35 +36,114 @@ VALUED = frozenset(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit status; only ``--help`` and wrong usage raise SystemExit, as argparse does."""
+    from torchmemlint.arguments import refuse_command, refuse_file_names
+    from torchmemlint.errors import UsageError
+
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments in (["--version"], ["-V"]):
-        print(f"torchmemlint {__version__}")
-        return 0
-    command, rest = split_command(arguments)
     try:
+        command, rest = split_command(arguments)
+        try:
+            refuse_file_names(arguments)
+            refuse_command(command)
+        except UsageError as error:
+            print(f"torchmemlint: error: {error}", file=sys.stderr)
+            return 2
+        if arguments in (["--version"], ["-V"]):
+            print(f"torchmemlint {__version__}", flush=True)
+            return 0
         return _dispatch(command, rest)
-    except KeyboardInterrupt:
-        return 130
+    except KeyboardInterrupt as stopped:
+        return _stopped(stopped)
     except BrokenPipeError:
         _close_stdout()
         return 2
+    except OSError as error:
+        return _failed(error)
 
 
 def program() -> NoReturn:
     """The program: ``main``, and an end without taking apart what it worked with (as mypy ends): the memory goes back as a
     whole. What must be done at the end of a process is done, and what was printed is out."""
     try:
-        status = main()
-    except SystemExit as end:  # argparse has spoken
-        status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-    try:
-        sys.stdout.flush()
+        _open_streams()
+        _stop_by_signals()
+        try:
+            status = main()
+        except SystemExit as end:  # argparse has spoken
+            status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _close_stdout()
+            status = 2
+        except OSError as error:
+            status = _failed(error)
         sys.stderr.flush()
-    except BrokenPipeError:
-        _close_stdout()
-        status = 2
-    atexit._run_exitfuncs()
+        atexit._run_exitfuncs()
+    except KeyboardInterrupt as stopped:
+        status = _stopped(stopped)
     os._exit(status)
+
+
+def _stop_by_signals() -> None:
+    """What ends a program by default (a cancelled job of CI, a terminal that closes) ends this one as Ctrl-C does: nothing that it
+    was about to write stays half-written."""
+    import signal
+
+    from torchmemlint.errors import Stopped
+
+    def stop(number: int, _: object) -> NoReturn:
+        raise Stopped(number)
+
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, stop)
+
+
+def _stopped(stopped: KeyboardInterrupt) -> int:
+    from torchmemlint.errors import Stopped
+
+    return 128 + (stopped.number if isinstance(stopped, Stopped) else 2)
+
+
+def _open_streams() -> None:
+    """A standard stream that was closed (``>&-``) is there again, so that no file takes its number: nothing can be written to
+    standard output, and nobody reads standard error. Nor does an error where there is no room for messages end the run."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_WRONLY if descriptor == 2 else os.O_RDONLY)
+            if opened != descriptor:
+                os.dup2(opened, descriptor)
+                os.close(opened)
+            setattr(sys, name, open(descriptor, "w" if descriptor else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
+    from torchmemlint.stderr import Forgiving
+
+    sys.stderr = Forgiving(sys.stderr.buffer, sys.stderr.encoding, "backslashreplace", line_buffering=True)
+
+
+def _failed(error: OSError) -> int:
+    """The exit status where the system refused something, which is told in one line."""
+    import errno
+
+    words = error.strerror or str(error)
+    if error.filename is not None:
+        words = f"{os.fsdecode(error.filename)}: {words}"
+    elif error.errno in (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EBADF, errno.EDQUOT):
+        _close_stdout()
+        words = f"standard output: {words}"
+    elif error.errno == errno.ENOENT and not _has_folder():
+        words = "the current folder is gone"
+    print(f"torchmemlint: error: {words}", file=sys.stderr)
+    return 2
+
+
+def _has_folder() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
 
 
 def split_command(arguments: Sequence[str]) -> tuple[str, list[str]]:
@@ -130,33 +210,38 @@ def _dispatch(command: str, rest: Sequence[str]) -> int:
             from torchmemlint.lsp import command as server
 
             return server.main(rest)
+        from torchmemlint.arguments import with_paths
         from torchmemlint.commands import check
 
-        return check.run(check_parser().parse_args(with_optional_values(rest)))
+        return check.run(check_parser().parse_args(with_optional_values(with_paths(rest, VALUED))))
     except TorchmemlintError as error:
-        print(f"torchmemlint: error: {error}", file=sys.stderr)
+        from torchmemlint.quoting import printable
+
+        print(f"torchmemlint: error: {printable(str(error))}", file=sys.stderr)
         return 2
-    except (KeyboardInterrupt, BrokenPipeError):
+    except (KeyboardInterrupt, OSError):
         raise
     except Exception:
         import traceback
 
-        traceback.print_exc()
+        from torchmemlint.quoting import printable_lines
+
+        sys.stderr.write(printable_lines(traceback.format_exc()))
         print("torchmemlint: error: this is a mistake in torchmemlint; please report it with the lines above", file=sys.stderr)
         return 2
 
 
 def _close_stdout() -> None:
-    """Whoever read our output has gone (``| head``); what Python still holds back must not complain at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Whoever read our output has gone (``| head``), or there is no room for it; what Python still holds back must not complain at
+    exit."""
+    with suppress(OSError):  # a stream of another kind, which a program put there that calls us
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parser(command: str, description: str, paths_from: str | None = None) -> argparse.ArgumentParser:
+def _parser(command: str, description: str) -> argparse.ArgumentParser:
     import argparse
 
-    parser = argparse.ArgumentParser(
-        f"torchmemlint {command}", description=description, allow_abbrev=False, fromfile_prefix_chars=paths_from
-    )
+    parser = argparse.ArgumentParser(f"torchmemlint {command}", description=description, allow_abbrev=False)
     parser.add_argument("-V", "--version", action="version", version=f"torchmemlint {__version__}")
     return parser
 
@@ -176,6 +261,7 @@ commands:
 examples:
   torchmemlint                                   check the current folder
   torchmemlint --fix src                         repair what is safe to repair
+  torchmemlint -- *.py                           files that the shell names, whatever they are called
   torchmemlint --diff --unsafe-fixes train.py    show what could be repaired
   torchmemlint --select TML2 --statistics src    count the findings of some rules
   torchmemlint --output-file report.sarif src    report to people, and to a file
@@ -190,6 +276,8 @@ exit status:
 environment:
   TORCHMEMLINT_OUTPUT_FORMAT  the default of --output-format
   TORCHMEMLINT_NO_CACHE       1: neither read nor write the cache
+  TORCHMEMLINT_CACHE_DIR      the default of --cache-dir
+  TORCHMEMLINT_EXECUTOR       where to check: MODULE:FACTORY, of an Executor, or dask:tcp://host:port
   TORCHMEMLINT_DOCS_URL       address of the rules' pages, if you publish them: links lead there
   NO_COLOR, FORCE_COLOR       no colours; colours even into a pipe
   FORCE_HYPERLINK             1: hyperlinks even where the terminal is not known; 0: none
@@ -231,7 +319,7 @@ def check_parser() -> argparse.ArgumentParser:
     from torchmemlint.findings import Severity
     from torchmemlint.reporters import FORMATS
 
-    parser = _parser("[check]", "Find the mistakes in PyTorch code that waste or leak GPU memory.", paths_from="@")
+    parser = _parser("[check]", "Find the mistakes in PyTorch code that waste or leak GPU memory.")
     parser.usage = "torchmemlint [check] [options] [PATH ...]"
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = HELP
@@ -239,7 +327,7 @@ def check_parser() -> argparse.ArgumentParser:
         "paths",
         nargs="*",
         metavar="PATH",
-        help="files and folders (default: the current one); - reads stdin, @FILE has one on each line",
+        help="files and folders (default: the current one); - reads stdin, @FILE has one on each line; behind -- all are paths",
     )
     rules = parser.add_argument_group("rules")
     rules.add_argument(
@@ -313,9 +401,6 @@ def check_parser() -> argparse.ArgumentParser:
     run.add_argument("--profile", action="store_true", help="where the time goes, by stage and rule (one process, no cache)")
     run.add_argument(
         "--shard", type=_shard, metavar="I/N", help="check part I of N; `torchmemlint merge` puts reports together"
-    )
-    run.add_argument(
-        "--executor", metavar="MODULE:FACTORY", help="where to check: a factory of an Executor, or dask:tcp://host:port"
     )
     return parser
 

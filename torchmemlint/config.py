@@ -12,11 +12,14 @@ from dataclasses import dataclass, field, replace
 
 from torchmemlint.errors import ConfigError
 from torchmemlint.findings import Severity
+from torchmemlint.quoting import quoted
+from torchmemlint.reading import MAX_SETTINGS_BYTES, read_text, reason
 from torchmemlint.requirement import required_torch
-from torchmemlint.selection import Layer, closest, enabled_codes, prefixes
+from torchmemlint.selection import Layer, closest, enabled_codes, prefixes, shown
 from torchmemlint.settings import DEFAULT_BASELINE
 from torchmemlint.settings import DEFAULT_EXCLUDE as DEFAULT_EXCLUDE
 from torchmemlint.settings import Settings as Settings
+from torchmemlint.toml import parsed
 
 Table = Mapping[str, object]
 """A TOML table: keys are those of ``KEYS``."""
@@ -50,13 +53,13 @@ def _severity(value: object) -> Severity:
 def _version(value: object) -> tuple[int, int]:
     major, dot, minor = str(value).partition(".")
     minor = minor.partition(".")[0]
-    if not isinstance(value, str) or not dot or not major.isdecimal() or not minor.isdecimal():
+    if not isinstance(value, str) or not dot or not (major.isdecimal() and minor.isdecimal()) or len(major + minor) > 9:
         raise ValueError('must be a version in quotes, as "2.4"')
     return int(major), int(minor)
 
 
 def _path(value: object) -> str:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not value.isprintable():
         raise ValueError("must be the path of a file, in quotes")
     return value
 
@@ -106,11 +109,12 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where options come from, in words, and the folder that their globs are relative to."""
+    """Where options come from, in words, and the folder that their globs are relative to; the file itself, if it is one."""
 
     options: Options
     where: str
     root: str
+    file: str = ""
 
 
 def checked(table: Table, where: str, root: str) -> Source:
@@ -118,7 +122,7 @@ def checked(table: Table, where: str, root: str) -> Source:
     values = {}
     for key, value in table.items():
         if key not in KEYS:
-            raise ConfigError(f"{where}: unknown key `{key}`{closest(key, KEYS)}")
+            raise ConfigError(f"{where}: unknown key `{shown(key)}`{closest(key, KEYS)}")
         try:
             values[key.replace("-", "_")] = KEYS[key](value)
         except ValueError as error:
@@ -230,7 +234,7 @@ def merged(layers: Sequence[Source], file: Source | None) -> Settings:
         extend_exclude=tuple(glob for options in said for glob in options.extend_exclude),
         baseline=_baseline(layers),
         root=file.root if file else os.getcwd(),
-        source=file.where if file else "",
+        source=file.file if file else "",
         **values,  # type: ignore[arg-type]  # both dataclasses give a field the same type
     )
 
@@ -250,22 +254,11 @@ _REPLACED = tuple(
 
 def _inline(word: str) -> Table:
     try:
-        return _parse(word)
+        return parsed(word)
     except ValueError as error:
         raise ConfigError(
             f"--config {word}: neither a file nor KEY=VALUE as TOML ({error}); strings need quotes: 'fail-on=\"error\"'"
         ) from None
-
-
-def _parse(text: str) -> dict[str, object]:
-    import sys
-
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    table: dict[str, object] = tomllib.loads(text)
-    return table
 
 
 def _read_named_file(path: str) -> Source:
@@ -273,29 +266,29 @@ def _read_named_file(path: str) -> Source:
     source = _read_file(path)
     if source is None:
         missing = "has no [tool.torchmemlint] table" if os.path.isfile(path) else "does not exist"
-        raise ConfigError(f"configuration file `{path}` {missing}")
+        raise ConfigError(f"configuration file `{quoted(path)}` {missing}")
     return replace(source, root=os.getcwd())
 
 
 def _read_file(path: str) -> Source | None:
     """The table of a configuration file; None when there is no such file, or a pyproject.toml without our table."""
+    shown = quoted(path)
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            table = _parse(file.read())
+        table = parsed(read_text(path, MAX_SETTINGS_BYTES))
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{shown}: {reason(error)}") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8: {error.reason} at byte {error.start}") from None
+        raise ConfigError(f"{shown}: is not UTF-8: {error.reason} at byte {error.start}") from None
     except ValueError as error:
-        raise ConfigError(f"{path}: is not valid TOML: {error}") from None
+        raise ConfigError(f"{shown}: is not valid TOML: {error}") from None
     if os.path.basename(path) == "pyproject.toml":
         tool = table.get("tool", {})
         own = tool.get("torchmemlint") if isinstance(tool, dict) else None
         if own is None:
             return None
         if not isinstance(own, dict):
-            raise ConfigError(f"{path}: `tool.torchmemlint` must be a table")
+            raise ConfigError(f"{shown}: `tool.torchmemlint` must be a table")
         table = own
-    return checked(table, path, os.path.dirname(os.path.abspath(path)))
+    return replace(checked(table, shown, os.path.dirname(os.path.abspath(path))), file=path)

@@ -1,5 +1,7 @@
 """Digests of content."""
 
+from torchmemlint.reading import MAX_CACHE_BYTES, read_parts
+
 
 def digest(data: bytes) -> str:
     """Sixteen bytes that tell one content from another, as hexadecimal digits."""
@@ -9,11 +11,10 @@ def digest(data: bytes) -> str:
 
 
 def digest_of_file(path: str) -> str:
-    """``digest`` of a file's content, read in parts. Raises OSError."""
+    """``digest`` of a cached file's content, read in parts. Raises OSError."""
     from hashlib import blake2b
 
     found = blake2b(digest_size=16)
-    with open(path, "rb") as file:
-        while part := file.read(1 << 20):
-            found.update(part)
+    for part in read_parts(path, MAX_CACHE_BYTES):
+        found.update(part)
     return found.hexdigest()

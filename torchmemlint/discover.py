@@ -17,8 +17,10 @@ from torchmemlint.config import Configuration
 from torchmemlint.errors import ConfigError
 from torchmemlint.gitignore import IgnoreFile, ignore_files, ignored, ignores_above, read_ignore_file
 from torchmemlint.globs import Globs, literally, pieces_of
+from torchmemlint.quoting import quoted
+from torchmemlint.reading import kind, read_beginning
 from torchmemlint.settings import Settings
-from torchmemlint.source import NOTEBOOK, is_notebook
+from torchmemlint.source import NOTEBOOK, is_notebook, normal
 
 SUFFIXES = (".py", NOTEBOOK)
 
@@ -46,7 +48,7 @@ def discover(paths: Sequence[str], configuration: Configuration) -> Discovery:
     ignore_files.cache_clear()  # what an earlier run of this process read may have changed
     by_identity: dict[str, Found] = {}
     links: list[Found] = []
-    for path in sorted(dict.fromkeys(os.path.normpath(path) for path in paths)):
+    for path in sorted(dict.fromkeys(normal(path) for path in paths)):
         for found, is_link in _from(path, configuration, result):
             if is_link:
                 links.append(found)
@@ -73,7 +75,10 @@ def _from(path: str, configuration: Configuration, result: Discovery) -> Iterato
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
-        result.problems.append(f"{shown}: {_reason(error)}")
+        result.problems.append(f"{quoted(shown)}: {_reason(error)}")
+        return
+    except ValueError:  # a null character
+        result.problems.append(f"{quoted(shown)}: no such file or directory")
         return
     folder = path if stat.S_ISDIR(mode) else os.path.dirname(path) or "."
     try:
@@ -82,15 +87,15 @@ def _from(path: str, configuration: Configuration, result: Discovery) -> Iterato
         result.problems.append(str(error))
         return
     if settings.force_exclude and excluded_by_hand(path, stat.S_ISDIR(mode), settings):
-        result.notes.append(f"{shown}: excluded")
+        result.notes.append(f"{quoted(shown)}: excluded")
     elif stat.S_ISDIR(mode):
         yield from _walk(path, configuration, result)
     elif not stat.S_ISREG(mode):
-        result.problems.append(f"{shown}: is not a regular file")
+        result.problems.append(f"{quoted(shown)}: {kind(mode)}")
     elif (unhandled := _unhandled_kind(path)) is not None:
-        result.problems.append(f"{shown}: {unhandled}")
+        result.problems.append(f"{quoted(shown)}: {unhandled}")
     elif not os.access(path, os.R_OK):
-        result.problems.append(f"{shown}: permission denied")
+        result.problems.append(f"{quoted(shown)}: permission denied")
     else:
         yield Found(shown, settings), os.path.islink(path)
 
@@ -109,11 +114,10 @@ def _unhandled_kind(path: str) -> str | None:
     if suffix == ".pyi":
         return "stub files hold no code that runs, so there is nothing to check"
     try:
-        with open(path, "rb") as file:
-            first = file.readline(200)
+        first = read_beginning(path, 200)
     except OSError as error:
         return _reason(error)
-    if first.startswith(b"#!") and b"python" in first:
+    if first.startswith(b"#!") and b"python" in first.partition(b"\n")[0]:
         return None
     return "is not a Python file"
 
@@ -135,7 +139,7 @@ def _walk(top: str, configuration: Configuration, result: Discovery) -> Iterator
             continue
         except OSError as error:
             # The folder that the user named, unreadable, must not look clean; one below it is told under -v.
-            (result.problems if folder == top else result.notes).append(f"{shown}: {_reason(error)}")
+            (result.problems if folder == top else result.notes).append(f"{quoted(shown)}: {_reason(error)}")
             continue
         if settings.respect_gitignore and any(entry.name == ".gitignore" for entry in entries):
             ignores = (*ignores, *read_ignore_file(real_folder))
@@ -150,15 +154,43 @@ def _walk(top: str, configuration: Configuration, result: Discovery) -> Iterator
             if is_folder:
                 stack.append((entry.name if folder == "." else os.path.join(folder, entry.name), real, ignores))
                 continue
-            try:
-                is_file = entry.is_file()
-            except OSError as error:
-                result.notes.append(f"{shown}{entry.name}: {_reason(error)}")
-                continue
-            if is_file:
-                yield Found(shown + entry.name, settings), entry.is_symlink()
+            why = _left_out(entry, real_top)
+            if why:
+                result.notes.append(f"{quoted(shown + entry.name)}: {why}")
             else:
-                result.notes.append(f"{shown}{entry.name}: is not a regular file")
+                yield Found(shown + entry.name, settings), entry.is_symlink()
+
+
+def _left_out(entry: os.DirEntry[str], top: str) -> str:
+    """Why something below ``top`` that is named as a Python file is none to check, "" where it is one."""
+    try:
+        if entry.is_file():
+            if entry.is_symlink() and _leads_out(entry.path, top):
+                return "leads out of the repository, to what is no Python file"
+            return ""
+        return kind(entry.stat().st_mode)
+    except OSError as error:
+        return _reason(error)
+
+
+def _leads_out(link: str, top: str) -> bool:
+    """Whether a link leads out of the repository to a file that is not named as Python's are: lines of such a file (a key, a
+    configuration of the machine) would be shown where they cannot be parsed."""
+    target = os.path.realpath(link)
+    if target.endswith(SUFFIXES):
+        return False
+    root = _repository(top)
+    return root is not None and not target.startswith(f"{root.rstrip(os.sep)}{os.sep}")
+
+
+@lru_cache(maxsize=256)
+def _repository(folder: str) -> str | None:
+    """The folder with ``.git`` at or above an absolute one, None where there is none."""
+    while not os.path.exists(os.path.join(folder, ".git")):
+        folder, below = os.path.dirname(folder), folder
+        if folder == below:
+            return None
+    return os.path.realpath(folder)
 
 
 def excluded_by_hand(path: str, is_folder: bool, settings: Settings) -> bool:

@@ -52,3 +52,11 @@ class BaselineError(TorchmemlintError):
 
 class ConfirmError(TorchmemlintError):
     """An experiment cannot be set up."""
+
+
+class Stopped(KeyboardInterrupt):
+    """Somebody wants this process to end, by a signal of this number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number

@@ -45,19 +45,21 @@ class Checker:
             yield from list(self._reports())
         except Exception as error:  # flake8 would end its whole run with a traceback
             from torchmemlint.errors import ConfigError
+            from torchmemlint.quoting import printable
 
             kind = (
                 "configuration" if isinstance(error, ConfigError) else f"internal error, please report: {type(error).__name__}"
             )
-            yield 1, 0, " ".join(f"TML001 {kind}: {error}".split()), type(self)
+            yield 1, 0, printable(" ".join(f"TML001 {kind}: {error}".split())), type(self)
 
     def _reports(self) -> Iterator[Report]:
+        from torchmemlint.quoting import printable
         from torchmemlint.run import check_text
 
         settings = self._settings().for_file(self._filename)
         for finding in check_text("".join(self._lines), self._filename, settings, comments=False):
             at = finding.span.start
-            yield at.row, at.column - 1, f"{finding.code} {finding.message}", type(self)
+            yield at.row, at.column - 1, f"{finding.code} {printable(finding.message)}", type(self)
 
     @classmethod
     def _settings(cls) -> Configuration:

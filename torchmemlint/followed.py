@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from torchmemlint.cache import Asked, Cache, Link, Trails
 from torchmemlint.index import keys
+from torchmemlint.index.dependencies import Affected, DependencyGraph, Segment, segments_of, settled
 from torchmemlint.index.facts import ModuleFacts
 from torchmemlint.index.files import said_otherwise
-from torchmemlint.index.graph import Affected, Graph, Segment, segments_of, settled
 from torchmemlint.index.project import Project
 from torchmemlint.index.roots import Roots
 from torchmemlint.index.said import nothing
@@ -92,7 +92,7 @@ class Followed:
         self._trails = trails
         self._files = files
         self._kinds = kinds
-        self._graph = graph = Graph(_segments(cache, trails))
+        self._graph = graph = DependencyGraph(_segments(cache, trails))
         first = len(graph.segments[0].counts) if graph.segments else 0
         if graph.size > _MOST_NODES * first + 100_000:
             raise ValueError("there are too many trails")

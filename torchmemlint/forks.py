@@ -1,6 +1,9 @@
 """Processes forked from this one that work beside it. On Linux alone, and only while there is one thread: what is forked beside
 others can wait for ever for what they held.
 
+None outlives the one that forked it, however that ends: each holds the reading end of a pipe of which only that one has the other
+end. When it is gone the kernel sends SIGIO, of which a process dies that has not asked for it: nothing here has to look.
+
 A process that works beside its helpers need not be sent what it does itself; but it may die of the work. So the whole is an
 ``attempt``, made in a process that may die while another waits for it.
 """
@@ -21,10 +24,12 @@ MOST = 1000
 _DIGITS = 4
 """Bytes of a number in a pipe. What is done is told by two: the place of a helper, and the number of the piece."""
 
-_waits = 0
-"""In a process that may die: the one that waits for it."""
+_attempting = False
+"""In a process that may die, for which another waits."""
 _helpers: list[int] = []
 """Processes that this one has forked and not seen end."""
+_lifelines: dict[int, int] = {}
+"""By process that this one has forked: the end of a pipe that ends it when it is closed."""
 
 
 def possible() -> bool:
@@ -36,7 +41,7 @@ def possible() -> bool:
 
 def may_die() -> bool:
     """Whether this is the process of an ``attempt``."""
-    return _waits != 0
+    return _attempting
 
 
 def attempt(work: Callable[[], R]) -> R | None:
@@ -46,7 +51,6 @@ def attempt(work: Callable[[], R]) -> R | None:
         return None
     import pickle
 
-    here = os.getpid()
     sys.stdout.flush()
     sys.stderr.flush()
     try:
@@ -55,13 +59,13 @@ def attempt(work: Callable[[], R]) -> R | None:
         return None
     with os.fdopen(result, "w+b") as file:
         try:
-            child = os.fork()
+            child = _fork()
         except OSError:
             return None
         if child == 0:
-            _make_attempt(work, here, file.raw.fileno())
+            _make_attempt(work, file.raw.fileno())
         try:
-            _, status = os.waitpid(child, 0)
+            status = _ended(child)
         except BaseException:
             _stop([child])
             raise
@@ -75,13 +79,13 @@ def attempt(work: Callable[[], R]) -> R | None:
         return found
 
 
-def _make_attempt(work: Callable[[], object], waits: int, result: int) -> NoReturn:
+def _make_attempt(work: Callable[[], object], result: int) -> NoReturn:
     import pickle
 
-    global _waits
+    global _attempting
     status = 1
     try:
-        _waits = waits
+        _attempting = True
         _helpers.clear()  # they are not ours
         data = pickle.dumps(work(), pickle.HIGHEST_PROTOCOL)
         _write(result, data)
@@ -107,7 +111,7 @@ def together(work: Callable[[int], R], pieces: int, helpers: int) -> Iterator[tu
     children: list[int] = []
     try:
         for place, result in enumerate(results):
-            child = os.fork()
+            child = _fork()
             if child == 0:
                 os.close(told)
                 _help(work, queue, place, result, tell)
@@ -117,8 +121,6 @@ def together(work: Callable[[int], R], pieces: int, helpers: int) -> Iterator[tu
         tell = -1
         readers = [_Reader(result) for result in results]
         while (number := _taken(queue)) is not None:
-            if _waits and os.getppid() != _waits:
-                os._exit(1)  # nobody waits any more
             yield number, work(number)
             yield from _arrived(told, readers)
         os.set_blocking(told, True)
@@ -140,7 +142,7 @@ def beside(work: Callable[[], bytes]) -> Callable[[], bytes | None]:
     except OSError:
         return lambda: None
     try:
-        child = os.fork()
+        child = _fork()
     except OSError:
         os.close(result)
         return lambda: None
@@ -151,7 +153,7 @@ def beside(work: Callable[[], bytes]) -> Callable[[], bytes | None]:
     def found() -> bytes | None:
         with os.fdopen(result, "rb") as file:
             _helpers.remove(child)
-            _, status = os.waitpid(child, 0)
+            status = _ended(child)
             file.seek(0)
             return None if status else file.read()
 
@@ -172,7 +174,43 @@ def _give(work: Callable[[], bytes], result: int) -> NoReturn:
 def wait() -> None:
     """Until all helpers have ended."""
     while _helpers:
-        os.waitpid(_helpers.pop(), 0)
+        _ended(_helpers.pop())
+
+
+def _fork() -> int:
+    """``os.fork``, of a child that ends with this process. Raises OSError where there can be none."""
+    import fcntl
+    import signal
+
+    end, lifeline = os.pipe()
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(end)
+        os.close(lifeline)
+        raise
+    if child:
+        os.close(end)
+        _lifelines[child] = lifeline
+        return child
+    for held in (lifeline, *_lifelines.values()):  # as long as a brother held them, they would not be closed
+        os.close(held)
+    _lifelines.clear()
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGIO])
+    fcntl.fcntl(end, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(end, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    with suppress(BlockingIOError):
+        os.read(end, 1)  # nobody writes: that there is an end means that it was closed before we listened
+        os._exit(1)
+    return 0
+
+
+def _ended(child: int) -> int:
+    """How a child ended, when it has."""
+    _, status = os.waitpid(child, 0)
+    os.close(_lifelines.pop(child))
+    return status
 
 
 def _arrived(told: int, readers: Sequence[_Reader]) -> Iterator[tuple[int, R]]:
@@ -225,7 +263,7 @@ def _stop(children: Sequence[int]) -> None:
     for child in children:
         with suppress(OSError):
             os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+            _ended(child)
         if child in _helpers:
             _helpers.remove(child)
 

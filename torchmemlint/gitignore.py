@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from torchmemlint.globs import FOLDERS, Globs, pieces_of
+from torchmemlint.reading import MAX_SETTINGS_BYTES, as_text, read_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +68,12 @@ def parse_ignore_file(text: str, folder: str) -> IgnoreFile | None:
 
 
 def read_ignore_file(folder: str) -> tuple[IgnoreFile, ...]:
+    """The .gitignore in a folder; none where that is no regular file, or one that nobody wrote by hand: git warns of such."""
     try:
-        with open(os.path.join(folder, ".gitignore"), encoding="utf-8", errors="replace") as file:
-            parsed = parse_ignore_file(file.read(), folder)
+        text = as_text(read_file(os.path.join(folder, ".gitignore"), MAX_SETTINGS_BYTES), "replace")
     except OSError:
         return ()
+    parsed = parse_ignore_file(text, folder)
     return (parsed,) if parsed else ()
 
 

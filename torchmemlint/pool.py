@@ -60,7 +60,8 @@ def run_all(
             if forks.may_die():
                 with _board(jobs, meet):
                     return _together(function, shared, paths, jobs, lost, tell)
-            return _in_pool(function, shared, paths, jobs, lost, tell)
+            with _children_that_trust_no_folder():
+                return _in_pool(function, shared, paths, jobs, lost, tell)
         except (ImportError, NotImplementedError, PermissionError):  # no semaphores or processes here, as in some sandboxes
             pass
         finally:
@@ -192,7 +193,7 @@ def _in_pool(
     chunks = chunks_by_size(paths, jobs * _CHUNKS)
     pool_of = _pools(function, shared)
     results: dict[str, R] = {}
-    with pool_of(jobs) as pool:
+    with _opened(pool_of(jobs)) as pool:
         try:
             for chunk, future in [(chunk, pool.submit(_call_each, chunk)) for chunk in chunks]:
                 results.update(zip(chunk, future.result(), strict=True))  # type: ignore[arg-type]
@@ -204,13 +205,29 @@ def _in_pool(
     for group in (*left, *([path] for chunk in left for path in chunk)):
         if group[0] in results:
             continue
-        with pool_of(1) as pool:
+        with _opened(pool_of(1)) as pool:
             try:
                 results.update(zip(group, pool.submit(_call_each, group).result(), strict=True))  # type: ignore[arg-type]
             except BrokenProcessPool:
                 if len(group) == 1:
                     results[group[0]] = lost(group[0], "the process that checked it died")
     return [results[path] for path in paths]
+
+
+@contextmanager
+def _opened(pool: ProcessPoolExecutor) -> Iterator[ProcessPoolExecutor]:
+    """A pool whose processes are killed where this one is interrupted: else it would wait until they have done all."""
+    from multiprocessing import active_children
+
+    others = active_children()
+    with pool:
+        try:
+            yield pool
+        except BaseException:
+            for child in active_children():
+                if child not in others:
+                    child.kill()
+            raise
 
 
 def _pools(function: Callable[[S, str], R], shared: S) -> Callable[[int], ProcessPoolExecutor]:
@@ -226,15 +243,48 @@ def _pools(function: Callable[[S, str], R], shared: S) -> Callable[[int], Proces
     global _work
     if sys.platform == "linux" and threading.active_count() == 1:
         _work = (function, shared)  # type: ignore[assignment]
-        return lambda workers: ProcessPoolExecutor(workers, multiprocessing.get_context("fork"))
+        forked = multiprocessing.get_context("fork")
+        return lambda workers: ProcessPoolExecutor(workers, forked, _end_with_parent)
     context: BaseContext = multiprocessing.get_context("spawn")
     return lambda workers: ProcessPoolExecutor(workers, context, partial(_remember, function, shared, gc.get_threshold()))
 
 
+@contextmanager
+def _children_that_trust_no_folder() -> Iterator[None]:
+    """Processes that are not forked start by ``python -c``, which looks for modules in the current folder first: a linted project
+    with a ``multiprocessing.py`` would be run. (Python 3.10 knows of no such wish.)"""
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
+
+
 def _remember(function: Callable[[S, str], object], shared: S, threshold: tuple[int, int, int]) -> None:
     global _work
+    _end_with_parent()
     gc.set_threshold(*threshold)
     _work = (function, shared)  # type: ignore[assignment]
+
+
+def _end_with_parent() -> None:
+    """Ends this process of a pool when the one that made it has died: nobody else would tell it."""
+    import threading
+    from multiprocessing import connection, parent_process
+
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def end() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
 
 
 @with_room

@@ -85,7 +85,7 @@ class Remembered:
         """Writes down of what answers were made; the name of this process's segment."""
         name = self._trail.segment()
         if name:
-            from torchmemlint.index.graph import written
+            from torchmemlint.index.dependencies import written
 
             self._cache.add_to_segment(name, written(self._trail))
         return name

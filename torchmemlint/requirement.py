@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
+
+from torchmemlint.reading import MAX_SETTINGS_BYTES, read_text
+from torchmemlint.toml import parsed
 
 Version = tuple[int, int]
 
 _TORCH = re.compile(r"\s*torch\s*(?:\[[^\]]*\])?\s*(?P<specifiers>[^;#@]*)(?:[;#@]|\Z)", re.IGNORECASE)
-_BOUND = re.compile(r"(?:>=|===?|~=|>|\^)\s*v?(\d+)(?:\.(\d+))?")
+_BOUND = re.compile(r"(?:>=|===?|~=|>|\^)\s*v?(\d{1,9})(?:\.(\d{1,9}))?")
 _MARKS = ("pyproject.toml", "setup.cfg", "setup.py", ".git")
 
 
@@ -58,9 +60,8 @@ def lower_bound(requirement: str) -> Version | None:
 def _text(folder: str, name: str) -> str:
     """The text of a file that speaks of torch, "" for any other, or none."""
     try:
-        with open(os.path.join(folder, name), encoding="utf-8-sig") as file:
-            text = file.read()
-    except (OSError, ValueError):  # not there, not readable, not UTF-8: it says nothing
+        text = read_text(os.path.join(folder, name), MAX_SETTINGS_BYTES)
+    except (OSError, ValueError):  # not there, no regular file, not readable, not UTF-8: it says nothing
         return ""
     return text if "torch" in text.lower() else ""
 
@@ -69,12 +70,8 @@ def _pyproject(folder: str) -> Iterator[list[str]]:
     text = _text(folder, "pyproject.toml")
     if not text:
         return
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
     try:
-        table: object = tomllib.loads(text)
+        table: object = parsed(text)
     except ValueError:  # whoever reads it for its settings says so
         return
     yield _strings(_at(table, "project", "dependencies"))
@@ -131,7 +128,7 @@ def _setup_py(folder: str) -> Iterable[list[str]]:
 
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     lists = [
         word.value

@@ -8,6 +8,7 @@ discover → scan (screen, facts) → link → inspect (lower, interpret, rules,
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -22,13 +23,15 @@ from torchmemlint.errors import TOO_LARGE, SourceError
 from torchmemlint.findings import Finding, Safety
 from torchmemlint.frames import with_room
 from torchmemlint.pool import run_all, run_on, shares, size_of, usable_cpus
+from torchmemlint.quoting import quoted
 from torchmemlint.settings import Settings
-from torchmemlint.source import is_notebook
+from torchmemlint.source import is_notebook, normal
 from torchmemlint.workers import (
     Checked,
     InspectAll,
     ScanAll,
     Scanned,
+    cannot_parse,
     crashed,
     inspect,
     inspect_comments,
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from torchmemlint.suppress.since import Changed, Since
 
 MAX_FIX_ROUNDS = 10
+CHANGED = "changed while it was checked; nothing was written to it"
 FEW = 40
 """Files that are checked again in one process, after an edit: more may pay for several."""
 
@@ -114,12 +118,14 @@ class Outcome:
 @dataclass(frozen=True, slots=True)
 class Fixed:
     """What fixing does: the changed files as they were (``before``) and their new texts (``after``), the findings that were
-    repaired, and what is left to report. Nothing is written."""
+    repaired, and what is left to report; what was left as it is though it could be repaired (``refused``), and why. Nothing is
+    written."""
 
     outcome: Outcome
     before: Mapping[str, SourceFile]
     after: Mapping[str, str]
     repaired: tuple[Finding, ...]
+    refused: Mapping[str, str]
 
 
 def check_paths(
@@ -147,9 +153,11 @@ def fix_paths(
     *,
     since: str = "",
     means: Means | None = None,
+    refused: Callable[[str], str] | None = None,
 ) -> Fixed:
-    """Checks files and folders, and repairs in memory what their settings allow."""
-    return _over(paths, configuration, jobs, since, means=means).fix()
+    """Checks files and folders, and repairs in memory what their settings allow; ``refused`` says why a file must stay as it is, ""
+    where it need not."""
+    return _over(paths, configuration, jobs, since, means=means).fix(refused or (lambda path: ""))
 
 
 def check_text(text: str, filename: str, settings: Settings, *, comments: bool = True) -> list[Finding]:
@@ -217,7 +225,7 @@ def _since(revision: str) -> Since:
 def _text(text: str, filename: str, settings: Settings, comments: bool) -> _Run:
     from torchmemlint.source.file import source_from_text
 
-    path = os.path.normpath(filename).replace(os.sep, "/")
+    path = normal(filename).replace(os.sep, "/")
     return _Run([Found(path, settings)], 1, {path: source_from_text(path, text)}, by_hand=True, comments=comments)
 
 
@@ -269,6 +277,7 @@ class _Run:
     around: tuple[Scanned, ...] | None = None
     before: Before | None = None
     complete: bool = True
+    began: int = field(default_factory=time.time_ns)
     settings: dict[str, Settings] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -365,7 +374,7 @@ class _Run:
         if candidates:
             with self.means.stage("rest"):
                 inspected = self._inspect(candidates)
-            for done in inspected:
+            for done in map(self._judged, inspected):
                 broken = failed[done.path].findings if done.path in failed else ()  # cells of a notebook
                 self.checked[done.path] = replace(done, findings=(*broken, *done.findings))
         quiet = [path for path in paths if "TML002" in self.settings[path].codes and self._only_comments(path)]
@@ -377,6 +386,24 @@ class _Run:
                 run_all(inspect_comments, all_comments, quiet, jobs, crashed, self._telling("reading", quiet)),
                 strict=True,
             )
+
+    def _judged(self, done: Checked) -> Checked:
+        """A failure of ours is none where a file was written to meanwhile: texts and facts then were of two times."""
+        if not done.crashes:
+            return done
+        changed = [
+            path for path in (done.path, *sorted(self.settings)) if path not in self.texts and self._changed_meanwhile(path)
+        ]
+        if not changed:
+            return done
+        whose = "it" if changed[0] == done.path else f"`{changed[0]}`"
+        return cannot_parse(done.path, SourceError(f"was not checked: {whose} changed meanwhile"), self.settings[done.path], "")
+
+    def _changed_meanwhile(self, path: str) -> bool:
+        try:
+            return os.stat(path).st_ctime_ns >= self.began
+        except OSError:
+            return True
 
     def _only_comments(self, path: str) -> bool:
         """Whether a file can be read, and no rule but TML002 can speak in it."""
@@ -527,9 +554,10 @@ class _Run:
 
         try:
             source = read(path)
+            data = source.encode(source.text)
         except SourceError:
             return EVERYTHING  # of a file that cannot be read no row is known
-        changed = since.changed(path, source.file_text(source.text))
+        changed = since.changed(path, data)
         if source.notebook is not None:
             changed = changed.renumbered(source.notebook.rows_in_file(source.lines))
         return changed.carried(source.text, self.texts[path].text) if path in self.texts else changed
@@ -538,7 +566,7 @@ class _Run:
         reported = self._reported()
         checked = [self.checked[path] for path in sorted(self.checked)]
         skipped = [
-            f"{one.path}: {one.skipped}"
+            f"{quoted(one.path)}: {one.skipped}"
             for one in self.scanned.values()
             if one.skipped and (self.told is None or one.path in self.told)
         ]
@@ -580,10 +608,12 @@ class _Run:
         return tuple(sorted(found, key=lambda one: one.sort_key))
 
     @with_room
-    def fix(self) -> Fixed:
+    def fix(self, refused: Callable[[str], str] = lambda path: "") -> Fixed:
         """Rounds over all files at once, because a fix in one file can change what is true in another."""
         from torchmemlint.fixes import apply_fixes
 
+        stamps = {file.path: stamp(file.path) for file in self.files}
+        left: dict[str, str] = {}
         before: dict[str, SourceFile] = {}
         repaired: list[Finding] = []
         changed = [file.path for file in self.files]
@@ -592,9 +622,18 @@ class _Run:
             changed = []
             for path, findings in sorted(self._reported().findings.items()):
                 unsafe = self.settings[path].unsafe_fixes
-                if not any(repairable(finding, unsafe) for finding in findings):
+                if path in left or not any(repairable(finding, unsafe) for finding in findings):
                     continue
-                source = self.texts.get(path) or read(path)
+                source = self.texts.get(path)
+                if source is None:
+                    try:
+                        why, source = refused(path), read(path)
+                    except SourceError as error:
+                        left[path] = error.message
+                        continue
+                    if why or stamps[path] != stamp(path):
+                        left[path] = why or CHANGED
+                        continue
                 result = apply_fixes(source, findings, unsafe=unsafe)
                 if result.text != source.text:
                     before.setdefault(path, source)
@@ -608,7 +647,16 @@ class _Run:
         # What is left in files that were not changed may have been answered by a change in another.
         self._check([path for path, done in self.checked.items() if before and done.findings and path not in before])
         after = {path: self.texts[path].text for path in before if self.texts[path].text != before[path].text}
-        return Fixed(self._outcome(), {path: before[path] for path in after}, after, tuple(repaired))
+        return Fixed(self._outcome(), {path: before[path] for path in after}, after, tuple(repaired), left)
+
+
+def stamp(path: str) -> tuple[int, ...]:
+    """What is another whenever something was written to a file; () where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def repairable(finding: Finding, unsafe: bool) -> bool:

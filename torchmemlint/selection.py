@@ -46,7 +46,7 @@ def find_rule(word: str) -> Rule:
     words = _by_word()
     rule = words.get(word) or words.get(word.upper())
     if rule is None:
-        raise ConfigError(f"unknown rule `{word}`{closest(word, words)}")
+        raise ConfigError(f"unknown rule `{shown(word)}`{closest(word, words)}")
     return rule
 
 
@@ -55,8 +55,15 @@ def closest(word: str, valid: Iterable[str]) -> str:
     import difflib
 
     options = sorted(valid)
+    word = word[:100]  # nothing longer is near to any, and to find that out takes long
     matches = difflib.get_close_matches(word, options, n=1) or difflib.get_close_matches(word.upper(), options, n=1)
     return f"; did you mean `{(matches or difflib.get_close_matches(word, options, n=1, cutoff=0.0))[0]}`?"
+
+
+def shown(word: str) -> str:
+    """A word that somebody wrote, short and in one line that a terminal only prints."""
+    short = word if len(word) <= 60 else f"{word[:57]}..."
+    return short if short.isprintable() else repr(short)[1:-1]
 
 
 def _meant(selector: str, where: str, preview: bool) -> tuple[int, frozenset[str]]:
@@ -70,7 +77,7 @@ def _meant(selector: str, where: str, preview: bool) -> tuple[int, frozenset[str
     prefix = selector.upper()
     under = [rule for rule in _cards() if prefix and rule.code.startswith(prefix)]
     if not under:
-        raise ConfigError(f"{where}: unknown rule or prefix `{selector}`{closest(selector, [*words, 'ALL'])}")
+        raise ConfigError(f"{where}: unknown rule or prefix `{shown(selector)}`{closest(selector, [*words, 'ALL'])}")
     return len(prefix), frozenset(rule.code for rule in under if preview or not rule.preview)
 
 

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.discover import python_files_below
+from torchmemlint.reading import MAX_BYTES, read_beginning
 from torchmemlint.screen import called_names, imported_names, torch_related
 from torchmemlint.settings import Settings
-from torchmemlint.workers import MAX_BYTES, ScanAll, Scanned, scan
+from torchmemlint.workers import ScanAll, Scanned, scan
 
 if TYPE_CHECKING:
     from torchmemlint.cache import Cache
@@ -38,7 +39,7 @@ _SAY_LITTLE = frozenset({"forward", "main", "run", "get", "update", "step", "bui
 def stem(path: str) -> bytes:
     """What an import calls the module at ``path`` last: the file's name, or the folder's for an ``__init__.py``."""
     folder, _, name = path.rpartition("/")
-    return (folder.rpartition("/")[2] if name == "__init__.py" else name.removesuffix(".py")).encode()
+    return (folder.rpartition("/")[2] if name == "__init__.py" else name.removesuffix(".py")).encode(errors="surrogateescape")
 
 
 def connected(scanned: Iterable[Scanned]) -> list[str]:
@@ -130,10 +131,10 @@ def _with_packages(paths: Sequence[str], neighbours: Sequence[_Neighbour], named
     out: dict[str, None] = {}
     for path in (*sorted(named), *paths):
         packages = []
-        folder = os.path.dirname(path)
-        while (package := os.path.join(folder, "__init__.py")) in known and package not in out:
+        folder, below = os.path.dirname(path), path
+        while folder != below and (package := os.path.join(folder, "__init__.py")) in known and package not in out:
             packages.append(package)
-            folder = os.path.dirname(folder)
+            folder, below = os.path.dirname(folder), folder
         out.update(dict.fromkeys(reversed(packages)))
         out[path] = None
     return [path for path in out if path not in named]
@@ -190,8 +191,7 @@ def _neighbours(tops: tuple[tuple[str, bool], ...]) -> tuple[tuple[_Neighbour, .
             if len(found) == MAX_LISTED or time.thread_time() > deadline:
                 return tuple(found.values()), False
             try:
-                with open(path, "rb") as file:
-                    data = file.read(MAX_BYTES)
+                data = read_beginning(path, MAX_BYTES)
             except OSError:
                 continue
             found[path] = _neighbour(path, data)
@@ -224,8 +224,8 @@ def project_of(path: str) -> tuple[str, str | None]:
     """The top package of a file (its folder when it is in none), and the nearest folder above with a pyproject.toml or
     ``.git``, None when there is none."""
     package = os.path.dirname(os.path.abspath(path))
-    while os.path.isfile(os.path.join(os.path.dirname(package), "__init__.py")):
-        package = os.path.dirname(package)
+    while (parent := os.path.dirname(package)) != package and os.path.isfile(os.path.join(parent, "__init__.py")):
+        package = parent
     folder = os.path.dirname(os.path.abspath(path))
     while not any(os.path.exists(os.path.join(folder, mark)) for mark in ("pyproject.toml", ".git")):
         parent = os.path.dirname(folder)

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from torchmemlint import rules
 from torchmemlint.analysis import analyze_module, checks_for, is_of_another_framework, make_runs, roots_of
 from torchmemlint.findings import Finding
-from torchmemlint.index.project import Caller, ClassRef, FunctionRef, Project
+from torchmemlint.index.edges import Caller
+from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.lower import ir
+from torchmemlint.quoting import quoted
 from torchmemlint.rules.api import Draft, Flow, short
 from torchmemlint.semantics.events import (
     Accumulate,
@@ -130,7 +132,7 @@ def trace(project: Project, path: str, row: int, settings: Settings) -> str:
     analysis = analyze_module(project, path, settings, runs)
     ref = function_at(project, path, row)
     root = FunctionRef(path, ref.qualname if ref.qualname == MODULE else runs.world.outermost(ref))
-    out = [f"{path}:{row}: {lines[row - 1].strip() if row <= len(lines) else ''}".rstrip(), *grad_mode(runs, ref)]
+    out = [f"{quoted(path)}:{row}: {lines[row - 1].strip() if row <= len(lines) else ''}".rstrip(), *grad_mode(runs, ref)]
     asked = not is_of_another_framework(project, path) and root in set(
         roots_of(project, path, runs, checks_for(frozenset(settings.codes), beside=True))
     )
@@ -168,7 +170,7 @@ def grad_mode(runs: Runs, ref: FunctionRef) -> list[str]:
     ]
     for caller in found.path:
         likely = "" if caller.certain else ", if the method is this one"
-        out.append(f"  called by `{caller.ref.qualname}` ({caller.ref.path}:{_row_of(runs, caller)}){likely}")
+        out.append(f"  called by `{caller.ref.qualname}` ({quoted(caller.ref.path)}:{_row_of(runs, caller)}){likely}")
     return out
 
 
@@ -249,7 +251,7 @@ class Words:
     def at(self, site: Site) -> str:
         path = self.flow.frame(site).ref.path
         row = self.flow.span(site).start.row
-        return f"line {row}" if path == self.flow.path else f"{path}:{row}"
+        return f"line {row}" if path == self.flow.path else f"{quoted(path)}:{row}"
 
     def here(self, site: Site) -> bool:
         """Whether something happens in a statement of the line, or in a function that the statement calls."""

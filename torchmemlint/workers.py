@@ -8,7 +8,6 @@ All take what all files share as their first argument; ``pool`` maps them over f
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from torchmemlint.digest import digest
 from torchmemlint.errors import SourceError
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
+from torchmemlint.reading import MAX_BYTES, MAX_NOTEBOOK_BYTES, read_beginning, reason
 from torchmemlint.screen import imported_names, may_fire, torch_related
 from torchmemlint.settings import Settings
 from torchmemlint.source import is_notebook
@@ -29,12 +29,6 @@ if TYPE_CHECKING:
     from torchmemlint.semantics.runs import Runs
     from torchmemlint.source.file import SourceFile
 
-MAX_BYTES = 1_000_000
-"""Files above this are skipped with a note: they are generated, and one of them can take longer than all others together."""
-
-MAX_NOTEBOOK_BYTES = 50_000_000
-"""The same for notebooks, most of which is pictures in their outputs; for the code in one, ``MAX_BYTES`` holds."""
-
 
 @dataclass(frozen=True, slots=True)
 class Checked:
@@ -47,7 +41,7 @@ class Checked:
     rests_on: tuple[tuple[str, str], ...] = ()
     """The questions that the rest depends on, with what was told of their answers: only under a cache, until they are kept."""
     asked: bytes = b""
-    """The codes of the steps of their answers, in their order, in ``segment`` (``index.graph``), packed by zlib;
+    """The codes of the steps of their answers, in their order, in ``segment`` (``index.dependencies``), packed by zlib;
     nothing where that is not known."""
     segment: str = ""
     kept: str = ""
@@ -220,14 +214,9 @@ def read(path: str) -> SourceFile:
 def read_bytes(path: str) -> bytes:
     """At most one byte more than the limit of its kind."""
     try:
-        with open(path, "rb") as file:
-            most = _limit(path) + 1
-            size = os.fstat(file.fileno()).st_size
-            # A read makes room for all that it may return: of most files, far more than there is.
-            data = file.read(min(size + 1, most) if size else most)
-            return data if len(data) <= size else data + file.read(most - len(data))
+        return read_beginning(path, _limit(path) + 1)
     except OSError as error:
-        raise SourceError(f"cannot be read: {error.strerror or error}") from error
+        raise SourceError(reason(error)) from error
 
 
 def _limit(path: str) -> int:

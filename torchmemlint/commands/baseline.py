@@ -7,11 +7,13 @@ import os
 import sys
 from collections.abc import Sequence
 
+from torchmemlint.checkout import is_inside, leads_out
 from torchmemlint.config import Configuration
 from torchmemlint.errors import UsageError
 from torchmemlint.findings import Finding
+from torchmemlint.quoting import printable, quoted
 from torchmemlint.run import check_paths
-from torchmemlint.settings import DEFAULT_BASELINE
+from torchmemlint.settings import DEFAULT_BASELINE, Settings
 from torchmemlint.suppress.baseline import Baseline, empty_baseline, read_baseline, renewed, write_baseline
 
 
@@ -32,28 +34,39 @@ def run(arguments: argparse.Namespace, paths: Sequence[str], configuration: Conf
         found[finding.path].append(finding)
     targets: dict[str, list[str]] = {}
     for path, settings in outcome.settings.items():
-        targets.setdefault(settings.baseline or os.path.join(settings.root, DEFAULT_BASELINE), []).append(path)
+        targets.setdefault(_target(settings, arguments), []).append(path)
     if outcome.problems:
         for problem in outcome.problems:
-            print(f"torchmemlint: error: {problem}", file=sys.stderr)
+            print(f"torchmemlint: error: {printable(problem)}", file=sys.stderr)
         print("torchmemlint: error: no baseline was written", file=sys.stderr)
         return 2
     codes = {path: settings.codes for path, settings in outcome.settings.items()}
     if not targets:
         settings = configuration.for_folder(os.getcwd())
-        targets[settings.baseline or os.path.join(settings.root, DEFAULT_BASELINE)] = []
+        targets[_target(settings, arguments)] = []
     for target, covered in sorted(targets.items()):
         before = _before(target, arguments.write_baseline)
         after = renewed(before, {path: found[path] for path in covered}, codes, add=arguments.write_baseline)
-        write_baseline(target, after)
+        write_baseline(target, after, before)
         if not arguments.quiet:
             had, has = _size(before), _size(after)
             words = f"{has} finding{'' if has == 1 else 's'}" + (f", {had} before" if had not in (0, has) else "")
-            print(f"{os.path.relpath(target)}: {words}.")
+            print(f"{quoted(os.path.relpath(target))}: {words}.")
     failures = [finding for finding in outcome.findings if finding.code == "TML001"]
     for finding in failures:
-        print(f"torchmemlint: error: {finding.path}: {finding.code} {finding.message}", file=sys.stderr)
+        print(f"torchmemlint: error: {quoted(finding.path)}: {finding.code} {printable(finding.message)}", file=sys.stderr)
     return 2 if failures else 0
+
+
+def _target(settings: Settings, arguments: argparse.Namespace) -> str:
+    """Where the baseline of files with these settings is written: below the folder of their configuration, unless the command
+    line says otherwise. Raises UsageError."""
+    target = settings.baseline or os.path.join(settings.root, DEFAULT_BASELINE)
+    if arguments.baseline is None and (not is_inside(target, settings.root) or leads_out(target, settings.root)):
+        raise UsageError(
+            f"baseline `{target}` is not in the folder of its configuration; name it with --baseline to write there"
+        )
+    return target
 
 
 def _before(target: str, write: bool) -> Baseline:

@@ -10,13 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from torchmemlint.checkout import repository_root
 from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.discover import discover
 from torchmemlint.errors import SourceError, UsageError
 from torchmemlint.findings import Finding, Severity
+from torchmemlint.quoting import printable, printable_lines, quoted
 from torchmemlint.run import Fixed, Means, Outcome, Shard, check_paths, fix_paths, repairable
 from torchmemlint.settings import Settings
 
@@ -68,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _check_stdin(arguments, configuration, measured)
     if not (arguments.fix or arguments.diff):
         means = _means(arguments, configuration)
-        with _executor(arguments.executor) as executor, means.stage("rest"):
+        with _executor() as executor, means.stage("rest"):
             outcome = check_paths(
                 paths,
                 configuration,
@@ -81,17 +84,23 @@ def run(arguments: argparse.Namespace) -> int:
         outcome = _proved(outcome, arguments, measured)
         report(outcome, arguments, sys.stdout, measured=measured)
         return status(outcome, arguments.exit_zero)
-    if arguments.shard or arguments.executor:
-        raise UsageError("--shard and --executor check; they do not go with --fix and --diff")
+    if arguments.shard:
+        raise UsageError("--shard checks; it does not go with --fix and --diff")
     means = _means(arguments, configuration)
+    since = arguments.since or ""
     with means.stage("rest"):
-        fixed = fix_paths(paths, configuration, arguments.jobs, since=arguments.since or "", means=means)
+        refused = partial(_refused, given=paths) if arguments.fix and not arguments.diff else None
+        fixed = fix_paths(paths, configuration, arguments.jobs, since=since, means=means, refused=refused)
     _end(means, arguments)
     if arguments.diff:
         return _print_diff(fixed, arguments)
-    failures = _write(fixed)
-    report(fixed.outcome, arguments, sys.stdout, repaired=len(fixed.repaired), failures=failures, measured=measured)
-    return 2 if failures else status(fixed.outcome, arguments.exit_zero)
+    unwritten = _write(fixed, paths)
+    outcome, repaired = fixed.outcome, [finding for finding in fixed.repaired if finding.path not in unwritten]
+    if unwritten:  # what was found is true of texts that are nowhere
+        outcome = check_paths(paths, configuration, arguments.jobs, since=since)
+    failures = [f"{quoted(path)}: {why}" for path, why in sorted({**fixed.refused, **unwritten}.items())]
+    report(outcome, arguments, sys.stdout, repaired=len(repaired), failures=failures, measured=measured)
+    return 2 if failures else status(outcome, arguments.exit_zero)
 
 
 def _measured(arguments: argparse.Namespace) -> Measured | None:
@@ -145,13 +154,13 @@ def _proved(outcome: Outcome, arguments: argparse.Namespace, measured: Measured 
 
 
 @contextmanager
-def _executor(spec: str | None) -> Iterator[tuple[Executor, int] | None]:
-    if spec is None:
+def _executor() -> Iterator[tuple[Executor, int] | None]:
+    if not os.environ.get("TORCHMEMLINT_EXECUTOR"):
         yield None
         return
     from torchmemlint.executors import opened
 
-    with opened(spec) as found:
+    with opened() as found:
         yield found
 
 
@@ -172,7 +181,7 @@ def _end(means: Means, arguments: argparse.Namespace) -> None:
     if means.progress is not None:
         means.progress.end()
     if means.cache is not None and means.cache.trouble and not arguments.quiet:
-        print(f"torchmemlint: warning: {means.cache.trouble}", file=sys.stderr)
+        print(f"torchmemlint: warning: {printable(means.cache.trouble)}", file=sys.stderr)
     if means.profile is not None:
         sys.stderr.write(means.profile.table())
 
@@ -251,16 +260,24 @@ def _check_stdin(arguments: argparse.Namespace, configuration: Configuration, me
 # --- fixes ----------------------------------------------------------------------------------------------------------
 
 
-def _write(fixed: Fixed) -> list[str]:
-    """Writes the repaired files; what could not be written."""
-    from torchmemlint.source.file import write_source
+def _refused(path: str, given: Sequence[str]) -> str:
+    """Why a file found below the paths ``given`` must not be written, "" where it may be."""
+    from torchmemlint.writing import folders_of, refusal
 
-    failures = []
+    return refusal(os.path.realpath(path), folders_of(path, given))
+
+
+def _write(fixed: Fixed, given: Sequence[str]) -> dict[str, str]:
+    """Writes the repaired files; what could not be written, and why."""
+    from torchmemlint.source.file import write_source
+    from torchmemlint.writing import folders_of
+
+    failures = {}
     for path, text in fixed.after.items():
         try:
-            write_source(Path(path), fixed.before[path], text)
+            write_source(Path(path), fixed.before[path], text, folders_of(path, given))
         except SourceError as error:
-            failures.append(f"{path}: {error}")
+            failures[path] = str(error)
     return failures
 
 
@@ -268,12 +285,14 @@ def _print_diff(fixed: Fixed, arguments: argparse.Namespace) -> int:
     from torchmemlint.fixes import unified_diff
 
     for path, text in fixed.after.items():
-        sys.stdout.write(unified_diff(fixed.before[path], text))
-    _complain(fixed.outcome.problems)
+        diff = unified_diff(fixed.before[path], text)
+        # What is piped on is taken byte for byte; a terminal must not be driven by it.
+        sys.stdout.write(printable_lines(diff.replace("\r\n", "\n")) if sys.stdout.isatty() else diff)
+    _complain([*fixed.outcome.problems, *(f"{quoted(path)}: {why}" for path, why in sorted(fixed.refused.items()))])
     if not arguments.quiet:
         words = f"Would fix {counted(fixed.repaired)}." if fixed.repaired else "Nothing to fix."
         print(words, file=sys.stderr)
-    if fixed.outcome.problems or fixed.outcome.crashes:
+    if fixed.outcome.problems or fixed.outcome.crashes or fixed.refused:
         return 2
     return 1 if fixed.after and not arguments.exit_zero else 0
 
@@ -320,33 +339,28 @@ def report(
     _complain([*outcome.problems, *failures])
     if not arguments.quiet:
         for line in outcome.skipped:
-            print(f"torchmemlint: note: {line}", file=sys.stderr)
+            print(f"torchmemlint: note: {printable_lines(line)}", file=sys.stderr)
         if not outcome.settings and not outcome.problems:
             print("torchmemlint: warning: no Python files found under the given paths", file=sys.stderr)
     if arguments.verbose:
         for line in (*outcome.notes, *outcome.crashes):
-            print(f"torchmemlint: note: {line}", file=sys.stderr)
+            print(f"torchmemlint: note: {printable_lines(line)}", file=sys.stderr)
         print(f"torchmemlint: note: checked {len(outcome.settings)} files", file=sys.stderr)
     if not arguments.output_file:
         return
     from torchmemlint.commands.output_files import output_files, write_report
 
+    failed: UsageError | None = None
     for file in output_files(arguments.output_file):
         words = render(file.output_format, outcome.findings, replace(context, color=False))
         if file.output_format in FOR_PEOPLE:
             words += summary(outcome, repaired)
-        write_report(file.path, words)
-
-
-def repository_root() -> str:
-    """The folder around the current one that has ``.git``, else the current one: other programs count paths from there."""
-    folder = here = os.getcwd()
-    while not os.path.exists(os.path.join(folder, ".git")):
-        above = os.path.dirname(folder)
-        if above == folder:
-            return here
-        folder = above
-    return folder
+        try:
+            write_report(file.path, words)
+        except UsageError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
 
 
 def text_on_disk(path: str) -> str | None:
@@ -361,7 +375,7 @@ def text_on_disk(path: str) -> str | None:
 
 def _complain(problems: Iterable[str]) -> None:
     for problem in problems:
-        print(f"torchmemlint: error: {problem}", file=sys.stderr)
+        print(f"torchmemlint: error: {printable(problem)}", file=sys.stderr)
 
 
 def counted(findings: Sequence[Finding]) -> str:
@@ -479,10 +493,10 @@ def _show(arguments: argparse.Namespace, paths: Sequence[str], configuration: Co
     found = discover(paths, configuration)
     if arguments.show_files:
         for file in found.files:
-            print(file.path)
+            print(quoted(file.path))
     else:
         path, settings = (found.files[0].path, found.files[0].settings) if found.files else ("", configuration.default)
-        print(f"# settings of {path or 'no file'}, from {settings.source or 'the defaults'}")
+        print(f"# settings of {quoted(path) or 'no file'}, from {quoted(settings.source) or 'the defaults'}")
         for name in Settings.__dataclass_fields__:
             print(f"{name} = {_shown(getattr(settings, name))}")
     _complain(found.problems)

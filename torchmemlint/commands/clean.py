@@ -7,6 +7,7 @@ import argparse
 from torchmemlint.cache import clean, folder_for
 from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.errors import UsageError
+from torchmemlint.quoting import quoted
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -15,5 +16,5 @@ def run(arguments: argparse.Namespace) -> int:
         found = clean(folder)
     except (OSError, ValueError) as error:
         raise UsageError(f"nothing is deleted: {error}") from None
-    print(f"Deleted {folder}." if found else f"There is no cache in {folder}.")
+    print(f"Deleted {quoted(folder)}." if found else f"There is no cache in {quoted(folder)}.")
     return 0

@@ -9,13 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchmemlint.config import Configuration
+from torchmemlint.discover import discover
 from torchmemlint.errors import SourceError, UsageError
 from torchmemlint.findings import Finding
 from torchmemlint.fixes.comments import add_comments
+from torchmemlint.quoting import quoted
 from torchmemlint.rules import ALL_RULES
-from torchmemlint.run import Outcome, check_paths
+from torchmemlint.run import CHANGED, Outcome, check_paths, stamp
 from torchmemlint.source.file import write_source
 from torchmemlint.workers import read
+from torchmemlint.writing import folders_of
 
 NO_REASON = "not reviewed yet"
 """What a comment says where the user gave no reason: whoever reads it later knows that nobody looked."""
@@ -42,6 +45,7 @@ def write(arguments: argparse.Namespace, paths: Sequence[str], configuration: Co
     reason = (arguments.add_noqa if noqa else arguments.add_ignore).strip() or NO_REASON
     if "#" in reason or "\n" in reason or "\r" in reason:
         raise UsageError(f"{option}: a reason is one line, without `#`")
+    stamps = {file.path: stamp(file.path) for file in discover(paths, configuration).files}
     outcome = check_paths(paths, configuration, arguments.jobs, since=arguments.since or "")
     by_path: dict[str, list[Finding]] = {}
     for finding in outcome.findings:
@@ -56,14 +60,16 @@ def write(arguments: argparse.Namespace, paths: Sequence[str], configuration: Co
             source = read(path)
             commented = add_comments(source, findings, reason, names, noqa=noqa)
             if commented.done:
-                write_source(Path(path), source, commented.text)
+                if stamps.get(path) != stamp(path):
+                    raise SourceError(CHANGED)
+                write_source(Path(path), source, commented.text, folders_of(path, paths))
                 files += 1
             written += commented.done
             left += commented.left
         except SourceError as error:
             left += findings
             if any(finding.code != "TML000" for finding in findings):
-                failures.append(f"{path}: {error}")
+                failures.append(f"{quoted(path)}: {error}")
     if not arguments.quiet:
         count = len(written)
         words = f"{count} finding{'' if count == 1 else 's'} in {files} file{'' if files == 1 else 's'}"

@@ -7,10 +7,11 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from torchmemlint.errors import UsageError
 from torchmemlint.findings import Finding
+from torchmemlint.quoting import quoted, unquoted
+from torchmemlint.reading import MAX_REPORT_BYTES, read_given
 from torchmemlint.reporters import Measurement
 from torchmemlint.run import Outcome
 from torchmemlint.suppress.fingerprint import fingerprint
@@ -28,18 +29,20 @@ def read_results(file: str) -> Measured:
     Raises UsageError for a file that is no such report.
     """
     try:
-        rows = json.loads(Path(file).read_text(encoding="utf-8"))
+        rows = json.loads(read_given(file, MAX_REPORT_BYTES).decode())
     except OSError as error:
-        raise UsageError(f"--confirmed {file}: {error.strerror}") from error
+        raise UsageError(f"--confirmed {quoted(file)}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"--confirmed {file}: is no JSON: {str(error).splitlines()[0]}") from error
+        raise UsageError(f"--confirmed {quoted(file)}: is no JSON: {str(error).splitlines()[0]}") from error
     if not isinstance(rows, list):
-        raise UsageError(f"--confirmed {file}: must be an array, as `torchmemlint confirm --output-format json` writes it")
+        raise UsageError(
+            f"--confirmed {quoted(file)}: must be an array, as `torchmemlint confirm --output-format json` writes it"
+        )
     found: dict[Key, Measurement] = {}
     for number, row in enumerate(rows, 1):
         entry = _entry(row)
         if entry is None:
-            raise UsageError(f"--confirmed {file}: entry {number} is no finding with a verdict in its `confirm`")
+            raise UsageError(f"--confirmed {quoted(file)}: entry {number} is no finding with a verdict in its `confirm`")
         key, measurement = entry
         if found.get(key, measurement).verdict != "confirmed" or measurement.verdict == "confirmed":
             found[key] = measurement
@@ -55,7 +58,7 @@ def _entry(row: object) -> tuple[Key, Measurement] | None:
     verdict = record.get("verdict")
     if verdict not in VERDICTS or "\0" in path:
         return None
-    return (os.path.realpath(path), code, print_), Measurement(verdict, _words(record), record)
+    return (os.path.realpath(unquoted(path)), code, print_), Measurement(verdict, _words(record), record)
 
 
 def _words(record: Mapping[str, object]) -> str:

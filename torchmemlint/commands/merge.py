@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 
-from torchmemlint.commands.check import colored, counted, repository_root, text_on_disk
+from torchmemlint.checkout import repository_root
+from torchmemlint.commands.check import colored, counted, text_on_disk
 from torchmemlint.commands.output_files import output_files, write_report
 from torchmemlint.errors import UsageError
 from torchmemlint.findings import Finding, Severity
+from torchmemlint.quoting import quoted
+from torchmemlint.reading import MAX_REPORT_BYTES, read_given
 from torchmemlint.reporters import Context, render
 from torchmemlint.reporters.json import findings_in
 
@@ -17,12 +20,11 @@ def run(arguments: argparse.Namespace) -> int:
     found: dict[Finding, None] = {}
     for path in arguments.reports:
         try:
-            with open(path, encoding="utf-8") as file:
-                found.update(dict.fromkeys(findings_in(file.read())))
+            found.update(dict.fromkeys(findings_in(read_given(path, MAX_REPORT_BYTES).decode())))
         except OSError as error:
-            raise UsageError(f"{path}: {error.strerror or error}") from None
+            raise UsageError(f"{quoted(path)}: {error.strerror or error}") from None
         except (ValueError, RecursionError) as error:
-            raise UsageError(f"{path}: {error}") from None
+            raise UsageError(f"{quoted(path)}: {error}") from None
     findings = sorted(found, key=lambda finding: finding.sort_key)
     context = Context(text_on_disk, root=repository_root())
     files = output_files(arguments.output_file)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from torchmemlint.checkout import leads_out
 from torchmemlint.errors import UsageError
 from torchmemlint.reporters import FORMATS
 
@@ -62,32 +62,11 @@ def _parsed(text: str) -> OutputFile:
 
 def write_report(path: str, text: str) -> None:
     """Replaces a file's content in one step, and makes the folders above it. Raises UsageError where that cannot be done."""
-    import tempfile
+    from torchmemlint.writing import write_whole
 
-    temporary = None
-    data = text.encode("utf-8", "backslashreplace")
+    if leads_out(path):
+        raise UsageError(f"--output-file {path}: is a link that leads elsewhere; name the place itself")
     try:
-        mode = os.stat(path).st_mode if os.path.exists(path) else None
-        if mode is not None and not stat.S_ISREG(mode):  # a pipe or a device is written to, and stays what it is
-            with open(path, "wb") as file:
-                file.write(data)
-            return
-        target = os.path.realpath(path)
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=".torchmemlint-", dir=os.path.dirname(target))
-        with open(descriptor, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, stat.S_IMODE(mode) if mode is not None else 0o666 & ~_umask())
-        os.replace(temporary, target)
-        temporary = None
+        write_whole(path, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise UsageError(f"--output-file {path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        if temporary is not None:
-            os.unlink(temporary)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -7,21 +7,23 @@ import os
 
 from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.errors import UsageError
-from torchmemlint.source import is_notebook
+from torchmemlint.quoting import printable, quoted
+from torchmemlint.source import is_notebook, normal
 
 
 def run(arguments: argparse.Namespace) -> int:
     path, colon, line = arguments.place.rpartition(":")
     if not colon or not line.isdecimal() or int(line) < 1:
-        raise UsageError(f"`{arguments.place}` is not FILE:LINE, as in `torchmemlint trace train.py:42`")
+        raise UsageError(f"`{quoted(arguments.place)}` is not FILE:LINE, as in `torchmemlint trace train.py:42`")
     if not os.path.isfile(path):
-        raise UsageError(f"{path}: no such file")
+        raise UsageError(f"{quoted(path)}: no such file")
     if is_notebook(path):
-        raise UsageError(f"{path}: notebooks cannot be traced; `jupyter nbconvert --to script` makes a script of one")
+        raise UsageError(f"{quoted(path)}: notebooks cannot be traced; `jupyter nbconvert --to script` makes a script of one")
     from torchmemlint.run import project_around
     from torchmemlint.trace import trace
 
     settings = Configuration(CommandLine(config=tuple(arguments.config), isolated=arguments.isolated)).for_file(path)
-    path = os.path.normpath(path).replace(os.sep, "/")
-    print(trace(project_around(path, settings), path, int(line), settings).rstrip("\n"))
+    path = normal(path).replace(os.sep, "/")
+    told = trace(project_around(path, settings), path, int(line), settings).rstrip("\n")
+    print("\n".join(map(printable, told.split("\n"))))
     return 0

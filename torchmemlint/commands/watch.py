@@ -15,6 +15,7 @@ from torchmemlint import surroundings
 from torchmemlint.config import Configuration
 from torchmemlint.discover import discover
 from torchmemlint.errors import TorchmemlintError
+from torchmemlint.quoting import printable
 
 SECONDS = 0.3
 BUSY = 10
@@ -36,7 +37,7 @@ def watch(paths: Sequence[str], configure: Callable[[], Configuration], check: C
         try:
             check()
         except TorchmemlintError as error:
-            print(f"torchmemlint: error: {error}", file=sys.stderr)
+            print(f"torchmemlint: error: {printable(str(error))}", file=sys.stderr)
         print("Watching for changes; Ctrl-C ends it.", file=sys.stderr, flush=True)
         while True:
             began = time.monotonic()

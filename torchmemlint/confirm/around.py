@@ -27,8 +27,8 @@ def project_of(path: str) -> Project | None:
 def _top(path: str) -> str:
     folder = os.path.dirname(path) or "."
     while os.path.exists(os.path.join(folder, "__init__.py")):
-        folder = os.path.dirname(folder) or "."
-        if folder == "." and os.path.exists("__init__.py"):
+        folder, below = os.path.dirname(folder) or ".", folder
+        if folder in (".", below):
             break
     return folder
 

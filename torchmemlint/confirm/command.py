@@ -12,9 +12,7 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from torchmemlint.confirm.around import project_of
 from torchmemlint.confirm.devices import checked, devices_for
@@ -24,7 +22,9 @@ from torchmemlint.confirm.plan import plan
 from torchmemlint.confirm.settle import Options, Settled, settle_all
 from torchmemlint.confirm.verdict import Outcome
 from torchmemlint.errors import TorchmemlintError, UsageError
+from torchmemlint.executors import named, opened
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
+from torchmemlint.quoting import printable, quoted
 
 _AT_LINE = re.compile(r"^(?P<path>.+\.py):(?P<row>\d+)$")
 
@@ -34,7 +34,8 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         "torchmemlint confirm",
         description="Prove findings by running the flagged code, with and without the fix, in a sandboxed child process.",
-        epilog="With --watch: torchmemlint confirm --watch [PATH ...] -- python train.py ARGS (or -- python -m pkg.mod).",
+        epilog="TORCHMEMLINT_EXECUTOR in the environment says where to run: a factory of an Executor (MODULE:FACTORY), or "
+        "dask:tcp://host:port. With --watch: torchmemlint confirm --watch [PATH ...] -- python train.py ARGS (or -- python -m pkg.mod).",
         allow_abbrev=False,
     )
     result.add_argument(
@@ -49,9 +50,6 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--timeout", type=float, default=60, metavar="SECONDS", help="for each experiment (default: 60)")
     result.add_argument(
         "--jobs", type=int, default=0, metavar="N", help="experiments at a time (default: one per GPU; 2 on the CPU)"
-    )
-    result.add_argument(
-        "--executor", metavar="MODULE:FACTORY", help="where to run: a factory of an Executor, or dask:tcp://host:port"
     )
     result.add_argument("--output-format", choices=("full", "json", "html"), default="full")
     result.add_argument("--output-file", metavar="FILE", help="write the report there")
@@ -71,22 +69,23 @@ def main(argv: Sequence[str]) -> int:
         own, script = own[:at], own[at + 1 :]
     arguments = parser().parse_args(own)
     try:
-        if not arguments.executor:  # else it is needed where the executor runs
+        if arguments.watch or not named():  # else it is needed where the executor runs
             torch_directory()
+        from torchmemlint.confirm.watch import PYTHON
+
         if arguments.watch:
-            if arguments.executor:
-                raise UsageError("--watch runs your script here: leave out --executor")
             if arguments.snapshots:
                 raise UsageError("--watch takes no snapshots: leave out --snapshots")
             from torchmemlint.confirm import watch
 
             findings = find(arguments.targets or ["."], arguments)
             return watch.run(findings, script, arguments.output_format, arguments.output_file)
-        if script:
+        if script and PYTHON.match(os.path.basename(script[0])) and not os.path.exists(script[0]):
             raise UsageError("`-- COMMAND` goes with --watch")
+        arguments.targets += script
         return settle_and_report(arguments)
     except TorchmemlintError as error:
-        print(f"torchmemlint: error: {error}", file=sys.stderr)
+        print(f"torchmemlint: error: {printable(str(error))}", file=sys.stderr)
         return 2
 
 
@@ -99,30 +98,19 @@ def settle_and_report(arguments: argparse.Namespace) -> int:
     if arguments.jobs < 0:
         raise UsageError("--jobs must be 1 or more")
     findings = find(arguments.targets or ["."], arguments)
-    devices = [checked(arguments.device)] if arguments.executor else devices_for(arguments.device, arguments.jobs)
-    if arguments.snapshots and not (arguments.executor or devices[0].startswith("cuda")):
+    devices = [checked(arguments.device)] if named() else devices_for(arguments.device, arguments.jobs)
+    if arguments.snapshots and not (named() or devices[0].startswith("cuda")):
         raise UsageError("--snapshots needs a CUDA device: its allocator keeps the history")
     options = Options(
         devices[0], arguments.timeout, arguments.steps, not arguments.no_sandbox, snapshots=bool(arguments.snapshots)
     )
     plans = [plan(finding, text_of(finding.path), project_of(finding.path)) for finding in findings]
-    with _executor(arguments.executor) as executor:
-        settled = list(settle_all(plans, options, devices, executor))
+    with opened() as elsewhere:
+        settled = list(settle_all(plans, options, devices, elsewhere[0] if elsewhere else None))
     if arguments.snapshots:
         settled = write_snapshots(settled, arguments.snapshots)
     write(render(settled, arguments.output_format), arguments.output_file)
     return status(settled)
-
-
-@contextmanager
-def _executor(spec: str | None) -> Iterator[Executor | None]:
-    if spec is None:
-        yield None
-        return
-    from torchmemlint.executors import opened
-
-    with opened(spec) as (executor, _):
-        yield executor
 
 
 def status(settled: Sequence[Settled]) -> int:
@@ -166,7 +154,7 @@ def find(targets: Sequence[str], arguments: argparse.Namespace) -> list[Finding]
 def _asked_for(path: str, row: int, rule: str | None) -> Finding:
     """A finding that nobody made: the user asks what rule ``rule`` would cost at this row."""
     if rule is None:
-        raise UsageError(f"{path}:{row}: nothing is found there; name a rule with --rule to try one all the same")
+        raise UsageError(f"{quoted(path)}:{row}: nothing is found there; name a rule with --rule to try one all the same")
     from torchmemlint.selection import find_rule
 
     card = find_rule(rule)
@@ -174,10 +162,10 @@ def _asked_for(path: str, row: int, rule: str | None) -> Finding:
     try:
         tree = ast.parse(text or "")
     except SyntaxError as error:
-        raise UsageError(f"{path}: cannot be parsed: {error.msg} in row {error.lineno}") from error
+        raise UsageError(f"{quoted(path)}: cannot be parsed: {error.msg} in row {error.lineno}") from error
     lines = (text or "").splitlines()
     if not 1 <= row <= len(lines) or not lines[row - 1].strip():
-        raise UsageError(f"{path}:{row}: there is no code in this row")
+        raise UsageError(f"{quoted(path)}:{row}: there is no code in this row")
     column = len(lines[row - 1]) - len(lines[row - 1].lstrip()) + 1
     span = Span(Position(row, column), Position(row, len(lines[row - 1]) + 1))
     return Finding(card.code, card.name, Severity.NOTE, Confidence.MEDIUM, "", path, span, function=_qualname(tree, row))

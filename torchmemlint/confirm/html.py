@@ -12,6 +12,7 @@ from torchmemlint.confirm.plan import Plan
 from torchmemlint.confirm.report import allocator, caveats, figures, size, totals
 from torchmemlint.confirm.settle import Settled
 from torchmemlint.confirm.verdict import Outcome, Run
+from torchmemlint.quoting import printable_lines, quoted
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2330; --soft: #5b6575; --paper: #fff; --card: #f6f7f9; --line: #d8dde5;
@@ -57,7 +58,7 @@ def render(settled: Sequence[Settled], text_of: Callable[[str], str | None], whe
     ]  # fmt: skip
     parts.extend(_article(item, text_of(item.plan.finding.path)) for item in settled)
     parts.append("</body></html>")
-    return "\n".join(parts) + "\n"
+    return printable_lines("\n".join(parts) + "\n")
 
 
 def _article(item: Settled, text: str | None) -> str:
@@ -65,7 +66,7 @@ def _article(item: Settled, text: str | None) -> str:
     outcome = verdict.outcome.value
     words = outcome + (f": {verdict.kind}" if verdict.kind else "")
     rows = [
-        f"<article><h2>{escape(finding.code)} {escape(finding.name)} · {escape(finding.path)}:{finding.span.start.row}</h2>",
+        f"<article><h2>{escape(finding.code)} {escape(finding.name)} · {escape(quoted(finding.path))}:{finding.span.start.row}</h2>",
         f'<p class="verdict {outcome}">{escape(words)}</p>',
     ]
     if finding.message:

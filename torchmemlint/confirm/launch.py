@@ -32,6 +32,9 @@ ENDLESS_OUTPUT_BYTES = 16 << 20
 IMPORT_SECONDS = 60.0
 """What starting Python and importing torch may take on a busy machine; the time limit of an experiment starts after it."""
 
+stopping = threading.Event()
+"""Set to end all children of this process at once."""
+
 PASSED_VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES",
     "LD_LIBRARY_PATH", "SYSTEMROOT", "LANG", "LC_ALL",
@@ -145,7 +148,9 @@ def _attend(process: subprocess.Popen[bytes], payload: bytes, timeout: float, st
             process.stdin.close()
         while results.is_alive() or output.is_alive():
             results.join(0.02)
-            if endless.is_set():
+            if stopping.is_set():
+                ending = "stopped"
+            elif endless.is_set():
                 ending = "endless output"
             elif time.monotonic() - started > IMPORT_SECONDS + timeout or (begun and time.monotonic() - begun > timeout):
                 ending = "time limit"

@@ -9,8 +9,11 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
+from torchmemlint.checkout import leads_out
 from torchmemlint.confirm.settle import Settled
 from torchmemlint.errors import UsageError
+from torchmemlint.quoting import printable_lines, quoted
+from torchmemlint.writing import write_whole
 
 
 def render(settled: Sequence[Settled], output_format: str) -> str:
@@ -24,7 +27,7 @@ def render(settled: Sequence[Settled], output_format: str) -> str:
 
         return html.render(settled, text_of, datetime.datetime.now(datetime.timezone.utc))
     encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
-    return report.full(settled, ascii_only=not encoding.startswith("utf"))
+    return printable_lines(report.full(settled, ascii_only=not encoding.startswith("utf")))
 
 
 def write(text: str, file: str | None) -> None:
@@ -32,10 +35,12 @@ def write(text: str, file: str | None) -> None:
     if file is None:
         sys.stdout.write(text)
         return
+    if leads_out(file):
+        raise UsageError(f"{file}: is a link that leads elsewhere; name the place itself")
     try:
-        Path(file).write_text(text, encoding="utf-8")
+        write_whole(file, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}") from error
+        raise UsageError(f"{quoted(file)}: {error.strerror or error}") from error
 
 
 def write_snapshots(settled: Sequence[Settled], folder: str) -> list[Settled]:
@@ -45,11 +50,12 @@ def write_snapshots(settled: Sequence[Settled], folder: str) -> list[Settled]:
         if item.snapshot:
             finding = item.plan.finding
             path = Path(folder) / f"{number:03}-{finding.code}-{Path(finding.path).stem}-{finding.span.start.row}.pickle"
+            if leads_out(str(path)):
+                raise UsageError(f"{path}: a link there leads elsewhere; name the place itself")
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(item.snapshot)
+                write_whole(str(path), item.snapshot)
             except OSError as error:
-                raise UsageError(f"{path}: {error.strerror}") from error
+                raise UsageError(f"{path}: {error.strerror or error}") from error
             notes = (*item.verdict.notes, f"memory snapshot, for pytorch.org/memory_viz: {path}")
             item = replace(item, snapshot=b"", verdict=replace(item.verdict, notes=notes))
         told.append(item)

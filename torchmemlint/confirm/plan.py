@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from torchmemlint.confirm.verdict import Doubts
 from torchmemlint.errors import SourceError
 from torchmemlint.findings import Confidence, Finding
+from torchmemlint.reading import MAX_BYTES, as_text, read_beginning, read_text
 
 if TYPE_CHECKING:
     from torchmemlint.index.project import Project
@@ -111,8 +112,7 @@ def _named_elsewhere(finding: Finding) -> bool:
         if os.path.samefile(path, finding.path):
             continue
         try:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                lines = file.readlines()
+            lines = as_text(read_beginning(path, MAX_BYTES), "replace").split("\n")
         except OSError:
             continue
         if any(call in line and not line.lstrip().startswith(("def ", "async def ", "#")) for line in lines):
@@ -167,8 +167,7 @@ def _project_modules(path: str, tree: ast.Module, project: Project) -> Mapping[s
             if other is None or wanted in found or wanted == name:
                 continue
             try:
-                with open(other, encoding="utf-8") as file:
-                    text = file.read()
+                text = read_text(other, MAX_BYTES)
                 parsed = ast.parse(text)
             except (OSError, ValueError, SyntaxError):
                 continue

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 
 from torchmemlint.confirm.settle import Settled
 from torchmemlint.confirm.verdict import Outcome, Run, Verdict, slope, verdict_json
+from torchmemlint.quoting import quoted
 from torchmemlint.reporters import Context
+from torchmemlint.reporters import as_json as dumped
 from torchmemlint.reporters.json import entry
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -84,7 +85,7 @@ def full(settled: Sequence[Settled], ascii_only: bool = False) -> str:
         finding, verdict = item.plan.finding, item.verdict
         word = verdict.outcome.value + (f": {verdict.kind}" if verdict.kind else "")
         start = finding.span.start
-        lines.append(f"{finding.path}:{start.row}:{start.column}: {finding.code} {finding.name}: {word}")
+        lines.append(f"{quoted(finding.path)}:{start.row}:{start.column}: {finding.code} {finding.name}: {word}")
         if finding.message:
             lines.append(f"    {finding.message}")
         if verdict.reason:
@@ -141,4 +142,4 @@ def as_json(settled: Sequence[Settled]) -> str:
         }
         for item in settled
     ]
-    return json.dumps(rows, indent=2) + "\n"
+    return dumped(rows, indent=2) + "\n"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from torchmemlint.confirm.devices import devices_for
-from torchmemlint.confirm.launch import launch, printable
+from torchmemlint.confirm.launch import launch, printable, stopping
 from torchmemlint.confirm.plan import Plan
 from torchmemlint.confirm.results import run_of, snapshot_of
 from torchmemlint.confirm.verdict import Verdict, decide_isolated, inconclusive
@@ -93,8 +93,15 @@ def settle_all(
         finally:
             free.put(device)
 
-    with ThreadPoolExecutor(len(devices)) as threads:
-        yield from threads.map(on_a_free_device, plans)
+    try:
+        with ThreadPoolExecutor(len(devices)) as threads:
+            try:
+                yield from threads.map(on_a_free_device, plans)
+            except BaseException:  # whoever interrupts us does not wait for what is still running
+                stopping.set()
+                raise
+    finally:
+        stopping.clear()
 
 
 _turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)

@@ -22,10 +22,10 @@ from torchmemlint.confirm.output import render, write
 from torchmemlint.confirm.plan import CUDA_ONLY, Plan
 from torchmemlint.confirm.settle import Settled
 from torchmemlint.confirm.verdict import UNUSED, Doubts, Outcome, Run, Verdict, inconclusive
-from torchmemlint.errors import UsageError
+from torchmemlint.errors import Stopped, UsageError
 from torchmemlint.findings import Finding
 
-_PYTHON = re.compile(r"^(python|pypy)[\d.]*(\.exe)?$")
+PYTHON = re.compile(r"^(python|pypy)[\d.]*(\.exe)?$")
 _WITH_VALUE = frozenset({"-X", "-W"})
 LEAST_HITS = 4
 FORWARD = frozenset({"TML201", "TML202", "TML203"})
@@ -43,7 +43,7 @@ def take_apart(command: Sequence[str]) -> Command:
     """``python -u train.py --epochs 1`` in its two parts. Raises UsageError for what is not a Python program."""
     if not command:
         raise UsageError("--watch needs a command: torchmemlint confirm --watch -- python train.py")
-    if not _PYTHON.match(os.path.basename(command[0])):
+    if not PYTHON.match(os.path.basename(command[0])):
         raise UsageError(f"--watch runs Python programs (`python SCRIPT …` or `python -m MODULE …`), not {command[0]!r}")
     index = 1
     while index < len(command) and command[index].startswith("-") and command[index] != "-m":
@@ -97,7 +97,9 @@ def _run(command: Sequence[str]) -> int:
         try:
             status = process.wait()
             break
-        except KeyboardInterrupt:  # the script has it too, and writes its report
+        except KeyboardInterrupt as stopped:  # the script has it too, and writes its report
+            if isinstance(stopped, Stopped):  # this came to us alone
+                process.send_signal(stopped.number)
             with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
                 status = process.wait(30)
                 break

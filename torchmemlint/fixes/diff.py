@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 
+from torchmemlint.quoting import quoted
 from torchmemlint.source.file import SourceFile
 
 
@@ -14,7 +15,7 @@ def unified_diff(source: SourceFile, text: str) -> str:
     mark = "\ufeff" if source.bom else ""
     before, after = (_rows(mark + source.file_text(code)) for code in (source.text, text))
     out = []
-    for line in difflib.unified_diff(before, after, source.path, source.path):
+    for line in difflib.unified_diff(before, after, quoted(source.path), quoted(source.path)):
         out.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
     return "".join(out)
 

@@ -18,7 +18,8 @@ from torchmemlint.index import keys
 from torchmemlint.index.facts import ArgFact, CallableUse, CallFact
 from torchmemlint.index.ledger import Page, Question
 from torchmemlint.index.plain import shape
-from torchmemlint.index.project import ClassRef, FunctionRef, Project
+from torchmemlint.index.project import Project
+from torchmemlint.index.references import ClassRef, FunctionRef
 from torchmemlint.index.trail import MISSING, counted
 from torchmemlint.plain import from_plain, reader, to_json
 

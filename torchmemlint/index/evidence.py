@@ -10,10 +10,13 @@ import re
 from dataclasses import dataclass
 from typing import Union
 
+from torchmemlint.index.decorators import is_property
 from torchmemlint.index.facts import AttrFact
 from torchmemlint.index.layout import Module
 from torchmemlint.index.memo import Memo
-from torchmemlint.index.names import TOP, ClassRef, FunctionRef, Head, Names, Outside, Scope, Symbol, Variable, outside
+from torchmemlint.index.names import Names
+from torchmemlint.index.reader import Head, Scope
+from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside, Symbol, Variable, outside
 from torchmemlint.torch_facts import TorchFacts
 
 _PARTS = re.compile(r"[^\W\d]\w*|\?|\(\)|\[\]")
@@ -88,6 +91,8 @@ class Evidence:
 
     def __init__(self, names: Names, torch: TorchFacts) -> None:
         self._names = names
+        self._reader = names.reader
+        self._classes = names.classes
         self._torch = torch
         self._known: Memo[tuple[str, str, str], tuple[Value, ...]] = Memo(names.trail, self._evaluate, (), _MAX_DEPTH)
         self._bound: dict[tuple[str, str], dict[str, list[str]]] = {}
@@ -133,15 +138,15 @@ class Evidence:
     # --- names
 
     def _owner(self, path: str, qualname: str) -> ClassRef | None:
-        facts = self._names.head(path, qualname)
+        facts = self._reader.head(path, qualname)
         while facts is not None and not facts.owner and facts.parent:
-            facts = self._names.head(path, facts.parent)
+            facts = self._reader.head(path, facts.parent)
         return ClassRef(path, facts.owner) if facts is not None and facts.owner else None
 
     def bound(self, path: str, qualname: str) -> dict[str, list[str]]:
         """The texts that each known local of a function is assigned."""
         key = (path, qualname)
-        facts = self._names.scope(path, qualname)  # also where it is known: this notes what is read
+        facts = self._reader.scope(path, qualname)  # also where it is known: this notes what is read
         found = self._bound.get(key)
         if found is None:
             found = self._bound[key] = {}
@@ -150,9 +155,9 @@ class Evidence:
         return found
 
     def _name(self, path: str, qualname: str, name: str) -> tuple[Value, ...]:
-        facts = self._names.scope(path, qualname) if qualname != TOP else None
+        facts = self._reader.scope(path, qualname) if qualname != TOP else None
         while facts is not None:
-            inner = self._names.inner(facts, path, name)
+            inner = self._reader.inner(facts, path, name)
             if inner is not None:
                 return (inner,)
             if name in facts.locals:
@@ -161,7 +166,7 @@ class Evidence:
                     found = dict.fromkeys(value for text in texts for value in self.values(path, facts.qualname, text))
                     return tuple(found)[:_MAX_VALUES]
                 return self._parameter(path, facts, name)
-            facts = self._names.scope(path, facts.parent) if facts.parent else None
+            facts = self._reader.scope(path, facts.parent) if facts.parent else None
         symbol = self._names.lookup(path, name)
         return self._symbol(symbol) if symbol is not None else ()
 
@@ -207,16 +212,16 @@ class Evidence:
                 return (Same(value),)
             return (outside(f"{value.klass}.{name}"),)
         if isinstance(value, ClassRef):
-            method = self._names.method(value, name)
+            method = self._classes.method(value, name)
             if method is not None:
                 return (Method(method, value, True),)
             symbol = self._names.member(value, name)
             return self._symbol(symbol) if symbol is not None else self._assignments(value, name)
         if isinstance(value, Super):
-            method = self._names.method(value.klass, name, after=value.klass)
+            method = self._classes.method(value.klass, name, after=value.klass)
             if method is not None:
                 return (Method(method, value.klass, True),)
-            bases = [base for base in self._names.mro(value.klass) if isinstance(base, str) and base != "?"]
+            bases = [base for base in self._classes.mro(value.klass) if isinstance(base, str) and base != "?"]
             return tuple(outside(f"{base}.{name}") for base in bases[:1])
         if isinstance(value, Outside | Module):
             symbol = self._names.member(value, name)
@@ -224,10 +229,10 @@ class Evidence:
         return ()
 
     def _of_instance(self, value: Instance, klass: ClassRef, name: str) -> tuple[Value, ...]:
-        method = self._names.method(klass, name)
+        method = self._classes.method(klass, name)
         if method is not None:
-            facts = self._names.header(method)
-            if any(use.callee.rpartition(".")[2] in ("property", "cached_property") for use in facts.decorators):
+            facts = self._reader.header(method)
+            if is_property(facts):
                 return self._result(method, facts)
             # `self.step = self.step_with_graph`: the object's own attribute goes before the method of its class.
             given = [each for each in self._assignments(klass, name) if isinstance(each, FunctionRef | Method)]
@@ -236,22 +241,22 @@ class Evidence:
         if found:
             return found
         if not value.exact:
-            hooks = self._names.overrides(klass, name)
+            hooks = self._classes.overrides(klass, name)
             if hooks:
                 below = (ClassRef(hook.path, hook.qualname.rpartition(".")[0]) for hook in hooks[:_MAX_VALUES])
                 return tuple(Method(hook, each, True) for hook, each in zip(hooks, below, strict=False))
         if name in _SAME:
             return (Same(value),)
-        if any(fact.name == name for fact, _ in self._names.attr(klass, name)):
+        if any(fact.name == name for fact, _ in self._classes.attr(klass, name)):
             return ()
-        bases = [base for base in self._names.mro(klass) if isinstance(base, str) and base != "?"]
+        bases = [base for base in self._classes.mro(klass) if isinstance(base, str) and base != "?"]
         return (outside(f"{bases[0]}.{name}"),) if bases else ()
 
     def _assignments(self, klass: ClassRef, name: str) -> tuple[Value, ...]:
         """What the attribute is, by all assignments to it in the nearest class that assigns it."""
         found: dict[Value, None] = {}
         nearest: ClassRef | None = None
-        for fact, owner in self._names.attr(klass, name):
+        for fact, owner in self._classes.attr(klass, name):
             if nearest is not None and owner != nearest and found:
                 break
             nearest = owner
@@ -276,11 +281,11 @@ class Evidence:
     def _call(self, value: Value) -> tuple[Value, ...]:
         if isinstance(value, ClassRef):
             # A class with a `__new__` of its own may make an object of one below it.
-            return (Instance(value, self._names.method(value, "__new__") is None),)
+            return (Instance(value, self._classes.method(value, "__new__") is None),)
         if isinstance(value, FunctionRef):
-            return self._result(value, self._names.header(value))
+            return self._result(value, self._reader.header(value))
         if isinstance(value, Method):
-            return self._result(value.function, self._names.header(value.function))
+            return self._result(value.function, self._reader.header(value.function))
         if isinstance(value, Same):
             return (value.instance,)
         if isinstance(value, Outside):
@@ -308,7 +313,7 @@ class Evidence:
 
     def _returned(self, ref: FunctionRef) -> tuple[Value, ...]:
         found: dict[Value, None] = {}
-        for use in self._names.flow(ref).returned:
+        for use in self._reader.flow(ref).returned:
             option = use
             while option is not None:
                 text = f"{option.callee}()" if option.called else option.callee

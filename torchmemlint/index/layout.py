@@ -123,7 +123,7 @@ class Layout:
     def _package_root(self, file: str) -> str:
         """The directory that holds the top package of ``file``; for a script its own directory."""
         directory = posixpath.dirname(file)
-        while f"{directory}/__init__.py" in self._files and directory:
+        while directory.strip("/") and f"{directory}/__init__.py" in self._files:
             directory = posixpath.dirname(directory)
         return directory
 
@@ -149,8 +149,8 @@ class Layout:
 
 def _above(path: str) -> Iterator[str]:
     """The directories above ``path``, nearest first; "" (or "/") is the last."""
-    while path not in ("", "/"):
-        path = posixpath.dirname(path)
+    while (above := posixpath.dirname(path)) != path:
+        path = above
         yield path
 
 

@@ -5,12 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from torchmemlint.index.facts import ModuleFacts
 
-if TYPE_CHECKING:
-    from torchmemlint.index.words import Words
+
+class Words(Protocol):
+    """Which modules say a word, by kind of key (see ``index.words``)."""
+
+    def modules(self, kind: int, word: str) -> list[str]:
+        """The modules that say a word."""
+
+    def says(self, kind: int, word: str) -> bool:
+        """Whether any module says a word."""
+
+    def all(self, kind: int) -> list[str]:
+        """All words of a kind, sorted."""
 
 
 class Modules(Mapping[str, ModuleFacts]):

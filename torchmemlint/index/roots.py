@@ -1,4 +1,4 @@
-"""The roots of the trail, worked out once more: what ``index.graph`` compares with what they were."""
+"""The roots of the trail, worked out once more: what ``index.dependencies`` compares with what they were."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 
 from torchmemlint.index import keys
 from torchmemlint.index.facts import ModuleFacts
-from torchmemlint.index.names import ClassRef, FunctionRef
 from torchmemlint.index.project import Project
+from torchmemlint.index.references import ClassRef, FunctionRef
 from torchmemlint.index.said import nothing
 from torchmemlint.index.tables import form_of, last_name
 
@@ -16,24 +16,25 @@ class Roots:
     """The roots of a project. Each that is worked out is written into its trail."""
 
     def __init__(self, project: Project) -> None:
-        self._names, self._calls, self._grad = project.parts
+        linked = project.linked
+        self._reader, self._classes, self._calls, self._leaks = linked.reader, linked.classes, linked.calls, linked.leaks
         self._trail = project.trail
 
     def classes_above(self, ref: ClassRef) -> list[ClassRef]:
         """The bases of a class, in order; none where there is no such class."""
         try:
-            return self._names.classes_above(ref)
+            return self._classes.classes_above(ref)
         except KeyError:
             self._trail.root(keys.ORDER, (), ref[:2], ())
             return []
 
     def module(self, path: str) -> ModuleFacts:
         """The facts of a file, ``nothing`` where it is no module."""
-        return self._names.whole(path) if path in self._names.modules else nothing(path)
+        return self._reader.whole(path) if path in self._reader.modules else nothing(path)
 
     def knows_above(self, above: Callable[[], Iterable[tuple[ClassRef, list[ClassRef]]]]) -> None:
         """From now on it is known of all classes what is above them."""
-        self._names.known_above = above
+        self._classes.known_above = above
 
     def reached_again(self, kind: int, names: tuple[str, ...]) -> list[str]:
         """The values of a root of the kind ``SITE`` or ``OBJECT``; of a call that there is not, none."""
@@ -65,4 +66,4 @@ class Roots:
 
     def leaks_again(self) -> list[str]:
         """The values of the root of the kind ``LEAKS``."""
-        return self._grad.leaks_again()
+        return self._leaks.leaks_again()

@@ -7,10 +7,11 @@ from operator import attrgetter
 
 from torchmemlint.index import keys
 from torchmemlint.index.facts import ModuleFacts
-from torchmemlint.index.names import ClassRef, bound_names, by_qualname, calls_backward, has_tests, star_imports
 from torchmemlint.index.plain import saying
+from torchmemlint.index.references import ClassRef
 from torchmemlint.index.tables import of_one
 from torchmemlint.index.trail import Read
+from torchmemlint.index.views import bound_names, by_qualname, calls_backward, has_tests, star_imports
 
 _HEAD = attrgetter("owner", "parent", "params", "decorators", "is_async", "is_generator", "returns")
 _LOCALS = attrgetter("locals", "bound", "rebound")

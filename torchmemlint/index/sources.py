@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from torchmemlint.digest import digest
 from torchmemlint.index.facts import FunctionFacts, ModuleFacts
-from torchmemlint.index.names import by_qualname
+from torchmemlint.index.views import by_qualname
 
 
 def split_lines(text: str) -> list[str]:

@@ -11,10 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TypeVar
 
 from torchmemlint.index import keys
+from torchmemlint.index.decorators import is_property
 from torchmemlint.index.facts import CallFact, ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.modules import Modules
-from torchmemlint.index.names import TOP, ClassRef, FunctionRef, by_qualname
+from torchmemlint.index.references import TOP, ClassRef, FunctionRef
 from torchmemlint.index.trail import Trail
+from torchmemlint.index.views import by_qualname
 
 _LEAST_LETTERS = 4
 """Letters that a name which is put together shows at least: less of it says nothing."""
@@ -108,7 +110,7 @@ class Tables:
             name = facts.qualname.rpartition(".")[2]
             self._named[name].append(ref)
             self._locals.update([param.name for param in facts.params[:1]])
-            if any(use.callee.rpartition(".")[2] in ("property", "cached_property") for use in facts.decorators):
+            if is_property(facts):
                 self._members.add(name)
         index = self._index
         for call in facts.calls:

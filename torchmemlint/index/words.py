@@ -15,9 +15,9 @@ from itertools import accumulate
 
 from torchmemlint.index import keys
 from torchmemlint.index.facts import ModuleFacts
-from torchmemlint.index.names import bound_names
 from torchmemlint.index.parts import joined, split
 from torchmemlint.index.tables import of_one
+from torchmemlint.index.views import bound_names
 
 
 def written(shapes: Mapping[str, str], modules: Iterable[ModuleFacts]) -> bytes:

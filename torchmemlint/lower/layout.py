@@ -19,8 +19,8 @@ from libcst._nodes.internal import CodegenState
 
 from torchmemlint.errors import SourceError
 from torchmemlint.findings import Position, Span
+from torchmemlint.lower.limits import TOO_DEEP
 from torchmemlint.lower.regions import Region
-from torchmemlint.lower.scope import TOO_DEEP
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -34,17 +34,11 @@ class Places:
     region: Region
     _tree: cst.Module
     _nodes: list[cst.CSTNode]
-    _parents: list[int]
-    _statement_types: frozenset[type[cst.CSTNode]]
+    _enclosing: list[int]
     _layout: _Layout | None = field(default=None, init=False)
 
-    def parent(self, node: int) -> int:
-        return self._parents[node]
-
     def enclosing(self, node: int) -> int:
-        while type(self._nodes[node]) not in self._statement_types and self._parents[node] >= 0:
-            node = self._parents[node]
-        return node
+        return self._enclosing[node]
 
     def span(self, node: int) -> Span:
         return self._span(*self._text_layout().exact(self._nodes[node]))

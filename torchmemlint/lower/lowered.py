@@ -29,17 +29,13 @@ class Lowered:
     @property
     def places(self) -> Places:
         if self._places is None:
-            from torchmemlint.lower.visitor import read
+            from torchmemlint.lower.exact import read
 
             function, self._places = read(self.region)
             if self.functions != {function.qualname: function}:  # then a number may name another node there
                 self._places = None
                 raise SourceError("libcst reads something else here than Python's own parser", self.region.first_row)
         return self._places
-
-    def parent(self, node: int) -> int:
-        """The number of the node around ``node``; -1 above the region itself."""
-        return self.places.parent(node)
 
     def enclosing(self, node: int) -> int:
         """The simple statement, compound statement, handler, case or decorator that ``node`` belongs to (or is)."""
@@ -68,7 +64,7 @@ class Lowered:
 
 def from_libcst(region: Region) -> Lowered:
     """A region as libcst reads it. Raises ``SourceError`` where it cannot."""
-    from torchmemlint.lower.visitor import read
+    from torchmemlint.lower.exact import read
 
     function, places = read(region)
     return Lowered(region, {function.qualname: function}, places)

@@ -1,20 +1,14 @@
-"""What both ways of lowering share: the names that a scope binds, and what is refused."""
+"""What a function, class or module body binds, while it is lowered."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from torchmemlint.lower import ir
 
-LONGEST_CHAIN: Final = 1000
-"""Operands of one ``and`` or ``or``. libcst 1.9 reads 3,000 with 8 MiB of stack and crashes at 10,000."""
-TOO_LONG: Final = f"a chain of more than {LONGEST_CHAIN} 'and' or 'or' cannot be analysed"
-TOO_DEEP: Final = "this source is nested too deeply to be analysed"
-
 
 class Scope:
-    """What a function, class or module body binds, while it is lowered."""
+    """What is bound so far, and how the names of definitions inside begin."""
 
     __slots__ = ("bound", "is_generator", "outside", "prefix")
 
@@ -44,11 +38,3 @@ class Scope:
         elif isinstance(target, ir.Star):
             self.bind(target.value)
         return target
-
-
-def case_literal(value: ir.Expr) -> ir.Const | None:
-    """The literal that a ``case`` compares with, a negative number included."""
-    if isinstance(value, ir.Unary) and isinstance(value.value, ir.Const):
-        amount = value.value.value
-        return ir.Const(value.node, -amount) if isinstance(amount, int | float | complex) else None
-    return value if isinstance(value, ir.Const) else None

@@ -2,6 +2,7 @@
 
 command    arguments, and a clear word where pygls is not installed
 buffers    what is open → findings, and texts after a repair; knows nothing of the protocol
+addresses  URIs of documents → files
 places     rows and columns of ours ↔ lines and characters of the protocol
 server     the protocol: the only importer of pygls
 """

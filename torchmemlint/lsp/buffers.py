@@ -19,6 +19,7 @@ from torchmemlint.fixes.comments import add_comments
 from torchmemlint.rules import ALL_RULES
 from torchmemlint.run import check_source, fix_source
 from torchmemlint.settings import Settings
+from torchmemlint.source import normal
 from torchmemlint.source.file import SourceFile, source_from_text
 from torchmemlint.workers import cannot_parse
 
@@ -93,4 +94,4 @@ def _in_module(source: SourceFile, finding: Finding) -> Finding:
 
 def open_path(path: str) -> str:
     """A path as findings have it."""
-    return os.path.normpath(path).replace(os.sep, "/")
+    return normal(path).replace(os.sep, "/")

@@ -14,6 +14,9 @@ import json
 import logging
 import os
 import re
+import signal
+import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -21,13 +24,13 @@ from functools import partial
 from pathlib import Path
 
 from lsprotocol import types
-from pygls import uris
 from pygls.lsp.server import LanguageServer
 
 from torchmemlint import __version__, surroundings
 from torchmemlint.errors import SourceError, TorchmemlintError
 from torchmemlint.findings import Finding, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.lsp import buffers
+from torchmemlint.lsp.addresses import file_of, path_of
 from torchmemlint.lsp.buffers import Checked
 from torchmemlint.lsp.places import Place, Places, edits
 from torchmemlint.rules import ALL_RULES, page
@@ -36,6 +39,8 @@ from torchmemlint.workers import read
 
 SOURCE = "torchmemlint"
 FIX_ALL = "source.fixAll.torchmemlint"
+CLIENT_SECONDS = 2
+"""How often the server looks whether the editor is still there."""
 DEBOUNCE_SECONDS = 0.3
 """Without a keystroke for so long, a changed text is checked."""
 
@@ -81,8 +86,35 @@ class _State:
 def serve() -> int:
     """Speaks on standard input and output until the editor ends it."""
     logging.getLogger("pygls").setLevel(logging.CRITICAL)  # it logs every broken pipe at exit; ours goes to the editor
+    for name in ("SIGTERM", "SIGHUP", "SIGINT"):
+        if hasattr(signal, name):  # nothing is being written; an orderly end would wait for the editor's next message
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
     make_server().start_io()
     return 0
+
+
+def _end_with(client: int) -> None:
+    """Ends this process some time after the editor's, whose pipe to us another process may hold open. The editor's number may be one
+    of another container: then there is no such process from the start."""
+    if os.name != "posix" or not _lives(client):
+        return
+
+    def watch() -> None:
+        while _lives(client):
+            time.sleep(CLIENT_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is another user's
+        return True
+    return True
 
 
 def make_server() -> LanguageServer:
@@ -142,10 +174,10 @@ class _Service:
                 if cell.kind is types.NotebookCellKind.Code:
                     cells.append((number, cell.document, str(workspace.get_text_document(cell.document).source)))
             text = _as_json(len(notebook.cells), cells)
-            yield _Document(notebook.uri, _path(notebook.uri), text, notebook.version, tuple(cells))
+            yield _Document(notebook.uri, path_of(notebook.uri), text, notebook.version, tuple(cells))
         for document in workspace.text_documents.values():
             if document.uri not in in_notebooks:
-                yield _Document(document.uri, _path(document.uri), str(document.source), document.version)
+                yield _Document(document.uri, path_of(document.uri), str(document.source), document.version)
 
     def document(self, uri: str) -> _Document | None:
         """The open document of a URI, or the notebook of which it is a cell."""
@@ -162,9 +194,11 @@ class _Service:
 
     def initialize(self, params: types.InitializeParams) -> None:
         folders = [folder.uri for folder in params.workspace_folders or ()] or [params.root_uri or ""]
-        root = folders[0] and uris.to_fs_path(folders[0])
+        root = file_of(folders[0])
         if root and os.path.isdir(root):
             os.chdir(root)  # as for the command: globs and the baseline of a project without configuration are relative to it
+        if params.process_id is not None and params.process_id > 0:
+            _end_with(params.process_id)
         given = params.initialization_options
         if isinstance(given, dict) and isinstance(given.get("settings", {}), dict):
             self.state.options = dict(given.get("settings", {}))
@@ -437,15 +471,6 @@ def _asked_for(kind: str, wanted: Iterable[object] | None) -> bool:
         return True
     words = [str(getattr(one, "value", one)) for one in wanted]
     return any(kind == word or kind.startswith(f"{word}.") for word in words)
-
-
-def _path(uri: str) -> str:
-    """The absolute path of a document; one that has no file yet stands in the current folder."""
-    path = uris.to_fs_path(uri) if uri.startswith("file:") else None
-    if path is None:
-        name = re.sub(r"\W+", "_", uri)
-        path = os.path.abspath(f"{name}.ipynb" if "ipynb" in uri else f"{name}.py")
-    return buffers.open_path(path)
 
 
 def _as_json(count: int, cells: Iterable[tuple[int, str, str]]) -> str:

@@ -14,6 +14,8 @@ from pathlib import Path
 from torchmemlint.errors import TorchmemlintError
 from torchmemlint.oom.cases import Log, files_to_check, findings_for, read_log, with_findings, with_sources
 from torchmemlint.oom.report import as_json, as_markdown, as_text
+from torchmemlint.quoting import printable, quoted
+from torchmemlint.reading import open_given, reason
 
 _FORMATS: dict[str, Callable[[Sequence[Log]], str]] = {"text": as_text, "json": as_json, "markdown": as_markdown}
 
@@ -62,10 +64,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             if name == "-":
                 logs.append(read_log("<stdin>", sys.stdin.buffer))
             else:
-                with open(name, "rb", buffering=0) as file:
+                with open_given(name) as file:
                     logs.append(read_log(name, file))
         except OSError as error:
-            status = _fail(f"cannot read {name}: {error.strerror or error}")
+            status = _fail(f"{quoted(name)}: {reason(error)}")
     logs = [with_sources(log, root) for log in logs]
     paths = files_to_check(logs)
     if paths:
@@ -80,5 +82,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str) -> int:
-    print(f"torchmemlint oom: {message}", file=sys.stderr)
+    print(f"torchmemlint oom: {printable(message)}", file=sys.stderr)
     return 2

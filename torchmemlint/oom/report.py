@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -12,6 +11,8 @@ from torchmemlint.oom.diagnose import EXPLAINED_BY_CODE, others
 from torchmemlint.oom.messages import Message
 from torchmemlint.oom.remedies import sentence_about_empty_cache
 from torchmemlint.oom.traceback import is_library
+from torchmemlint.quoting import portable, printable_lines, quoted
+from torchmemlint.reporters import as_json as dumped
 
 SCHEMA_VERSION = 1
 MAX_FINDINGS = 20
@@ -39,7 +40,7 @@ def _died(case: Case) -> Iterator[str]:
     frames = [frame for frame in case.frames if not is_library(frame.path)] or list(case.frames[-1:])
     for frame in frames[-MAX_FRAMES_SHOWN:]:
         local = own.get((frame.path, frame.row))
-        yield f"{local.path if local else frame.path}:{frame.row} in {frame.function}"
+        yield f"{quoted(local.path if local else frame.path)}:{frame.row} in {frame.function}"
         code = frame.code or (local.current if local else "")
         if code:
             yield f"    {code}"
@@ -50,14 +51,14 @@ def _died(case: Case) -> Iterator[str]:
 def _finding(item: Ranked) -> str:
     finding = item.finding
     cell = f"cell {finding.cell}:" if finding.cell is not None else ""
-    return f"{finding.path}:{cell}{finding.span.start.row}:{finding.span.start.column} {finding.code} {finding.message}"
+    return f"{quoted(finding.path)}:{cell}{finding.span.start.row}:{finding.span.start.column} {finding.code} {finding.message}"
 
 
 def _details(item: Ranked) -> Iterator[str]:
     """What the finding costs, and the steps that lead to it."""
     if item.finding.cost:
         yield f"cost: {item.finding.cost}"
-    yield from (f"{step.path}:{step.span.start.row} {step.message}" for step in item.finding.flow)
+    yield from (f"{quoted(step.path)}:{step.span.start.row} {step.message}" for step in item.finding.flow)
 
 
 _DISTANCES = ("on the failing call path", "in its files", "elsewhere")
@@ -68,17 +69,17 @@ def as_text(logs: Sequence[Log]) -> str:
     blocks = []
     for log in logs:
         if not log.cases:
-            blocks.append(f"{log.name}: no out-of-memory message found")
+            blocks.append(f"{quoted(log.name)}: no out-of-memory message found")
         for case in in_full(log):
             blocks.append("\n".join(_case_text(log, case)))
         rest = _rest(log)
         if rest:
-            blocks.append("\n".join([f"{log.name}: also", *(f"  {row}" for row in rest)]))
-    return "\n\n".join(blocks) + "\n"
+            blocks.append("\n".join([f"{quoted(log.name)}: also", *(f"  {row}" for row in rest)]))
+    return printable_lines("\n\n".join(blocks) + "\n")
 
 
 def _case_text(log: Log, case: Case) -> Iterator[str]:
-    yield f"{log.name}:{case.row}: {_where(case)}: {case.diagnosis.kind.value}"
+    yield f"{quoted(log.name)}:{case.row}: {_where(case)}: {case.diagnosis.kind.value}"
     yield f"  {case.diagnosis.headline}"
     yield from (f"    - {sentence}" for sentence in case.diagnosis.because)
     yield f"  Message: {case.message.text}"
@@ -103,7 +104,7 @@ def _case_text(log: Log, case: Case) -> Iterator[str]:
         yield f"       {remedy.why}"
         yield from (f"         | {row}" for row in remedy.code.splitlines())
         yield from (
-            f"         here: {item.finding.path}:{item.finding.span.start.row} {item.finding.code}"
+            f"         here: {quoted(item.finding.path)}:{item.finding.span.start.row} {item.finding.code}"
             for item in case.findings[:MAX_FINDINGS]
             if item.finding.code in remedy.rules
         )
@@ -129,9 +130,9 @@ def as_markdown(logs: Sequence[Log]) -> str:
     out: list[str] = []
     for log in logs:
         if not log.cases:
-            out += [f"## {_md(log.name)}", "", "No out-of-memory message found.", ""]
+            out += [f"## {_md(quoted(log.name))}", "", "No out-of-memory message found.", ""]
         for case in in_full(log):
-            out += [f"## {_md(log.name)}, line {case.row}: {case.diagnosis.kind.value}", ""]
+            out += [f"## {_md(quoted(log.name))}, line {case.row}: {case.diagnosis.kind.value}", ""]
             out += [f"**{_md(case.diagnosis.headline)}** ({_md(_where(case))})", ""]
             out += [*(f"- {_md(sentence)}" for sentence in case.diagnosis.because), ""] if case.diagnosis.because else []
             out += [*_fenced([case.message.text]), ""]
@@ -152,7 +153,7 @@ def as_markdown(logs: Sequence[Log]) -> str:
             out += [_md(note), ""] if note else []
         rest = _rest(log)
         out += ["### Also", "", *(f"- {_md(row)}" for row in rest), ""] if rest else []
-    return "\n".join(out)
+    return printable_lines("\n".join(out))
 
 
 def _fenced(rows: Sequence[str]) -> list[str]:
@@ -171,7 +172,7 @@ def _md(text: str) -> str:
 
 def as_json(logs: Sequence[Log]) -> str:
     """One object; sizes are integers in bytes, rows and columns 1-based, absent figures null."""
-    return json.dumps({"schema_version": SCHEMA_VERSION, "logs": [_log_object(log) for log in logs]}, indent=2) + "\n"
+    return dumped({"schema_version": SCHEMA_VERSION, "logs": [_log_object(log) for log in logs]}, indent=2) + "\n"
 
 
 def _log_object(log: Log) -> dict[str, object]:
@@ -207,14 +208,15 @@ def _case_object(case: Case) -> dict[str, object]:
                 "severity": item.finding.severity.value,
                 "message": item.finding.message,
                 "cost": item.finding.cost,
-                "filename": item.finding.path,
+                "filename": portable(item.finding.path),
                 "row": item.finding.span.start.row,
                 "column": item.finding.span.start.column,
                 "cell": item.finding.cell,
                 "function": item.finding.function,
                 "place": _DISTANCES[item.distance],
                 "flow": [
-                    {"filename": step.path, "row": step.span.start.row, "message": step.message} for step in item.finding.flow
+                    {"filename": portable(step.path), "row": step.span.start.row, "message": step.message}
+                    for step in item.finding.flow
                 ],
             }
             for item in case.findings

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from torchmemlint.oom.log_line import read_line
+from torchmemlint.reading import MAX_NOTEBOOK_BYTES, as_text, read_beginning
 
 MAX_LINES = 4000
 """Lines looked at before a message; a traceback has some hundreds, times the ranks that write at the same time."""
@@ -132,13 +133,11 @@ def _under(named: str, base: Path) -> Path | None:
 
 def _row_text(path: Path, row: int) -> str:
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            for number, text in enumerate(file, 1):
-                if number == row:
-                    return text.strip()
+        text = as_text(read_beginning(str(path), MAX_NOTEBOOK_BYTES), "replace")
     except OSError:
-        pass
-    return ""
+        return ""
+    lines = text.split("\n", row)
+    return lines[row - 1].strip() if 1 <= row <= len(lines) else ""
 
 
 def _shown_path(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -148,6 +149,20 @@ class Context:
             except SourceError:
                 self._notebooks[path] = None
         return self._notebooks[path]
+
+
+def as_json(value: object, indent: int | None = None) -> str:
+    """JSON in ASCII that every program reads: a half of a character, which JSON can spell but Unicode has not, is a U+FFFD."""
+    import json
+
+    text = json.dumps(value, indent=indent)
+    if "\\ud" not in text or not _HALF.search(json.dumps(value, ensure_ascii=False)):
+        return text
+    whole = json.dumps(value, ensure_ascii=False)
+    return json.dumps(json.loads(_HALF.sub("\ufffd", whole)), indent=indent)
+
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 class _Format(Protocol):

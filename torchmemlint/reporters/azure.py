@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchmemlint.findings import Finding, Severity
+from torchmemlint.quoting import printable, printable_path
 from torchmemlint.reporters import Context
-from torchmemlint.reporters.style import in_cell, printable
+from torchmemlint.reporters.style import in_cell
 
 _TYPE = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "warning"}
 """There is no third type."""
@@ -24,7 +25,7 @@ def _command(finding: Finding, context: Context) -> str:
     at = context.in_file(finding).span.start
     properties = {
         "type": _TYPE[finding.severity],
-        "sourcepath": context.path(finding.path),
+        "sourcepath": printable_path(context.path(finding.path)),
         "linenumber": str(at.row),
         "columnnumber": str(at.column),
         "code": finding.code,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchmemlint.findings import Finding
+from torchmemlint.quoting import printable
 from torchmemlint.reporters import Context
-from torchmemlint.reporters.style import place, printable
+from torchmemlint.reporters.style import place
 
 
 def render(findings: Sequence[Finding], context: Context) -> str:

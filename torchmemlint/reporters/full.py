@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from torchmemlint.findings import Edit, Finding, Fix, Position, Safety, Severity, Span
+from torchmemlint.quoting import printable
 from torchmemlint.reporters import Context, Measurement
-from torchmemlint.reporters.style import Style, expanded, file_address, link, paint, place, printable, width
+from torchmemlint.reporters.style import Style, expanded, file_address, link, paint, place, width
 from torchmemlint.source.lines import Lines
 
 MAX_LABEL_ROWS = 4
@@ -80,7 +81,7 @@ class _Block:
             out.extend(self._code(self.lines, code_rows, labels, gutter))
             out.append(f"{' ' * gutter} {self._frame('|')}")
         measured = printable(self.measured.words) if self.measured is not None else ""
-        words = (("cost", finding.cost), ("measured", measured), ("help", self._help()))
+        words = (("cost", printable(finding.cost)), ("measured", measured), ("help", self._help()))
         notes = [*notes, *((word, text) for word, text in words if text)]
         out.extend(f"{' ' * gutter} {self._frame('=')} {paint(word, Style.BOLD, self.color)}: {text}" for word, text in notes)
         if self.lines is not None and finding.fix is not None and finding.fix.safety is not Safety.NONE:

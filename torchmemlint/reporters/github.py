@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchmemlint.findings import Finding, Severity
+from torchmemlint.quoting import printable, printable_path
 from torchmemlint.reporters import Context, concise
 
 SHOWN = 10
@@ -34,14 +35,14 @@ def annotation(finding: Finding, context: Context) -> str:
     start, end = span.start, span.end
     properties = {
         "title": f"torchmemlint ({finding.code})",
-        "file": context.path(finding.path),
+        "file": printable_path(context.path(finding.path)),
         "line": str(start.row),
         "col": str(start.column),
         "endLine": str(end.row),
         "endColumn": str(end.column),
     }
     listed = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
-    details = [f"  {word}: {text}" for word, text in (("cost", finding.cost), ("help", finding.help)) if text]
+    details = [f"  {word}: {printable(text)}" for word, text in (("cost", finding.cost), ("help", finding.help)) if text]
     message = "\n".join([concise.line(finding), *details])
     return f"::{_COMMAND[finding.severity]} {listed}::{_data(message)}"
 

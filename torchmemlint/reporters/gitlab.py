@@ -5,12 +5,12 @@ GitLab wants paths from the repository's root without ``./`` before them, and dr
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from hashlib import blake2b
 
 from torchmemlint.findings import Finding, Position, Severity
-from torchmemlint.reporters import Context
+from torchmemlint.quoting import portable
+from torchmemlint.reporters import Context, as_json
 from torchmemlint.reporters.style import in_cell, place
 from torchmemlint.suppress.fingerprint import fingerprint
 
@@ -18,12 +18,12 @@ _SEVERITY = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.NOTE: 
 
 
 def render(findings: Sequence[Finding], context: Context) -> str:
-    return json.dumps([_issue(finding, context) for finding in findings], indent=2) + "\n"
+    return as_json([_issue(finding, context) for finding in findings], indent=2) + "\n"
 
 
 def _issue(finding: Finding, context: Context) -> dict[str, object]:
     placed = context.in_file(finding)
-    path = context.path(finding.path)
+    path = portable(context.path(finding.path))
     # That of the finding is the same in two files with the same mistake; and of one without a statement, in two places.
     parts = (path, fingerprint(finding), "" if finding.statement else f"{place(finding)} {finding.message}")
     return {

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
-from torchmemlint.reporters import Context
+from torchmemlint.quoting import portable, unquoted
+from torchmemlint.reporters import Context, as_json
 from torchmemlint.suppress.fingerprint import fingerprint
 
 
 def render(findings: Sequence[Finding], context: Context) -> str:
-    return json.dumps([entry(finding, context) for finding in findings], indent=2) + "\n"
+    return as_json([entry(finding, context) for finding in findings], indent=2) + "\n"
 
 
 def entry(finding: Finding, context: Context) -> dict[str, object]:
@@ -29,7 +30,7 @@ def entry(finding: Finding, context: Context) -> dict[str, object]:
         "label": finding.label,
         "cost": finding.cost,
         "help": finding.help,
-        "filename": finding.path,
+        "filename": portable(finding.path),
         "cell": finding.cell,
         "location": _position(finding.span.start),
         "end_location": _position(finding.span.end),
@@ -38,7 +39,7 @@ def entry(finding: Finding, context: Context) -> dict[str, object]:
         "occurrence": finding.occurrence,
         "flow": [
             {
-                "filename": step.path,
+                "filename": portable(step.path),
                 "cell": step.cell,
                 "row": step.span.start.row,
                 "column": step.span.start.column,
@@ -89,12 +90,12 @@ def findings_in(text: str) -> tuple[Finding, ...]:
 
 def _finding(entry: dict[str, Any]) -> Finding:
     return Finding(
-        code=_text(entry["code"]),
+        code=_code(entry["code"]),
         name=_text(entry["name"]),
         severity=Severity(entry["severity"]),
         confidence=Confidence(entry["confidence"]),
         message=_text(entry["message"]),
-        path=_text(entry["filename"]),
+        path=unquoted(_text(entry["filename"])),
         span=_span(entry),
         label=_text(entry["label"]),
         cost=_text(entry["cost"]),
@@ -104,7 +105,7 @@ def _finding(entry: dict[str, Any]) -> Finding:
         noqa_row=_number(entry["noqa_row"]),
         flow=tuple(
             FlowStep(
-                _text(step["filename"]),
+                unquoted(_text(step["filename"])),
                 Span(
                     Position(_number(step["row"]), _number(step["column"])),
                     Position(_number(step["end_row"]), _number(step["end_column"])),
@@ -141,6 +142,14 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
     return value
+
+
+def _code(value: object) -> str:
+    from torchmemlint.rules import ALL_RULES  # whoever writes a report has them
+
+    if not any(rule.code == value for rule in ALL_RULES):
+        raise TypeError(f"{value!r} is no rule")
+    return str(value)
 
 
 def _number(value: object) -> int:

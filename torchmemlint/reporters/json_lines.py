@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from torchmemlint.findings import Finding
-from torchmemlint.reporters import Context
+from torchmemlint.reporters import Context, as_json
 from torchmemlint.reporters.json import entry
 
 
 def render(findings: Sequence[Finding], context: Context) -> str:
-    return "".join(f"{json.dumps(entry(finding, context))}\n" for finding in findings)
+    return "".join(f"{as_json(entry(finding, context))}\n" for finding in findings)

@@ -12,8 +12,9 @@ from itertools import groupby
 from xml.sax.saxutils import escape, quoteattr
 
 from torchmemlint.findings import Finding
+from torchmemlint.quoting import portable, quoted
 from torchmemlint.reporters import Context
-from torchmemlint.reporters.style import place
+from torchmemlint.reporters.style import place, place_in_file
 
 # https://www.w3.org/TR/xml/#charsets; newlines and tabs would come back as spaces from an attribute.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -29,7 +30,7 @@ def render(findings: Sequence[Finding], context: Context) -> str:
         rows.append("  </testsuite>")
     for path, group in groupby(findings, key=lambda one: one.path):
         inside = list(group)
-        name = _attribute(context.path(path))
+        name = _attribute(_path(path, context))
         rows.append(f'  <testsuite name={name} tests="{len(inside)}" failures="{len(inside)}" errors="0" skipped="0">')
         for finding in inside:
             rows += _case(finding, context)
@@ -40,16 +41,21 @@ def render(findings: Sequence[Finding], context: Context) -> str:
 
 def _case(finding: Finding, context: Context) -> list[str]:
     at = context.in_file(finding).span.start
-    shown = place(finding)
     details = [f"{word}: {text}" for word, text in (("cost", finding.cost), ("help", finding.help)) if text]
-    text = "\n".join([f"{shown}: {finding.code} {finding.message}", *details])
-    name = _attribute(f"{finding.code} {finding.name} {shown.removeprefix(finding.path).removeprefix(':')}")
-    path = _attribute(context.path(finding.path))
+    text = "\n".join([f"{place(finding)}: {finding.code} {finding.message}", *details])
+    name = _attribute(f"{finding.code} {finding.name} {place_in_file(finding)}")
+    path = _attribute(_path(finding.path, context))
     return [
         f'    <testcase name={name} classname={path} file={path} line="{at.row}" time="0">',
         f"      <failure message={_attribute(finding.message)} type={_attribute(finding.severity.value)}>{_text(text)}</failure>",
         "    </testcase>",
     ]
+
+
+def _path(path: str, context: Context) -> str:
+    """In quotes where XML cannot hold it."""
+    shown = context.path(path)
+    return quoted(shown) if _NOT_XML.search(shown) else portable(shown)
 
 
 def _text(text: str) -> str:

@@ -7,14 +7,14 @@ finding that they answer.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from itertools import groupby
 
 from torchmemlint.errors import SourceError
 from torchmemlint.findings import Finding, Severity
 from torchmemlint.fixes import FixResult, apply_fixes
-from torchmemlint.reporters import Context, concise
+from torchmemlint.quoting import portable
+from torchmemlint.reporters import Context, as_json, concise
 from torchmemlint.reporters.style import in_cell
 from torchmemlint.source import is_notebook
 from torchmemlint.source.file import decode_source
@@ -41,7 +41,7 @@ def render(findings: Sequence[Finding], context: Context) -> str:
                     "original": original,
                     "replacement": fixed.text,
                 }
-            rows.append(json.dumps(message))
+            rows.append(as_json(message))
     return "".join(f"{row}\n" for row in rows)
 
 
@@ -49,7 +49,7 @@ def _message(finding: Finding, context: Context) -> dict[str, object]:
     at = context.in_file(finding).span.start
     details = [f"{word}: {text}" for word, text in (("cost", finding.cost), ("help", finding.help)) if text]
     return {
-        "path": finding.path,
+        "path": portable(finding.path),
         "line": at.row,
         "char": at.column,
         "code": CODE,

@@ -6,11 +6,11 @@ https://github.com/reviewdog/reviewdog/tree/master/proto/rdf
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from torchmemlint.findings import Finding, Position, Safety, Severity, Span
-from torchmemlint.reporters import Context
+from torchmemlint.quoting import portable
+from torchmemlint.reporters import Context, as_json
 from torchmemlint.reporters.style import in_cell
 from torchmemlint.source.columns import utf8_column
 
@@ -20,7 +20,7 @@ _SEVERITY = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.NOTE
 def render(findings: Sequence[Finding], context: Context) -> str:
     source = {"name": "torchmemlint", **({"url": context.docs} if context.docs else {})}
     whole = {"source": source, "diagnostics": [_diagnostic(finding, context) for finding in findings]}
-    return json.dumps(whole, indent=2) + "\n"
+    return as_json(whole, indent=2) + "\n"
 
 
 def _diagnostic(finding: Finding, context: Context) -> dict[str, object]:
@@ -49,7 +49,7 @@ def _suggestions(finding: Finding, context: Context) -> list[dict[str, object]]:
 
 
 def _location(path: str, span: Span, context: Context) -> dict[str, object]:
-    return {"path": context.path(path), "range": _range(path, span, context)}
+    return {"path": portable(context.path(path)), "range": _range(path, span, context)}
 
 
 def _range(path: str, span: Span, context: Context) -> dict[str, object]:

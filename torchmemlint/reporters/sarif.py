@@ -11,14 +11,13 @@ https://docs.github.com/code-security/code-scanning/integrating-with-code-scanni
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
-from urllib.parse import quote
 
 from torchmemlint import __version__
 from torchmemlint.findings import Confidence, Edit, Finding, Position, Safety, Severity, Span
-from torchmemlint.reporters import Context
+from torchmemlint.quoting import uri_path
+from torchmemlint.reporters import Context, as_json
 from torchmemlint.reporters.style import in_cell
 from torchmemlint.rules import ALL_RULES, page
 from torchmemlint.rules.card import Rule
@@ -65,7 +64,7 @@ def render(findings: Sequence[Finding], context: Context) -> str:
         "results": [_result(finding, index[finding.code], context) for finding in kept],
     }
     whole = {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
-    return json.dumps(whole, indent=2) + "\n"
+    return as_json(whole, indent=2) + "\n"
 
 
 def _invocation(left_out: int, skipped: Sequence[str]) -> dict[str, object]:
@@ -165,7 +164,7 @@ def _location(path: str, span: Span, context: Context, around: bool = False) -> 
 
 
 def _artifact(path: str, context: Context) -> Mapping[str, object]:
-    uri = quote(context.path(path), errors="surrogatepass")
+    uri = uri_path(context.path(path))
     if uri.startswith("/"):  # outside of the repository
         return {"uri": f"file://{uri}"}
     return {"uri": uri, "uriBaseId": "%SRCROOT%"}

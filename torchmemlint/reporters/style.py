@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from enum import Enum
 
 from torchmemlint.findings import Finding, FlowStep, Position
+from torchmemlint.quoting import printable, quoted, uri_path
 
 TAB = 4
 """Columns that a tab advances to a multiple of."""
-
-# Control characters could drive the terminal; bidirectional overrides could show the code in another order than it runs
-# (CVE-2021-42574). Python accepts them in strings and comments.
-_UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class Style(Enum):
@@ -42,21 +38,20 @@ def link(text: str, target: str | None) -> str:
 def file_address(path: str) -> str:
     """The address of a file on this machine."""
     import os
-    from urllib.parse import quote  # only terminals that take links pay for it
 
-    return f"file://{quote(os.path.abspath(path))}"
-
-
-def printable(text: str) -> str:
-    """Text that cannot move the cursor, break the line or turn the reading direction; tabs stay."""
-    return _UNSAFE.sub("\ufffd", text)
+    return f"file://{uri_path(os.path.abspath(path))}"
 
 
 def place(at: Finding | FlowStep) -> str:
     """``path:row:column``, for a notebook ``path:cell N:row:column``."""
+    return f"{quoted(at.path)}:{place_in_file(at)}"
+
+
+def place_in_file(at: Finding | FlowStep) -> str:
+    """``row:column``, for a notebook ``cell N:row:column``."""
     start: Position = at.span.start
     cell = f"cell {at.cell}:" if at.cell is not None else ""
-    return f"{printable(at.path)}:{cell}{start.row}:{start.column}"
+    return f"{cell}{start.row}:{start.column}"
 
 
 def in_cell(finding: Finding) -> str:

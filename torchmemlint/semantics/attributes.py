@@ -10,6 +10,7 @@ from torchmemlint.semantics.dispatch import EXPRESSIONS, call_atom, evaluate, ha
 from torchmemlint.semantics.kinds import class_kind, is_property
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.names import classify, function_value, named, note_bare
+from torchmemlint.semantics.parameters import HOLDERS, makes_bare, parametric_attributes
 from torchmemlint.semantics.parts import MAX_PART_TEXT, leaf_tensor, part_of
 from torchmemlint.semantics.state import State
 from torchmemlint.semantics.values import (
@@ -39,7 +40,7 @@ from torchmemlint.semantics.values import (
     unknown,
     with_flags,
 )
-from torchmemlint.semantics.world import HOLDERS, MODULE
+from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 
 ABSTRACT_WORDS = frozenset({"NotImplementedError", "NotImplemented", "abstractmethod", "property", "abc", "self"})
@@ -235,7 +236,7 @@ def constructed_attribute(m: Machine, callee: str, oid: int, name: str, text: st
             note_bare(m, inner, cls, FunctionRef(path, method or MODULE), bare)
             return frozenset((Obj(inner),))
         kind = "module" if absolute in TORCH.given_weights else class_kind(absolute)
-        if kind == "module" and method and m.world.makes_bare(FunctionRef(path, method), bare, absolute):
+        if kind == "module" and method and makes_bare(m.world, FunctionRef(path, method), bare, absolute):
             kind = "function-module"
         if kind == "parameter":
             return leaf_tensor(m, 0, text, None)
@@ -243,7 +244,7 @@ def constructed_attribute(m: Machine, callee: str, oid: int, name: str, text: st
             return frozenset((Obj(m.outside(kind, text, None, key=(oid, name, kind))),))
         if kind != "thing":
             inner = m.outside(kind, text, absolute, key=(oid, name, absolute))
-            if absolute in HOLDERS and name not in m.world.parametric_attributes(info.cls):
+            if absolute in HOLDERS and name not in parametric_attributes(m.world, info.cls):
                 m.bare.add(inner)
             return frozenset((Obj(inner),))
         effect = TORCH.function_effect(absolute)

@@ -6,6 +6,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import evaluate
 from torchmemlint.semantics.events import CallEffect, EnvironmentSet, GradientsFreed
+from torchmemlint.semantics.gates import bound_to
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.state import State
 from torchmemlint.semantics.syntax import gradient_owner, next_words
@@ -52,8 +53,6 @@ def tell_call(m: Machine, effect: str, name: str, call: Call, state: State | Non
 
 def gates_of(m: Machine) -> tuple[str, ...]:
     """What the names in the tests around are bound to, again and again (``CallEffect.gates``)."""
-    from torchmemlint.semantics.gates import bound_to
-
     tests = [text for text in m.site(-1).guards if not text.startswith("not ")]
     turn = m.loop_statements.get(m.loops[-1]) if m.loops and m.loops[-1][0] == m.frame else None
     if not tests or (m.loops and turn is None):

@@ -9,9 +9,11 @@ from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import call_atom
 from torchmemlint.semantics.events import Graph
+from torchmemlint.semantics.grad_guards import guards_what_it_runs
 from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.names import function_value
+from torchmemlint.semantics.parameters import has_parameters
 from torchmemlint.semantics.state import State
 from torchmemlint.semantics.values import (
     BATCH,
@@ -49,7 +51,7 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str) -> Va
         free = gives_no_graph(m, own_class)
         if free is not None:
             return free
-    if oid in m.bare or (own_class is not None and not m.world.has_parameters(own_class)):
+    if oid in m.bare or (own_class is not None and not has_parameters(m.world, own_class)):
         # Its result hangs on what it is given, unless it cuts that off itself.
         through = inside_forward(m, oid, call, state)
         return through if through is not None else arithmetic(m, call.all(), call.node, state)
@@ -59,7 +61,7 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str) -> Va
     training = truth(state.vars.get((oid, "$training"), UNKNOWN))
     frozen = stays_free(m, oid, graphs, state)
     inner = inside_forward(m, oid, call, state)
-    if inner is None and own_class is not None and m.world.guards_what_it_runs(own_class):
+    if inner is None and own_class is not None and guards_what_it_runs(m.world, own_class):
         return arithmetic(m, call.all(), call.node, state)
     m.record.flags.add("forward")
     if training is None:

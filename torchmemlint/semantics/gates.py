@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from torchmemlint.lower import ir
-from torchmemlint.semantics.handlers import names_in, nodes_of
 from torchmemlint.semantics.text import text_of
+from torchmemlint.semantics.walk import names_inside, nodes_of
 
 NAME = re.compile(r"(?<![\w.\"'])[A-Za-z_]\w*")
 
@@ -17,5 +17,5 @@ def bound_to(tests: list[str], body: list[ir.Stmt]) -> Iterator[str]:
     names = {name for test in tests for name in NAME.findall(test)}
     for node in nodes_of(body):
         targets = node.targets if isinstance(node, ir.Assign) else [node.target] if isinstance(node, ir.Walrus) else []
-        if isinstance(node, (ir.Assign, ir.Walrus)) and names & names_in(targets) and not isinstance(node.value, ir.Const):
+        if isinstance(node, (ir.Assign, ir.Walrus)) and names & names_inside(targets) and not isinstance(node.value, ir.Const):
             yield text_of(node.value)

@@ -5,20 +5,17 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING
 
 from torchmemlint.lower import ir
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.dispatch import evaluate
 from torchmemlint.semantics.events import Handler
 from torchmemlint.semantics.machine import Machine
+from torchmemlint.semantics.state import State
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import Cls, Ext, Func
+from torchmemlint.semantics.walk import FIELDS, names_inside, nodes_of, nodes_of_expr, walk
 from torchmemlint.torch_facts import TORCH
-
-if TYPE_CHECKING:
-    from torchmemlint.semantics.state import State
 
 OOM_WORDS = re.compile(
     r"out of (?:gpu |device )?memory|out_of_memory|memory exhausted|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED|can't allocate memory",
@@ -103,7 +100,7 @@ def is_behind_class(m: Machine, handler: ir.Handler, statement: ir.Try, state: S
 
 def names_other_device(tests: Sequence[object]) -> bool:
     """Whether a test of the message is for a device whose out-of-memory errors are plain ``RuntimeError``: words are all there is."""
-    texts = [node.value for test in tests for node in _walk(test) if isinstance(node, ir.Const)]
+    texts = [node.value for test in tests for node in walk(test) if isinstance(node, ir.Const)]
     return any(isinstance(text, str) and OTHER_DEVICES.search(text) for text in texts)
 
 
@@ -115,8 +112,8 @@ def beside_type(body: list[ir.Stmt]) -> frozenset[int]:
     """The nodes of alternatives to a test of the class: there the words are for older releases and other libraries."""
     found: set[int] = set()
     for node in nodes_of(body):
-        if isinstance(node, ir.BoolOp) and node.op == "or" and any(names_oom_class(n) for n in _walk(node)):
-            found |= {n.node for n in _walk(node) if isinstance(n, (ir.Compare, ir.Call))}
+        if isinstance(node, ir.BoolOp) and node.op == "or" and any(names_oom_class(n) for n in walk(node)):
+            found |= {n.node for n in walk(node) if isinstance(n, (ir.Compare, ir.Call))}
     return frozenset(found)
 
 
@@ -131,13 +128,13 @@ def names_of_error(handler: ir.Handler) -> frozenset[str]:
     names = {handler.name} if handler.name else set()
     for node in nodes_of(handler.body):
         if isinstance(node, ir.Assign) and reads_error(node.value, frozenset(names)):
-            names |= names_in(node.targets)
+            names |= names_inside(node.targets)
     return frozenset(names)
 
 
 def reads_error(node: object, names: frozenset[str]) -> bool:
     """Whether the exception at hand is read in an expression: by one of its names, or by ``traceback`` and ``sys.exc_info``."""
-    for inner in _walk(node):
+    for inner in walk(node):
         if isinstance(inner, ir.Name) and inner.id in names:
             return True
         if isinstance(inner, ir.Call) and READS_ERROR.search(dotted(inner.func)):
@@ -378,10 +375,10 @@ def flat(body: list[ir.Stmt]) -> Iterator[ir.Stmt]:
 
 def heads(statement: ir.Stmt) -> Iterator[object]:
     """The expressions of a statement, without the statements inside it."""
-    for name in _FIELDS[type(statement)]:
+    for name in FIELDS[type(statement)]:
         part = getattr(statement, name)
         if not (isinstance(part, list) and part and isinstance(part[0], (*STATEMENTS, ir.Handler, ir.MatchCase))):
-            yield from _walk(part)
+            yield from walk(part)
 
 
 def surely_runs_model(m: Machine, callee: str) -> bool:
@@ -398,7 +395,7 @@ def surely_runs_model(m: Machine, callee: str) -> bool:
 
 def moves_to_host(args: object) -> bool:
     """Whether an argument is brought to the host first, or says that the call is to run there."""
-    for node in _walk(args):
+    for node in walk(args):
         if isinstance(node, ir.Call) and isinstance(node.func, ir.Attr) and node.func.name == "cpu":
             return True
         if isinstance(node, (ir.Const, ir.Call)) and text_of(node) in TO_HOST:
@@ -423,22 +420,22 @@ TO_HOST = ("'cpu'", "torch.device('cpu')", "device('cpu')")
 def made_of_the_same(body: list[ir.Stmt], tried: list[ir.Stmt], about_error: frozenset[str]) -> set[str]:
     """Names of what was tried, and those that a handler gives to parts of it (``for half in batch.chunk(2)``); not what the
     handler makes anew to tell of the error (``answer = {"text": str(e)}``)."""
-    known = names_in(tried)
+    known = names_inside(tried)
     for node in nodes_of(body):
         if isinstance(node, ir.Assign) and (reads_error(node.value, about_error) or is_report(node.value, known)):
-            known -= names_in(node.targets)
-        elif isinstance(node, ir.Assign) and names_in(node.value) & known:
-            known |= names_in(node.targets)
-        elif isinstance(node, (ir.For, ir.CompClause)) and names_in(node.iterable) & known:
-            known |= names_in(node.target)
+            known -= names_inside(node.targets)
+        elif isinstance(node, ir.Assign) and names_inside(node.value) & known:
+            known |= names_inside(node.targets)
+        elif isinstance(node, (ir.For, ir.CompClause)) and names_inside(node.iterable) & known:
+            known |= names_inside(node.target)
     return known
 
 
 def repeats(call: ir.Call, tried: list[ir.Stmt]) -> bool:
     """Whether a call is one of those that were tried, done again with much of the same: whatever it is, it failed there."""
-    words = names_in(call.args)
+    words = names_inside(call.args)
     return any(
-        isinstance(n, ir.Call) and dotted(n.func) == dotted(call.func) and len(names_in(n.args) & words) >= SAME_WORDS
+        isinstance(n, ir.Call) and dotted(n.func) == dotted(call.func) and len(names_inside(n.args) & words) >= SAME_WORDS
         for n in nodes_of(tried)
     )
 
@@ -447,16 +444,12 @@ SAME_WORDS = 3
 """Names that two calls share at the least to be the same again: ``halve(batch_size)`` in both places is bookkeeping."""
 
 
-def names_in(part: object) -> set[str]:
-    return {n.id for n in _walk(part) if isinstance(n, ir.Name)}
-
-
 def on_the_same(call: ir.Call, data: set[str], m: Machine, state: State) -> bool:
     """Whether a call is handed something that the failed one could have been handed, or nothing but numbers: a dict of words
     for a queue (``events.put({"kind": "error"})``) has nothing to do with the failed step."""
-    names = names_in(call.args)
+    names = names_inside(call.args)
     if not names:
-        return not any(isinstance(n, (ir.DictDisplay, ir.FormattedString)) or is_text(n) for n in _walk(call.args))
+        return not any(isinstance(n, (ir.DictDisplay, ir.FormattedString)) or is_text(n) for n in walk(call.args))
     return any(name in data and not is_code(name, m, state) for name in names)
 
 
@@ -467,7 +460,7 @@ def is_text(node: object) -> bool:
 def is_report(value: ir.Expr, known: set[str]) -> bool:
     """Whether a value is words, or a display with words, in which nothing stands of what was tried."""
     worded = is_text(value) or isinstance(value, (ir.DictDisplay, ir.FormattedString))
-    return worded and not names_in(value) & known
+    return worded and not names_inside(value) & known
 
 
 def is_code(name: str, m: Machine, state: State) -> bool:
@@ -572,37 +565,3 @@ def always_raises(body: list[ir.Stmt]) -> bool:
 STATEMENTS = (
     ir.ExprStmt, ir.Assign, ir.AugAssign, ir.Declare, ir.If, ir.For, ir.While, ir.Try, ir.With, ir.Return, ir.Raise, ir.Delete,
 )  # fmt: skip
-
-
-def nodes_of(body: list[ir.Stmt]) -> Iterator[object]:
-    """Every statement and expression in a block, in text order; nested functions are not entered."""
-    for statement in body:
-        yield from _walk(statement)
-
-
-def nodes_of_expr(expr: ir.Expr) -> Iterator[object]:
-    yield from _walk(expr)
-
-
-_FIELDS: dict[type, tuple[str, ...]] = {
-    kind: tuple(part.name for part in fields(kind))
-    for kind in vars(ir).values()
-    if isinstance(kind, type) and is_dataclass(kind)
-}
-
-
-def _walk(node: object) -> Iterator[object]:
-    if isinstance(node, ir.Function):
-        return
-    if isinstance(node, (list, tuple)):
-        for item in node:
-            yield from _walk(item)
-        return
-    names = _FIELDS.get(type(node))
-    if names is None:
-        return
-    yield node
-    for name in names:
-        value = getattr(node, name)
-        if type(value) in _FIELDS or isinstance(value, (list, tuple)):
-            yield from _walk(value)

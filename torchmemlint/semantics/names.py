@@ -7,8 +7,10 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import EXPRESSIONS, handles
 from torchmemlint.semantics.kinds import class_kind, looks_like_module
 from torchmemlint.semantics.machine import Closure, Machine
+from torchmemlint.semantics.parameters import made_without_parameters
 from torchmemlint.semantics.state import State
 from torchmemlint.semantics.values import NONE, UNKNOWN, Cls, Ext, Func, Obj, Value, const
+from torchmemlint.semantics.variables import may_freeze_variable, said_of_variable, trains_in
 from torchmemlint.semantics.world import MODULE
 
 EXTERNAL = {"builtins.True": const(True), "builtins.False": const(False), "builtins.None": NONE}
@@ -47,8 +49,8 @@ def known_variable(m: Machine, path: str, name: str, ident: str, state: State) -
     """What a module-level variable holds, read inside a function as ``ident``; None where the module does not show what that
     is, or may leave it frozen."""
     found = m.world.project.class_of(path, MODULE, name)
-    words = m.world.said_of_variable(path, name)
-    if (found is None and not looks_like_module(words)) or m.world.may_freeze_variable(path, name):
+    words = said_of_variable(m.world, path, name)
+    if (found is None and not looks_like_module(words)) or may_freeze_variable(m.world, path, name):
         return None
     oid = m.outside("thing", ident, found, key=(path, name))
     if m.heap[oid].kind == "thing":
@@ -58,7 +60,7 @@ def known_variable(m: Machine, path: str, name: str, ident: str, state: State) -
         text = m.world.project.assigned(path, name)
         if isinstance(found, ClassRef) and text is not None and text.endswith("()"):
             note_bare(m, oid, found, FunctionRef(path, MODULE), text.removesuffix("()"))
-    if "eval" in words and "train" not in words and not m.world.trains_in(path):
+    if "eval" in words and "train" not in words and not trains_in(m.world, path):
         state.vars.setdefault((oid, "$training"), const(False))
     return frozenset((Obj(oid),))
 
@@ -124,5 +126,5 @@ def classify(m: Machine, oid: int, cls: ClassRef | str | None, text: str) -> Non
 
 def note_bare(m: Machine, oid: int, cls: ClassRef, ref: FunctionRef, callee: str) -> None:
     """Remember of an object that is constructed by calls of ``callee`` in a function that it is a module without parameters."""
-    if m.heap[oid].kind == "module" and m.world.made_without_parameters(ref, callee, cls):
+    if m.heap[oid].kind == "module" and made_without_parameters(m.world, ref, callee, cls):
         m.bare.add(oid)

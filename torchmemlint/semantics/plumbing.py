@@ -66,7 +66,7 @@ class Plumbing:
         return self._world.ledger.remember(self._own, ref, lambda: self._look_at(ref))
 
     def _look_at(self, ref: FunctionRef) -> tuple[frozenset[str], frozenset[FunctionRef]] | None:
-        world, project = self._world, self._world.project
+        world = self._world
         owner = world.facts(ref).owner
         cls = ClassRef(ref.path, owner) if owner else None
         words: set[str] = set()
@@ -79,29 +79,42 @@ class Plumbing:
                 text.removesuffix("()") for _, text in (*facts.bound, *facts.rebound)
             }
             for callee, keywords, given in {(call.callee, call.keywords, _given(call)) for call in facts.calls}:
-                if callee == "map":
-                    if given and given not in BUILTINS:  # a lambda's calls are this function's
-                        mapped = project.callees(ref.path, each.qualname, given).refs
-                        if not mapped:
-                            return None
-                        called |= set(mapped)
-                    continue
-                if callee == "cls" and cls is not None and world.is_module_class(cls) is False:
-                    continue
-                absolute = project.resolve(ref.path, callee, each.qualname)
-                if absolute is not None:
-                    symbol = world.symbol(absolute)
-                    if symbol is None and absolute.partition(".")[0] not in PACKAGES:
-                        return None
-                    if isinstance(symbol, ClassRef) and world.is_module_class(symbol) is not False:
-                        return None
-                found = project.callees(ref.path, each.qualname, callee, *keywords).refs
-                called |= set(found)
                 # Nothing runs on nothing; what such a call gives may be a module.
-                if not found and absolute is None and (given is not None or callee in kept):
-                    if roots.may_be_module(world, each, cls, callee):
-                        return None
+                matters = given is not None or callee in kept
+                found = (
+                    _mapped(world, each, given) if callee == "map" else _reached(world, each, cls, callee, keywords, matters)
+                )
+                if found is None:
+                    return None
+                called.update(found)
         return frozenset(words), frozenset(called)
+
+
+def _mapped(world: World, ref: FunctionRef, given: str | None) -> tuple[FunctionRef, ...] | None:
+    """The functions that a ``map`` in ``ref`` runs; None where they are not known."""
+    if not given or given in BUILTINS:
+        return ()  # a lambda's calls are those of the function around it
+    return world.project.callees(ref.path, ref.qualname, given).refs or None
+
+
+def _reached(
+    world: World, ref: FunctionRef, cls: ClassRef | None, callee: str, keywords: tuple[str, ...], matters: bool
+) -> tuple[FunctionRef, ...] | None:
+    """The functions that a call in ``ref``, of the class ``cls``, reaches; None where the call may run a module. ``matters``: the
+    call is given something, or its result is kept."""
+    project = world.project
+    if callee == "cls" and cls is not None and world.is_module_class(cls) is False:
+        return ()
+    absolute = project.resolve(ref.path, callee, ref.qualname)
+    if absolute is not None:
+        symbol = world.symbol(absolute)
+        if symbol is None and absolute.partition(".")[0] not in PACKAGES:
+            return None
+        if isinstance(symbol, ClassRef) and world.is_module_class(symbol) is not False:
+            return None
+    found = project.callees(ref.path, ref.qualname, callee, *keywords).refs
+    unknown = not found and absolute is None and matters
+    return None if unknown and roots.may_be_module(world, ref, cls, callee) else found
 
 
 def _given(call: CallFact) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchmemlint.lower import ir
-from torchmemlint.semantics.handlers import nodes_of, nodes_of_expr
+from torchmemlint.semantics.walk import nodes_of, nodes_of_expr
 
 
 def hands_out(block: list[ir.Stmt], body: list[ir.Stmt]) -> bool:

@@ -8,14 +8,16 @@ from collections.abc import Iterator
 
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.layout import is_test
+from torchmemlint.index.modes import Mode
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics import purpose
+from torchmemlint.semantics.grad_guards import start_mode
 from torchmemlint.semantics.kinds import looks_like_module
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
-WITH_GRAPHS = frozenset({"on", "mixed", "no-callers", "escapes"})
-"""Modes of a function's callers (``World.start_mode``) in which a model that it runs may build a graph."""
+WITH_GRAPHS = frozenset({Mode.ON, Mode.MIXED, Mode.NO_CALLERS, Mode.ESCAPES})
+"""Modes of a function's callers (``grad_guards.start_mode``) in which a model that it runs may build a graph."""
 BACKWARD = frozenset({"backward", "manual_backward"})
 DEVICE_WORDS = frozenset({"to", "cuda", "device", "to_device", "move_to_device", "get_device"})
 CALLS_DEEP = 2
@@ -39,7 +41,9 @@ def may_build_graphs(world: World, ref: FunctionRef) -> bool:
     """
     if is_test(ref.path, ref.qualname):
         return False
-    return any(may_run_model(world, each, facts) for each, facts in family(world, ref)) and world.start_mode(ref) in WITH_GRAPHS
+    return (
+        any(may_run_model(world, each, facts) for each, facts in family(world, ref)) and start_mode(world, ref) in WITH_GRAPHS
+    )
 
 
 def stores_in_loop(world: World, ref: FunctionRef) -> bool:
@@ -94,7 +98,7 @@ def is_off_by_decorator(world: World, ref: FunctionRef, words: frozenset[str]) -
     if any(not use.called for use in facts.decorators if use.callee.rpartition(".")[2] in words):
         return False
     text = "".join(world.lines(ref.path)[facts.row - 1 : facts.end_row])
-    return not any(word in text for word in words) and world.start_mode(ref) == "off"
+    return not any(word in text for word in words) and start_mode(world, ref) == Mode.OFF
 
 
 def may_misuse(world: World, ref: FunctionRef, words: frozenset[str]) -> bool:

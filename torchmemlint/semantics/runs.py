@@ -10,7 +10,9 @@ from torchmemlint.index.layout import is_test
 from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.events import MUST_BE_FREE, Accumulate, Event, Graph, Record, Sink
+from torchmemlint.semantics.grad_guards import start_mode
 from torchmemlint.semantics.machine import EVERYTHING, Machine, new_machine
+from torchmemlint.semantics.parameters import may_hold_module, parametric_attributes
 from torchmemlint.semantics.phases import MAX_PHASES
 from torchmemlint.semantics.plumbing import Plumbing
 from torchmemlint.semantics.root_run import run_root
@@ -109,7 +111,7 @@ class Runs:
         function, lowered = found
         facts = world.facts(ref)
         owner = ClassRef(ref.path, facts.owner) if facts.owner else None
-        mode = "on" if ref.qualname == MODULE else world.start_mode(ref)
+        mode = "on" if ref.qualname == MODULE else start_mode(world, ref)
         meter = Meter()
         try:
             first = self._machine(ref, mode, meter, (), owner)
@@ -187,7 +189,7 @@ class Runs:
                             (Const(True, "bool"),)
                         ):
                             found.add(EVERYTHING if name == "self" else name)
-        if found and self.world.is_module_class(cls) and self.world.parametric_attributes(cls) <= found:
+        if found and self.world.is_module_class(cls) and parametric_attributes(self.world, cls) <= found:
             found.add(EVERYTHING)
         return frozenset(found)
 
@@ -240,7 +242,7 @@ class Runs:
         if not 0 < len(classes) <= MAX_HOLDERS:
             return False
         frozen = {cls for cls in classes if self.frozen_attributes(cls) & {name, EVERYTHING}}
-        return bool(frozen) and not any(self.world.may_hold_module(cls, name) for cls in classes if cls not in frozen)
+        return bool(frozen) and not any(may_hold_module(self.world, cls, name) for cls in classes if cls not in frozen)
 
     # --- fates --------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from torchmemlint.semantics.call_effects import gradients_freed
 from torchmemlint.semantics.dispatch import STATEMENTS, evaluate, handles, run_block
 from torchmemlint.semantics.elements import iterate
 from torchmemlint.semantics.events import DeprecatedImport
+from torchmemlint.semantics.handlers import describe
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.names import named
 from torchmemlint.semantics.narrowing import narrow
@@ -127,8 +128,6 @@ def run_try(m: Machine, statement: ir.Try, state: State) -> State | None:
 
 
 def note_handler(m: Machine, handler: ir.Handler, statement: ir.Try, state: State, following: ir.Stmt | None) -> None:
-    from torchmemlint.semantics.handlers import describe
-
     described = describe(m, handler, statement, state, following)
     if described is not None:
         m.emit(described)

@@ -28,6 +28,16 @@ def text_of(expr: ir.Expr | None, depth: int = 6) -> str:
             return f"{text_of(expr.value, depth - 1)}[{', '.join(text_of(i, depth - 1) for i in expr.index)}]"
         case ir.Slice():
             return ":"
+        case ir.Sequence():
+            opened, closed = {"list": ("[", "]"), "tuple": ("(", ")"), "set": ("{", "}")}[expr.kind]
+            return opened + ", ".join(text_of(i, depth - 2 if depth > 2 else 0) for i in expr.items[:4]) + closed
+        case _:
+            return _operation(expr, depth)
+
+
+def _operation(expr: ir.Expr, depth: int) -> str:
+    """As ``text_of``, for operators and their operands."""
+    match expr:
         case ir.Compare():
             parts = [text_of(expr.left, depth - 1)]
             for op, right in zip(expr.ops, expr.comparators, strict=True):
@@ -40,9 +50,6 @@ def text_of(expr: ir.Expr | None, depth: int = 6) -> str:
             return f"{text_of(expr.left, depth - 1)} {expr.op} {text_of(expr.right, depth - 1)}"
         case ir.Await():
             return f"await {text_of(expr.value, depth - 1)}"
-        case ir.Sequence():
-            opened, closed = {"list": ("[", "]"), "tuple": ("(", ")"), "set": ("{", "}")}[expr.kind]
-            return opened + ", ".join(text_of(i, depth - 2 if depth > 2 else 0) for i in expr.items[:4]) + closed
         case _:
             return "…"
 

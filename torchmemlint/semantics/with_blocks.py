@@ -8,6 +8,7 @@ from torchmemlint.semantics.events import GradModeMisuse
 from torchmemlint.semantics.grad_modes import project_manager_mode
 from torchmemlint.semantics.machine import LoopEnds, Machine
 from torchmemlint.semantics.phases import assumed
+from torchmemlint.semantics.results import hands_out
 from torchmemlint.semantics.state import State, join_states
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import UNKNOWN, Ext, Obj, Tensor, Value
@@ -54,8 +55,6 @@ def enter_manager(m: Machine, item: ir.WithItem, state: State, statement: ir.Wit
             mode = str(m.heap[atom.oid].cls)
             modes.add(current if mode == "none" else mode)
         elif type(atom) is Ext and TORCH.function_effect(atom.name) in ("grad-off", "grad-on", "grad-set"):
-            from torchmemlint.semantics.results import hands_out
-
             name, gives = text_of(item.manager), hands_out(statement.body, m.frame_closure[m.frame].function.body)
             m.emit(GradModeMisuse(m.site(item.node), "with-uncalled", name, gives))
         elif home_made is None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import codecs
 import os
 import re
-import stat
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from torchmemlint.errors import SourceError
 from torchmemlint.findings import Span
+from torchmemlint.reading import MAX_BYTES, MAX_NOTEBOOK_BYTES, read_file, reason
 from torchmemlint.source import is_notebook
 from torchmemlint.source.lines import Lines
 
@@ -92,12 +92,9 @@ class SourceFile:
 def read_source(path: Path, display: str) -> SourceFile:
     """Reads and decodes a regular file; ``display`` becomes its reported path. Raises SourceError."""
     try:
-        # A FIFO or a device would block or never end, so the kind is asked before the file is opened.
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise SourceError("not a regular file")
-        data = path.read_bytes()
+        data = read_file(str(path), MAX_NOTEBOOK_BYTES if is_notebook(display) else MAX_BYTES)
     except OSError as error:
-        raise SourceError(f"cannot be read: {error.strerror or error}") from error
+        raise SourceError(reason(error)) from error
     return decode_source(display, data)
 
 
@@ -149,45 +146,25 @@ def _source(display: str, text: str, encoding: str, bom: bool) -> SourceFile:
     return SourceFile(display, notebook.code, encoding, bom, _commonest_newline(notebook.code), notebook)
 
 
-def write_source(path: Path, source: SourceFile, text: str) -> None:
-    """Replaces the file's content by ``text`` in one step, keeping its permissions; a symbolic link keeps pointing there.
+def write_source(path: Path, source: SourceFile, text: str, inside: Sequence[str] | None = None) -> None:
+    """Replaces the file's content by ``text`` in one step, keeping whose it is and who may use it; a symbolic link keeps pointing
+    there.
 
-    Nothing is written, and SourceError raised, where the file is not writable, is no longer what ``source`` was read
-    from, or uses an encoding that does not give back the bytes it came from.
+    Nothing is written, and SourceError raised, where the file is not writable, lies ``inside`` none of some real folders, is no
+    longer what ``source`` was read from, or uses an encoding that does not give back the bytes it came from.
     """
-    import tempfile  # only a run that fixes pays for it
+    from torchmemlint.writing import refusal, replace_file  # only a run that fixes pays for it
 
     target = os.path.realpath(path)
-    after = source.encode(text)
-    temporary = None
+    before, after = source.encode(source.text), source.encode(text)
+    if why := refusal(target, inside):
+        raise SourceError(why)
     try:
-        if not os.access(target, os.W_OK):
-            raise SourceError("cannot be written: it is read-only")
-        status = os.stat(target)
-        with open(target, "rb") as file:
-            if file.read() != source.encode(source.text):
-                raise SourceError(f"was not written: it changed meanwhile, or {source.encoding} does not give its bytes back")
-        descriptor, temporary = tempfile.mkstemp(prefix=".torchmemlint-", dir=os.path.dirname(target))
-        with open(descriptor, "wb") as file:
-            file.write(after)
-        _copy_owner(temporary, status)
-        os.chmod(temporary, stat.S_IMODE(status.st_mode))
-        os.replace(temporary, target)
-        temporary = None
+        written = replace_file(target, after, before.__eq__)
     except OSError as error:
         raise SourceError(f"cannot be written: {error.strerror or error}") from error
-    finally:
-        if temporary is not None:
-            os.unlink(temporary)
-
-
-def _copy_owner(path: str, status: os.stat_result) -> None:
-    if hasattr(os, "chown"):  # not on Windows
-        mine = os.stat(path)
-        if (mine.st_uid, mine.st_gid) != (status.st_uid, status.st_gid):
-            # Only root may give a file away; a file of another owner that we may write stays fixable without.
-            with suppress(PermissionError):
-                os.chown(path, status.st_uid, status.st_gid)
+    if not written:
+        raise SourceError(f"was not written: it changed meanwhile, or {source.encoding} does not give its bytes back")
 
 
 def _declared_encoding(data: bytes, bom: bool) -> str:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torchmemlint.errors import BaselineError
 from torchmemlint.findings import Finding
+from torchmemlint.quoting import quoted
+from torchmemlint.reading import MAX_REPORT_BYTES, read_text, reason
 
 VERSION = 1
 NEVER = frozenset({"TML001"})
@@ -34,10 +36,12 @@ Counts = Mapping[Key, int]
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """How many findings of each kind every file had; ``folder`` is the absolute folder that the names of files are below."""
+    """How many findings of each kind every file had; ``folder`` is the absolute folder that the names of files are below, and
+    ``text`` that of the file that says so, None where there is none."""
 
     folder: str
     files: Mapping[str, Counts]
+    text: str | None = field(default=None, compare=False, repr=False)
 
     def name(self, path: str) -> str:
         """A path (absolute, or relative to the current folder) as the baseline has it."""
@@ -127,30 +131,29 @@ def read_baseline(path: str) -> Baseline:
     import json  # most runs have no baseline
 
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = read_text(path, MAX_REPORT_BYTES)
     except FileNotFoundError:
-        raise BaselineError(f"baseline `{path}` does not exist; `--write-baseline` writes one") from None
+        raise BaselineError(f"baseline `{quoted(path)}` does not exist; `--write-baseline` writes one") from None
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise BaselineError(f"baseline `{path}` cannot be read: {reason}") from None
+        why = reason(error) if isinstance(error, OSError) else "cannot be read: it is not UTF-8"
+        raise BaselineError(f"baseline `{quoted(path)}` {why}") from None
     try:
         table = json.loads(text)
     except (ValueError, RecursionError):
         raise BaselineError(
-            f"baseline `{path}` is not valid JSON (a merge conflict?); `--write-baseline` writes it anew"
+            f"baseline `{quoted(path)}` is not valid JSON (a merge conflict?); `--write-baseline` writes it anew"
         ) from None
     if not isinstance(table, dict) or not isinstance(table.get("files"), dict):
-        raise BaselineError(f"`{path}` is not a baseline of torchmemlint")
+        raise BaselineError(f"`{quoted(path)}` is not a baseline of torchmemlint")
     if table.get("version") != VERSION:
         raise BaselineError(
-            f"baseline `{path}` has version {table.get('version')!r}; this torchmemlint reads version {VERSION}"
+            f"baseline `{quoted(path)}` has version {table.get('version')!r}; this torchmemlint reads version {VERSION}"
         )
     try:
         files = {str(name): _counts(entries) for name, entries in table["files"].items()}
     except (TypeError, KeyError, ValueError):
-        raise BaselineError(f"`{path}` is not a baseline of torchmemlint: an entry lacks what it needs") from None
-    return Baseline(os.path.dirname(os.path.abspath(path)), files)
+        raise BaselineError(f"`{quoted(path)}` is not a baseline of torchmemlint: an entry lacks what it needs") from None
+    return Baseline(os.path.dirname(os.path.abspath(path)), files, text)
 
 
 def _counts(entries: object) -> Counts:
@@ -189,23 +192,28 @@ def _lines(baseline: Baseline) -> Iterator[str]:
     yield "\n  }\n}\n" if baseline.files else "}\n}\n"
 
 
-def write_baseline(path: str, baseline: Baseline) -> None:
-    """Replaces the file in one step. Raises BaselineError."""
-    import tempfile
+def write_baseline(path: str, baseline: Baseline, before: Baseline) -> None:
+    """Replaces the file, which says ``before``, in one step. Raises BaselineError, also where it says something else by now."""
+    from torchmemlint.writing import refusal, replace_file
 
     target = os.path.realpath(path)
-    temporary = None
+    data = written(baseline).encode("utf-8", "backslashreplace")
+    why = refusal(target) if before.text is not None else ""
+    if why:
+        raise BaselineError(f"baseline `{path}` {why}")
+
+    def unchanged(now: bytes | None) -> bool:
+        if now is None or before.text is None:
+            return now is None and before.text is None
+        return _one_newline(now) == _one_newline(before.text.encode())
+
     try:
-        descriptor, temporary = tempfile.mkstemp(prefix=".torchmemlint-", dir=os.path.dirname(target))
-        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-            file.write(written(baseline))
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, target)
-        temporary = None
+        done = replace_file(target, data, unchanged)
     except OSError as error:
-        raise BaselineError(f"baseline `{path}` cannot be written: {error.strerror or error}") from error
-    finally:
-        if temporary is not None:
-            os.unlink(temporary)
+        raise BaselineError(f"baseline `{quoted(path)}` cannot be written: {error.strerror or error}") from error
+    if not done:
+        raise BaselineError(f"baseline `{quoted(path)}` was not written: it changed meanwhile; run again")
+
+
+def _one_newline(text: bytes) -> bytes:
+    return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")

@@ -1,4 +1,4 @@
-"""Which rows of a file changed since a revision: asked of git, for ``--since``.
+"""Which rows of a file changed since a revision, for ``--since``: git has what the file was, its bytes on disk say what it is.
 
 A finding counts as new when what it marks, or a step that led there, lies on a changed row. Where rows were only taken out (a
 decorator, a ``detach`` line), the rows beside the gap stand for them, and then a function's header speaks for its findings.
@@ -6,16 +6,19 @@ decorator, a ``detach`` line), the rows beside the gap stand for them, and then 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from torchmemlint.errors import UsageError
 from torchmemlint.findings import Finding
+from torchmemlint.suppress.git import GitError, ask, difference
 
 _HUNK = re.compile(rb"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")
-_LONE_RETURN = re.compile(r"\r(?!\n)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +69,57 @@ EVERYTHING = Changed(everything=True)
 NOTHING = Changed()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Repository:
-    """What git said about one work tree: changed rows by path below ``top``, and the tracked files."""
+    """One work tree: its blobs at the merge base, by path below ``top``, and those of them that are no longer there."""
 
     top: str
-    changed: dict[str, Changed]
-    tracked: frozenset[str]
+    base: Mapping[str, str]
+    _gone: dict[str, bytes] | None = None
+
+    def earlier(self, name: str, data: bytes) -> bytes | None:
+        """What the file ``name``, which now has these bytes, was; None for a new one."""
+        if name in self.base:
+            return self._blob(self.base[name], data)
+        return self._renamed(name, data)
+
+    def _blob(self, blob: str, data: bytes) -> bytes:
+        """A blob. ``data`` is not asked of git where it is that blob: a partial clone lacks many, but those that it checked out."""
+        for same in (data, data.replace(b"\r\n", b"\n")):
+            if _name_of(same, blob) == blob:
+                return same
+        return _content(self.top, blob)
+
+    def _renamed(self, name: str, data: bytes) -> bytes | None:
+        """The file that was moved to ``name``: of those that are gone the one that it is most like, if half of it is the same."""
+        if self._gone is None:
+            self._gone = self._read_gone()
+        ending = os.path.splitext(name)[1]
+        likest, most, data = None, 0.5, data.replace(b"\r\n", b"\n")
+        for before, text in self._gone.items():
+            if os.path.splitext(before)[1] == ending and (alike := _likeness(text.replace(b"\r\n", b"\n"), data, most)) > most:
+                likest, most = text, alike
+        return likest
+
+    def _read_gone(self) -> dict[str, bytes]:
+        gone = {
+            name: blob
+            for name, blob in sorted(self.base.items())
+            if name.endswith(_ENDINGS) and not os.path.lexists(os.path.join(self.top, name))
+        }
+        if len(gone) > MOST_GONE:
+            return {}
+        found: dict[str, bytes] = {}
+        for name, blob in gone.items():
+            with suppress(GitError):  # a partial clone lacks it; then nothing was moved from there
+                found[name] = _content(self.top, blob)
+        return found
+
+
+MOST_GONE = 1000
+"""Of more files that are gone (a sparse checkout, a large move) none is looked at, as git does."""
+MOST_BLOB_BYTES = 32 << 20
+_ENDINGS = (".py", ".ipynb")
 
 
 class Since:
@@ -94,14 +141,24 @@ class Since:
             self._repositories[top] = _asked(top, self.revision)
         return self._repositories[top]
 
-    def changed(self, path: str, text: str) -> Changed:
-        """The rows of a file, with its text on disk, that changed. Raises UsageError as ``ask`` does."""
+    def changed(self, path: str, data: bytes) -> Changed:
+        """The rows of a file, with its bytes on disk, that changed. Raises UsageError as ``ask`` does."""
         repository = self.ask(path)
         name = os.path.relpath(os.path.realpath(path), repository.top).replace(os.sep, "/")
-        if name in repository.changed:
-            # git's rows end at \n alone: where that is not so, the file stands as one.
-            return EVERYTHING if _LONE_RETURN.search(text) else repository.changed[name]
-        return NOTHING if name in repository.tracked else EVERYTHING
+        try:
+            before = repository.earlier(name, data)
+        except GitError as error:
+            raise UsageError(f"--since: {error} (a partial clone lacks old files, and nothing is fetched)") from None
+        if before is None:
+            return EVERYTHING
+        # Git may have written other ends of lines into the work tree than it keeps: they are no change.
+        before, after = (text.replace(b"\r\n", b"\n") for text in (before, data))
+        if before == after:
+            return NOTHING
+        # git's rows end at \n alone: where that is not so, the file stands as one.
+        if b"\r" in after:
+            return EVERYTHING
+        return parsed_diff(difference(before, after)).get("after", NOTHING)
 
     def _top(self, folder: str) -> str | None:
         if folder not in self._tops:
@@ -116,21 +173,54 @@ class Since:
 def _asked(top: str, revision: str) -> _Repository:
     if revision.startswith("-") or not revision:
         raise UsageError(f"--since: `{revision}` is no revision")
-    if _git(top, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", fails=True) is None:
-        raise UsageError(f"--since: git knows no revision `{revision}` in {top}")
-    base = _git(top, "merge-base", revision, "HEAD", fails=True)
-    if base is None:
+    try:
+        ask(top, "rev-parse", "--git-dir")
+    except GitError as error:
+        raise UsageError(f"--since: {error}") from None
+    try:
+        commit = ask(top, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").decode("ascii").strip()
+    except GitError:
+        raise UsageError(f"--since: git knows no revision `{revision}` in {top}") from None
+    try:
+        base = ask(top, "merge-base", commit, "HEAD").decode("ascii").strip()
+    except GitError:
         raise UsageError(
             f"--since: `{revision}` and HEAD have no common ancestor in {top} (a shallow clone needs more history)"
-        )
-    # Whatever the user's or the repository's configuration says, the shape of the answer must be this one.
-    diff = _git(
-        top, "diff", "--unified=0", "--inter-hunk-context=0", "--find-renames", "--text", "--no-color", "--no-ext-diff",
-        "--no-textconv", "--no-relative", "--ignore-submodules", "--src-prefix=a/", "--dst-prefix=b/",
-        base.decode("ascii").strip(), "--",
-    )  # fmt: skip
-    tracked = _git(top, "ls-files", "-z") or b""
-    return _Repository(top, parsed_diff(diff or b""), frozenset(os.fsdecode(name) for name in tracked.split(b"\0") if name))
+        ) from None
+    try:
+        listed = ask(top, "ls-tree", "-r", "-z", "--full-tree", base)
+    except GitError as error:
+        raise UsageError(f"--since: {error}") from None
+    blobs: dict[str, str] = {}
+    for entry in listed.split(b"\0"):
+        about, tab, name = entry.partition(b"\t")
+        if tab and about.startswith(b"100"):  # a file: no link, no submodule
+            blobs[os.fsdecode(name)] = about.split()[2].decode("ascii")
+    return _Repository(top, blobs)
+
+
+def _content(top: str, blob: str) -> bytes:
+    """A blob, as git keeps it: no filter is run. Raises GitError where it is not there, or huge."""
+    size = int(ask(top, "cat-file", "-s", blob))
+    if size > MOST_BLOB_BYTES:
+        raise GitError(f"the object {blob} has {size} bytes")
+    return ask(top, "cat-file", "blob", blob)
+
+
+def _name_of(data: bytes, like: str) -> str:
+    """The name that git gives to a blob, by the hash that the repository uses."""
+    made = hashlib.new("sha1" if len(like) == 40 else "sha256", b"blob %d\0" % len(data), usedforsecurity=False)
+    made.update(data)
+    return made.hexdigest()
+
+
+def _likeness(before: bytes, after: bytes, least: float) -> float:
+    """How much of the larger text stands in the smaller, by lines; 0 where it cannot be more than ``least``."""
+    small, large = sorted((len(before), len(after)))
+    if not small or small <= least * large:
+        return 0
+    common = Counter(before.splitlines(keepends=True)) & Counter(after.splitlines(keepends=True))
+    return sum(len(line) * count for line, count in common.items()) / large
 
 
 def parsed_diff(diff: bytes) -> dict[str, Changed]:
@@ -167,24 +257,3 @@ def _new_name(quoted: bytes) -> str | None:
 
         raw = str(ast.literal_eval(raw.decode("latin-1"))).encode("latin-1")
     return os.fsdecode(raw[2:]) if raw.startswith(b"b/") else None
-
-
-def _git(top: str, *arguments: str, fails: bool = False) -> bytes | None:
-    """What git prints; None where it fails and ``fails`` expects that.
-
-    A repository's own configuration can name programs (a file system monitor, a diff driver): none may run, and the index is
-    not written.
-    """
-    import subprocess
-
-    command = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "-C", top, *arguments]
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    except OSError as error:
-        raise UsageError(f"--since needs git, which cannot be run: {error.strerror}") from None
-    if done.returncode == 0:
-        return done.stdout
-    if fails:
-        return None
-    words = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    raise UsageError(f"--since: git {arguments[0]} failed in {top}: {words[-1] if words else done.returncode}")

@@ -16,6 +16,7 @@ Emit = Callable[[Mapping[str, object]], None]
 
 def main() -> None:
     """Do the job on standard input; records go to the original standard output, one JSON object per line."""
+    sandbox.end_with_parent()
     job: dict[str, Any] = json.loads(sys.stdin.buffer.read())
     results = os.dup(1)
     os.dup2(2, 1)  # what the code prints is output, not a result

@@ -86,6 +86,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import Graph, Store
+from torchmemlint.semantics.grad_guards import guards_what_it_runs, is_imported
 from torchmemlint.semantics.roots import reaches
 from torchmemlint.semantics.runs import MAX_CALLERS, Fate, descendants
 from torchmemlint.semantics.world import MODULE
@@ -430,7 +431,7 @@ def is_function_by_its_place(what: str, flow: Flow) -> bool:
         return False
     world, root = flow.runs.world, flow.record.root
     if what.isidentifier():
-        return what not in {p.name for p in world.facts(root).params} and world.is_imported(root.path, what)
+        return what not in {p.name for p in world.facts(root).params} and is_imported(world, root.path, what)
     owner, name = world.facts(root).owner, what.removeprefix("self.")
     return bool(owner) and name != what and name.isidentifier() and not world.project.attr(ClassRef(root.path, owner), name)
 
@@ -598,7 +599,7 @@ def guards_its_network(event: Graph, flow: Flow) -> bool:
         return made is None or made in ("torch.nn.Module", "torch.jit.ScriptModule")
 
     if not any(inside(graph) for graph in record.graphs.values()) and event.cls is not None:
-        return flow.runs.world.guards_what_it_runs(event.cls)  # its forward was not followed: the function is a long one
+        return guards_what_it_runs(flow.runs.world, event.cls)  # its forward was not followed: the function is a long one
     if not any(inside(graph) for graph in record.forwards.values()):
         return False
     return all(is_given(graph) for graph in record.graphs.values() if graph.kind in ("forward", "leaf") and inside(graph))

@@ -15,6 +15,7 @@ from torchmemlint.semantics.models.containers import make_container
 from torchmemlint.semantics.models.grad_managers import make_manager
 from torchmemlint.semantics.models.operations import torch_function
 from torchmemlint.semantics.models.unknown_objects import call_opaque
+from torchmemlint.semantics.parameters import HOLDERS
 from torchmemlint.semantics.parts import leaf_tensor
 from torchmemlint.semantics.state import State
 from torchmemlint.semantics.text import text_of
@@ -32,7 +33,6 @@ from torchmemlint.semantics.values import (
     join_all,
     truth,
 )
-from torchmemlint.semantics.world import HOLDERS
 from torchmemlint.torch_facts import TORCH
 
 ARRAY_LIBRARIES = frozenset({"numpy", "np", "sklearn", "scipy", "pandas", "cv2", "PIL", "matplotlib", "einops"})

@@ -7,6 +7,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.kinds import class_kind
 from torchmemlint.semantics.machine import EVERYTHING, Machine
+from torchmemlint.semantics.parameters import is_torch_function, parametric
 from torchmemlint.semantics.state import State
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
@@ -25,7 +26,6 @@ from torchmemlint.semantics.values import (
     truth,
     unknown,
 )
-from torchmemlint.semantics.world import is_torch_function
 from torchmemlint.torch_facts import TORCH
 
 FREEZING = {"requires_grad": False, "trainable": False, "freeze": True, "frozen": True}
@@ -73,7 +73,7 @@ def construct_instance(m: Machine, cls: ClassRef, call: Call, state: State) -> V
 def built_bare(m: Machine, cls: ClassRef, call: Call, frozen_in: State | None = None) -> bool:
     """Whether a module of this class is built without parameters: its class makes none, and none comes in with what it is
     given. With a state ``frozen_in``, those that come in may be frozen there."""
-    needed = m.world.parametric(cls, exact=True)
+    needed = parametric(m.world, cls, exact=True)
     init = m.world.project.method(cls, "__init__") if needed else None
     if not needed or init is None or call.more:
         return needed == frozenset()
@@ -142,7 +142,7 @@ def may_take(m: Machine, params: tuple[ParamFact, ...], call: Call) -> bool:
     return len(call.positional) <= len(positional) and call.keywords.keys() <= set(names)
 
 
-def guards_itself(m: Machine, name: str, call: Call) -> bool:
+def method_guards_itself(m: Machine, name: str, call: Call) -> bool:
     """Whether a method of an object out of sight is one that switches grad mode off by itself (``generate``)."""
     known = TORCH.guarded_methods.get(name)
     if known is None:

@@ -15,6 +15,7 @@ from torchmemlint.semantics.call_effects import cut_all, tell_call
 from torchmemlint.semantics.dispatch import call_atom
 from torchmemlint.semantics.elements import iterate
 from torchmemlint.semantics.forward import run_forward
+from torchmemlint.semantics.grad_guards import guards_itself
 from torchmemlint.semantics.kinds import is_property, looks_like_module
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.models.containers import container_method
@@ -26,8 +27,8 @@ from torchmemlint.semantics.models.modules import (
     gives_data,
     gives_indices,
     gives_no_graph,
-    guards_itself,
     me_or_plain,
+    method_guards_itself,
 )
 from torchmemlint.semantics.models.unknown_objects import call_opaque, thing_method
 from torchmemlint.semantics.names import function_value
@@ -156,7 +157,7 @@ def call_object_method(m: Machine, oid: int, name: str, call: Call, state: State
         found = call_attribute(m, oid, name, call, state)
         if found is not None:
             return found
-    if (kind in ("module", "self", "thing") and guards_itself(m, name, call)) or kind == "predictor":
+    if (kind in ("module", "self", "thing") and method_guards_itself(m, name, call)) or kind == "predictor":
         m.sink(NOTHING.union(*(m.whole(v, state)[0] for v in call.all())), "cut", name, call.node)
         return FREE_TENSOR
     if kind == "self" and name == "forward" and isinstance(info.cls, ClassRef) and m.world.is_module_class(info.cls):
@@ -204,7 +205,7 @@ def method_of_module(m: Machine, oid: int, name: str, call: Call, state: State) 
     if name in TORCH.part_methods:
         return frozenset((Obj(oid),))
     if name in FORWARD or runs_it(m, name, effect, call):
-        if m.world.guards_itself(name):
+        if guards_itself(m.world, name):
             return FREE_TENSOR
         other = None if name in FORWARD else gives_no_forward(m, name, call, state)
         return other if other is not None else run_forward(m, oid, call, state, text_of(call.func))

@@ -11,6 +11,7 @@ from torchmemlint.semantics.call_effects import cut_all, tell_call
 from torchmemlint.semantics.dispatch import call_atom, call_method
 from torchmemlint.semantics.events import Graph
 from torchmemlint.semantics.forward import stays_free, through_module
+from torchmemlint.semantics.grad_guards import guards_itself
 from torchmemlint.semantics.machine import NO_TENSOR, Machine
 from torchmemlint.semantics.models.grad_managers import grad_manager
 from torchmemlint.semantics.models.operations import torch_function
@@ -105,7 +106,7 @@ def call_opaque(
 def known_by_name(m: Machine, last: str, call: Call, state: State, oid: int, direct: bool) -> Value | None:
     """What a call out of sight gives, where the last part of its name tells that; None where it does not."""
     values = call.all()
-    if oid >= 0 and last not in ("forward", "__call__") and m.world.guards_itself(last):
+    if oid >= 0 and last not in ("forward", "__call__") and guards_itself(m.world, last):
         cut_all(m, call, state, "no_grad")
         return FREE_TENSOR
     if "detach" in last or any(type(a) is Ext and a.name.endswith(".detach") for v in values for a in v):
@@ -177,7 +178,7 @@ def may_be_attached(m: Machine, call: Call, state: State) -> bool:
 
 
 def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
-    if name not in COMMON_METHODS and m.world.guards_itself(name):
+    if name not in COMMON_METHODS and guards_itself(m.world, name):
         return FREE_TENSOR
     if name == "step" and not call.positional:
         tell_call(m, "optimizer-step", text_of(call.func), call)

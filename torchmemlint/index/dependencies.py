@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from torchmemlint.index import keys
 from torchmemlint.index.facts import CallFact, ModuleFacts
-from torchmemlint.index.names import ClassRef
 from torchmemlint.index.parts import joined, split
+from torchmemlint.index.references import ClassRef
 from torchmemlint.index.tables import form_of, last_name
 from torchmemlint.index.trail import LEAF, ROOT, Name, Read, Trail
 
@@ -163,7 +163,7 @@ def segments_of(written_down: Iterable[tuple[str, int, bytes]]) -> list[Segment]
     return [*found.values()]
 
 
-class Graph:
+class DependencyGraph:
     """All segments of a run. A root that was worked out again stands in several: what the last of them says, holds."""
 
     def __init__(self, segments: Sequence[Segment]) -> None:
@@ -234,7 +234,9 @@ class Affected:
         return self._steps[segment]
 
 
-def settled(graph: Graph, changed: set[Read], edits: Sequence[tuple[ModuleFacts, ModuleFacts]], roots: Roots) -> set[Read]:
+def settled(
+    graph: DependencyGraph, changed: set[Read], edits: Sequence[tuple[ModuleFacts, ModuleFacts]], roots: Roots
+) -> set[Read]:
     """The keys that edits changed, those included that are worked out over all modules: what lies between is compared with what
     it was. ``roots`` are those of the modules as they are now."""
     found = set(changed)
@@ -250,7 +252,7 @@ def settled(graph: Graph, changed: set[Read], edits: Sequence[tuple[ModuleFacts,
 Edits = Sequence[tuple[ModuleFacts, ModuleFacts]]
 
 
-def _bases(graph: Graph, affected: Affected, edits: Edits, roots: Roots) -> set[Read]:
+def _bases(graph: DependencyGraph, affected: Affected, edits: Edits, roots: Roots) -> set[Read]:
     """BELOW of what has other classes below it, OVERRIDES of what has other methods in these."""
     if not any(segment.roots_of((keys.ORDER,)) for segment in graph.segments):
         return set()
@@ -276,7 +278,9 @@ def _bases(graph: Graph, affected: Affected, edits: Edits, roots: Roots) -> set[
     return found
 
 
-def _above(graph: Graph, again: Mapping[tuple[str, ...], list[ClassRef]]) -> Iterator[tuple[ClassRef, list[ClassRef]]]:
+def _above(
+    graph: DependencyGraph, again: Mapping[tuple[str, ...], list[ClassRef]]
+) -> Iterator[tuple[ClassRef, list[ClassRef]]]:
     """Every class with its bases: as it was, but for those that were worked out ``again``."""
     for names, values in graph.roots_of(keys.ORDER).items():
         if names not in again:
@@ -295,7 +299,7 @@ def _methods(module: ModuleFacts) -> dict[ClassRef, set[str]]:
     return found
 
 
-def _reached(graph: Graph, affected: Affected, edits: Edits, roots: Roots) -> set[Read]:
+def _reached(graph: DependencyGraph, affected: Affected, edits: Edits, roots: Roots) -> set[Read]:
     """CALLS of what is reached by other calls, PLACES of what is reached by calls that moved in their functions, and PLACED of
     these."""
     again = graph.dirty((keys.SITE, keys.OBJECT), affected)
@@ -325,7 +329,7 @@ def _reached(graph: Graph, affected: Affected, edits: Edits, roots: Roots) -> se
     return found
 
 
-def _leaks(graph: Graph, affected: Affected, edits: Edits, roots: Roots) -> set[Read]:
+def _leaks(graph: DependencyGraph, affected: Affected, edits: Edits, roots: Roots) -> set[Read]:
     """LEAK of the functions in which other calls leave grad mode switched, or calls moved among such."""
     one = other = _triples(graph.values((keys.LEAKS, ())) or ())
     if graph.dirty((keys.LEAKS,), affected):

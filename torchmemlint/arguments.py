@@ -1,0 +1,78 @@
+"""Words of the command line: which are options and which are paths, whoever wrote them.
+
+A shell that expands ``*.py``, or a program that hands over changed files, passes names that a stranger may have chosen. A file
+called ``--fix`` must not switch anything on. Behind ``--`` all words are paths; before it, a word that could be both is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Sequence
+
+from torchmemlint.errors import UsageError
+from torchmemlint.reading import read_given, reason
+
+MAX_LIST_BYTES = 100_000_000
+"""A list of paths: a million of a hundred characters."""
+
+_ROW = re.compile(r":\d+\Z")
+
+
+def refuse_file_names(arguments: Sequence[str]) -> None:
+    """Raises UsageError for a word before ``--`` that begins as an option does, ``-`` or ``@``, and is a file of the current
+    folder (with ``:ROW`` or without)."""
+    for word in arguments:
+        if word == "--":
+            return
+        if word.startswith(("-", "@")) and (_exists(word) or _exists(_ROW.sub("", word))):
+            raise UsageError(
+                f"{word!r} could be an option, and is the name of a file here: write {'./' + word!r} for the file, or `--` before paths"
+            )
+
+
+def refuse_command(command: str) -> None:
+    """Raises UsageError where the first of the names that a shell wrote for ``*`` may have been taken for the command that runs
+    code."""
+    if command == "confirm" and _exists(command):
+        raise UsageError(
+            "`confirm` is the command that runs code, and something here has that name: write ./confirm for the path; for the "
+            "command, start it in another folder"
+        )
+
+
+def with_paths(arguments: Sequence[str], valued: Collection[str]) -> list[str]:
+    """``@FILE`` replaced by the paths in it, one a line, none of which can be an option; behind ``--`` every word is a path, also
+    ``@FILE`` and ``-``. ``valued`` are the options whose value is the next word. Raises UsageError."""
+    given: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            return [*given, word, *("./-" if path == "-" else path for path in words)]
+        if word.startswith("@"):
+            given += _paths_in(word[1:])
+        else:
+            given.append(word)
+            if word in valued:
+                given += [value for value in (next(words, None),) if value is not None]
+    return given
+
+
+def _paths_in(file: str) -> list[str]:
+    try:
+        data = read_given(file, MAX_LIST_BYTES)
+    except OSError as error:
+        raise UsageError(f"@{file}: cannot be read: {reason(error)}") from None
+    except ValueError as error:  # a null character in the name
+        raise UsageError(f"@{file}: cannot be read: {error}") from None
+    if b"\0" in data:
+        raise UsageError(f"@{file}: must have one path on each line, and has null bytes")
+    lines = (os.fsdecode(line.removesuffix(b"\r")) for line in data.split(b"\n"))
+    return [f"./{line}" if line.startswith("-") else line for line in lines if line]
+
+
+def _exists(name: str) -> bool:
+    try:
+        return os.path.lexists(name)
+    except ValueError:  # a null character, in a word that another program wrote
+        return False

@@ -1,0 +1,191 @@
+"""The call graph: the calls that can reach a function, and the functions that a call can reach.
+
+Both answers are worked out when they are asked for. Callers are looked for among the calls that end in the function's name
+(or an alias of it), so that a question costs as much as there are such calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from torchmemlint.index import keys
+from torchmemlint.index.callees import CallResolver
+from torchmemlint.index.edges import Callees, Caller, Callers
+from torchmemlint.index.escapes import Escapes
+from torchmemlint.index.evidence import Evidence
+from torchmemlint.index.names import Names
+from torchmemlint.index.references import ClassRef, FunctionRef, Outside
+from torchmemlint.index.tables import Site, Tables
+from torchmemlint.index.trail import answered
+from torchmemlint.torch_facts import TorchFacts
+
+if TYPE_CHECKING:
+    from torchmemlint.board import Board
+
+_OBJECTS = "calls of objects"
+"""What processes share out (see ``Project.meet``)."""
+_MANY_SITES = 20
+"""Calls that end in one word, from which on it pays to tell others what they reach."""
+
+_Told = list[tuple[int, bool, list[tuple[str, str]]]]
+"""Calls, by their places among some that all processes have in the same order: whether it is certain what each reaches, and that."""
+
+
+class CallGraph:
+    """The call graph of a project. ``resolver`` follows calls, ``escapes`` knows which functions are called by others than these."""
+
+    def __init__(self, names: Names, evidence: Evidence, torch: TorchFacts) -> None:
+        self._names = names
+        self._reader = names.reader
+        self._classes = names.classes
+        self._evidence = evidence
+        self._trail = trail = names.trail
+        self.resolver = CallResolver(names, evidence, torch)
+        self.escapes = Escapes(names, evidence, self.resolver, torch)
+        self._callers = answered(trail, self._find_callers)
+        self._found = answered(trail, self._find)
+        self._namesakes = answered(trail, self._find_namesakes)
+        self._sites: dict[str, dict[FunctionRef, list[Caller]]] = {}
+        self._objects: dict[FunctionRef, list[Caller]] | None = None
+        self._board: Board | None = None
+
+    @property
+    def tables(self) -> Tables:
+        """What all modules say of one word."""
+        return self.resolver.tables
+
+    def callers(self, ref: FunctionRef) -> Callers:
+        """The calls that can reach ``ref``, and whether it may be called by what is not in sight. As with ``calls_of``, who hands
+        their places on notes them."""
+        return self._callers.answer(ref)
+
+    def _find_callers(self, ref: FunctionRef) -> Callers:
+        return Callers(self.calls_of(ref), self.escapes.escapes(ref))
+
+    def calls_of(self, ref: FunctionRef) -> tuple[Caller, ...]:
+        """The calls that can reach ``ref``, by place. Another call before them in their function moves them: who hands their places
+        on, or what depends on them, notes ``PLACES`` of ``ref``, or ``PLACED`` of the functions in which they stand."""
+        return self._found.answer(ref)
+
+    def _find(self, ref: FunctionRef) -> tuple[Caller, ...]:
+        name = ref.qualname.rpartition(".")[2]
+        facts = self._reader.header(ref)
+        words = {name}
+        if facts.owner and name == "__init__":
+            owner = ClassRef(ref.path, facts.owner)
+            words |= {"cls", "__class__"}
+            words |= {klass.qualname.rpartition(".")[2] for klass in (owner, *self._classes.subclasses(owner))}
+        if self._trail.on:  # for what ``_called`` and ``_called_objects`` say of it
+            self._trail.page.append((keys.CALLS, ref.path, ref.qualname))
+        found = [caller for word in self.resolver.with_aliases(words) for caller in self._called(word).get(ref, ())]
+        if facts.owner and name in ("forward", "__call__"):
+            seen = {id(caller.call) for caller in found}
+            found += [caller for caller in self._called_objects().get(ref, ()) if id(caller.call) not in seen]
+        return tuple(sorted(found, key=lambda caller: (caller.ref, caller.call.place, caller.call.callee)))
+
+    def namesakes(self, ref: FunctionRef) -> tuple[Caller, ...]:
+        """The calls of a method of that name on objects of which nothing is known, in the top package or the folder of ``ref``:
+        where too many classes have such a method to say which is meant, each of them may be."""
+        return self._namesakes.answer(ref)
+
+    def _find_namesakes(self, ref: FunctionRef) -> tuple[Caller, ...]:
+        name = ref.qualname.rpartition(".")[2]
+        if not self._reader.header(ref).owner or name in self.resolver.common:
+            return ()
+        near = [(site, call) for site, call in self.resolver.tables.calls(name) if self._names.layout.near(site.path, ref.path)]
+        return tuple(
+            Caller(site, call, False)
+            for site, call in sorted(near, key=lambda each: (each[0], each[1].place))
+            if self.resolver.meaning(site.path, site.qualname, call.callee) is None
+            or self._is_of_base_outside(site, call.callee)
+        )
+
+    def _is_of_base_outside(self, site: FunctionRef, callee: str) -> bool:
+        """Whether ``callee`` is a method of what only a base class out of sight keeps (``self.model.preprocess`` below an engine of
+        another package): which may be an object of the project."""
+        me, _, rest = callee.partition(".")
+        attribute, dot, _ = rest.partition(".")
+        owner = self._reader.header(site).owner
+        if me != "self" or not dot or not owner:
+            return False
+        held = self._evidence.values(site.path, site.qualname, f"self.{attribute}")
+        return all(isinstance(each, Outside) for each in held) and not self._classes.attr(ClassRef(site.path, owner), attribute)
+
+    def meet(self, board: Board) -> None:
+        """See ``Project.meet``."""
+        self._board = board
+        board.begin(_OBJECTS)
+
+    def _called(self, word: str) -> dict[FunctionRef, list[Caller]]:
+        """What the calls that end in ``word`` reach."""
+        found = self._sites.get(word)
+        if found is None:
+            found = self._sites[word] = {}
+            with self._trail.apart():
+                sites = self.resolver.tables.calls(word)
+                board = self._board if len(sites) >= _MANY_SITES else None
+                told: _Told | None = board.told(word) if board is not None else None
+                if told is None:
+                    reached = enumerate(map(self.reached, sites))
+                    told = [(place, each.certain, _plain(each.refs)) for place, each in reached if each.refs]
+                    if board is not None:
+                        board.tell(word, told)
+                for place, certain, refs in told:
+                    for path, qualname in refs:
+                        found.setdefault(FunctionRef(path, qualname), []).append(Caller(*sites[place], certain))
+        return found
+
+    def reached(self, site: Site) -> Callees:
+        """What a call reaches, for the tables of all calls: a root of the trail."""
+        ref, call = site
+        self._trail.page = []
+        keywords = call.keywords
+        found = self.resolver.meaning(ref.path, ref.qualname, call.callee)
+        if found is None:
+            found = self.resolver.by_shape(ref.path, call.callee, keywords)
+        if self._trail.on:
+            names = (ref.path, ref.qualname, call.callee, *keywords)
+            values = [part for each in found.refs for part in each[:2]]
+            self._trail.root(keys.SITE, self._trail.page, names, ["certain" if found.certain else "", *values])
+        return found
+
+    def object_reached(self, site: Site) -> list[FunctionRef]:
+        """The ``forward`` or ``__call__`` that a call of an object certainly reaches, as ``reached`` does."""
+        ref, call = site
+        self._trail.page = []
+        callees = self.resolver.meaning(ref.path, ref.qualname, call.callee)
+        certain = callees.refs if callees is not None and callees.certain else ()
+        found = [each for each in certain if each.qualname.endswith((".forward", ".__call__"))]
+        if self._trail.on:
+            values = [part for each in found for part in each[:2]]
+            self._trail.root(keys.OBJECT, self._trail.page, (ref.path, ref.qualname, call.callee), values)
+        return found
+
+    def _called_objects(self) -> dict[FunctionRef, list[Caller]]:
+        """The calls of objects (``self.model(x)``) by the ``forward`` or ``__call__`` that they reach."""
+        if self._objects is None:
+            self._objects = {}
+            with self._trail.apart():
+                sites = [site for each in self.resolver.tables.calls_of_objects().values() for site in each]
+                self._trail.root(keys.OBJECTS, (), (), self.resolver.tables.all_forms())
+                for place, _, refs in self._reached_by(sites):
+                    for path, qualname in refs:
+                        self._objects.setdefault(FunctionRef(path, qualname), []).append(Caller(*sites[place], True))
+        return self._objects
+
+    def _reached_by(self, sites: Sequence[Site]) -> _Told:
+        """Of calls that may be of objects those that are, each with what it reaches."""
+
+        def reached(places: Iterable[int]) -> _Told:
+            return [(place, True, _plain(refs)) for place in places if (refs := self.object_reached(sites[place]))]
+
+        if self._board is None:
+            return reached(range(len(sites)))
+        # Files that stand together speak of the same classes.
+        order = sorted(range(len(sites)), key=lambda place: sites[place][0].path)
+        return sorted(row for rows in self._board.share_out(_OBJECTS, order, reached) for row in rows)
+
+
+def _plain(refs: Iterable[FunctionRef]) -> list[tuple[str, str]]:
+    return [(ref.path, ref.qualname) for ref in refs]

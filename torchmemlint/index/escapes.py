@@ -1,0 +1,136 @@
+"""Escape analysis: whether a function is handed on as a value, so that it may be called by what is not in sight."""
+
+from __future__ import annotations
+
+from torchmemlint.index import keys
+from torchmemlint.index.callees import CallResolver
+from torchmemlint.index.decorators import INERT, argument_calls, is_property
+from torchmemlint.index.edges import Caller
+from torchmemlint.index.evidence import Evidence, Instance, Method
+from torchmemlint.index.facts import CallFact, FunctionFacts
+from torchmemlint.index.names import Names
+from torchmemlint.index.quiet import is_quiet
+from torchmemlint.index.reader import Head
+from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside
+from torchmemlint.index.trail import answered
+from torchmemlint.torch_facts import TorchFacts
+
+
+class Escapes:
+    """Where functions go as values."""
+
+    def __init__(self, names: Names, evidence: Evidence, resolver: CallResolver, torch: TorchFacts) -> None:
+        self._names = names
+        self._reader = names.reader
+        self._evidence = evidence
+        self._resolver = resolver
+        self._trail = trail = names.trail
+        self._handed = answered(trail, self._find_handed)
+        self._torch = torch
+
+    def escapes(self, ref: FunctionRef) -> bool:
+        """Whether a function may be called by what is not in sight."""
+        name = ref.qualname.rpartition(".")[2]
+        facts = self._reader.header(ref)
+        if self._is_had_by_name(facts, name) or any(self._registers(ref.path, facts, use.callee) for use in facts.decorators):
+            return True
+        for word in self._resolver.with_aliases([name]):
+            for reader, text in self._resolver.tables.reads(word):
+                values = self._evidence.values(reader.path, reader.qualname, text)
+                if any(ref in self._resolver.targets(value) for value in values if not isinstance(value, Instance | ClassRef)):
+                    return True
+                if not values and "." in text and facts.owner and self._might_mean(reader, text, ref):
+                    return True
+        return False
+
+    def _is_had_by_name(self, facts: Head, name: str) -> bool:
+        """Whether a method may be had, or called, without its name as an attribute in the text."""
+        tables = self._resolver.tables
+        return bool(facts.owner) and (tables.is_looked_up(name) or _called_implicitly(name) or tables.is_put_together(name))
+
+    def handed(self, ref: FunctionRef) -> tuple[Caller, ...]:
+        """The calls that run a function which they are given (``pool.map(score, batches)``), where all that is done with ``ref`` as
+        a value is to give it to such calls; none where it may be called by anything else."""
+        return self._handed.answer(ref)
+
+    def _find_handed(self, ref: FunctionRef) -> tuple[Caller, ...]:
+        name = ref.qualname.rpartition(".")[2]
+        facts = self._reader.header(ref)
+        if self._is_had_by_name(facts, name) or any(self._registers(ref.path, facts, use.callee) for use in facts.decorators):
+            return ()
+        found: list[Caller] = []
+        for word in self._resolver.with_aliases([name]):
+            for reader, text in self._resolver.tables.reads(word):
+                values = self._evidence.values(reader.path, reader.qualname, text)
+                meant = any(
+                    ref in self._resolver.targets(value) for value in values if not isinstance(value, Instance | ClassRef)
+                )
+                if not meant and (values or "." not in text or not facts.owner or not self._might_mean(reader, text, ref)):
+                    continue
+                runs = self._given_to_runners(reader, text) if meant else ()
+                if not runs:
+                    return ()
+                found += runs
+        return tuple(sorted(set(found), key=lambda caller: (caller.ref, caller.call.place)))
+
+    def _given_to_runners(self, reader: FunctionRef, text: str) -> tuple[Caller, ...]:
+        """The calls in ``reader`` that are given ``text``, or a ``partial`` of it; none where one is not known to run it."""
+        if self._trail.on:
+            self._trail.page.append((keys.WHOLE, reader.path, reader.qualname))
+        facts = self._reader.facts_of(reader)
+        assert isinstance(facts, FunctionFacts)
+        given = [call for call in facts.calls if any(arg.name == text for arg in call.args)]
+        runs: list[Caller] = []
+        for call in given:
+            values = self._evidence.values(reader.path, reader.qualname, call.callee)
+            if values == (Outside("functools.partial"),):
+                names = {f"{call.callee}()", *(name for name, bound in facts.bound if bound == f"{call.callee}()")}
+                takers = [each for each in facts.calls if any(arg.name in names for arg in each.args)]
+                if not takers or not all(self._runs_its_argument(reader, each) for each in takers):
+                    return ()
+                runs += [Caller(reader, each, True) for each in takers]
+            elif self._runs_its_argument(reader, call):
+                runs.append(Caller(reader, call, True))
+            else:
+                return ()
+        return tuple(runs)
+
+    def _runs_its_argument(self, reader: FunctionRef, call: CallFact) -> bool:
+        values = self._evidence.values(reader.path, reader.qualname, call.callee)
+        if values:
+            return all(isinstance(value, Outside) and value.name in self._torch.runners for value in values)
+        receiver, _, name = call.callee.rpartition(".")
+        return bool(receiver) and name in self._torch.runner_methods and not call.deferred
+
+    def _might_mean(self, reader: FunctionRef, text: str, ref: FunctionRef) -> bool:
+        """Whether ``text``, an attribute of an unknown object, may be the project's method ``ref`` taken as a value. Where too
+        many classes of its package have such a method to say which is meant, each of them may be."""
+        receiver, _, name = text.rpartition(".")
+        if name in self._resolver.common or self._evidence.values(reader.path, reader.qualname, receiver):
+            return False
+        top = self._names.layout.top_package(reader.path)
+        if self._names.layout.top_package(ref.path) == top and not is_property(self._reader.header(ref)):
+            return True
+        return bool(self._resolver.by_name(name, top))
+
+    def _registers(self, path: str, facts: Head, callee: str) -> bool:
+        """Whether a decorator may hand the function to code that is not in sight."""
+        if callee.rpartition(".")[2] in INERT:
+            return False
+        values = self._evidence.values(path, facts.parent or TOP, callee)
+        if not values:
+            return True
+        for value in values:
+            if isinstance(value, FunctionRef):
+                if not self._reader.flow(value).wraps and not self._calls_its_argument(value):
+                    return True
+            elif isinstance(value, Method) or (isinstance(value, Outside) and not is_quiet(value.name)):
+                return True
+        return False
+
+    def _calls_its_argument(self, decorator: FunctionRef) -> bool:
+        return any(True for _ in argument_calls(self._reader, decorator))
+
+
+def _called_implicitly(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__") and name not in ("__init__", "__call__")

@@ -1,0 +1,69 @@
+"""The modules of one run, linked: what the answers to questions are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torchmemlint.index.callgraph import CallGraph
+from torchmemlint.index.effects import Effects
+from torchmemlint.index.evidence import Evidence
+from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.index.gradmode import GradMode
+from torchmemlint.index.leaks import Leaks
+from torchmemlint.index.modules import Modules
+from torchmemlint.index.names import Names
+from torchmemlint.index.reader import FactReader
+from torchmemlint.index.references import FunctionRef, Outside
+from torchmemlint.index.starts import Starts
+from torchmemlint.index.trail import Trail, answered
+from torchmemlint.torch_facts import TORCH
+
+_INWARDS = 8
+"""Calls between a module's forward and the gradients that it takes, at the most."""
+
+
+class Linked:
+    """Everything beyond the facts of ``modules`` is worked out when asked for. For the arguments see ``Project``."""
+
+    def __init__(self, modules: Modules, trail: Trail, no_grad_wrappers: Sequence[str], complete: bool) -> None:
+        self.trail = trail
+        self.reader = FactReader(modules, trail)
+        self.names = Names(self.reader)
+        self.classes = self.names.classes
+        self.evidence = Evidence(self.names, TORCH)
+        self.calls = CallGraph(self.names, self.evidence, TORCH)
+        self.effects = Effects(self.names, self.evidence, TORCH, no_grad_wrappers)
+        self.leaks = Leaks(self.effects, self.calls, trail)
+        self.starts = Starts(self.names, self.calls, self.effects, self.leaks, TORCH, complete)
+        self.grad = GradMode(self.starts, self.calls, trail)
+        self.within: dict[str, dict[str, tuple[FunctionFacts, ...]]] = {}
+        """Of a module, by the name of a function or class, all functions inside it."""
+        self.differentiating = answered(trail, self._find_differentiating)
+        """The methods ``forward`` that take gradients, themselves or in what they call."""
+
+    def link(self) -> None:
+        """Makes now what every question needs of all modules: processes that are forked from this one have it."""
+        self.names.link()
+        self.calls.resolver.link()
+
+    def note(self, kind: int, path: str, qualname: str = "") -> None:
+        """Notes that facts were read (see ``index.keys``)."""
+        if self.trail.on:
+            self.trail.page.append((kind, path, qualname))
+
+    def _find_differentiating(self, whole: str) -> frozenset[FunctionRef]:
+        level = {
+            ref
+            for word in ("grad", "jacobian", "hessian", "vjp", "jvp")
+            for ref, call in self.calls.tables.calls(word)
+            if any(
+                isinstance(value, Outside) and value.name.startswith(("torch.autograd.", "torch.func."))
+                for value in self.evidence.values(ref.path, ref.qualname, call.callee)
+            )
+        }
+        seen: set[FunctionRef] = set()
+        for _ in range(_INWARDS):
+            level -= seen
+            seen |= level
+            level = {caller.ref for ref in level for caller in self.calls.calls_of(ref) if caller.certain}
+        return frozenset(ref for ref in seen if ref.qualname.endswith(".forward"))

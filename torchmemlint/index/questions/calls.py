@@ -1,0 +1,77 @@
+"""Questions about calls and words."""
+
+from __future__ import annotations
+
+import re
+
+from torchmemlint.index import keys
+from torchmemlint.index.edges import Callees, Callers
+from torchmemlint.index.evidence import Method
+from torchmemlint.index.linked import Linked
+from torchmemlint.index.references import FunctionRef, Outside
+
+_GUARDS = re.compile(r"no_grad|inference|grad|eval", re.IGNORECASE)
+_MAX_CALLS = 30
+
+
+def calls_by_name(linked: Linked, name: str) -> tuple[tuple[FunctionRef, str, bool], ...]:
+    """The first calls of a method of that name on something other than ``self``: in which function, the receiver's text,
+    and whether a manager that may switch grad mode off, by its name, is around the call."""
+    found = []
+    for ref, call in linked.calls.tables.calls(name):
+        receiver = call.callee.rpartition(".")[0]
+        if receiver and receiver not in ("self", "cls", "super()"):
+            found.append((ref, receiver, any(_GUARDS.search(use.callee) for use in call.managers)))
+            if len(found) == _MAX_CALLS:
+                break
+    return tuple(found)
+
+
+def callees(linked: Linked, path: str, qualname: str, callee: str, *keywords: str) -> Callees:
+    """The functions of the project that a call of ``callee``, with these ``CallFact.keywords``, can reach in the function
+    ``qualname`` of ``path``."""
+    return linked.calls.resolver.callees(path, qualname, callee, keywords)
+
+
+def callers(linked: Linked, ref: FunctionRef) -> Callers:
+    """The calls that can reach a function, and whether it is also handed on as a value."""
+    linked.note(keys.PLACES, ref.path, ref.qualname)
+    return linked.calls.callers(ref)
+
+
+def functions_given(linked: Linked, ref: FunctionRef, parameter: str) -> tuple[FunctionRef, ...]:
+    """The functions and bound methods that calls give for a parameter, sorted; none where not all calls are in sight, or one
+    gives anything else."""
+    callers = linked.calls.callers(ref)
+    if callers.escapes:
+        return ()
+    facts = linked.reader.header(ref)
+    names = [param.name for param in facts.params if param.kind == "positional"]
+    if facts.owner and not any(use.callee == "staticmethod" for use in facts.decorators):
+        names = names[1:]
+    found: set[FunctionRef] = set()
+    for caller in callers.calls:
+        places = iter(names)
+        for arg in caller.call.args:
+            if arg.keyword in ("*", "**"):
+                return ()
+            if (arg.keyword or next(places, "")) != parameter or arg.const == "None":
+                continue
+            for value in linked.evidence.values(caller.ref.path, caller.ref.qualname, arg.name) or (None,):
+                if isinstance(value, Outside) and value.name.startswith("builtins."):
+                    continue
+                if not isinstance(value, FunctionRef | Method):
+                    return ()
+                found.add(value if isinstance(value, FunctionRef) else value.function)
+    return tuple(sorted(found))
+
+
+def says(linked: Linked, word: str) -> bool:
+    """Whether any function of the project says this word (see ``FunctionFacts.names``), or gives an argument of that name."""
+    return linked.calls.tables.has_word(word)
+
+
+def speaks_of_cuda(linked: Linked) -> bool:
+    """Whether the project works with CUDA devices: some function says ``.cuda`` or ``torch.cuda``, or "cuda" is given for a
+    device."""
+    return linked.calls.tables.has_word("cuda") or linked.calls.tables.gives_cuda()

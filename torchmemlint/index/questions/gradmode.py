@@ -1,0 +1,71 @@
+"""Questions about grad mode and gradients."""
+
+from __future__ import annotations
+
+import re
+
+from torchmemlint.index.facts import CallableUse
+from torchmemlint.index.linked import Linked
+from torchmemlint.index.modes import CallerMode
+from torchmemlint.index.references import TOP, ClassRef, FunctionRef
+
+_OF_SO_MANY = 50
+_LOSS = re.compile(r"loss|penalty|regulari|criterion", re.IGNORECASE)
+
+
+def grad_mode(linked: Linked, ref: FunctionRef) -> CallerMode:
+    """The grad mode in which the function's body starts."""
+    return linked.grad.grad_mode(ref)
+
+
+def test_holds(linked: Linked, ref: FunctionRef, test: str) -> bool | None:
+    """How a test of a parameter comes out under every caller in sight; None where that is not known, or not one answer."""
+    return linked.starts.test_holds(ref, test)
+
+
+def manager_effect(linked: Linked, path: str, qualname: str, use: CallableUse) -> str | None:
+    """What a with item or statement does to grad mode: "off", "on", "mixed", "start", "param:TEST" or None (nothing)."""
+    return linked.effects.manager_effect(path, qualname or TOP, use)
+
+
+def decorator_effect(linked: Linked, path: str, scope: str, use: CallableUse) -> str | None:
+    """What a decorator, standing in the function ``scope`` ("": module level), does to the body under it."""
+    return linked.effects.decorator_effect(path, scope or TOP, use)
+
+
+def driven_without_grad(linked: Linked, ref: ClassRef) -> bool:
+    """Whether a file of the class's top package that has ``torch.set_grad_enabled(False)`` as a statement calls a method of that
+    name as one of the class: objects that it does not know the class of may be of this one."""
+    layout = linked.names.layout
+    top = layout.top_package(ref.path)
+    switching = {
+        site.path
+        for site, call in linked.calls.tables.calls("set_grad_enabled")
+        if call.used == "dropped" and [arg.const for arg in call.args] == ["False"] and layout.top_package(site.path) == top
+    }
+    if not switching:
+        return False
+    classes = [base for base in linked.classes.mro(ref) if isinstance(base, ClassRef)]
+    methods = {method.rpartition(".")[2] for base in classes for method in linked.reader.methods_of(base)}
+    return any(
+        site.path in switching
+        for name in sorted(methods)
+        if not name.startswith("__")
+        for site, _ in linked.calls.tables.calls(name)
+    )
+
+
+def differentiates(linked: Linked, ref: ClassRef) -> bool:
+    """Whether a class's own forward takes gradients (the forces of an energy), itself or in what it calls."""
+    return linked.classes.method(ref, "forward") in linked.differentiating.answer("")
+
+
+def differentiates_somewhere(linked: Linked, path: str) -> bool:
+    """Whether the forward of some class in the top package or the folder of a file takes gradients, of a package that is
+    about such models: of one class in fifty at the least. Losses, by their names, are left aside."""
+    layout = linked.names.layout
+    found = [each for each in linked.differentiating.answer("") if not _LOSS.search(each.qualname.partition(".")[0])]
+    near = [each for each in found if layout.near(each.path, path)]
+    top = layout.top_package(path)
+    forwards = sum(layout.top_package(ref.path) == top for ref in linked.calls.tables.named("forward")) if near else 0
+    return bool(near) and len(near) * _OF_SO_MANY >= forwards

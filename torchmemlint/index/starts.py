@@ -1,0 +1,250 @@
+"""What decides the grad mode in which a function starts, but for the modes of its callers: its decorators, frameworks that call it,
+and what stands around its calls. (``index.gradmode`` solves for the rest.)
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from torchmemlint.index.callgraph import CallGraph
+from torchmemlint.index.conditions import TEST, test_holds
+from torchmemlint.index.edges import Caller
+from torchmemlint.index.effects import MAX_DEPTH, Effects
+from torchmemlint.index.facts import CallableUse
+from torchmemlint.index.layout import is_test
+from torchmemlint.index.leaks import Leaks
+from torchmemlint.index.modes import Mode
+from torchmemlint.index.names import Names
+from torchmemlint.index.quiet import is_quiet
+from torchmemlint.index.reader import Head
+from torchmemlint.index.references import TOP, ClassRef, FunctionRef
+from torchmemlint.index.trail import answered
+from torchmemlint.torch_facts import TorchFacts
+
+# The branch on which another framework than torch runs.
+_ELSEWHERE = re.compile(r"not .* (==|is) .*\b(torch|pytorch|pt)'?$|not .*\bis_torch_available\(\)$", re.IGNORECASE)
+
+# torch calls these itself, inside its own no_grad (the backward of a Function, unless create_graph is asked for).
+_FUNCTION_HOOKS = frozenset({"forward", "backward", "setup_context", "vjp", "jvp"})
+
+_LIGHTNING = "pytorch_lightning.LightningModule"
+_HOOK_SET = ("training_step", "configure_optimizers")
+"""What a class has that a loop of its own or of a framework drives, by names that Lightning gave to them."""
+
+
+@dataclass(slots=True)
+class Node:
+    """What is known of a function without its callers' modes, and the callers whose own start mode it takes."""
+
+    fixed: dict[Mode, Caller | None]
+    edges: list[tuple[Caller, bool]]  # with whether the call is deferred
+
+
+class Starts:
+    """The equations of grad mode, one a function. ``complete`` is False where modules were left out that may hold callers."""
+
+    def __init__(
+        self, names: Names, calls: CallGraph, effects: Effects, leaks: Leaks, torch: TorchFacts, complete: bool
+    ) -> None:
+        self._reader = names.reader
+        self._classes = names.classes
+        self._calls = calls
+        self._effects = effects
+        self._leaks = leaks
+        self._torch = torch
+        self._complete = complete
+        self._hook_names = _FUNCTION_HOOKS | {name for _, name in torch.hooks}
+        self._trail = trail = names.trail
+        self._nodes = answered(trail, self._make_node)
+
+    def node(self, ref: FunctionRef) -> Node:
+        """The equation of a function."""
+        return self._nodes.answer(ref)
+
+    def _make_node(self, ref: FunctionRef) -> Node:
+        if ref.qualname == TOP:
+            return Node({Mode.ON: None}, [])
+        facts = self._reader.header(ref)
+        effect = self._effects.own_effect(facts, ref.path)
+        if effect is not None:
+            return Node(dict.fromkeys(self._effect_modes(ref, effect, 0)), [])
+        if facts.owner and self._class_switches_off(ClassRef(ref.path, facts.owner), ref):
+            return Node({Mode.OFF: None}, [])
+        node = Node({}, [])
+        hook = self._hook(ref, facts)
+        if hook is not None:
+            node.fixed[hook] = None
+        if self._reader.calls_backward(ref):
+            node.fixed[Mode.ON] = None  # with grad mode off under every caller it would raise
+        callers = self._calls.callers(ref)
+        others = [caller for caller in callers.calls if caller.ref != ref]
+        if not self.is_test(ref):
+            # What a unit test calls is there for others, who are not in sight.
+            others = [caller for caller in others if not self.is_test(caller.ref)]
+        others = [caller for caller in others if not any(_ELSEWHERE.match(test) for test in caller.call.branch)] or others
+        certain = [caller for caller in others if caller.certain]
+        for caller in certain or others:
+            self._add_caller(node, caller)
+        if callers.escapes and not certain:
+            handed = self._calls.escapes.handed(ref)
+            for caller in handed:
+                self._add_caller(node, caller)
+            if not handed:
+                node.fixed.setdefault(Mode.ESCAPES, None)
+        if not node.fixed and not node.edges:
+            node.fixed[self._root_mode(ref, facts, callers.escapes)] = None
+        return node
+
+    def is_test(self, ref: FunctionRef) -> bool:
+        """As ``layout.is_test``, but not in a file that is named like one of tests (``test_audio.py``), and has none."""
+        if not is_test(ref.path, ref.qualname):
+            return False
+        folder = ref.path.replace("\\", "/").rpartition("/")[0]
+        return is_test(f"{folder}/", ref.qualname) or self._reader.has_tests(ref.path)
+
+    def _root_mode(self, ref: FunctionRef, facts: Head, escapes: bool) -> Mode:
+        """The start of a function that nothing in sight calls."""
+        top = FunctionRef(ref.path, TOP)
+        if self._effects.last_effect(top, self._reader.flow(top).leaves) == "off":
+            return Mode.OFF
+        namesakes = self._calls.namesakes(ref)
+        if namesakes and all(self.guarded(caller) for caller in namesakes):
+            return Mode.OFF
+        if facts.owner and self._runs_guarded(ref, ClassRef(ref.path, facts.owner)):
+            return Mode.OFF
+        name = ref.qualname.rpartition(".")[2]
+        if facts.owner and name not in _HOOK_SET and self._torch.hooks.get((_LIGHTNING, name)) == "grad-off":
+            methods = [self._classes.method(ClassRef(ref.path, facts.owner), hook) for hook in _HOOK_SET]
+            if all(method is not None and not self._calls.callers(method).calls for method in methods):
+                return Mode.UNSEEN_BASE  # a loop out of sight runs the hooks of such a class, in the mode that it chooses
+        if facts.owner and not (name.startswith("__") and name.endswith("__")):
+            bases = self._classes.mro(ClassRef(ref.path, facts.owner))
+            if any(isinstance(base, str) and not is_quiet(base) for base in bases):
+                return Mode.UNSEEN_BASE
+        return Mode.ESCAPES if escapes or not self._complete else Mode.NO_CALLERS
+
+    def _runs_guarded(self, ref: FunctionRef, owner: ClassRef) -> bool:
+        """Whether all that others in sight run of a method's module, by its other methods, runs with grad mode off, or its own
+        forward does: what nobody calls yet is there for the same use."""
+        if not self._classes.is_subclass(owner, "torch.nn.Module"):
+            return False
+        forward = self._reader.head(owner.path, f"{owner.qualname}.forward")
+        if forward is not None and self._effects.own_effect(forward, owner.path) == "off":
+            return True
+        found: list[str] = []
+
+        def is_run_unguarded(qualname: str) -> bool:
+            if qualname.rpartition(".")[2] == "__init__" or qualname == ref.qualname:
+                return False
+            for caller in self._calls.calls_of(FunctionRef(owner.path, qualname)):
+                inside = self._reader.header(caller.ref).owner == owner.qualname
+                if inside or self.is_test(caller.ref):
+                    continue
+                if not caller.certain or not self.guarded(caller):
+                    return True
+                found.append(qualname)
+            return False
+
+        def methods() -> list[str]:
+            # The forward first: it is what others call, and mostly decides.
+            return sorted(self._reader.methods_of(owner), key=lambda each: not each.endswith(".forward"))
+
+        return not self._trail.any(methods, is_run_unguarded) and bool(found)
+
+    def guarded(self, caller: Caller) -> bool:
+        """Whether grad mode is off at a call by what its own function says."""
+        effect = self._leaks.effect_at(caller.ref, caller.call)
+        if effect is None and caller.ref.qualname != TOP:
+            effect = self._effects.own_effect(self._reader.header(caller.ref), caller.ref.path)
+        return effect == "off"
+
+    def _hook(self, ref: FunctionRef, facts: Head) -> Mode | None:
+        """The mode in which an outside framework calls the method: as one of the class itself, or of a class that mixes it in."""
+        name = ref.qualname.rpartition(".")[2]
+        if not facts.owner or name not in self._hook_names:
+            return None
+        owner = ClassRef(ref.path, facts.owner)
+        effect = self._hook_of(owner, name)
+        if effect is not None or name in _FUNCTION_HOOKS:
+            return effect
+        below = [cls for cls in self._classes.subclasses(owner) if self._classes.method(cls, name) == ref]
+        return next((found for cls in below if (found := self._hook_of(cls, name)) is not None), None)
+
+    def _hook_of(self, klass: ClassRef, name: str) -> Mode | None:
+        """The mode in which an outside framework calls the method ``name`` of a class's objects."""
+        for base in self._classes.mro(klass):
+            if not isinstance(base, str):
+                continue
+            if base.startswith("torch.autograd.") and base.endswith("Function") and name in _FUNCTION_HOOKS:
+                return Mode.OFF
+            effect = self._torch.hooks.get((base, name))
+            if effect is not None:
+                return Mode.OFF if effect == "grad-off" else Mode.ON
+        return None
+
+    def _class_switches_off(self, klass: ClassRef, method: FunctionRef) -> bool:
+        """Whether constructing the class switches grad off for the rest of the program."""
+        init = self._classes.method(klass, "__init__")
+        if init is None or init == method:
+            return False
+        leaves = self._reader.flow(init).leaves
+        return bool(leaves) and self._effects.last_effect(init, leaves) == "off"
+
+    def _add_caller(self, node: Node, caller: Caller) -> None:
+        effect = self._leaks.effect_at(caller.ref, caller.call)
+        if effect is None:
+            node.edges.append((caller, caller.call.deferred))
+            return
+        for mode in self._effect_modes(caller.ref, effect, 0):
+            node.fixed.setdefault(Mode.ESCAPES if caller.call.deferred and mode != Mode.OFF else mode, caller)
+
+    def _effect_modes(self, ref: FunctionRef, effect: str, depth: int) -> tuple[Mode, ...]:
+        """The modes that an effect inside ``ref`` can mean, its parameters followed to the callers."""
+        if effect in ("on", "off"):
+            return (Mode(effect),)
+        match = TEST.match(effect.removeprefix("param:")) if effect.startswith("param:") else None
+        if match is None or depth > MAX_DEPTH:
+            return (Mode.OFF, Mode.CHOSEN)
+        facts = self._effects.parameter_owner(ref.path, self._reader.scope(ref.path, ref.qualname), match[2])
+        if facts is None:
+            return (Mode.OFF, Mode.CHOSEN)
+        ref = FunctionRef(ref.path, facts.qualname)
+        callers = [caller for caller in self._calls.calls_of(ref) if caller.ref != ref]
+        certain = [caller for caller in callers if caller.certain] or callers
+        if not certain:
+            default = next((param.default for param in facts.params if param.name == match[2]), "")
+            holds = test_holds(match, default) if default else None
+            return (Mode.OFF,) if holds is False else (Mode.NO_CALLERS,) if holds else (Mode.NO_CALLERS, Mode.OFF)
+        found: dict[Mode, None] = {}
+        for caller in certain:
+            use = CallableUse(caller.call.callee, caller.call.args, True)
+            given = self._effects.with_arguments(caller.ref.path, caller.ref.qualname, effect, ref, use, bool(facts.owner))
+            for mode in self._effect_modes(caller.ref, given or "mixed", depth + 1):
+                found[mode] = None
+        return tuple(sorted(found))
+
+    def test_holds(self, ref: FunctionRef, test: str) -> bool | None:
+        """Whether a test of a parameter of ``ref`` ("eval", "mode == 'train'") comes out the same under every
+        caller in sight, and how; by the parameter's default where there is no caller; None where callers differ or are not
+        known."""
+        match = TEST.match(test)
+        facts = self._reader.head(ref.path, ref.qualname)
+        if match is None or facts is None or not any(param.name == match[2] for param in facts.params):
+            return None
+        callers = self._calls.callers(ref)
+        if callers.escapes:
+            return None
+        if not callers.calls:  # the way that is meant unless a caller out of sight asks for another
+            default = next(param.default for param in facts.params if param.name == match[2])
+            return test_holds(match, default) if default else None
+        found: set[Mode] = set()
+        for caller in callers.calls:
+            use = CallableUse(caller.call.callee, caller.call.args, True)
+            given = self._effects.with_arguments(
+                caller.ref.path, caller.ref.qualname, f"param:{test}", ref, use, bool(facts.owner)
+            )
+            found.update(self._effect_modes(caller.ref, given or "mixed", 1))
+            if len(found) > 1:
+                return None
+        return {Mode.ON: True, Mode.OFF: False}.get(found.pop()) if found else None

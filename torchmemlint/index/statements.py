@@ -1,0 +1,426 @@
+"""What statements say: bindings, attributes, imports, branches, loops and the managers in force; functions and classes in them."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Sequence
+
+from torchmemlint.errors import SourceError
+from torchmemlint.index.dotted import (
+    alternative,
+    annotation_text,
+    base_text,
+    branch_text,
+    dotted,
+    element_text,
+    is_same,
+    literal,
+)
+from torchmemlint.index.expressions import bind_loop_target, bind_target, callable_use, read, visit
+from torchmemlint.index.facts import AttrFact, CallableUse, ClassFacts
+from torchmemlint.index.signatures import all_arguments, receiver_name
+from torchmemlint.index.walk import MAX_DEPTH, ClassBody, Frame, Walk, finished
+
+_NO_USE = CallableUse("", (), False)
+
+
+def block(walk: Walk, statements: Sequence[ast.stmt], depth: int) -> bool:
+    """Visit statements in order; True when control cannot reach the end of them."""
+    if depth > MAX_DEPTH and statements:
+        raise SourceError(f"is nested more than {MAX_DEPTH} levels deep", statements[0].lineno)
+    table = _STATEMENTS
+    ends = False
+    for statement in statements:
+        walk.row = statement.lineno
+        kind = type(statement)
+        handler = table.get(kind)
+        if handler is not None:
+            handler(walk, statement, depth)
+        else:
+            for child in ast.iter_child_nodes(statement):
+                if isinstance(child, ast.expr):
+                    read(walk, child, depth)
+        if kind in _ENDS:
+            ends = True
+    return ends
+
+
+def nothing(walk: Walk, statement: ast.stmt, depth: int) -> None:
+    pass
+
+
+def expression_statement(walk: Walk, statement: ast.stmt, depth: int) -> None:
+    assert isinstance(statement, ast.Expr)
+    value = statement.value
+    visit(walk, value, depth + 1, "dropped")
+    if type(value) is ast.Call:
+        mode_change(walk, value)
+
+
+def mode_change(walk: Walk, node: ast.Call) -> None:
+    """A statement that changes the grad mode for what follows: ``set_grad_enabled(…)``, ``stack.enter_context(…)`` …"""
+    func = node.func
+    name = func.attr if type(func) is ast.Attribute else func.id if type(func) is ast.Name else ""
+    if name == "enter_context" and len(node.args) == 1:
+        use = callable_use(walk, node.args[0])
+    elif name == "__enter__" and type(func) is ast.Attribute:
+        use = callable_use(walk, func.value)
+        use = CallableUse(use.callee, use.args, True, use.alternative)
+    elif name == "__exit__" and type(func) is ast.Attribute:
+        closed = callable_use(walk, func.value).callee
+        walk.managers = tuple(use for use in walk.managers if use.callee != closed)
+        return
+    elif name.endswith("set_grad_enabled") or stands_for_set_grad(walk, name):
+        use = callable_use(walk, node)
+        if walk.managers and walk.managers[-1].callee == use.callee and walk.managers[-1].statement:
+            walk.managers = walk.managers[:-1]
+    else:
+        return
+    walk.managers = (*walk.managers, CallableUse(use.callee, use.args, use.called, use.alternative, True))
+
+
+def stands_for_set_grad(walk: Walk, name: str) -> bool:
+    return bool(name) and any(
+        bound == name and target.endswith(".set_grad_enabled") for bound, target in walk.imports if bound == name
+    )
+
+
+def assign(walk: Walk, statement: ast.stmt, depth: int) -> None:
+    assert isinstance(statement, ast.Assign)
+    value = statement.value
+    text = visit(walk, value, depth + 1)
+    for target in statement.targets:
+        store(walk, target, value, text, "", depth + 1)
+
+
+def annotated(walk: Walk, statement: ast.stmt, depth: int) -> None:
+    assert isinstance(statement, ast.AnnAssign)
+    annotation = annotation_text(statement.annotation)
+    text = visit(walk, statement.value, depth + 1) if statement.value is not None else ""
+    store(walk, statement.target, statement.value, text, annotation, depth + 1)
+
+
+def store(walk: Walk, target: ast.expr, value: ast.expr | None, text: str, annotation: str, depth: int) -> None:
+    kind = type(target)
+    if kind is ast.Name:
+        name: str = target.id  # type: ignore[attr-defined]
+        if walk.scope is not None:
+            walk.scope.attrs.append(attr_fact(name, value, text, annotation, ""))
+        elif not (value is not None and is_same(name, value)):
+            walk.frame.bind(name, text or (f"{annotation}()" if annotation else ""))
+        return
+    if kind is ast.Attribute:
+        receiver = target.value  # type: ignore[attr-defined]
+        frame = walk.frame
+        if type(receiver) is ast.Name and receiver.id == frame.receiver and frame.receiver and frame.owner:
+            same = value is not None and is_same(dotted(target), value)
+            if not same:
+                owner = walk.classes.get(frame.owner)
+                if owner is not None:
+                    name = target.attr  # type: ignore[attr-defined]
+                    owner.attrs.append(attr_fact(name, value, text, annotation, frame.qualname))
+                    frame.names.add(name)
+                    return
+    elif (kind is ast.Tuple or kind is ast.List) and isinstance(value, ast.Tuple | ast.List):
+        targets = target.elts  # type: ignore[attr-defined]
+        if len(targets) == len(value.elts):
+            for inner, part in zip(targets, value.elts, strict=True):
+                store(walk, inner, part, dotted(part), "", depth)
+            return
+    if type(value) is ast.Name or type(value) is ast.Attribute:
+        walk.frame.loads.add(text)
+    bind_target(walk, target, depth)
+
+
+def augmented(walk: Walk, statement: ast.stmt, depth: int) -> None:
+    assert isinstance(statement, ast.AugAssign)
+    visit(walk, statement.target, depth + 1)
+    read(walk, statement.value, depth + 1)
+    if type(statement.target) is ast.Name and walk.scope is None:
+        walk.frame.bind(statement.target.id, "")
+
+
+def return_(walk: Walk, statement: ast.stmt, depth: int) -> None:
+    assert isinstance(statement, ast.Return)
+    value = statement.value
+    if value is None:
+        return
+    text = visit(walk, value, depth + 1, "returned")
+    if type(value) is ast.Name or type(value) is ast.Attribute:
+        walk.frame.loads.add(text)
+        walk.frame.returned.append(CallableUse(text, (), False))
+    elif type(value) is ast.Call:
+        # `return torch.no_grad()(function)` decorates, anything else is what the caller gets.
+        if type(value.func) is ast.Call and len(value.args) == 1 and type(value.args[0]) is ast.Name:
+            walk.frame.wraps.append(callable_use(walk, value.func))
+        else:
+            walk.frame.returned.append(callable_use(walk, value))
+    elif type(value) is ast.IfExp:
+        walk.frame.returned.append(callable_use(walk, value))
+    else:
+        walk.frame.returned.append(_NO_USE)
+
+
+def if_(walk: Walk, statement: ast.stmt, depth: int) -> None:
+    assert isinstance(statement, ast.If)
+    read(walk, statement.test, depth + 1)
+    test = branch_text(statement.test)
+    outside, before = walk.branch, walk.managers
+    walk.branch = (*outside, test)
+    then_ends = block(walk, statement.body, depth + 1)
+    then_managers, walk.managers = walk.managers, before
+    else_ends = False
+    if statement.orelse:
+        walk.branch = (*outside, f"not {test}" if test else "")
+        else_ends = block(walk, statement.orelse, depth + 1)
+    walk.branch = outside
+    if then_ends == else_ends:
+        walk.managers = joined(before, then_managers, walk.managers)
+    elif else_ends:
+        walk.managers = then_managers
+
+
+def for_(walk: Walk, statement: ast.stmt, depth: int) -> None:
+    assert isinstance(statement, ast.For | ast.AsyncFor)
+    text = read(walk, statement.iter, depth + 1)
+    bind_loop_target(walk, statement.target, text, depth + 1)
+    walk.loops += 1
+    block(walk, statement.body, depth + 1)
+    walk.loops -= 1
+    block(walk, statement.orelse, depth + 1)
+
+
+def while_(walk: Walk, statement: ast.stmt, depth: int) -> None:
+    assert isinstance(statement, ast.While)
+    walk.loops += 1
+    read(walk, statement.test, depth + 1)
+    block(walk, statement.body, depth + 1)
+    walk.loops -= 1
+    block(walk, statement.orelse, depth + 1)
+
+
+def with_(walk: Walk, statement: ast.stmt, depth: int) -> None:
+    assert isinstance(statement, ast.With | ast.AsyncWith)
+    before = walk.managers
+    touches_grad = False
+    for item in statement.items:
+        text = read(walk, item.context_expr, depth + 1)
+        use = callable_use(walk, item.context_expr)
+        walk.managers = (*walk.managers, use)
+        touches_grad = touches_grad or "grad" in use.callee or "inference_mode" in use.callee
+        if item.optional_vars is not None:
+            if type(item.optional_vars) is ast.Name:
+                walk.frame.bind(item.optional_vars.id, text)
+            else:
+                bind_target(walk, item.optional_vars, depth + 1)
+    inside = len(walk.managers)
+    block(walk, statement.body, depth + 1)
+    # What a with-block entered it leaves; a `set_grad_enabled` inside outlives it unless it restores the mode itwalk.
+    left = () if touches_grad else tuple(use for use in walk.managers[inside:] if use.callee.endswith("set_grad_enabled"))
+    walk.managers = before + left
+
+
+def try_(walk: Walk, statement: ast.stmt, depth: int) -> None:
+    before = walk.managers
+    ends = block(walk, statement.body, depth + 1)  # type: ignore[attr-defined]
+    after = walk.managers
+    for handler in statement.handlers:  # type: ignore[attr-defined]
+        walk.managers = before
+        walk.row = handler.lineno
+        if handler.type is not None:
+            read(walk, handler.type, depth + 1)
+        if handler.name:
+            walk.frame.bind(handler.name, "")
+        block(walk, handler.body, depth + 2)
+    walk.managers = after if not ends else before
+    block(walk, statement.orelse, depth + 1)  # type: ignore[attr-defined]
+    block(walk, statement.finalbody, depth + 1)  # type: ignore[attr-defined]
+
+
+def match(walk: Walk, statement: ast.stmt, depth: int) -> None:
+    assert isinstance(statement, ast.Match)
+    read(walk, statement.subject, depth + 1)
+    outside, before = walk.branch, walk.managers
+    walk.branch = (*outside, "")
+    after = before
+    for case in statement.cases:
+        walk.managers = before
+        for node in ast.walk(case.pattern):
+            if isinstance(node, ast.MatchAs | ast.MatchStar) and node.name:
+                walk.frame.bind(node.name, "")
+            elif isinstance(node, ast.MatchMapping) and node.rest:
+                walk.frame.bind(node.rest, "")
+            elif isinstance(node, ast.MatchValue):
+                read(walk, node.value, depth + 2)
+            elif isinstance(node, ast.MatchClass):
+                read(walk, node.cls, depth + 2)
+        if case.guard is not None:
+            read(walk, case.guard, depth + 2)
+        if not block(walk, case.body, depth + 2):
+            after = joined(before, after, walk.managers)
+    walk.branch, walk.managers = outside, after
+
+
+def global_(walk: Walk, statement: ast.stmt, depth: int) -> None:
+    assert isinstance(statement, ast.Global | ast.Nonlocal)
+    walk.frame.globals.update(statement.names)
+
+
+def import_(walk: Walk, statement: ast.stmt, depth: int) -> None:
+    assert isinstance(statement, ast.Import)
+    for alias in statement.names:
+        if alias.asname:
+            walk.imports[alias.asname, alias.name] = None
+        else:
+            head = alias.name.partition(".")[0]
+            walk.imports[head, head] = None
+
+
+def import_from(walk: Walk, statement: ast.stmt, depth: int) -> None:
+    assert isinstance(statement, ast.ImportFrom)
+    module = "." * statement.level + (statement.module or "")
+    for alias in statement.names:
+        if alias.name == "*":
+            walk.imports[f"*{module}", module] = None
+        else:
+            dotted = module + alias.name if module.endswith(".") else f"{module}.{alias.name}"
+            walk.imports[alias.asname or alias.name, dotted] = None
+
+
+def function(walk: Walk, statement: ast.stmt, depth: int) -> None:
+    assert isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
+    outer, scope = walk.frame, walk.scope
+    # The words of decorators are both the surroundings' (which call them) and the function's (whose region has them).
+    around, outer.names = outer.names, set()
+    for decorator in statement.decorator_list:
+        visit(walk, decorator, depth + 1)
+    header_words, outer.names = outer.names, around
+    around |= header_words
+    arguments = statement.args
+    for default in [*arguments.defaults, *arguments.kw_defaults]:
+        if default is not None:
+            read(walk, default, depth + 2)
+    if scope is not None:
+        prefix, owner = f"{scope.qualname}.", scope.qualname
+        scope.methods[statement.name] = prefix + statement.name
+    else:
+        prefix, owner = "" if outer is walk.top else f"{outer.qualname}.", ""
+        outer.bind(statement.name, "")
+        # A function is no value that facts can name by its text; it is found among the functions.
+        outer.bound.pop(statement.name, None)
+    parent = "" if outer is walk.top else outer.qualname
+    frame = Frame(sys.intern(prefix + statement.name), outer.owner, outer.receiver, statement.lineno)
+    decorators = tuple(callable_use(walk, decorator) for decorator in statement.decorator_list)
+    if owner:
+        frame.owner, frame.receiver = owner, receiver_name(statement, decorators)
+    frame.names |= header_words
+    for argument in all_arguments(arguments):
+        frame.locals.add(argument.arg)
+    state = (walk.managers, walk.loops, walk.branch)
+    walk.frame, walk.scope, walk.managers, walk.loops, walk.branch = frame, None, (), 0, ()
+    block(walk, statement.body, depth + 1)
+    walk.functions.append(finished(walk, frame, statement, decorators, owner, parent))
+    walk.frame, walk.scope = outer, scope
+    walk.managers, walk.loops, walk.branch = state
+    if outer is not walk.top:
+        outer.names |= frame.names
+
+
+def class_(walk: Walk, statement: ast.stmt, depth: int) -> None:
+    assert isinstance(statement, ast.ClassDef)
+    outer_scope = walk.scope
+    for decorator in statement.decorator_list:
+        visit(walk, decorator, depth + 1)
+    for base in statement.bases:
+        visit(walk, base, depth + 1)
+    for keyword in statement.keywords:
+        read(walk, keyword.value, depth + 2)
+    if outer_scope is not None:
+        qualname = f"{outer_scope.qualname}.{statement.name}"
+    elif walk.frame is walk.top:
+        qualname = statement.name
+    else:
+        qualname = f"{walk.frame.qualname}.{statement.name}"
+    if outer_scope is None:
+        walk.frame.locals.add(statement.name)
+    scope = ClassBody(sys.intern(qualname))
+    walk.classes[qualname] = scope
+    walk.scope = scope
+    block(walk, statement.body, depth + 1)
+    walk.scope = outer_scope
+    walk.order.append(
+        ClassFacts(
+            qualname=scope.qualname,
+            row=statement.lineno,
+            end_row=statement.end_lineno or statement.lineno,
+            bases=tuple(base_text(base) for base in statement.bases),
+            decorators=tuple(callable_use(walk, decorator) for decorator in statement.decorator_list),
+            methods=tuple(scope.methods.items()),
+            attrs=tuple(scope.attrs),
+        )
+    )
+
+
+_STATEMENTS: dict[type[ast.AST], Callable[[Walk, ast.stmt, int], None]] = {
+    ast.Expr: expression_statement,
+    ast.Assign: assign,
+    ast.AnnAssign: annotated,
+    ast.AugAssign: augmented,
+    ast.Return: return_,
+    ast.If: if_,
+    ast.For: for_,
+    ast.AsyncFor: for_,
+    ast.While: while_,
+    ast.With: with_,
+    ast.AsyncWith: with_,
+    ast.FunctionDef: function,
+    ast.AsyncFunctionDef: function,
+    ast.ClassDef: class_,
+    ast.Import: import_,
+    ast.ImportFrom: import_from,
+    ast.Global: global_,
+    ast.Nonlocal: global_,
+    ast.Match: match,
+    ast.Try: try_,
+    ast.Pass: nothing,
+    ast.Break: nothing,
+    ast.Continue: nothing,
+}
+if sys.version_info >= (3, 11):
+    _STATEMENTS[ast.TryStar] = try_
+
+_ENDS = frozenset({ast.Return, ast.Raise, ast.Break, ast.Continue})
+
+
+def joined(
+    before: tuple[CallableUse, ...], one: tuple[CallableUse, ...], other: tuple[CallableUse, ...]
+) -> tuple[CallableUse, ...]:
+    """The managers in force after two branches meet."""
+    if one == other:
+        return one
+    last_one = one[-1] if len(one) >= len(before) and one != before else _NO_USE
+    last_other = other[-1] if len(other) >= len(before) and other != before else _NO_USE
+    if last_one == _NO_USE:
+        last_one, last_other = last_other, last_one
+    return (*before, CallableUse(last_one.callee, last_one.args, last_one.called, last_other, last_one.statement))
+
+
+_KINDS: dict[type, str] = {
+    ast.Call: "call",
+    **dict.fromkeys((ast.Name, ast.Attribute), "name"),
+    **dict.fromkeys((ast.List, ast.ListComp), "list"),
+    **dict.fromkeys((ast.Dict, ast.DictComp), "dict"),
+    **dict.fromkeys((ast.Set, ast.SetComp), "set"),
+    ast.Tuple: "tuple",
+    ast.Lambda: "function",
+}
+"""See ``AttrFact.kind``."""
+
+
+def attr_fact(name: str, value: ast.expr | None, text: str, annotation: str, method: str) -> AttrFact:
+    const = literal(value) if value is not None else ""
+    kind = "const" if const else _KINDS.get(type(value), "other")
+    if not text and kind == "other" and isinstance(value, ast.BoolOp | ast.IfExp):
+        text = alternative(value)
+    return AttrFact(name, kind, text, const, method, annotation, element_text(value))

@@ -1,0 +1,71 @@
+"""Views of one module's facts: its functions and classes by name, what it binds, and what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torchmemlint.index.facts import ClassFacts, FunctionFacts, ModuleFacts
+
+_BACKWARD = frozenset({"backward", "manual_backward"})
+
+
+def by_qualname(functions: Sequence[FunctionFacts]) -> dict[str, FunctionFacts]:
+    """By name; of several definitions the last, but of a property its getter."""
+    found: dict[str, FunctionFacts] = {}
+    for facts in functions:
+        accessor = any(use.callee.endswith((".setter", ".deleter", ".getter")) for use in facts.decorators)
+        if not (accessor and facts.qualname in found):
+            found[facts.qualname] = facts
+    return found
+
+
+def functions_of(module: ModuleFacts) -> dict[str, FunctionFacts]:
+    return by_qualname(module.functions)
+
+
+def classes_of(module: ModuleFacts) -> dict[str, ClassFacts]:
+    return {facts.qualname: facts for facts in module.classes}
+
+
+def imports_of(module: ModuleFacts) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, target in module.imports:
+        found.setdefault(name, []).append(target)
+    return found
+
+
+def assigned_of(module: ModuleFacts) -> dict[str, str]:
+    return dict(module.assigned)
+
+
+def star_imports(module: ModuleFacts) -> list[str]:
+    """What a module imports all names from."""
+    return [target for name, target in module.imports if name[0] == "*"]
+
+
+def bound_names(module: ModuleFacts) -> set[str]:
+    """The names that a module binds itself."""
+    found = {facts.qualname for facts in module.functions} | {facts.qualname for facts in module.classes}
+    found.update(name for name, _ in (*module.imports, *module.assigned))
+    return {name for name in found if "." not in name}
+
+
+def calls_backward(facts: FunctionFacts) -> bool:
+    return any(call.callee.rpartition(".")[2] in _BACKWARD for call in facts.calls)
+
+
+def inside(functions: dict[str, FunctionFacts], qualname: str) -> dict[str, FunctionFacts]:
+    """Of a module's functions one, and all that are inside it."""
+    below = f"{qualname}."
+    return {name: facts for name, facts in functions.items() if name == qualname or name.startswith(below)}
+
+
+def has_tests(module: ModuleFacts) -> bool:
+    """Whether a module has unit tests by its names or imports, or no class of its own."""
+    names = [facts.qualname.rpartition(".")[2] for facts in module.functions]
+    names += [facts.qualname.rpartition(".")[2] for facts in module.classes]
+    return (
+        any(name.startswith(("test_", "Test")) for name in names)
+        or any(target.partition(".")[0] in ("pytest", "unittest") for _, target in module.imports)
+        or not module.classes
+    )

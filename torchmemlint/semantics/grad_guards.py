@@ -1,0 +1,111 @@
+"""Grad mode, as the callers of a function and the facts of methods tell it before anything is run."""
+
+from __future__ import annotations
+
+from torchmemlint.index.modes import Mode
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.semantics import purpose
+from torchmemlint.semantics.parameters import is_made_parametric, parametric_attributes
+from torchmemlint.semantics.world import World
+from torchmemlint.torch_facts import TORCH
+
+CALLS_INSIDE = 2
+"""How deep a module's forward is followed into methods of its own class."""
+
+
+def start_mode(world: World, ref: FunctionRef) -> Mode:
+    """The grad mode in which a root starts, as ``CallerMode.mode``; UNKNOWN where only a guess would say "on": a path
+    through a call that merely has the same method name, or a method without callers of a class that is driven where grad mode is
+    switched off by a statement."""
+    found = world.project.grad_mode(ref)
+    if found.mode == Mode.MIXED and any(not c.certain for c in found.path):
+        return Mode.UNKNOWN
+    owner = world.facts(ref).owner
+    if found.mode == Mode.NO_CALLERS and owner:
+        if world.project.driven_without_grad(ClassRef(ref.path, owner)) or called_by_name(world, ref):
+            return Mode.UNKNOWN
+    return found.mode
+
+
+def called_by_name(world: World, ref: FunctionRef) -> bool:
+    """Whether some call in the project, in a place where grad mode may be off, has the method's name and a receiver of which
+    nothing is known: the method's caller may be there."""
+    last = ref.qualname.rpartition(".")[2]
+    if last.startswith("__") or last in TORCH.methods or any(last == name for _, name in TORCH.kind_methods):
+        return False  # tensors, distributions and optimizers have a method of that name: a call of it tells nothing
+    for caller, receiver, guarded in world.project.calls_by_name(last):
+        if world.project.class_of(caller.path, caller.qualname, receiver) is not None or is_imported(
+            world, caller.path, receiver
+        ):
+            continue
+        if guarded or world.project.grad_mode(caller).mode in (Mode.OFF, Mode.MIXED, Mode.UNSEEN_BASE, Mode.ESCAPES):
+            return True
+    return False
+
+
+def is_imported(world: World, path: str, receiver: str) -> bool:
+    root = receiver.partition(".")[0]
+    return any(local == root for local, _ in world.project.imports(path))
+
+
+def guards_itself(world: World, name: str) -> bool:
+    """Whether most methods of that name in the project switch grad mode off by themselves: by decorator, or inside. Those that
+    only hand on to another object's method of that name, as they are called, say nothing."""
+    return world.remember(_guard_themselves, name)
+
+
+def _guard_themselves(world: World, name: str) -> bool:
+    methods = world.methods_named(name)
+    guarding = {ref for ref in methods if _guards(world, ref)}
+    others = [ref for ref in methods if ref not in guarding and not _hands_on(world, ref, name)]
+    return len(guarding) > len(others)
+
+
+def _hands_on(world: World, ref: FunctionRef, name: str) -> bool:
+    calls = world.facts(ref).calls
+    return any(call.callee.endswith("." + name) for call in calls) and not any(
+        purpose.may_be_network(call.callee) for call in calls
+    )
+
+
+def _guards(world: World, ref: FunctionRef) -> bool:
+    facts = world.facts(ref)
+    if facts.names & {"no_grad", "inference_mode", "set_grad_enabled"}:
+        return True
+    return any(world.project.decorator_effect(ref.path, facts.parent, use) == "off" for use in facts.decorators)
+
+
+def guards_what_it_runs(world: World, cls: ClassRef) -> bool:
+    """Whether a module's forward, and what it calls of its own class, runs modules of its own, and each with grad mode off."""
+    return world.remember(_forward_is_guarded, cls)
+
+
+def _forward_is_guarded(world: World, cls: ClassRef) -> bool:
+    return _runs_of(world, cls, "forward", 0) == {"off"}
+
+
+def _runs_of(world: World, cls: ClassRef, name: str, depth: int) -> set[str]:
+    """How a method runs the parts of its object that may have parameters, and its parameters: "off", "on", or both."""
+    method = world.project.method(cls, name)
+    if method is None or depth > CALLS_INSIDE:
+        return {"on"}
+    facts, parts = world.facts(method), parametric_attributes(world, cls)
+    found: set[str] = set()
+    called: set[str] = set()
+    for call in facts.calls:
+        start, _, rest = call.callee.partition(".")
+        part = rest.partition(".")[0].partition("[")[0].partition("(")[0]
+        if start == "super()":
+            found.add("on")
+        if start != "self" or not part:
+            continue
+        own = part == rest and world.project.method(cls, part) is not None
+        if not own and part not in parts:
+            continue
+        called.add(part)
+        effects = [world.project.manager_effect(method.path, method.qualname, use) for use in reversed(call.managers)]
+        off = next((effect for effect in effects if effect is not None), None) == "off"
+        found |= {"off"} if off and not own else set() if off else _runs_of(world, cls, part, depth + 1) if own else {"on"}
+    if any(is_made_parametric(world, cls, part) for part in sorted(facts.names & (parts - called))):
+        found.add("on")  # a parameter, or a part that is handed on or gone through
+    return found

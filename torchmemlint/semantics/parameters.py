@@ -1,0 +1,283 @@
+"""Which modules have parameters: what the facts of classes, their constructors and attributes tell before anything is run."""
+
+from __future__ import annotations
+
+import re
+
+from torchmemlint.index.arguments import argument_for
+from torchmemlint.index.facts import ArgFact, AttrFact, FunctionFacts, ParamFact
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.semantics.world import MODULE, PLAIN_ROOTS, World
+from torchmemlint.torch_facts import MODULE_KINDS, TORCH
+
+AFFINE = {
+    **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "GroupNorm", "LayerNorm", "RMSNorm"), True),
+    **dict.fromkeys(("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"), False),
+}
+"""Normalisations of ``torch.nn``, and whether they have parameters unless they are told otherwise."""
+HOLDERS = frozenset({"torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential"})
+"""Modules of which the parameters are those of what they are given."""
+RUNS = re.compile(r"_?(forward|encode|decode|generate|extract|predict|apply|get)(_|$)")
+"""Methods of other packages' objects that may run a module, or give one."""
+
+
+def has_parameters(world: World, cls: ClassRef) -> bool:
+    """Whether a module class may have parameters: False only when all its classes are in sight and none of them makes a
+    parameter, or holds anything that may have one."""
+    return parametric(world, cls) != frozenset()
+
+
+def parametric(world: World, cls: ClassRef, exact: bool = False) -> frozenset[str] | None:
+    """The parameters of a module class's constructor by which modules with parameters may come in; None where the class may
+    make some itself, or is not wholly in sight. ``exact``: what is asked of is constructed from this very class, and from
+    none below it."""
+    if world.is_finding(_find_parametric, (cls, exact)):
+        return None  # a class that holds its own kind
+    return world.remember(_find_parametric, (cls, exact))
+
+
+def _find_parametric(world: World, key: tuple[ClassRef, bool]) -> frozenset[str] | None:
+    cls, exact = key
+    project = world.project
+    forward = project.method(cls, "forward")
+    if forward is None or not world.facts(forward).names - {"NotImplementedError", "self"}:
+        return None  # an abstract class
+    if not exact and project.subclasses(cls):
+        return None  # one that stands for its subclasses
+    needed: frozenset[str] = frozenset()
+    params: tuple[ParamFact, ...] = ()
+    for base in reversed(project.mro(cls)):
+        if isinstance(base, str):
+            if not _is_bare_base(base):
+                return None
+            continue
+        found = _with_constructor(world, base, params, needed)
+        if found is None:
+            return None
+        params, needed = found
+    return needed
+
+
+def _is_bare_base(base: str) -> bool:
+    """Whether a base class out of sight brings no parameters of its own."""
+    if base in ("torch.nn.Module", "torch.nn.modules.module.Module") or base.split(".")[0] in PLAIN_ROOTS:
+        return True
+    return TORCH.class_kind(base) in ("loss", "module-noparam")
+
+
+def _with_constructor(
+    world: World, cls: ClassRef, params: tuple[ParamFact, ...], needed: frozenset[str]
+) -> tuple[tuple[ParamFact, ...], frozenset[str]] | None:
+    """The parameters of a class's constructor, and the ``needed`` ones of them, where these are those of its nearest base; None
+    where the class may make modules with parameters itself."""
+    init = FunctionRef(cls.path, f"{cls.qualname}.__init__")
+    given: set[str] = set()
+    if world.project.method(cls, "__init__") == init:
+        own = world.facts(init)
+        handed = None if _adds_modules(own) else _handed_on(world, init, own, params, needed)
+        if handed is None:
+            return None
+        needed, params = handed, own.params[1:]
+        given = {param.name for param in params}
+    for attr in world.project.attrs(cls):
+        if _may_hold_parameter(world, cls, attr):
+            if attr.kind != "name" or attr.method != init.qualname or attr.value not in given:
+                return None
+            needed |= {attr.value}
+    return params, needed
+
+
+def _adds_modules(constructor: FunctionFacts) -> bool:
+    """Whether a constructor adds parameters or modules in another way than by assigning attributes."""
+    names = constructor.names
+    if names & {"register_parameter", "add_module", "register_module", "setattr"}:
+        return True
+    return "append" in names and bool(names & {"ModuleList", "Sequential", "ModuleDict", "ParameterList"})
+
+
+def _handed_on(
+    world: World, init: FunctionRef, facts: FunctionFacts, params: tuple[ParamFact, ...], needed: frozenset[str]
+) -> frozenset[str] | None:
+    """Of the ``needed`` parameters (``params``) of the constructor above this one, those that get what this one is given, by
+    its own names; None where one of them may get a module that is made here."""
+    own = {param.name for param in facts.params}
+    found: set[str] = set()
+    for call in facts.calls if needed else ():
+        receiver, _, name = call.callee.rpartition(".")
+        if name != "__init__":
+            continue
+        args = call.args if receiver == "super()" else call.args[1:]
+        for word in needed:
+            arg = argument_for(params, word, args)
+            if arg is None:
+                if any(one.keyword in ("*", "**") for one in args):
+                    found.add(word)
+            elif arg.name in own:
+                found.add(arg.name)
+            elif not _is_without_parameters(world, init, arg):
+                return None
+    return frozenset(found)
+
+
+def made_without_parameters(world: World, ref: FunctionRef, callee: str, cls: ClassRef) -> bool:
+    """Whether every call of ``callee`` in a function, which constructs ``cls``, makes a module that has no parameters."""
+    needed = parametric(world, cls, exact=True)
+    if not needed:
+        return needed is not None
+    init = world.project.method(cls, "__init__")
+    calls = [call for call in world.facts(ref).calls if call.callee == callee]
+    if init is None or not calls:
+        return False
+    params = world.facts(init).params[1:]
+    for call in calls:
+        for word in needed:
+            arg = argument_for(params, word, call.args)
+            if arg is None and any(one.keyword in ("*", "**") for one in call.args):
+                return False
+            if arg is not None and not _is_without_parameters(world, ref, arg):
+                return False
+    return True
+
+
+def _is_without_parameters(world: World, ref: FunctionRef, arg: ArgFact) -> bool:
+    """Whether an argument in a function is no module with parameters, by what it says: a literal, a function."""
+    if arg.const:
+        return True
+    return bool(arg.name) and _is_known_function(world, ref.path, ref.qualname, arg.name)
+
+
+def _is_known_function(world: World, path: str, qualname: str, text: str) -> bool:
+    """Whether dotted text is a function or method of the project, or one of torch's functions."""
+    if world.project.is_function(path, qualname, text):
+        return True
+    absolute = world.project.resolve(path, text, qualname)
+    return absolute is not None and is_torch_function(absolute)
+
+
+def parametric_attributes(world: World, cls: ClassRef) -> frozenset[str]:
+    """The attributes of a class, inherited ones too, that may hold a module with parameters, or a parameter."""
+    return frozenset(
+        attr.name
+        for base in world.project.mro(cls)
+        if isinstance(base, ClassRef)
+        for attr in world.project.attrs(base)
+        if _may_hold_parameter(world, base, attr)
+    )
+
+
+def makes_bare(world: World, ref: FunctionRef, callee: str, absolute: str) -> bool:
+    """Whether every call of ``callee`` in the function makes one of torch's normalisations (``absolute``) without its affine
+    parameters, all that it could have, or an embedding of given weights that stay as they are."""
+    calls = [call for call in world.facts(ref).calls if call.callee == callee]
+    if absolute in TORCH.given_weights:
+        return bool(calls) and not any(arg.keyword == "freeze" and arg.const != "True" for call in calls for arg in call.args)
+    default = AFFINE.get(absolute.removeprefix("torch.nn."))
+    if default is None:
+        return False
+    given = [[arg.const for arg in call.args if arg.keyword in ("affine", "elementwise_affine")] for call in calls]
+    return bool(calls) and all(
+        one == ["False"] or (not one and not default and len(call.args) < 4) for one, call in zip(given, calls, strict=True)
+    )
+
+
+def may_hold_module(world: World, cls: ClassRef, name: str) -> bool:
+    """Whether a class's own assignments to an attribute may put a module there: not where all of them are literals, or
+    objects of classes that are known to be none."""
+    for attr in world.project.attrs(cls):
+        if attr.name != name or attr.kind == "const":
+            continue
+        absolute = world.project.resolve(cls.path, attr.value.removesuffix("()"), attr.method) if attr.kind == "call" else None
+        inner = world.project.klass(absolute) if absolute is not None else None
+        if inner is None or world.is_module_class(inner) is not False:
+            return True
+    return False
+
+
+def _may_hold_parameter(world: World, cls: ClassRef, attr: AttrFact) -> bool:
+    """Whether an assignment to an attribute may put a module with parameters there, or a parameter."""
+    if attr.kind in ("const", "function"):
+        return False
+    if attr.kind == "name" and _is_known_function(world, cls.path, attr.method, attr.value):
+        return False
+    if attr.kind != "call":
+        # A bare name or an expression: a number from the arguments, unless it is called somewhere as a module would be.
+        return bool(_said_of(world, cls, attr) & {"()", "parameters", "forward"})
+    made, _, method = attr.value.removesuffix("()").partition("().")
+    absolute = world.project.resolve(cls.path, made, attr.method)
+    if absolute is None:
+        # `given.clone()`: a tensor, by a method that modules do not have.
+        last = (method or made).rpartition(".")[2]
+        return "." not in attr.value or last not in TORCH.methods or last in TORCH.module_methods
+    if method and "(" not in method and method in TORCH.methods:
+        # `torch.ones(3).bool()`: a tensor, which is no parameter of the module that holds it.
+        return absolute != "torch.Tensor" and TORCH.function_effect(absolute) != "source"
+    maker = FunctionRef(cls.path, attr.method or MODULE)
+    inner = world.project.klass(absolute)
+    if inner is not None:
+        return bool(world.is_module_class(inner)) and not made_without_parameters(world, maker, made, inner)
+    if absolute in HOLDERS and attr.element:
+        text = attr.element.removesuffix("()")
+        found = world.project.resolve(cls.path, text, attr.method) if text != attr.element else None
+        each = world.project.klass(found) if found is not None else None
+        return each is None or not made_without_parameters(world, maker, text, each)
+    return _may_give_parameter(world, cls, attr, made, absolute)
+
+
+def _may_give_parameter(world: World, cls: ClassRef, attr: AttrFact, made: str, absolute: str) -> bool:
+    """As ``_may_hold_parameter``, for the result of a call that constructs no class of the project."""
+    kind = TORCH.class_kind(absolute)
+    bare = kind == "module" or absolute in TORCH.given_weights
+    if bare and attr.method and makes_bare(world, FunctionRef(cls.path, attr.method), made, absolute):
+        return False
+    if kind is not None:
+        return kind not in ("module-noparam", "loss", "optimizer", "loader", "distribution")
+    effect = TORCH.function_effect(absolute)
+    if effect == "load":
+        return "()" in _said_of(world, cls, attr)  # what is called is a compiled module
+    if effect is not None or absolute.split(".")[0] in PLAIN_ROOTS | {"math", "numpy"}:
+        return effect in ("leaf", "module", "compile")
+    function = world.project.function(absolute)
+    if function is not None:
+        return _may_make_module(world, function)
+    # An object of another package: no module where all that is asked of it is what modules do not have.
+    words = _said_of(world, cls, attr)
+    return not words or any(word == "()" or word in TORCH.module_methods or RUNS.match(word) for word in words)
+
+
+def _said_of(world: World, cls: ClassRef, attr: AttrFact) -> frozenset[str]:
+    """What the class calls on an attribute (see ``World.evidence``)."""
+    if not attr.method:
+        return frozenset()
+    return world.evidence(FunctionRef(cls.path, attr.method)).get(f"self.{attr.name}", frozenset())
+
+
+def _may_make_module(world: World, ref: FunctionRef) -> bool:
+    """Whether a function may construct anything: it names a class or torch's modules, or calls what is in the project."""
+    facts = world.facts(ref)
+    if facts.returns in ("int", "float", "str", "bool"):
+        return False
+    if "nn" in facts.names or any(name[:1].isupper() for name in facts.names):
+        return True
+    return any(world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs for call in facts.calls)
+
+
+def is_made_parametric(world: World, cls: ClassRef, name: str) -> bool:
+    """Whether an attribute is assigned a parameter, or a module, that is made there by its name."""
+    for attr, at in world.project.attr(cls, name):
+        absolute = world.project.resolve(at.path, attr.value.partition("()")[0], attr.method) if attr.kind == "call" else None
+        if absolute is None:
+            continue
+        inner = world.project.klass(absolute)
+        if inner is not None and world.is_module_class(inner) is not False:
+            return True
+        if TORCH.class_kind(absolute) in MODULE_KINDS | {"parameter"} or TORCH.function_effect(absolute) in (
+            "leaf",
+            "module",
+        ):
+            return True
+    return False
+
+
+def is_torch_function(absolute: str) -> bool:
+    """Whether an absolute name is that of a function of torch's, and none that gives a module."""
+    return TORCH.class_kind(absolute) is None and TORCH.function_effect(absolute) not in (None, "module", "leaf")

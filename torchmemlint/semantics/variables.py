@@ -1,0 +1,42 @@
+"""What a file's own functions and statements do with its module-level variables."""
+
+from __future__ import annotations
+
+from torchmemlint.index.project import FunctionRef
+from torchmemlint.semantics.world import MODULE, World
+
+
+def said_of_variable(world: World, path: str, name: str) -> frozenset[str]:
+    """The methods that a file calls on one of its module-level variables; "()" where it is called itself."""
+    return world.remember(_find_said, (path, name))
+
+
+def _find_said(world: World, key: tuple[str, str]) -> frozenset[str]:
+    path, name = key
+    words = set()
+    for facts in world.project.module(path).functions:
+        if name in facts.locals and facts.qualname != MODULE:
+            continue
+        for call in facts.calls:
+            receiver, _, method = call.callee.rpartition(".")
+            if receiver == name:
+                words.add(method)
+            elif call.callee == name and call.args:
+                words.add("()")
+    return frozenset(words)
+
+
+def may_freeze_variable(world: World, path: str, name: str) -> bool:
+    """Whether a file's own statements may leave a module frozen that one of its variables holds."""
+    top = world.facts(FunctionRef(path, MODULE))
+    if not top.names & {"requires_grad", "requires_grad_", "freeze"}:
+        return False
+    if said_of_variable(world, path, name) & {"requires_grad_", "freeze"}:
+        return True
+    looped = any(text.startswith(f"{name}.") and text.endswith("[]") for _, text in (*top.bound, *top.rebound))
+    return looped or any("freeze" in call.callee and any(arg.name == name for arg in call.args) for call in top.calls)
+
+
+def trains_in(world: World, path: str) -> bool:
+    """Whether any function of a file back-propagates."""
+    return any(facts.names & {"backward", "zero_grad"} for facts in world.project.module(path).functions)
