@@ -22,6 +22,7 @@ from torchmemlint.semantics.runs import Runs, is_part
 from torchmemlint.semantics.uses import Written, uses_of, written
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import ToldCall
 
 PAGE_HEADINGS = ("What it does", "What it costs", "Example", "Fix", "When to ignore", "References")
 """The headings of a rule's page, in this order; a test holds every page to them."""
@@ -357,7 +358,7 @@ class Flow:
         return any(
             event.site.loops == loops[: len(event.site.loops)]
             for event in self.record.events.values()
-            if isinstance(event, Backward) or (isinstance(event, CallEffect) and event.effect == "optimizer-step")
+            if isinstance(event, Backward) or (isinstance(event, CallEffect) and event.effect is ToldCall.OPTIMIZER_STEP)
         )
 
     def device_words(self) -> bool:

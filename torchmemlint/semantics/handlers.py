@@ -16,6 +16,7 @@ from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import Cls, Ext, Func
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import Effect
 
 if TYPE_CHECKING:
     from torchmemlint.semantics.state import State
@@ -49,7 +50,12 @@ QUIET = frozenset(
 
 MOVES = frozenset({"to", "cuda", "cpu", "eval", "train", "float", "half", "bfloat16", "requires_grad_", "device"})
 """Methods that bring a module or tensor to a device or type: what fails there holds one parameter, and no graph."""
-CALCULATES = frozenset({"keep", "view", "loss", "inplace", "mixed-max", "checkpoint", "backward", "autograd-grad", "load"})
+CALCULATES = frozenset(
+    {
+        Effect.KEEP, Effect.VIEW, Effect.LOSS, Effect.INPLACE, Effect.MIXED_MAX, Effect.CHECKPOINT, Effect.BACKWARD,
+        Effect.AUTOGRAD_GRAD, Effect.LOAD,
+    }
+)  # fmt: skip
 """Effects of torch functions that may be what ran out of memory, and be tried again."""
 
 
@@ -183,7 +189,7 @@ def is_torchs_own(callee: ir.Expr, m: Machine, state: State) -> bool:
     return name in QUIET or (name in TORCH.methods and name not in TORCH.module_methods and not m.world.methods_named(name))
 
 
-OPERATIONS = frozenset({"keep", "view", "inplace", "mixed-max", "cut", "source", "number"})
+OPERATIONS = frozenset({Effect.KEEP, Effect.VIEW, Effect.INPLACE, Effect.MIXED_MAX, Effect.CUT, Effect.SOURCE, Effect.NUMBER})
 """Effects of torch functions that are written in C++."""
 
 

@@ -7,7 +7,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import EXPRESSIONS, handles
 from torchmemlint.semantics.kinds import class_kind, looks_like_module
 from torchmemlint.semantics.machine import Closure, Machine
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import TRAINING, Kind, State
 from torchmemlint.semantics.values import NONE, UNKNOWN, Cls, Ext, Func, Obj, Value, const
 from torchmemlint.semantics.world import MODULE
 
@@ -50,16 +50,16 @@ def known_variable(m: Machine, path: str, name: str, ident: str, state: State) -
     words = m.world.said_of_variable(path, name)
     if (found is None and not looks_like_module(words)) or m.world.may_freeze_variable(path, name):
         return None
-    oid = m.outside("thing", ident, found, key=(path, name))
-    if m.heap[oid].kind == "thing":
+    oid = m.outside(Kind.THING, ident, found, key=(path, name))
+    if m.heap[oid].kind is Kind.THING:
         classify(m, oid, found, ident)
-        if m.heap[oid].kind == "thing":
-            m.retype(oid, "module" if looks_like_module(words) else "thing", found)
+        if m.heap[oid].kind is Kind.THING:
+            m.retype(oid, Kind.MODULE if looks_like_module(words) else Kind.THING, found)
         text = m.world.project.assigned(path, name)
         if isinstance(found, ClassRef) and text is not None and text.endswith("()"):
             note_bare(m, oid, found, FunctionRef(path, MODULE), text.removesuffix("()"))
     if "eval" in words and "train" not in words and not m.world.trains_in(path):
-        state.vars.setdefault((oid, "$training"), const(False))
+        state.vars.setdefault((oid, TRAINING), const(False))
     return frozenset((Obj(oid),))
 
 
@@ -96,33 +96,33 @@ def module_variable(m: Machine, path: str, ident: str) -> Value:
     text = m.world.project.assigned(path, ident)
     if text is not None:
         found = m.world.project.class_of(path, MODULE, ident)
-        oid = m.outside("thing", ident, found, key=(path, ident))
+        oid = m.outside(Kind.THING, ident, found, key=(path, ident))
         classify(m, oid, found, ident)
         if isinstance(found, ClassRef) and text.endswith("()"):
             note_bare(m, oid, found, FunctionRef(path, MODULE), text.removesuffix("()"))
         return frozenset((Obj(oid),))
     if ident == "torch":  # bound by an import that is not in sight (``from common import *``), or forgotten
         return named(m, ident, path, ident)
-    return frozenset((Obj(m.outside("thing", ident, None, key=(path, ident))),))
+    return frozenset((Obj(m.outside(Kind.THING, ident, None, key=(path, ident))),))
 
 
 def classify(m: Machine, oid: int, cls: ClassRef | str | None, text: str) -> None:
     """Give an object from outside the kind that its class, or what the code calls on it, shows."""
-    if m.heap[oid].kind != "thing":
+    if m.heap[oid].kind is not Kind.THING:
         return
-    kind = "thing"
+    kind = Kind.THING
     if isinstance(cls, ClassRef):
-        kind = "module" if m.world.is_module_class(cls) else "instance"
+        kind = Kind.MODULE if m.world.is_module_class(cls) else Kind.INSTANCE
     elif isinstance(cls, str):
         kind = class_kind(cls)
-    if kind == "thing":
+    if kind is Kind.THING:
         evidence = m.evidence if m.frame >= 0 else m.world.evidence(m.record.root)
         if looks_like_module(evidence.get(text, frozenset())):
-            kind = "module"
+            kind = Kind.MODULE
     m.retype(oid, kind, cls)
 
 
 def note_bare(m: Machine, oid: int, cls: ClassRef, ref: FunctionRef, callee: str) -> None:
     """Remember of an object that is constructed by calls of ``callee`` in a function that it is a module without parameters."""
-    if m.heap[oid].kind == "module" and m.world.made_without_parameters(ref, callee, cls):
+    if m.heap[oid].kind is Kind.MODULE and m.world.made_without_parameters(ref, callee, cls):
         m.bare.add(oid)

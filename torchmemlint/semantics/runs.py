@@ -9,11 +9,12 @@ from torchmemlint.errors import SourceError
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.semantics.events import MUST_BE_FREE, Graph, Record, Sink
+from torchmemlint.semantics.events import MUST_BE_FREE, Graph, GraphKind, Record, Sink, SinkKind
 from torchmemlint.semantics.machine import EVERYTHING, Machine, RunLimit, new_machine
 from torchmemlint.semantics.phases import MAX_PHASES
 from torchmemlint.semantics.plumbing import Plumbing
 from torchmemlint.semantics.root_run import run_root
+from torchmemlint.semantics.state import FROZEN, Mode
 from torchmemlint.semantics.values import EMPTY, Const, Obj, Value
 from torchmemlint.semantics.world import MODULE, World
 
@@ -105,7 +106,7 @@ class Runs:
         function, lowered = found
         facts = world.facts(ref)
         owner = ClassRef(ref.path, facts.owner) if facts.owner else None
-        mode = "on" if ref.qualname == MODULE else world.start_mode(ref)
+        mode = Mode.ON if ref.qualname == MODULE else world.start_mode(ref)
         try:
             first = self._machine(ref, mode, (), owner)
             run_root(first, function, lowered, owner)
@@ -126,11 +127,11 @@ class Runs:
             world.ledger.note(f"{ref.path}: {ref.qualname}: not analysed: nested too deeply")
             return []
 
-    def result(self, ref: FunctionRef, mode: str) -> Value:
+    def result(self, ref: FunctionRef, mode: Mode) -> Value:
         """What a function returns with grad mode "on" or "off", as far as it tells by itself; empty where it cannot be run."""
         return self.world.ledger.remember(self._results, (ref, mode), lambda: self._run_alone(ref, mode))
 
-    def _run_alone(self, ref: FunctionRef, mode: str) -> Value:
+    def _run_alone(self, ref: FunctionRef, mode: Mode) -> Value:
         try:
             found = self.world.function(ref)
             if found is None:
@@ -149,7 +150,7 @@ class Runs:
         return self.world.project.test_holds(ref, text) if frame == "0" and ref.qualname != MODULE else None
 
     def _machine(
-        self, ref: FunctionRef, mode: str, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
+        self, ref: FunctionRef, mode: Mode, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
     ) -> Machine:
         m = new_machine(self.world, ref, mode, assumptions)
         m.plumbing = self.plumbing.names
@@ -176,7 +177,7 @@ class Runs:
                     continue
                 for (_, name), value in record.final.vars.items():
                     for atom in value:
-                        if isinstance(atom, Obj) and record.final.vars.get((atom.oid, "$frozen")) == frozenset(
+                        if isinstance(atom, Obj) and record.final.vars.get((atom.oid, FROZEN)) == frozenset(
                             (Const(True, "bool"),)
                         ):
                             found.add(EVERYTHING if name == "self" else name)
@@ -267,10 +268,12 @@ class Runs:
         )
         return Fate(
             False,
-            cuts=tuple(s for s in sinks if s.kind in ("cut", "shown", "kept-part") and s.how not in IDENTITY),
-            kept=tuple(s for s in sinks if s.kind == "stored" and self._outlives(record, s)),
-            passed=tuple(s for s in sinks if s.kind == "passed" and not self._followed(record, s)),
-            escapes=any(s.kind in ("returned", "yielded") for s in sinks),
+            cuts=tuple(
+                s for s in sinks if s.kind in (SinkKind.CUT, SinkKind.SHOWN, SinkKind.KEPT_PART) and s.how not in IDENTITY
+            ),
+            kept=tuple(s for s in sinks if s.kind is SinkKind.STORED and self._outlives(record, s)),
+            passed=tuple(s for s in sinks if s.kind is SinkKind.PASSED and not self._followed(record, s)),
+            escapes=any(s.kind in (SinkKind.RETURNED, SinkKind.YIELDED) for s in sinks),
             lost=loses(record, gid, family),
             raises=any(MUST_BE_FREE in record.evidence.get(g, ()) for g in family),
         )
@@ -290,9 +293,9 @@ class Runs:
     def _followed(self, record: Record, sink: Sink) -> bool:
         """Whether the result of the call that got the value is itself followed (then its own sinks tell)."""
         for gid, graph in record.graphs.items():
-            if graph.kind == "opaque" and graph.site.key == sink.site.key and graph.parents:
+            if graph.kind is GraphKind.OPAQUE and graph.site.key == sink.site.key and graph.parents:
                 kinds = {s.kind for g in descendants(record, gid) for s in record.sinks.get(g, ())}
-                return bool(kinds - {"dropped", "passed"})
+                return bool(kinds - {SinkKind.DROPPED, SinkKind.PASSED})
         return False
 
     def fate_of_result(self, ref: FunctionRef, depth: int = 0, cuts_alone: bool = False) -> Fate:
@@ -320,7 +323,7 @@ class Runs:
                     if call.callee != ref:
                         continue
                     answered = True
-                    if call.mode == "off":
+                    if call.mode is Mode.OFF:
                         off += 1
                         continue
                     inner = self.fate(record, call.mark, depth + 1, cuts_alone)
@@ -357,7 +360,7 @@ def loses(record: Record, gid: int, family: frozenset[int]) -> bool:
     followed = frozenset[int]().union(*(record.graphs[each].parents for each in family))
     return any(
         each not in followed
-        and not any(sink.kind != "stored" for sink in record.sinks.get(each, ()))
+        and not any(sink.kind is not SinkKind.STORED for sink in record.sinks.get(each, ()))
         and (not is_part(record, record.graphs[each]) or bool(record.evidence.get(each)))
         for each in family - {gid}
     )
@@ -365,10 +368,10 @@ def loses(record: Record, gid: int, family: frozenset[int]) -> bool:
 
 def is_part(record: Record, graph: Graph) -> bool:
     """Whether the graph is that of one part of a result (``out[0]``), not of the result itself."""
-    if graph.kind != "opaque":
+    if graph.kind is not GraphKind.OPAQUE:
         return False
     parents = [record.graphs[gid] for gid in graph.parents]
-    return any(parent.site == graph.site and parent.kind in ("opaque", "forward") for parent in parents)
+    return any(parent.site == graph.site and parent.kind in (GraphKind.OPAQUE, GraphKind.FORWARD) for parent in parents)
 
 
 def descendants(record: Record, gid: int) -> frozenset[int]:
@@ -378,7 +381,7 @@ def descendants(record: Record, gid: int) -> frozenset[int]:
     while changed:
         changed = False
         for other, graph in record.graphs.items():
-            if other not in out and graph.kind in ("forward", "opaque") and graph.parents & out:
+            if other not in out and graph.kind in (GraphKind.FORWARD, GraphKind.OPAQUE) and graph.parents & out:
                 out.add(other)
                 changed = True
     return frozenset(out)

@@ -13,8 +13,10 @@ from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.index.sources import split_lines
 from torchmemlint.lower import ir
 from torchmemlint.semantics import purpose
+from torchmemlint.semantics.state import Mode
 from torchmemlint.settings import Settings
 from torchmemlint.torch_facts import MODULE_KINDS, TORCH
+from torchmemlint.torch_facts.words import ClassKind, Effect, HookEffect
 
 MODULE = "<module>"
 KEPT_TEXTS = 100
@@ -194,7 +196,7 @@ class World:
         for base in reversed(project.mro(cls)):
             if isinstance(base, str):
                 if base not in ("torch.nn.Module", "torch.nn.modules.module.Module") and base.split(".")[0] not in PLAIN_ROOTS:
-                    if TORCH.class_kind(base) not in ("loss", "module-noparam"):
+                    if TORCH.class_kind(base) not in (ClassKind.LOSS, ClassKind.MODULE_NOPARAM):
                         return None
                 continue
             init = FunctionRef(base.path, f"{base.qualname}.__init__")
@@ -323,9 +325,9 @@ class World:
             inner = self.project.klass(absolute)
             if inner is not None and self.is_module_class(inner) is not False:
                 return True
-            if TORCH.class_kind(absolute) in MODULE_KINDS | {"parameter"} or TORCH.function_effect(absolute) in (
-                "leaf",
-                "module",
+            if TORCH.class_kind(absolute) in MODULE_KINDS or TORCH.function_effect(absolute) in (
+                Effect.LEAF,
+                Effect.MODULE,
             ):
                 return True
         return False
@@ -377,7 +379,7 @@ class World:
             return "." not in attr.value or last not in TORCH.methods or last in TORCH.module_methods
         if method and "(" not in method and method in TORCH.methods:
             # `torch.ones(3).bool()`: a tensor, which is no parameter of the module that holds it.
-            return absolute != "torch.Tensor" and TORCH.function_effect(absolute) != "source"
+            return absolute != "torch.Tensor" and TORCH.function_effect(absolute) is not Effect.SOURCE
         inner = self.project.klass(absolute)
         if inner is not None:
             if not self.is_module_class(inner):
@@ -389,16 +391,22 @@ class World:
             each = self.project.klass(found) if found is not None else None
             return each is None or not self.made_without_parameters(FunctionRef(cls.path, attr.method or MODULE), text, each)
         kind = TORCH.class_kind(absolute)
-        bare = kind == "module" or absolute in TORCH.given_weights
+        bare = kind is ClassKind.MODULE or absolute in TORCH.given_weights
         if bare and attr.method and self.makes_bare(FunctionRef(cls.path, attr.method), made, absolute):
             return False
         if kind is not None:
-            return kind not in ("module-noparam", "loss", "optimizer", "loader", "distribution")
+            return kind not in (
+                ClassKind.MODULE_NOPARAM,
+                ClassKind.LOSS,
+                ClassKind.OPTIMIZER,
+                ClassKind.LOADER,
+                ClassKind.DISTRIBUTION,
+            )
         effect = TORCH.function_effect(absolute)
-        if effect == "load":
+        if effect is Effect.LOAD:
             return "()" in self._said_of(cls, attr)  # what is called is a compiled module
         if effect is not None or absolute.split(".")[0] in PLAIN_ROOTS | {"math", "numpy"}:
-            return effect in ("leaf", "module", "compile")
+            return effect in (Effect.LEAF, Effect.MODULE, Effect.COMPILE)
         function = self.project.function(absolute)
         if function is not None:
             return self._may_make_module(function)
@@ -440,13 +448,13 @@ class World:
 
     def trains_result(self, ref: FunctionRef) -> bool:
         """Whether a framework back-propagates what the function returns (Lightning's ``training_step``)."""
-        return self._hook_effect(ref) == "backward-return"
+        return self._hook_effect(ref) is HookEffect.BACKWARD_RETURN
 
     def is_hook(self, ref: FunctionRef) -> bool:
         """Whether a framework calls the method by itself, once for each batch (Lightning's ``predict_step``)."""
         return self._hook_effect(ref) is not None
 
-    def _hook_effect(self, ref: FunctionRef) -> str | None:
+    def _hook_effect(self, ref: FunctionRef) -> HookEffect | None:
         facts = self.facts(ref)
         if ref.qualname == MODULE or not facts.owner:
             return None
@@ -459,18 +467,18 @@ class World:
         bases = [base for cls in (owner, *mixed_in) for base in self.project.mro(cls) if isinstance(base, str)]
         return next((effect for base in bases if (effect := TORCH.hooks.get((base, name))) is not None), None)
 
-    def start_mode(self, ref: FunctionRef) -> str:
+    def start_mode(self, ref: FunctionRef) -> Mode:
         """The grad mode in which a root starts, as ``CallerMode.mode``; "unknown" where only a guess would say "on": a path
         through a call that merely has the same method name, or a method without callers of a class that is driven where grad mode is
         switched off by a statement."""
         found = self.project.grad_mode(ref)
         if found.mode == "mixed" and any(not c.certain for c in found.path):
-            return "unknown"
+            return Mode.UNKNOWN
         owner = self.facts(ref).owner
         if found.mode == "no-callers" and owner:
             if self.project.driven_without_grad(ClassRef(ref.path, owner)) or self.called_by_name(ref):
-                return "unknown"
-        return found.mode
+                return Mode.UNKNOWN
+        return Mode(found.mode)
 
     def called_by_name(self, ref: FunctionRef) -> bool:
         """Whether some call in the project, in a place where grad mode may be off, has the method's name and a receiver of which
@@ -620,7 +628,7 @@ PLAIN_FIELDS = frozenset({"int", "float", "bool", "str", "bytes", "complex"})
 
 def is_torch_function(absolute: str) -> bool:
     """Whether an absolute name is that of a function of torch's, and none that gives a module."""
-    return TORCH.class_kind(absolute) is None and TORCH.function_effect(absolute) not in (None, "module", "leaf")
+    return TORCH.class_kind(absolute) is None and TORCH.function_effect(absolute) not in (None, Effect.MODULE, Effect.LEAF)
 
 
 TENSORS_AGAIN = frozenset(

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from torchmemlint.torch_facts.loader import MODULE_KINDS, Renamed, TorchFacts, load
+from torchmemlint.torch_facts.loader import Renamed, TorchFacts, load
+from torchmemlint.torch_facts.words import MODULE_KINDS
 
 __all__ = ["MODULE_KINDS", "TORCH", "Renamed", "TorchFacts", "load"]
 

@@ -64,6 +64,7 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, argument
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.values import only_const
+from torchmemlint.torch_facts.words import Effect, ToldCall
 
 RULE = Rule(
     code="TML506",
@@ -83,12 +84,12 @@ ON_THE_HOST = frozenset({"torch.quantization.quantize_dynamic", "torch.ao.quanti
 
 
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
-    if event.effect != "load" or event.name not in LOADERS or not flow.own(event.site) or "**" in event.more:
+    if event.effect is not Effect.LOAD or event.name not in LOADERS or not flow.own(event.site) or "**" in event.more:
         return
     uses = [
         e
         for e in flow.record.events.values()
-        if isinstance(e, CallEffect) and e.effect == "restore" and event.result in e.takes
+        if isinstance(e, CallEffect) and e.effect is ToldCall.RESTORE and event.result in e.takes
     ]
     if not uses or not flow.speaks_of_cuda() or flow.also_calls(event.site, ON_THE_HOST):
         return
