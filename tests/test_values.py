@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmemlint.semantics.values import shallow
 from torchmemlint.semantics.state import State, join_states
 from torchmemlint.semantics.values import (
     BATCH,
@@ -33,6 +32,7 @@ from torchmemlint.semantics.values import (
     join_all,
     normal,
     outputs_of,
+    shallow,
     truth,
 )
 

@@ -28,18 +28,11 @@ PAGE_HEADINGS = ("What it does", "What it costs", "Example", "Fix", "When to ign
 """The headings of a rule's page, in this order; a test holds every page to them."""
 
 
-TENSOR_WORDS = (frozenset(TORCH.methods) | {TENSOR}) - frozenset(
-    {
-        "all", "any", "copy_", "count_nonzero", "dim", "exp", "index_copy", "item", "max", "mean", "min", "put", "size", "sort",
-        "split", "std", "storage", "sum", "t", "to", "tolist", "type", "unique", "values", "var",
-    }
-)  # fmt: skip
+TENSOR_WORDS = (frozenset(TORCH.methods) | {TENSOR}) - TORCH.words["not-tensors-alone"]
 """Methods that only tensors have (not arrays, strings, lists, modules), and what the engine says of annotated tensors."""
-GRADIENT_HOOKS = frozenset(
-    {"register_backward_hook", "register_full_backward_hook", "register_full_backward_pre_hook", "register_hook", "retain_grad"}
-)
+GRADIENT_HOOKS = TORCH.words["gradient-hooks"]
 
-GRAPH_NODES = frozenset({"grad_fn", "next_functions"})
+GRAPH_NODES = TORCH.words["graph-nodes"]
 """Ways to the nodes of a graph, and from one to the next."""
 
 

@@ -33,6 +33,7 @@ from torchmemlint.semantics.values import (
     unknown,
     with_flags,
 )
+from torchmemlint.torch_facts import TORCH
 
 
 class Role(Enum):
@@ -56,7 +57,7 @@ ROLES = {
 """Kind of a graph → its role; any other kind is UNSURE."""
 SCALING = frozenset({"/", "//", "%"})
 """Operators of which the right operand is more likely a number than a tensor with a graph; in place, ``*`` is one more."""
-CASTS = frozenset({"float", "double", "half", "bfloat16", "type", "contiguous", "clone"})
+CASTS = TORCH.words["casts"]
 
 
 def arithmetic(m: Machine, operands: list[Value], node: int, state: State, scale: Value = EMPTY) -> Value:

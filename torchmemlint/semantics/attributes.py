@@ -13,6 +13,7 @@ from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.names import classify, function_value, named, note_bare
 from torchmemlint.semantics.parts import MAX_PART_TEXT, leaf_tensor, part_of
 from torchmemlint.semantics.state import ELEMENTS, TRAINING, Kind, State
+from torchmemlint.semantics.stores import makes_recorder
 from torchmemlint.semantics.values import (
     EMPTY,
     FREE_TENSOR,
@@ -248,6 +249,8 @@ def constructed_attribute(m: Machine, callee: str, oid: int, name: str, text: st
             if absolute in HOLDERS and name not in m.world.parametric_attributes(info.cls):
                 m.bare.add(inner)
             return frozenset((Obj(inner),))
+        if makes_recorder(absolute, m):
+            return frozenset((Obj(m.outside(Kind.THING, text, absolute, key=(oid, name, absolute))),))
         effect = TORCH.function_effect(absolute)
         if effect in (Effect.SOURCE, Effect.CUT):
             return FREE_TENSOR

@@ -12,9 +12,10 @@ from torchmemlint.semantics.syntax import gradient_owner, next_words
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import NOTHING, Ext, Obj, Value, is_zero, names_device, only_const, truth
 from torchmemlint.semantics.world import MODULE
+from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect, ToldCall
 
-ALLOCATOR_VARIABLES = frozenset({"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"})
+ALLOCATOR_VARIABLES = TORCH.words["allocator-variables"]
 """Environment variables that the caching allocator reads: https://docs.pytorch.org/docs/stable/notes/cuda.html."""
 
 

@@ -49,12 +49,7 @@ from torchmemlint.semantics.values import (
 )
 from torchmemlint.torch_facts import TORCH
 
-HOOKS = frozenset(
-    {
-        "register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook", "register_backward_hook",
-        "register_module_forward_hook",
-    }
-)  # fmt: skip
+HOOKS = TORCH.words["forward-hooks"]
 """Methods of a module (or functions of torch) that keep a function and call it with inputs, outputs or gradients."""
 
 

@@ -162,7 +162,8 @@ class Accumulate:
 class Store:
     """A value is put where it outlives a loop, or the calls of this function.
 
-    how: "append", "extend", "insert", "add", "item" (subscript), "attr", "comprehension", "yield", "setdefault", "global"
+    how: "append", "extend", "insert", "add", "item" (subscript), "attr", "comprehension", "yield", "setdefault", "global",
+    "recorded" (by a recorder out of sight, see the setting ``recorders``)
     external: the holder was not made in the root function (an attribute, a parameter, a global)
     ``value`` node is the stored expression
     """

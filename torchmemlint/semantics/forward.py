@@ -35,8 +35,9 @@ from torchmemlint.semantics.values import (
     tensor,
     truth,
 )
+from torchmemlint.torch_facts import TORCH
 
-TO_INDICES = frozenset({"argmax", "argmin", "argsort", "bucketize", "multinomial", "searchsorted", "topk"})
+TO_INDICES = TORCH.words["gives-indices"]
 """Words of a forward that may give class ids: others are not run for it."""
 
 

@@ -48,7 +48,7 @@ QUIET = frozenset(
 )  # fmt: skip
 
 
-MOVES = frozenset({"to", "cuda", "cpu", "eval", "train", "float", "half", "bfloat16", "requires_grad_", "device"})
+MOVES = TORCH.words["moves"]
 """Methods that bring a module or tensor to a device or type: what fails there holds one parameter, and no graph."""
 CALCULATES = frozenset(
     {

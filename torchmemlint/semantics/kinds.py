@@ -7,13 +7,8 @@ from torchmemlint.semantics.state import Kind
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
 
-MODULE_EVIDENCE = frozenset(
-    {
-        "eval", "parameters", "named_parameters", "state_dict", "load_state_dict", "zero_grad", "requires_grad_", "modules",
-        "named_modules", "train", "children", "named_children", "buffers",
-    }
-)  # fmt: skip
-STRONG_EVIDENCE = frozenset({"parameters", "named_parameters", "named_modules", "named_children", "named_buffers"})
+MODULE_EVIDENCE = TORCH.words["module-evidence"]
+STRONG_EVIDENCE = TORCH.words["sure-module-evidence"]
 """Methods that only an ``nn.Module`` has; one of them, or two of the others, make an object a module. (Data sets and metrics
 have ``eval`` and ``train`` in some projects, optimizers have ``state_dict``.)"""
 TRAINER_WORDS = frozenset({"fit", "predict", "score", "transform", "step", "backward"})

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 from torchmemlint.lower import ir
 from torchmemlint.semantics.text import text_of
+from torchmemlint.torch_facts import TORCH
 
-SIZES = frozenset({"shape", "size", "dim", "ndim", "numel", "device", "dtype", "nelement"})
+SIZES = TORCH.words["sizes"]
 Branch = tuple[int, bool]
 """An ``if`` by its node, and which of its blocks."""
 

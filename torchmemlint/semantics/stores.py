@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from torchmemlint.lower import ir
+from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.events import ContextStore, GraphKind, HookStore, SinkKind, Store
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.places import place_of
 from torchmemlint.semantics.state import ELEMENTS, Kind, State
-from torchmemlint.semantics.syntax import half_fix
+from torchmemlint.semantics.syntax import INSIDE, half_fix
 from torchmemlint.semantics.values import (
     EMPTY,
     GUESSED,
     LOGITS,
     NOTHING,
     SCALAR,
+    UNKNOWN,
     WEIGHTS,
     Atom,
     Obj,
@@ -25,6 +27,8 @@ from torchmemlint.semantics.values import (
     shallow,
 )
 
+RECORDED = "recorded"
+"""How a value is stored that is handed to a recorder out of sight."""
 STORING = {"append": "append", "extend": "extend", "insert": "insert", "appendleft": "append", "add": "add", "put": "append"}
 """Container methods that keep their last argument."""
 
@@ -98,6 +102,33 @@ def keep_attribute(
         ),
         tag=f"{oid}",
     )  # fmt: skip
+
+
+def makes_recorder(name: str, m: Machine) -> bool:
+    """Whether a class out of sight has a method that keeps what it is given, by the setting ``recorders``."""
+    return any(recorder.rpartition(".")[0] == name for recorder in m.world.settings.recorders)
+
+
+def record(m: Machine, name: str, call: Call, state: State) -> Value:
+    """A call of a function or method out of sight that keeps what it is given (the setting ``recorders``)."""
+    oid = m.outside(Kind.THING, name, name, key=("recorder", name))
+    for position, value in enumerate(call.positional):
+        store_in(
+            m,
+            oid,
+            name,
+            RECORDED,
+            value,
+            call.node,
+            call.exprs[position] if position < len(call.exprs) else INSIDE,
+            state,
+            keyed=True,
+        )
+    for word, value in call.keywords.items():
+        store_in(m, oid, name, RECORDED, value, call.node, call.keyword_exprs.get(word, INSIDE), state, keyed=True)
+    for value in call.more:
+        store_in(m, oid, name, RECORDED, value, call.node, INSIDE, state, keyed=True)
+    return UNKNOWN
 
 
 def keep_on_context(m: Machine, text: str, value: Value, state: State, node: int, source: ir.Expr | None) -> Value:

@@ -30,10 +30,10 @@ HOOKS = frozenset(name for _, name in TORCH.hooks)
 """Names of methods that a framework calls."""
 
 AFFINE = {
-    **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "GroupNorm", "LayerNorm", "RMSNorm"), True),
-    **dict.fromkeys(("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"), False),
+    **dict.fromkeys(TORCH.words["affine-norms"], True),
+    **dict.fromkeys(TORCH.words["plain-norms"], False),
 }
-"""Normalisations of ``torch.nn``, and whether they have parameters unless they are told otherwise."""
+"""Normalisations, and whether they have parameters unless they are told otherwise."""
 
 
 class World:
@@ -340,7 +340,7 @@ class World:
             return bool(calls) and not any(
                 arg.keyword == "freeze" and arg.const != "True" for call in calls for arg in call.args
             )
-        default = AFFINE.get(absolute.removeprefix("torch.nn."))
+        default = AFFINE.get(absolute)
         if default is None:
             return False
         given = [[arg.const for arg in call.args if arg.keyword in ("affine", "elementwise_affine")] for call in calls]
@@ -631,24 +631,9 @@ def is_torch_function(absolute: str) -> bool:
     return TORCH.class_kind(absolute) is None and TORCH.function_effect(absolute) not in (None, Effect.MODULE, Effect.LEAF)
 
 
-TENSORS_AGAIN = frozenset(
-    {
-        "tensor",
-        "as_tensor",
-        "from_numpy",
-        "stack",
-        "cat",
-        "zeros",
-        "ones",
-        "empty",
-        "full",
-        "pad_sequence",
-        "LongTensor",
-        "FloatTensor",
-    }
-)
+TENSORS_AGAIN = TORCH.words["tensors-again"]
 """Words of a function that makes tensors, also of arrays."""
-HOLDERS = frozenset({"torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential"})
+HOLDERS = TORCH.words["holders"]
 """Modules of which the parameters are those of what they are given."""
 RUNS = re.compile(r"_?(forward|encode|decode|generate|extract|predict|apply|get)(_|$)")
 """Methods of other packages' objects that may run a module, or give one."""

@@ -1,6 +1,31 @@
-"""Reads ``torch.toml`` into one frozen table, and refuses it when it contradicts itself.
+"""Reads the tables (one TOML file a library) into one, and refuses them when they contradict each other.
 
-The table says what is true of names, in the words of ``words.py``; what follows from it is decided in ``semantics``.
+What is true of names stands there, in the words of ``words.py``; what follows from it is decided in ``semantics``. A library's
+file has its names alone; those of the standard library stand in ``python.toml``. The tables:
+
+    operations      names that exist both as torch.X(tensor, …) and as tensor.X(…)
+    functions       absolute names, or names under every module of ``under``
+    methods         methods of torch.Tensor; attributes: its attributes
+    classes         absolute class names and their kind
+    class_patterns, function_patterns
+                    regular expressions for families of names under each module of ``under``
+    roots           top packages of which every function has one effect
+    module_methods  methods of torch.nn.Module
+    kind_methods    methods of objects whose kind is known
+    hooks           methods that a framework calls on a subclass, and the grad mode or the backward around that call
+    guarded_methods methods of unknown objects that switch grad mode off by themselves
+    backward_methods, inert_methods, runner_methods
+                    methods by name alone, for receivers that are not known
+    runners         what runs a function that it is given, in the grad mode in which it is called, or with grad mode on
+    servers         top packages whose decorators hand a function to a server or a command line
+    given_weights   what makes a module of weights that want no gradient
+    renamed         deprecated names and what stands for them
+    words           names of which the engine or a rule asks one thing, which ``asked`` names: ``TORCH.words["joins"]``. Several
+                    libraries may add to it
+
+Every group carries its source. "measured" means: ``tests/test_torch_facts.py`` runs the name on small tensors and checks the
+effect. Strings are literal ones ('…'), because those are what a TOML reader written in Python reads fastest, and names are
+separated by white space in one of them for the same reason.
 """
 
 from __future__ import annotations
@@ -35,6 +60,9 @@ else:
 _K = TypeVar("_K", bound=Hashable)
 _W = TypeVar("_W", bound=str)
 _Group: TypeAlias = Mapping[str, object]
+_Document: TypeAlias = Mapping[str, list[_Group]]
+FILE = ""
+"""The key under which a group knows its file: no key of a table is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +106,6 @@ class TorchFacts:
     """Name of a torch.nn.Module method → effect."""
     part_methods: frozenset[str]
     """Methods of other libraries' modules that return a module that is part of them."""
-    module_evidence: frozenset[str]
-    """Methods whose call tells that the receiver is a Module (``eval``: only without arguments)."""
     kind_methods: dict[tuple[str, str], Effect]
     """(kind of class, method) → effect."""
     guarded_methods: dict[str, GuardedMethod]
@@ -102,9 +128,6 @@ class TorchFacts:
     given_weights: frozenset[str]
     """Absolute names of what makes a module of given weights, which want no gradient unless it is told otherwise
     (``freeze=False``)."""
-    shares_storage: frozenset[str]
-    """Tensor methods and attributes whose result shares the receiver's storage (where nothing has to be copied), though
-    their effect is not "view"."""
     concatenations: frozenset[str]
     """Absolute names of functions that copy a sequence of tensors, their first argument, into one."""
     allocator_options: frozenset[str]
@@ -119,8 +142,12 @@ class TorchFacts:
     """Top package → effect of all its functions."""
     renamed: dict[str, Renamed]
     """Absolute name that is deprecated → what stands for it today."""
-    class_patterns: tuple[tuple[re.Pattern[str], ClassKind], ...]
-    function_patterns: tuple[tuple[re.Pattern[str], Effect], ...]
+    class_patterns: dict[str, tuple[tuple[str, ClassKind], ...]]
+    """Top package → regular expressions for absolute names, and their kind; the first that matches counts."""
+    function_patterns: dict[str, tuple[tuple[str, Effect], ...]]
+    """Top package → regular expressions for absolute names, and their effect."""
+    words: dict[str, frozenset[str]]
+    """Names of methods, functions, packages … of which the engine or a rule asks one thing, by what that is called."""
     _effects: dict[str, Effect | None] = field(default_factory=dict, repr=False, compare=False)
     _kinds: dict[str, ClassKind | None] = field(default_factory=dict, repr=False, compare=False)
 
@@ -130,31 +157,38 @@ class TorchFacts:
         if effect is not None:
             return effect
         root = name.partition(".")[0]
-        return self.roots.get(root) or _match(name, self.function_patterns, self._effects)
+        return self.roots.get(root) or _match(name, self.function_patterns.get(root, ()), self._effects)
 
     def class_kind(self, name: str) -> ClassKind | None:
         """The kind of the class with this absolute name, or None when nothing is known about it."""
-        return self.classes.get(name) or _match(name, self.class_patterns, self._kinds)
+        return self.classes.get(name) or _match(name, self.class_patterns.get(name.partition(".")[0], ()), self._kinds)
 
 
-def _match(name: str, patterns: tuple[tuple[re.Pattern[str], _W], ...], found: dict[str, _W | None]) -> _W | None:
-    if name not in found:
-        found[name] = next((word for pattern, word in patterns if pattern.fullmatch(name)), None)
-    return found[name]
+def _match(name: str, patterns: tuple[tuple[str, _W], ...], found: dict[str, _W | None]) -> _W | None:
+    if patterns and name not in found:
+        found[name] = next((word for pattern, word in patterns if re.fullmatch(pattern, name)), None)
+    return found.get(name)
 
 
 @cache
 def load() -> TorchFacts:
-    """The table that ships with torchmemlint, read once."""
-    return parse(Path(__file__).with_name("torch.toml").read_text(encoding="utf-8"))
+    """The tables that ship with torchmemlint, read once."""
+    return parse({path.name: path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.toml"))})
 
 
-def parse(text: str) -> TorchFacts:
-    """A table from TOML text. Raises TorchFactsError when it is malformed, lacks a source, or names something twice."""
-    try:
-        document: dict[str, object] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise TorchFactsError(f"the table of torch knowledge is not TOML: {error}") from error
+def parse(files: Mapping[str, str]) -> TorchFacts:
+    """The tables from TOML texts, by the names of their files. Raises TorchFactsError when one is malformed or lacks a source, and
+    when something is named twice."""
+    document: dict[str, list[_Group]] = {}
+    for file, text in files.items():
+        try:
+            tables = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise TorchFactsError(f"{file} is not TOML: {error}") from error
+        for table, groups in tables.items():
+            for group in groups if isinstance(groups, list) else [groups]:
+                group[FILE] = file
+                document.setdefault(table, []).append(group)
 
     functions: dict[str, Effect] = {}
     methods: dict[str, Effect] = {}
@@ -184,6 +218,10 @@ def parse(text: str) -> TorchFacts:
         for name in _names(group):
             parameters = tuple(str(group["parameters"]).split())
             renamed[name] = Renamed(new, keyword, value, parameters, frozenset((new, *str(group.get("also", "")).split())))
+    words: dict[str, frozenset[str]] = {}
+    for group in _tables(document, "words"):
+        asked = str(group["asked"])
+        words[asked] = words.get(asked, frozenset()).union(_names(group))
     return TorchFacts(
         functions=functions,
         methods=methods,
@@ -191,7 +229,6 @@ def parse(text: str) -> TorchFacts:
         classes=_flat(document, "classes", "kind", frozenset(ClassKind)),
         module_methods=_flat(document, "module_methods", "effect", frozenset(ModuleEffect)),
         part_methods=_name_set(document, "part_methods"),
-        module_evidence=_name_set(document, "module_evidence"),
         kind_methods=kind_methods,
         guarded_methods=guarded,
         hooks=hooks,
@@ -202,51 +239,46 @@ def parse(text: str) -> TorchFacts:
         runner_methods=_name_set(document, "runner_methods"),
         servers=_name_set(document, "servers"),
         given_weights=_name_set(document, "given_weights"),
-        shares_storage=_name_set(document, "shares_storage"),
         concatenations=_name_set(document, "concatenations"),
         allocator_options=_name_set(document, "allocator_options"),
         cut_dtypes=_name_set(document, "cut_dtypes"),
         oom_exceptions=_strings(document, "oom_exceptions"),
         versions=_strings(document, "versions"),
-        roots={root: _known(word, "effect", FUNCTION_EFFECTS) for root, word in _strings(document, "roots").items()},
+        roots=_flat(document, "roots", "effect", FUNCTION_EFFECTS),
         renamed=renamed,
         class_patterns=_patterns(document, "class_patterns", "kind", frozenset(ClassKind)),
         function_patterns=_patterns(document, "function_patterns", "effect", FUNCTION_EFFECTS),
+        words=words,
     )
 
 
-def _tables(document: Mapping[str, object], table: str) -> list[_Group]:
-    found = document.get(table, [])
-    groups = cast("list[_Group]", [found] if isinstance(found, dict) else found)
+def _tables(document: _Document, table: str) -> list[_Group]:
+    groups = document.get(table, [])
     for group in groups:
         if not group.get("source"):
-            raise TorchFactsError(f"a group of [{table}] has no source")
+            raise TorchFactsError(f"{group[FILE]}: a group of [{table}] has no source")
     return groups
 
 
 def _word(group: _Group, key: str, allowed: frozenset[_W]) -> _W:
-    return _known(group.get(key), key, allowed)
-
-
-def _known(word: object, key: str, allowed: frozenset[_W]) -> _W:
-    """The member that a word of the table is."""
+    word = group.get(key)
     for member in allowed:
         if member == word:
             return member
     known = ", ".join(sorted(allowed))
-    raise TorchFactsError(f"{key} = {word!r} is none of {known}: a new word goes into torch_facts/words.py")
+    raise TorchFactsError(f"{group[FILE]}: {key} = {word!r} is none of {known}: a new word goes into torch_facts/words.py")
 
 
 def _names(group: _Group) -> list[str]:
     """The names of a group; where it has ``under``, each of them under each of those modules."""
     names = cast(str, group["names"]).split()
     if not names:
-        raise TorchFactsError("a group has no names")
+        raise TorchFactsError(f"{group[FILE]}: a group has no names")
     modules = cast("list[str]", group.get("under", []))
     return [f"{module}.{name}" for module in modules for name in names] if modules else names
 
 
-def _groups(document: Mapping[str, object], table: str, key: str, allowed: frozenset[_W]) -> Iterator[tuple[_W, list[str]]]:
+def _groups(document: _Document, table: str, key: str, allowed: frozenset[_W]) -> Iterator[tuple[_W, list[str]]]:
     for group in _tables(document, table):
         yield _word(group, key, allowed), _names(group)
 
@@ -258,25 +290,29 @@ def _add_all(into: dict[_K, _W], table: str, names: Iterable[_K], word: _W) -> N
         into[name] = word
 
 
-def _flat(document: Mapping[str, object], table: str, key: str, allowed: frozenset[_W]) -> dict[str, _W]:
+def _flat(document: _Document, table: str, key: str, allowed: frozenset[_W]) -> dict[str, _W]:
     flat: dict[str, _W] = {}
     for word, names in _groups(document, table, key, allowed):
         _add_all(flat, table, names, word)
     return flat
 
 
-def _name_set(document: Mapping[str, object], table: str) -> frozenset[str]:
+def _name_set(document: _Document, table: str) -> frozenset[str]:
     seen: dict[str, str] = {}
     for group in _tables(document, table):
         _add_all(seen, table, _names(group), table)
     return frozenset(seen)
 
 
-def _strings(document: Mapping[str, object], table: str) -> dict[str, str]:
-    return dict(cast("dict[str, str]", document.get(table, {})))
+def _strings(document: _Document, table: str) -> dict[str, str]:
+    return {name: str(value) for group in document.get(table, []) for name, value in group.items() if name != FILE}
 
 
-def _patterns(
-    document: Mapping[str, object], table: str, key: str, allowed: frozenset[_W]
-) -> tuple[tuple[re.Pattern[str], _W], ...]:
-    return tuple((re.compile(cast(str, group["pattern"])), _word(group, key, allowed)) for group in _tables(document, table))
+def _patterns(document: _Document, table: str, key: str, allowed: frozenset[_W]) -> dict[str, tuple[tuple[str, _W], ...]]:
+    found: dict[str, tuple[tuple[str, _W], ...]] = {}
+    for group in _tables(document, table):
+        for module in cast("list[str]", group["under"]):
+            pattern = rf"{re.escape(module)}\.{group['pattern']}"
+            root = module.partition(".")[0]
+            found[root] = (*found.get(root, ()), (pattern, _word(group, key, allowed)))
+    return found

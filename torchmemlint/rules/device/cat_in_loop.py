@@ -65,8 +65,9 @@ from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics.events import Regrowth
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Kind
+from torchmemlint.torch_facts import TORCH
 
-WORDS = frozenset({"cat", "column_stack", "concat", "concatenate", "dstack", "hstack", "row_stack", "vstack"})
+WORDS = frozenset(name.rpartition(".")[2] for name in TORCH.concatenations)
 RULE = Rule(
     code="TML403",
     name="cat-in-loop",

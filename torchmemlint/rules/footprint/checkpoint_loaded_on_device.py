@@ -64,6 +64,7 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, argument
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.values import only_const
+from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect, ToldCall
 
 RULE = Rule(
@@ -78,8 +79,8 @@ RULE = Rule(
 )
 EVENT = CallEffect
 
-LOADERS = frozenset({"torch.load", "torch.serialization.load"})
-ON_THE_HOST = frozenset({"torch.quantization.quantize_dynamic", "torch.ao.quantization.quantize_dynamic"})
+LOADERS = TORCH.words["loads-tensors"]
+ON_THE_HOST = TORCH.words["quantizes"]
 """Dynamically quantised modules run, and so are saved, on the CPU alone: docs.pytorch.org/docs/stable/quantization.html."""
 
 

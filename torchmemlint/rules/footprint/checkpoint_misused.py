@@ -73,6 +73,7 @@ from torchmemlint.semantics.events import Backward, CallEffect, Graph, GraphKind
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.values import Const, Plain, Tensor, Value, only_const, truth
+from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
 RULE = Rule(
@@ -86,7 +87,7 @@ RULE = Rule(
 )
 EVENT = CallEffect
 
-OWN = frozenset({"use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state"})
+OWN = TORCH.words["checkpoint-keywords"]
 """Keywords of the checkpoint itself: all others go to the function that it runs."""
 
 

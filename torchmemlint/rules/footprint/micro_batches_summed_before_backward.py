@@ -73,6 +73,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.semantics.events import Accumulate, Backward, Graph, GraphKind, Store
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML507",
@@ -84,13 +85,7 @@ RULE = Rule(
 )
 EVENT = (Accumulate, Store)
 
-NOT_LINEAR = frozenset(
-    {
-        "abs", "amax", "amin", "clamp", "clip", "cumprod", "exp", "expm1", "log", "log10", "log1p", "log2", "log_softmax", "logsumexp",
-        "loss", "matmul", "max", "maximum", "median", "min", "minimum", "norm", "pow", "prod", "product", "quantile", "reciprocal",
-        "relu", "rsqrt", "sigmoid", "softmax", "softplus", "sort", "sqrt", "square", "std", "tanh", "topk", "var", "var_mean", "where",
-    }
-)  # fmt: skip
+NOT_LINEAR = TORCH.words["not-linear"]
 """What makes one value of the parts that a backward for each of them would not give."""
 
 

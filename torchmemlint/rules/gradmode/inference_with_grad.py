@@ -90,6 +90,7 @@ from torchmemlint.semantics.roots import reaches
 from torchmemlint.semantics.runs import MAX_CALLERS, Fate, descendants
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML201",
@@ -519,7 +520,7 @@ def likely_module(event: Graph, flow: Flow, fate: Fate) -> bool:
     )
 
 
-MODULES_ALONE = frozenset({"eval", "train", "parameters", "zero_grad", "state_dict", "load_state_dict", "modules"})
+MODULES_ALONE = TORCH.words["modules-alone"]
 """Methods that modules have, and no tensor."""
 MODULE_WORDS = MODULES_ALONE | {"cuda", "half"}
 
@@ -738,7 +739,7 @@ def asks_for_gradients(flow: Flow) -> bool:
 
 ATTACKS = frozenset({"attack", "adversary", "perturb", "saliency"})
 """Words of callables that take gradients of a model's inputs."""
-GUARDS = frozenset({"no_grad", "inference_mode"})
+GUARDS = TORCH.words["grad-guards"]
 GRADIENTS = frozenset({"autograd", "requires_grad_", "backward"})
 """Words of code that takes gradients."""
 MAX_NAMESAKES = 8

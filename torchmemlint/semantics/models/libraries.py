@@ -17,6 +17,7 @@ from torchmemlint.semantics.models.operations import torch_function
 from torchmemlint.semantics.models.unknown_objects import call_opaque
 from torchmemlint.semantics.parts import leaf_tensor
 from torchmemlint.semantics.state import ELEMENTS, FROZEN, KEYS, Kind, Mode, State
+from torchmemlint.semantics.stores import makes_recorder, record
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
     EMPTY,
@@ -36,11 +37,12 @@ from torchmemlint.semantics.world import HOLDERS
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ToldCall
 
-ARRAY_LIBRARIES = frozenset({"numpy", "np", "sklearn", "scipy", "pandas", "cv2", "PIL", "matplotlib", "einops"})
+ARRAY_LIBRARIES = TORCH.words["array-libraries"]
 """Top packages whose functions take arrays: a tensor that they are given is turned into one."""
-STDLIB_WITH_VALUES = frozenset(
-    {"functools", "itertools", "copy", "collections", "contextlib", "operator", "builtins", "concurrent"}
-)
+STDLIB_WITH_VALUES = TORCH.words["stdlib-with-values"]
+
+PARALLEL = TORCH.words["parallel"]
+"""Last names of modules that run the one module which they are given, on several devices."""
 
 
 def call_external(m: Machine, name: str, call: Call, state: State) -> Value:
@@ -70,6 +72,10 @@ def call_external(m: Machine, name: str, call: Call, state: State) -> Value:
         return FREE_TENSOR
     if name in settings.no_grad_wrappers:
         return make_manager(m, Mode.OFF, call)
+    if name in settings.recorders:
+        return record(m, name, call, state)
+    if makes_recorder(name, m):
+        return frozenset((Obj(m.allocate(Kind.THING, call.node, text_of(call.func), name)),))
     return call_library(m, name, call, state)
 
 
@@ -115,7 +121,7 @@ def construct_external(m: Machine, name: str, kind: Kind, call: Call, state: Sta
         return frozenset((Obj(oid),))
     if kind is Kind.MODULE and call.positional:
         wrapped = [a for a in call.positional[0] if type(a) is Obj and m.heap[a.oid].kind in (Kind.MODULE, Kind.THING)]
-        if wrapped and name.rpartition(".")[2] in ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel"):
+        if wrapped and name.rpartition(".")[2] in PARALLEL:
             return frozenset(wrapped)
     oid = m.allocate(kind, call.node, text_of(call.func), name)
     if name in HOLDERS:

@@ -35,11 +35,11 @@ FREEZING = {"requires_grad": False, "trainable": False, "freeze": True, "frozen"
 PARAMETERS = frozenset({"parameters", "named_parameters", "requires_grad_"})
 DRAWING = frozenset({"sample", "predict", "act"})
 """Methods of a model that may run it without an argument."""
-DICT_METHODS = frozenset({"keys", "values", "items", "get", "pop", "update", "append", "extend", "insert", "clear", "copy"})
+DICT_METHODS = TORCH.words["container-methods"]
 """Methods of containers of modules: none of them runs a module."""
 MAX_METHODS = 8
 """Methods of one name that are run to see what they return."""
-MAKES_ANEW = frozenset({"tensor", "as_tensor", "from_numpy", "argmax", "argmin", "argsort", "long", "zeros", "ones"})
+MAKES_ANEW = TORCH.words["makes-anew"]
 """Words of a method that may return a tensor without a history: no other is run to see."""
 
 

@@ -33,6 +33,7 @@ from torchmemlint.semantics.models.modules import (
 from torchmemlint.semantics.models.unknown_objects import call_opaque, thing_method
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.state import ELEMENTS, FROZEN, TRAINING, Kind, Mode, State
+from torchmemlint.semantics.stores import record
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
     EMPTY,
@@ -143,6 +144,8 @@ def call_object_method(m: Machine, oid: int, name: str, call: Call, state: State
             return found
     if info.kind is Kind.DISTRIBUTION:
         return distribution_method(m, oid, name, call, state)
+    if f"{info.cls}.{name}" in m.world.settings.recorders:
+        return record(m, f"{info.cls}.{name}", call, state)
     generic = method_by_name(m, oid, name, call, state)
     if generic is not None:
         return generic

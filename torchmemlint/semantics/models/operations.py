@@ -46,22 +46,21 @@ from torchmemlint.semantics.values import (
     with_flags,
     with_flags_set,
 )
+from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
-TAKING = frozenset({"gather", "index_select", "masked_select", "take", "take_along_dim", "masked_fill", "scatter"})
+TAKING = TORCH.words["takes-elements"]
 """Tensor methods whose result has the type of numbers that the receiver has."""
-REDUCTIONS = frozenset({"sum", "mean", "max", "min", "norm", "prod", "std", "var", "median", "logsumexp", "amax", "amin"})
-SCALING_METHODS = frozenset({"mul_", "div_", "divide_", "multiply_", "true_divide_"})
+REDUCTIONS = TORCH.words["reductions"]
+SCALING_METHODS = TORCH.words["scales-in-place"]
 """Tensor methods that scale their receiver in place."""
-ACCUMULATING_METHODS = frozenset({"add_", "sub_", "lerp_", "addcmul_", "mul_", "addcdiv_"})
+ACCUMULATING_METHODS = TORCH.words["accumulates-in-place"]
 """Tensor methods that change their receiver by what they are given."""
-JOINS = frozenset(
-    {"cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "row_stack", "pad_sequence"}
-)
+JOINS = TORCH.words["joins"]
 """Last names of torch functions that put tensors together: what is in the list is tensors."""
-TENSORS_ONLY = frozenset({"matmul", "mm", "bmm", "addmm", "mv", "dot", "linear", "cat", "stack", "outer"})
+TENSORS_ONLY = TORCH.words["tensors-only"]
 """Functions of which every positional argument is a tensor."""
-FROM_ARRAYS = frozenset({"torch.from_numpy", "torch.frombuffer"})
+FROM_ARRAYS = TORCH.words["from-arrays"]
 """What these are given is no tensor: they refuse one."""
 
 
@@ -122,7 +121,7 @@ def check_handlers(words: Iterable[Effect]) -> None:
     missing = sorted(set(words) - EFFECTS.keys())
     if missing:
         raise LookupError(
-            f"no handler for the effect {', '.join(map(repr, missing))} of torch_facts: write one in semantics/models, "
+            f"no handler for the effect {', '.join(repr(str(word)) for word in missing)} of torch_facts: write one in semantics/models, "
             "registered with @has_effect"
         )
 

@@ -26,6 +26,8 @@ from torchmemlint.semantics.values import (
     PLAIN,
     UNKNOWN,
     VIEW,
+    Atom,
+    Const,
     Ext,
     Tensor,
     Tuple,
@@ -41,12 +43,6 @@ from torchmemlint.semantics.values import (
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
-INTEGER_DTYPES = frozenset(
-    {
-        "torch.long", "torch.int", "torch.int64", "torch.int32", "torch.int16", "torch.short", "torch.int8", "torch.uint8",
-        "torch.bool",
-    }
-)  # fmt: skip
 CONTAINER_METHODS = frozenset({"items", "keys", "values", "get", "pop"})
 """Methods of a mapping that a model's output is: what they give is a part of it."""
 
@@ -116,18 +112,28 @@ def method_of_opaque(m: Machine, atom: Tensor, me: Value, name: str, call: Call,
     return join(result, arithmetic(m, [me], call.node, state)) if has_graph(m, result) else result
 
 
+CONVERTING = frozenset({"to", "type"})
+
+
+def cannot_carry_graph(atom: Atom) -> bool:
+    """Whether an argument is a type whose tensors carry no graph: ``torch.long``, ``int``, ``"torch.LongTensor"``."""
+    name = atom.name if type(atom) is Ext else atom.value if type(atom) is Const else None
+    return name in TORCH.cut_dtypes
+
+
 @has_effect(Effect.DEVICE)
 def move(m: Machine, op: Operation, call: Call, state: State) -> Value:
-    """``.cpu()``, ``.cuda()``, ``.to(...)``: the graph comes along; on the CPU the device's storage is let go."""
+    """``.cpu()``, ``.cuda()``, ``.to(…)``, ``.type(…)``: the graph comes along, unless the new type carries none; on the CPU the
+    device's storage is let go."""
     assert op.receiver is not None
     atom = op.receiver
     to_cpu = op.name == "cpu"
+    if op.name in CONVERTING and any(cannot_carry_graph(a) for value in call.all() for a in value):
+        return tensor(flags=INTEGER)
     if op.name == "to":
         target = call.get(0, "device")
         single = only_const(target) if target is not None else None
         to_cpu = single is not None and single.value == "cpu"
-        if target is not None and any(type(a) is Ext and a.name in INTEGER_DTYPES for v in call.all() for a in v):
-            return tensor(flags=INTEGER)
     if to_cpu and op.me != unknown(atom.hints):
         return frozenset((Tensor(atom.graphs, atom.hints, NOTHING, atom.flags & ~VIEW | MOVED),))
     return op.me

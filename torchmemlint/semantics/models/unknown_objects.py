@@ -38,7 +38,7 @@ from torchmemlint.semantics.values import (
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect, ToldCall
 
-OTHER_FRAMEWORKS = frozenset({"jax", "tf", "np", "mlx"})
+OTHER_FRAMEWORKS = TORCH.words["other-frameworks"]
 """What tokenizers call the tensors of other frameworks: https://huggingface.co/docs/transformers/main_classes/tokenizer."""
 COMMON_METHODS = frozenset(
     {
@@ -50,9 +50,7 @@ COMMON_METHODS = frozenset(
 """Methods that objects outside the project have as well: their name says nothing about the class."""
 TORCH_NAMES = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional"}
 """What these names stand for, however they came to be (``torch, nn = try_import_torch()``)."""
-PASS_THROUGH = frozenset(
-    {"scale", "scale_loss", "reduce_loss", "gather", "all_reduce", "reduce_mean", "all_gather", "gather_for_metrics"}
-)
+PASS_THROUGH = TORCH.words["passes-through"]
 """Methods that hand their tensor argument on with its graph, or with none: GradScaler.scale, distributed reductions."""
 
 
