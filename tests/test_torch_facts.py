@@ -13,12 +13,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from torchmemlint.errors import TorchFactsError
-from torchmemlint.torch_facts import TORCH, loader
+from torchmemlint.semantics import assembly
+from torchmemlint.semantics.models import operations
+from torchmemlint.torch_facts import TORCH, TorchFacts, loader
+from torchmemlint.torch_facts.words import Effect
 
 # --- the reader -------------------------------------------------------------------------------------------------------
 
@@ -28,14 +32,18 @@ def group(table: str, names: str, **words: object) -> str:
     return f"[[{table}]]\n" + "\n".join(lines) + f"\nnames = '''{names}'''\n"
 
 
+def parse(text: str) -> TorchFacts:
+    return loader.parse({"some.toml": text})
+
+
 def test_operations_are_functions_and_methods() -> None:
-    facts = loader.parse(group("operations", "exp\nlog", effect="keep", source="x"))
+    facts = parse(group("operations", "exp\nlog", effect="keep", source="x"))
     assert facts.functions == {"torch.exp": "keep", "torch.log": "keep"}
     assert facts.methods == {"exp": "keep", "log": "keep"}
 
 
 def test_names_stand_under_each_module() -> None:
-    facts = loader.parse(group("functions", "no_grad", effect="grad-off", source="x", under=["torch", "torch.autograd"]))
+    facts = parse(group("functions", "no_grad", effect="grad-off", source="x", under=["torch", "torch.autograd"]))
     assert facts.functions == {"torch.no_grad": "grad-off", "torch.autograd.no_grad": "grad-off"}
 
 
@@ -48,19 +56,75 @@ def test_names_stand_under_each_module() -> None:
             group("operations", "exp", effect="keep", source="x") + group("methods", "exp", effect="cut", source="x"),
             "'exp' twice, as 'keep' and as 'cut'",
         ),
-        (group("functions", "a.b", effect="keeps", source="x"), "'keeps' is none of"),
-        (group("functions", "a.b", effect="keep", source=""), "no source"),
+        (
+            group("functions", "a.b", effect="keeps", source="x"),
+            "some.toml: effect = 'keeps' is none of .*torch_facts/words.py",
+        ),
+        (group("functions", "a.b", effect="keep", source=""), r"some.toml: a group of \[functions\] has no source"),
         (group("functions", " ", effect="keep", source="x"), "no names"),
         (group("classes", "a.B", kind="modul", source="x"), "'modul' is none of"),
         (group("hooks", "f f", effect="grad-off", source="x", bases=["a.B"]), "twice"),
         (group("kind_methods", "f", kind="scaler", effect="keep-ish", source="x"), "'keep-ish' is none of"),
-        (group("shares_storage", "a a", source="x"), "twice"),
-        ("[[functions]\n", "not TOML"),
+        (group("cut_dtypes", "a a", source="x"), "twice"),
+        ("[[functions]\n", "some.toml is not TOML"),
     ],
 )
 def test_a_table_that_contradicts_itself_is_refused(text: str, complaint: str) -> None:
     with pytest.raises(TorchFactsError, match=complaint):
-        loader.parse(text)
+        parse(text)
+
+
+def test_a_name_that_two_libraries_claim_is_refused() -> None:
+    one, other = (group("functions", "a.b", effect=effect, source="x") for effect in ("keep", "cut"))
+    with pytest.raises(TorchFactsError, match=r"'a\.b' twice, as 'keep' and as 'cut'"):
+        loader.parse({"one.toml": one, "other.toml": other})
+
+
+def test_words_of_several_libraries_are_put_together() -> None:
+    one, other = (group("words", name, asked="arrays", source="x") for name in ("numpy", "pandas"))
+    assert loader.parse({"one.toml": one, "other.toml": other}).words == {"arrays": {"numpy", "pandas"}}
+
+
+def test_patterns_stand_under_each_module() -> None:
+    text = "[[class_patterns]]\nkind = 'module'\nunder = ['a', 'b.c']\npattern = '[A-Z]\\w+'\nsource = 'x'\n"
+    facts = parse(text)
+    assert [facts.class_kind(name) for name in ("a.Net", "b.c.Net", "b.Net", "a.net")] == ["module", "module", None, None]
+
+
+def test_an_effect_without_a_handler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assembly.check()
+    monkeypatch.delitem(operations.EFFECTS, Effect.PACK)
+    with pytest.raises(LookupError, match=r"no handler for the effect 'pack' of torch_facts: write one in semantics/models"):
+        assembly.check()
+
+
+def test_a_file_of_a_library_speaks_of_that_library() -> None:
+    """Names and bases in ``skorch.toml`` are skorch's."""
+    aliases = {
+        "abseil.toml": {"absl"},
+        "lightning.toml": {"lightning", "pytorch_lightning", "lightning_fabric"},
+        "python.toml": {*sys.stdlib_module_names, "builtins"},
+        "torch.toml": {"torch", "torch_npu", "torch_musa", "torch_mlu", "builtins"},
+        "torch_optimizer.toml": {"torch_optimizer", "pytorch_optimizer", "timm", "bitsandbytes"},
+        "transformers.toml": {"transformers", "diffusers", "optimum", "timm"},
+    }
+    for path in sorted(Path(loader.__file__).parent.glob("*.toml")):
+        allowed = aliases.get(path.name, {path.stem})
+        facts = loader.parse({path.name: path.read_text(encoding="utf-8")})
+        names = [*facts.functions, *facts.classes, *facts.runners, *facts.servers, *facts.inert_calls, *facts.roots]
+        names += [*(base for base, _ in facts.hooks), *facts.class_patterns, *facts.function_patterns]
+        assert {name.partition(".")[0] for name in names} <= allowed, path.name
+
+
+def test_functions_of_tensors_refuse_anything_else() -> None:
+    torch = the_torch()
+    for name in TORCH.words["from-arrays"]:
+        with pytest.raises(TypeError):
+            resolve(name)(torch.zeros(1))
+    for name in TORCH.words["tensors-only"]:
+        function = getattr(torch, name, None) or getattr(torch.nn.functional, name)
+        with pytest.raises(TypeError):
+            function("text", "text") if name not in ("cat", "stack") else function(["text"])
 
 
 def test_the_table_survives_pickling_and_is_read_once() -> None:
@@ -163,12 +227,13 @@ def test_every_torch_name_exists() -> None:
 
 def test_every_method_and_attribute_exists() -> None:
     torch = the_torch()
-    tensor_names = {*TORCH.methods, *TORCH.attributes, *TORCH.shares_storage}
+    tensor_names = {*TORCH.methods, *TORCH.attributes}
     missing = {name for name in tensor_names if not hasattr(torch.Tensor, name)}
     assert missing == set(ABSENT_METHODS)
-    module_names = {*TORCH.module_methods, *TORCH.module_evidence}
+    evidence = TORCH.words["module-evidence"] | TORCH.words["sure-module-evidence"]
+    module_names = {*TORCH.module_methods, *evidence, *TORCH.words["modules-alone"]}
     assert {name for name in module_names if not hasattr(torch.nn.Module, name)} == set()
-    assert TORCH.module_evidence <= set(TORCH.module_methods)
+    assert evidence <= set(TORCH.module_methods)
 
 
 def test_every_public_name_of_the_tensor_is_known() -> None:
@@ -603,19 +668,6 @@ def test_effects_of_attributes_are_measured() -> None:
             assert seen.grads == (False,), name
         else:
             assert seen.grads == (), name
-
-
-def test_what_shares_storage_shares_it() -> None:
-    """For a tensor of the dtype and device that is asked for, so that nothing has to be copied."""
-    torch = the_torch()
-    dtypes = {"double": torch.float64, "half": torch.float16, "bfloat16": torch.bfloat16}
-    for name in TORCH.shares_storage:
-        tensor = torch.zeros(3, dtype=dtypes.get(name, torch.float32))
-        arguments = {"to": ("cpu",), "type": (torch.float32,), "type_as": (torch.zeros(1),)}.get(name, ())
-        found = getattr(tensor, name)
-        found = found(*arguments) if callable(found) else found
-        address = found.ctypes.data if hasattr(found, "ctypes") else found.data_ptr()
-        assert address == tensor.data_ptr(), name
 
 
 def test_tensors_of_cut_dtypes_cannot_require_grad() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torchmemlint.findings import Severity
 
@@ -72,7 +72,6 @@ class Settings:
     detaching_calls: tuple[str, ...] = ()
     recorders: tuple[str, ...] = ()
     target_torch: tuple[int, int] | None = None
-    extra: tuple[tuple[str, str], ...] = field(default=())
     preview: bool = False
     baseline: str = ""
     root: str = ""

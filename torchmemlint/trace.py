@@ -18,6 +18,7 @@ from torchmemlint.lower import ir
 from torchmemlint.quoting import quoted
 from torchmemlint.rules.api import Draft, Flow, short
 from torchmemlint.semantics.events import (
+    GRAPH_KINDS,
     Accumulate,
     Attention,
     Backward,
@@ -26,21 +27,24 @@ from torchmemlint.semantics.events import (
     Event,
     GradModeMisuse,
     Graph,
+    GraphKind,
     Handler,
     LastLogits,
     Record,
+    SinkKind,
     Site,
     Store,
 )
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.places import place_of
 from torchmemlint.semantics.runs import Runs
-from torchmemlint.semantics.state import Meter, State
+from torchmemlint.semantics.state import TRAINING, Kind, Meter, Mode, State
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.values import UNKNOWN, Const, Obj, Plain, Tensor, Tuple, Unknown, Value, join, truth
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.settings import Settings
 from torchmemlint.suppress import apply
+from torchmemlint.torch_facts.words import Effect
 from torchmemlint.workers import read
 
 START = {
@@ -53,7 +57,6 @@ START = {
 }
 KEEPERS = frozenset({"TML101", "TML102", "TML103", "TML204"})
 FRACTION = frozenset({"TML305", "TML306", "TML308"})
-GRAPHS = ("forward", "leaf", "opaque", "param")
 
 
 @dataclass(slots=True)
@@ -115,7 +118,7 @@ class WatchedRuns(Runs):
         self.watchers: list[Watcher] = []
 
     def _machine(
-        self, ref: FunctionRef, mode: str, meter: Meter, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
+        self, ref: FunctionRef, mode: Mode, meter: Meter, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
     ) -> Machine:
         run = super()._machine(ref, mode, meter, assumptions, owner)
         if ref.path == self.place[0]:
@@ -221,7 +224,7 @@ def section(runs: Runs, record: Record, watcher: Watcher, found: Found) -> Itera
         told = [f"  {name}: {words.value(value)}" for name, value in sorted(values.items())]
         if told:
             yield from (title, *told)
-    made = [g for g in [*record.graphs.values(), *record.forwards.values()] if g.kind in GRAPHS and not flow.is_part(g)]
+    made = [g for g in [*record.graphs.values(), *record.forwards.values()] if g.kind in GRAPH_KINDS and not flow.is_part(g)]
     events = [e for e in [*record.events.values(), *made] if words.here(e.site)]
     happens = sorted({line for e in events if (line := words.event(e))} | set(words.sinks()))
     if happens:
@@ -281,12 +284,12 @@ class Words:
                 return f"({', '.join(self.value(item, depth - 1) if depth else '…' for item in atom.items)})"
             case Obj():
                 info = run.heap[atom.oid]
-                kind = "object of which nothing is known" if info.kind == "thing" else info.kind
+                kind = "object of which nothing is known" if info.kind is Kind.THING else info.kind
                 told = [f"of class {info.cls.qualname if isinstance(info.cls, ClassRef) else info.cls}"] if info.cls else []
                 if state is not None and info.kind in CONTAINERS and depth:
                     inner = frozenset(a for item in run.contents(atom.oid, state) for a in item)
                     told.append(f"holds {self.value(inner, depth - 1)}" if inner else "is empty")
-                if state is not None and (training := truth(state.vars.get((atom.oid, "$training"), UNKNOWN))) is not None:
+                if state is not None and (training := truth(state.vars.get((atom.oid, TRAINING), UNKNOWN))) is not None:
                     told.append("in training mode" if training else "in evaluation mode")
                 if state is not None and run.frozen(atom.oid, state):
                     told.append("all parameters frozen")
@@ -296,7 +299,7 @@ class Words:
 
     def _graphs(self, gids: frozenset[int], hints: frozenset[int]) -> str:
         record = self.flow.record
-        graphs = [record.graphs[g] for g in sorted(gids | hints) if record.graphs[g].kind in GRAPHS]
+        graphs = [record.graphs[g] for g in sorted(gids | hints) if record.graphs[g].kind in GRAPH_KINDS]
         real = [g for g in graphs if g.gid in gids and record.real(g.gid)]
         if real:
             return "hangs on " + self.graphs(real)
@@ -356,12 +359,12 @@ class Words:
         """What becomes, at the line, of graphs made anywhere."""
         for gid, sinks in self.flow.record.sinks.items():
             graph = self.flow.record.graphs[gid]
-            if graph.kind not in GRAPHS or (graph.kind != "forward" and not self.flow.record.real(gid)):
+            if graph.kind not in GRAPH_KINDS or (graph.kind is not GraphKind.FORWARD and not self.flow.record.real(gid)):
                 continue
             for sink in sinks:
-                if sink.kind in ("cut", "returned", "yielded", "passed") and self.here(sink.site):
-                    how = f" by `{short(sink.how)}`" if sink.kind == "cut" and sink.how else ""
-                    how = f" to `{short(sink.how)}`, out of sight" if sink.kind == "passed" else how
+                if sink.kind in (SinkKind.CUT, SinkKind.RETURNED, SinkKind.YIELDED, SinkKind.PASSED) and self.here(sink.site):
+                    how = f" by `{short(sink.how)}`" if sink.kind is SinkKind.CUT and sink.how else ""
+                    how = f" to `{short(sink.how)}`, out of sight" if sink.kind is SinkKind.PASSED else how
                     yield f"the graph of `{short(graph.what)}` ({self.place(graph)}) is {sink.kind}{how}"
 
 
@@ -370,7 +373,7 @@ def silence(code: str, event: Event | Graph, flow: Flow, words: Words) -> str | 
     other = f"not everything that its page asks for is there (`torchmemlint rule {code}`)"
     match event:
         case Graph():
-            shown = event.kind == "forward" or (event.kind == "opaque" and flow.own(event.site))
+            shown = event.kind is GraphKind.FORWARD or (event.kind is GraphKind.OPAQUE and flow.own(event.site))
             if not shown or (code == "TML203" and "backward" not in flow.record.flags):
                 return None
             return _no_waste(event, flow, words)
@@ -384,8 +387,8 @@ def silence(code: str, event: Event | Graph, flow: Flow, words: Words) -> str | 
                 return None
             return _not_kept(event, flow, words) or other
         case CallEffect():
-            asked = (event.effect == "empty-cache" and code == "TML301") or (
-                event.effect == "memory-fraction" and code in FRACTION
+            asked = (event.effect is Effect.EMPTY_CACHE and code == "TML301") or (
+                event.effect is Effect.MEMORY_FRACTION and code in FRACTION
             )
             if asked and code == "TML301" and not event.site.loops:
                 return "it runs in no loop of this function"
@@ -422,7 +425,7 @@ def _not_kept(event: Accumulate | Store, flow: Flow, words: Words) -> str | None
 def _no_waste(event: Graph, flow: Flow, words: Words) -> str:
     """Why a forward with its graph may be just what is wanted."""
     record = flow.record
-    if event.mode == "off":
+    if event.mode is Mode.OFF:
         return "grad mode is off here"
     if event.frozen:
         return "all parameters of the module are frozen and no argument has a graph"
@@ -432,9 +435,9 @@ def _no_waste(event: Graph, flow: Flow, words: Words) -> str:
         return "the function asks for gradients of an input"
     if event.training is True:
         return "the module is in training mode"
-    if event.mode != "on":
+    if event.mode is not Mode.ON:
         return "whether grad mode is on here is not known"
-    if event.kind == "opaque" and not event.direct:
+    if event.kind is GraphKind.OPAQUE and not event.direct:
         return f"nothing shows that `{short(event.what)}` is a module"
     unsure = _unsure(event.gid, flow)
     return f"nothing shows that the result is wanted without its graph{': ' if unsure else ''}{unsure or ''}"

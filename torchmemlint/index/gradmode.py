@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from torchmemlint.index import keys
 from torchmemlint.index.callgraph import CallGraph
 from torchmemlint.index.edges import Caller
-from torchmemlint.index.modes import CallerMode, Mode
+from torchmemlint.index.modes import CallerMode, StartMode
 from torchmemlint.index.references import FunctionRef
 from torchmemlint.index.starts import Node, Starts
 from torchmemlint.index.trail import MISSING, Answered, Step, Trail, answered
@@ -26,7 +26,7 @@ class GradMode:
         self._starts = starts
         self._calls = calls
         self._trail = trail
-        self._modes: Answered[FunctionRef, frozenset[Mode]] = answered(trail, self._solve)
+        self._modes: Answered[FunctionRef, frozenset[StartMode]] = answered(trail, self._solve)
         self._answers = answered(trail, self._find_mode)
 
     def grad_mode(self, ref: FunctionRef) -> CallerMode:
@@ -35,29 +35,29 @@ class GradMode:
 
     def _find_mode(self, ref: FunctionRef) -> CallerMode:
         modes = self._solve(ref)
-        if modes <= {Mode.NO_CALLERS, Mode.OFF} and Mode.NO_CALLERS in modes:
+        if modes <= {StartMode.NO_CALLERS, StartMode.OFF} and StartMode.NO_CALLERS in modes:
             meant = self._meant(ref)
-            if meant == Mode.OFF:
-                modes = frozenset({Mode.OFF})
-            elif meant == Mode.MIXED:
-                return CallerMode(Mode.ESCAPES, self._path(ref, Mode.NO_CALLERS), True)
-        if Mode.ON in modes or Mode.NO_CALLERS in modes:
-            wanted = Mode.ON if Mode.ON in modes else Mode.NO_CALLERS
-            path, assumed = self._path(ref, wanted), wanted == Mode.NO_CALLERS
-            if Mode.OFF in modes or Mode.CHOSEN in modes:
-                return CallerMode(Mode.MIXED, path, assumed)
-            if Mode.ESCAPES in modes and wanted == Mode.ON and not all(caller.certain for caller in path):
-                return CallerMode(Mode.ESCAPES, path, True)
-            return CallerMode(Mode.ON if wanted == Mode.ON else Mode.NO_CALLERS, path, assumed)
-        if Mode.CHOSEN in modes:
-            return CallerMode(Mode.MIXED, self._path(ref, Mode.CHOSEN), chosen=True)
-        if Mode.OFF in modes:
-            return CallerMode(Mode.OFF)
-        if Mode.UNSEEN_BASE in modes:
-            return CallerMode(Mode.UNSEEN_BASE, self._path(ref, Mode.UNSEEN_BASE), True)
-        return CallerMode(Mode.ESCAPES, self._path(ref, Mode.ESCAPES), True)
+            if meant == StartMode.OFF:
+                modes = frozenset({StartMode.OFF})
+            elif meant == StartMode.MIXED:
+                return CallerMode(StartMode.ESCAPES, self._path(ref, StartMode.NO_CALLERS), True)
+        if StartMode.ON in modes or StartMode.NO_CALLERS in modes:
+            wanted = StartMode.ON if StartMode.ON in modes else StartMode.NO_CALLERS
+            path, assumed = self._path(ref, wanted), wanted == StartMode.NO_CALLERS
+            if StartMode.OFF in modes or StartMode.CHOSEN in modes:
+                return CallerMode(StartMode.MIXED, path, assumed)
+            if StartMode.ESCAPES in modes and wanted == StartMode.ON and not all(caller.certain for caller in path):
+                return CallerMode(StartMode.ESCAPES, path, True)
+            return CallerMode(StartMode.ON if wanted == StartMode.ON else StartMode.NO_CALLERS, path, assumed)
+        if StartMode.CHOSEN in modes:
+            return CallerMode(StartMode.MIXED, self._path(ref, StartMode.CHOSEN), chosen=True)
+        if StartMode.OFF in modes:
+            return CallerMode(StartMode.OFF)
+        if StartMode.UNSEEN_BASE in modes:
+            return CallerMode(StartMode.UNSEEN_BASE, self._path(ref, StartMode.UNSEEN_BASE), True)
+        return CallerMode(StartMode.ESCAPES, self._path(ref, StartMode.ESCAPES), True)
 
-    def _meant(self, ref: FunctionRef) -> Mode | None:
+    def _meant(self, ref: FunctionRef) -> StartMode | None:
         """What the calls in sight of namesakes tell of the methods from which nobody in sight is known to call ``ref``, directly or
         not: one of these calls may be it, on an object that is of no class in sight (``self.task.valid_step(…)``, and there
         ``model.predict(…)``). OFF where all of them have namesakes that are called, and all of these calls run with grad mode
@@ -66,24 +66,24 @@ class GradMode:
         while queue:
             current = queue.pop()
             node = self._starts.node(current)
-            if Mode.NO_CALLERS in node.fixed:
+            if StartMode.NO_CALLERS in node.fixed:
                 found = True
                 others = [
                     caller
                     for caller in self._calls.namesakes(current)
                     if caller.ref not in seen and not self._starts.is_test(caller.ref)
                 ]
-                guarded = [self._starts.guarded(each) or self._solve(each.ref) == {Mode.OFF} for each in others]
+                guarded = [self._starts.guarded(each) or self._solve(each.ref) == {StartMode.OFF} for each in others]
                 off |= any(guarded)
                 on |= not all(guarded) or not guarded
                 if off and on:
-                    return Mode.MIXED
+                    return StartMode.MIXED
             new = {caller.ref for caller, _ in node.edges} - seen
             seen |= new
             queue += sorted(new)
-        return Mode.OFF if found and off else None
+        return StartMode.OFF if found and off else None
 
-    def _solve(self, ref: FunctionRef) -> frozenset[Mode]:
+    def _solve(self, ref: FunctionRef) -> frozenset[StartMode]:
         known = self._modes.known(ref)
         if known is MISSING:
             self._solve_around(ref)
@@ -94,7 +94,7 @@ class GradMode:
         """Solves for a function and all whose start mode it takes: which are made of each other, also in circles."""
         nodes: dict[FunctionRef, Node] = {}
         pages: dict[FunctionRef, list[Step]] = {}
-        solved: dict[FunctionRef, frozenset[Mode]] = {}
+        solved: dict[FunctionRef, frozenset[StartMode]] = {}
         queue = [ref]
         with self._trail.apart():
             while queue:
@@ -130,7 +130,7 @@ class GradMode:
             self._trail.together([pages[each] for each in nodes])
         return places
 
-    def _path(self, ref: FunctionRef, wanted: Mode) -> tuple[Caller, ...]:
+    def _path(self, ref: FunctionRef, wanted: StartMode) -> tuple[Caller, ...]:
         """The shortest chain of calls by which ``wanted`` reaches ``ref``, the immediate caller first; a certain one if any."""
         path = self._chain(ref, wanted, True) or self._chain(ref, wanted, False)
         for caller in path:  # of several calls in one function, the first was taken
@@ -141,7 +141,7 @@ class GradMode:
         if self._trail.on:
             self._trail.page.append((kind, ref.path, ref.qualname))
 
-    def _chain(self, ref: FunctionRef, wanted: Mode, certain: bool) -> tuple[Caller, ...]:
+    def _chain(self, ref: FunctionRef, wanted: StartMode, certain: bool) -> tuple[Caller, ...]:
         queue: deque[tuple[FunctionRef, tuple[Caller, ...]]] = deque([(ref, ())])
         seen = {ref}
         while queue:
@@ -161,9 +161,11 @@ class GradMode:
         return ()
 
 
-def _least_fixpoint(nodes: dict[FunctionRef, Node], solved: dict[FunctionRef, frozenset[Mode]]) -> dict[FunctionRef, set[Mode]]:
+def _least_fixpoint(
+    nodes: dict[FunctionRef, Node], solved: dict[FunctionRef, frozenset[StartMode]]
+) -> dict[FunctionRef, set[StartMode]]:
     """The least sets of modes that hold what is fixed of each node and what its callers have, some of which are ``solved``."""
-    sets: dict[FunctionRef, set[Mode]] = {each: set(node.fixed) for each, node in nodes.items()}
+    sets: dict[FunctionRef, set[StartMode]] = {each: set(node.fixed) for each, node in nodes.items()}
     callees: dict[FunctionRef, list[tuple[FunctionRef, bool]]] = defaultdict(list)
     for each, node in nodes.items():
         for caller, deferred in node.edges:
@@ -175,13 +177,13 @@ def _least_fixpoint(nodes: dict[FunctionRef, Node], solved: dict[FunctionRef, fr
     # Circles that nothing outside calls.
     empty = [each for each, modes in sets.items() if not modes]
     for each in empty:
-        sets[each].add(Mode.NO_CALLERS)
+        sets[each].add(StartMode.NO_CALLERS)
     _spread(sets, callees, empty)
     return sets
 
 
 def _spread(
-    sets: dict[FunctionRef, set[Mode]],
+    sets: dict[FunctionRef, set[StartMode]],
     callees: dict[FunctionRef, list[tuple[FunctionRef, bool]]],
     changed: Iterable[FunctionRef],
 ) -> None:
@@ -196,6 +198,6 @@ def _spread(
                 queue.append(callee)
 
 
-def _through(modes: Iterable[Mode], deferred: bool) -> set[Mode]:
+def _through(modes: Iterable[StartMode], deferred: bool) -> set[StartMode]:
     """A caller's modes at the call. A lambda made with grad on may be called under no_grad; the other way round is rare."""
-    return {Mode.OFF if mode == Mode.OFF else Mode.ESCAPES for mode in modes} if deferred else set(modes)
+    return {StartMode.OFF if mode == StartMode.OFF else StartMode.ESCAPES for mode in modes} if deferred else set(modes)

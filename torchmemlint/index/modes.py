@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 from torchmemlint.index.edges import Caller
+from torchmemlint.str_enum import StrEnum
 
 
-class Mode(str, Enum):
+class StartMode(StrEnum):
     """A grad mode in which a function starts, by all callers or by one of them."""
 
     ON = "on"
@@ -26,8 +26,6 @@ class Mode(str, Enum):
     UNKNOWN = "unknown"
     """What the index says is not trusted: see ``semantics.grad_guards.start_mode``."""
 
-    __str__ = str.__str__
-
 
 @dataclass(frozen=True, slots=True)
 class CallerMode:
@@ -41,7 +39,7 @@ class CallerMode:
              ``no_grad() if fast else nullcontext()``): who asks for it there wants it
     """
 
-    mode: Mode
+    mode: StartMode
     path: tuple[Caller, ...] = ()
     assumed: bool = False
     chosen: bool = False

@@ -14,7 +14,7 @@ from torchmemlint.index.effects import MAX_DEPTH, Effects
 from torchmemlint.index.facts import CallableUse
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.leaks import Leaks
-from torchmemlint.index.modes import Mode
+from torchmemlint.index.modes import StartMode
 from torchmemlint.index.names import Names
 from torchmemlint.index.quiet import is_quiet
 from torchmemlint.index.reader import Head
@@ -37,7 +37,7 @@ _HOOK_SET = ("training_step", "configure_optimizers")
 class Node:
     """What is known of a function without its callers' modes, and the callers whose own start mode it takes."""
 
-    fixed: dict[Mode, Caller | None]
+    fixed: dict[StartMode, Caller | None]
     edges: list[tuple[Caller, bool]]  # with whether the call is deferred
 
 
@@ -64,19 +64,19 @@ class Starts:
 
     def _make_node(self, ref: FunctionRef) -> Node:
         if ref.qualname == TOP:
-            return Node({Mode.ON: None}, [])
+            return Node({StartMode.ON: None}, [])
         facts = self._reader.header(ref)
         effect = self._effects.own_effect(facts, ref.path)
         if effect is not None:
             return Node(dict.fromkeys(self._effect_modes(ref, effect, 0)), [])
         if facts.owner and self._class_switches_off(ClassRef(ref.path, facts.owner), ref):
-            return Node({Mode.OFF: None}, [])
+            return Node({StartMode.OFF: None}, [])
         node = Node({}, [])
         hook = self._hook(ref, facts)
         if hook is not None:
             node.fixed[hook] = None
         if self._reader.calls_backward(ref):
-            node.fixed[Mode.ON] = None  # with grad mode off under every caller it would raise
+            node.fixed[StartMode.ON] = None  # with grad mode off under every caller it would raise
         callers = self._calls.callers(ref)
         others = [caller for caller in callers.calls if caller.ref != ref]
         if not self.is_test(ref):
@@ -91,7 +91,7 @@ class Starts:
             for caller in handed:
                 self._add_caller(node, caller)
             if not handed:
-                node.fixed.setdefault(Mode.ESCAPES, None)
+                node.fixed.setdefault(StartMode.ESCAPES, None)
         if not node.fixed and not node.edges:
             node.fixed[self._root_mode(ref, facts, callers.escapes)] = None
         return node
@@ -103,26 +103,26 @@ class Starts:
         folder = ref.path.replace("\\", "/").rpartition("/")[0]
         return is_test(f"{folder}/", ref.qualname) or self._reader.has_tests(ref.path)
 
-    def _root_mode(self, ref: FunctionRef, facts: Head, escapes: bool) -> Mode:
+    def _root_mode(self, ref: FunctionRef, facts: Head, escapes: bool) -> StartMode:
         """The start of a function that nothing in sight calls."""
         top = FunctionRef(ref.path, TOP)
         if self._effects.last_effect(top, self._reader.flow(top).leaves) == "off":
-            return Mode.OFF
+            return StartMode.OFF
         namesakes = self._calls.namesakes(ref)
         if namesakes and all(self.guarded(caller) for caller in namesakes):
-            return Mode.OFF
+            return StartMode.OFF
         if facts.owner and self._runs_guarded(ref, ClassRef(ref.path, facts.owner)):
-            return Mode.OFF
+            return StartMode.OFF
         name = ref.qualname.rpartition(".")[2]
         if facts.owner and name not in _HOOK_SET and self._torch.hooks.get((_LIGHTNING, name)) == "grad-off":
             methods = [self._classes.method(ClassRef(ref.path, facts.owner), hook) for hook in _HOOK_SET]
             if all(method is not None and not self._calls.callers(method).calls for method in methods):
-                return Mode.UNSEEN_BASE  # a loop out of sight runs the hooks of such a class, in the mode that it chooses
+                return StartMode.UNSEEN_BASE  # a loop out of sight runs the hooks of such a class, in the mode that it chooses
         if facts.owner and not (name.startswith("__") and name.endswith("__")):
             bases = self._classes.mro(ClassRef(ref.path, facts.owner))
             if any(isinstance(base, str) and not is_quiet(base) for base in bases):
-                return Mode.UNSEEN_BASE
-        return Mode.ESCAPES if escapes or not self._complete else Mode.NO_CALLERS
+                return StartMode.UNSEEN_BASE
+        return StartMode.ESCAPES if escapes or not self._complete else StartMode.NO_CALLERS
 
     def _runs_guarded(self, ref: FunctionRef, owner: ClassRef) -> bool:
         """Whether all that others in sight run of a method's module, by its other methods, runs with grad mode off, or its own
@@ -159,7 +159,7 @@ class Starts:
             effect = self._effects.own_effect(self._reader.header(caller.ref), caller.ref.path)
         return effect == "off"
 
-    def _hook(self, ref: FunctionRef, facts: Head) -> Mode | None:
+    def _hook(self, ref: FunctionRef, facts: Head) -> StartMode | None:
         """The mode in which an outside framework calls the method: as one of the class itself, or of a class that mixes it in."""
         name = ref.qualname.rpartition(".")[2]
         if not facts.owner or name not in self._hook_names:
@@ -171,16 +171,16 @@ class Starts:
         below = [cls for cls in self._classes.subclasses(owner) if self._classes.method(cls, name) == ref]
         return next((found for cls in below if (found := self._hook_of(cls, name)) is not None), None)
 
-    def _hook_of(self, klass: ClassRef, name: str) -> Mode | None:
+    def _hook_of(self, klass: ClassRef, name: str) -> StartMode | None:
         """The mode in which an outside framework calls the method ``name`` of a class's objects."""
         for base in self._classes.mro(klass):
             if not isinstance(base, str):
                 continue
             if base.startswith("torch.autograd.") and base.endswith("Function") and name in _FUNCTION_HOOKS:
-                return Mode.OFF
+                return StartMode.OFF
             effect = self._torch.hooks.get((base, name))
             if effect is not None:
-                return Mode.OFF if effect == "grad-off" else Mode.ON
+                return StartMode.OFF if effect == "grad-off" else StartMode.ON
         return None
 
     def _class_switches_off(self, klass: ClassRef, method: FunctionRef) -> bool:
@@ -197,26 +197,32 @@ class Starts:
             node.edges.append((caller, caller.call.deferred))
             return
         for mode in self._effect_modes(caller.ref, effect, 0):
-            node.fixed.setdefault(Mode.ESCAPES if caller.call.deferred and mode != Mode.OFF else mode, caller)
+            node.fixed.setdefault(StartMode.ESCAPES if caller.call.deferred and mode != StartMode.OFF else mode, caller)
 
-    def _effect_modes(self, ref: FunctionRef, effect: str, depth: int) -> tuple[Mode, ...]:
+    def _effect_modes(self, ref: FunctionRef, effect: str, depth: int) -> tuple[StartMode, ...]:
         """The modes that an effect inside ``ref`` can mean, its parameters followed to the callers."""
         if effect in ("on", "off"):
-            return (Mode(effect),)
+            return (StartMode(effect),)
         match = TEST.match(effect.removeprefix("param:")) if effect.startswith("param:") else None
         if match is None or depth > MAX_DEPTH:
-            return (Mode.OFF, Mode.CHOSEN)
+            return (StartMode.OFF, StartMode.CHOSEN)
         facts = self._effects.parameter_owner(ref.path, self._reader.scope(ref.path, ref.qualname), match[2])
         if facts is None:
-            return (Mode.OFF, Mode.CHOSEN)
+            return (StartMode.OFF, StartMode.CHOSEN)
         ref = FunctionRef(ref.path, facts.qualname)
         callers = [caller for caller in self._calls.calls_of(ref) if caller.ref != ref]
         certain = [caller for caller in callers if caller.certain] or callers
         if not certain:
             default = next((param.default for param in facts.params if param.name == match[2]), "")
             holds = test_holds(match, default) if default else None
-            return (Mode.OFF,) if holds is False else (Mode.NO_CALLERS,) if holds else (Mode.NO_CALLERS, Mode.OFF)
-        found: dict[Mode, None] = {}
+            return (
+                (StartMode.OFF,)
+                if holds is False
+                else (StartMode.NO_CALLERS,)
+                if holds
+                else (StartMode.NO_CALLERS, StartMode.OFF)
+            )
+        found: dict[StartMode, None] = {}
         for caller in certain:
             use = CallableUse(caller.call.callee, caller.call.args, True)
             given = self._effects.with_arguments(caller.ref.path, caller.ref.qualname, effect, ref, use, bool(facts.owner))
@@ -238,7 +244,7 @@ class Starts:
         if not callers.calls:  # the way that is meant unless a caller out of sight asks for another
             default = next(param.default for param in facts.params if param.name == match[2])
             return test_holds(match, default) if default else None
-        found: set[Mode] = set()
+        found: set[StartMode] = set()
         for caller in callers.calls:
             use = CallableUse(caller.call.callee, caller.call.args, True)
             given = self._effects.with_arguments(
@@ -247,4 +253,4 @@ class Starts:
             found.update(self._effect_modes(caller.ref, given or "mixed", 1))
             if len(found) > 1:
                 return None
-        return {Mode.ON: True, Mode.OFF: False}.get(found.pop()) if found else None
+        return {StartMode.ON: True, StartMode.OFF: False}.get(found.pop()) if found else None

@@ -22,23 +22,17 @@ from torchmemlint.semantics.runs import Runs, is_part
 from torchmemlint.semantics.uses import Written, uses_of, written
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import ToldCall
 
 PAGE_HEADINGS = ("What it does", "What it costs", "Example", "Fix", "When to ignore", "References")
 """The headings of a rule's page, in this order; a test holds every page to them."""
 
 
-TENSOR_WORDS = (frozenset(TORCH.methods) | {TENSOR}) - frozenset(
-    {
-        "all", "any", "copy_", "count_nonzero", "dim", "exp", "index_copy", "item", "max", "mean", "min", "put", "size", "sort",
-        "split", "std", "storage", "sum", "t", "to", "tolist", "type", "unique", "values", "var",
-    }
-)  # fmt: skip
+TENSOR_WORDS = (frozenset(TORCH.methods) | {TENSOR}) - TORCH.words["not-tensors-alone"]
 """Methods that only tensors have (not arrays, strings, lists, modules), and what the engine says of annotated tensors."""
-GRADIENT_HOOKS = frozenset(
-    {"register_backward_hook", "register_full_backward_hook", "register_full_backward_pre_hook", "register_hook", "retain_grad"}
-)
+GRADIENT_HOOKS = TORCH.words["gradient-hooks"]
 
-GRAPH_NODES = frozenset({"grad_fn", "next_functions"})
+GRAPH_NODES = TORCH.words["graph-nodes"]
 """Ways to the nodes of a graph, and from one to the next."""
 
 
@@ -357,7 +351,7 @@ class Flow:
         return any(
             event.site.loops == loops[: len(event.site.loops)]
             for event in self.record.events.values()
-            if isinstance(event, Backward) or (isinstance(event, CallEffect) and event.effect == "optimizer-step")
+            if isinstance(event, Backward) or (isinstance(event, CallEffect) and event.effect is ToldCall.OPTIMIZER_STEP)
         )
 
     def device_words(self) -> bool:

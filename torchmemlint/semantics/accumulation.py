@@ -10,17 +10,18 @@ from torchmemlint.semantics.arithmetic import operate
 from torchmemlint.semantics.call import call_at
 from torchmemlint.semantics.dispatch import STATEMENTS, assign, call_atom, evaluate, handles
 from torchmemlint.semantics.elements import iterate, note_key
-from torchmemlint.semantics.events import Accumulate, Regrowth
+from torchmemlint.semantics.events import Accumulate, GraphKind, Regrowth, SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.places import place_of
 from torchmemlint.semantics.regrowth import added_to, bound_in, grown_in, only_grows, turns_of
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import ELEMENTS, Kind, Mode, State
 from torchmemlint.semantics.stores import store_in
 from torchmemlint.semantics.syntax import takes_part
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import EMPTY, Ext, Obj, Tensor, Value, add_marks, join, only_const, shallow
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import Effect
 
 WALK = 25
 """Steps that are counted for each part of a loop that is looked through."""
@@ -41,14 +42,14 @@ def tell_accumulation(
     """Tell an accumulation: the value assigned to a place holds what the place held when the loop's pass began."""
     graphs, hints, _, _ = m.deep(value, state)
     both = graphs | hints
-    carried = [g for g in both if m.record.graphs[g].kind == "carried" and m.record.graphs[g].place == place]
+    carried = [g for g in both if m.record.graphs[g].kind is GraphKind.CARRIED and m.record.graphs[g].place == place]
     if not carried:
         return value
     fresh = fresh_graphs(m, graphs)
     maybe = fresh_graphs(m, hints)
     if not fresh and not maybe:
         return value
-    if fresh and all(m.record.graphs[g].kind == "leaf" and m.record.graphs[g].what == text for g in fresh | maybe):
+    if fresh and all(m.record.graphs[g].kind is GraphKind.LEAF and m.record.graphs[g].what == text for g in fresh | maybe):
         return value  # a module's attribute that is a parameter takes nothing but a parameter, which has no history
     if isinstance(source, ir.IfExp):
         if not any(takes_part(text, branch) for branch in (source.then, source.orelse)):
@@ -62,8 +63,8 @@ def tell_accumulation(
     outlived = tuple(sorted(rounds, key=lambda known: (m.loops.index(known) if known in m.loops else -1, known)))
     loop = outlived[-1] if outlived else None
     certain = [g for g in carried if g in graphs] or carried
-    through = all(m.record.graphs[g].mode == "module" for g in certain)
-    mark = m.graph("added", node, text, key=place)
+    through = all(m.record.graphs[g].mode is Mode.MODULE for g in certain)
+    mark = m.graph(GraphKind.ADDED, node, text, key=place)
     m.emit(
         Accumulate(
             m.site(node), text, place, how or "+", mark, fresh - {mark}, maybe - {mark}, loop, term_of(source, text),
@@ -71,13 +72,13 @@ def tell_accumulation(
         ),
         tag=text,
     )  # fmt: skip
-    m.sink(fresh - {mark}, "stored", text, node)
+    m.sink(fresh - {mark}, SinkKind.STORED, text, node)
     return add_marks(value, frozenset((mark,)))
 
 
 def fresh_graphs(m: Machine, gids: Iterable[int]) -> frozenset[int]:
     """Graphs without the marks that only say by what way a value came."""
-    return frozenset(gid for gid in gids if m.record.graphs[gid].kind not in ("carried", "result"))
+    return frozenset(gid for gid in gids if m.record.graphs[gid].kind not in (GraphKind.CARRIED, GraphKind.RESULT))
 
 
 def term_of(source: ir.Expr | None, text: str) -> int:
@@ -102,7 +103,7 @@ def outside_total(
     node: int,
     term: int,
 ) -> Value:
-    mark = m.graph("added", node, text, key=(oid, name))
+    mark = m.graph(GraphKind.ADDED, node, text, key=(oid, name))
     outlived = m.outlived_loops(oid)
     loop = outlived[-1] if outlived else None
     m.emit(
@@ -112,7 +113,7 @@ def outside_total(
         ),
         tag=text,
     )  # fmt: skip
-    m.sink(fresh - {mark}, "stored", text, node)
+    m.sink(fresh - {mark}, SinkKind.STORED, text, node)
     return add_marks(value, frozenset((mark,)))
 
 
@@ -121,7 +122,7 @@ def accumulate_into(
 ) -> None:
     """``target op= added``: for attributes and elements the holder tells whether the place outlives a loop."""
     graphs, hints, _, _ = m.deep(added, state)
-    things = frozenset(m.thing_graph(a.oid) for a in added if type(a) is Obj and m.heap[a.oid].kind == "thing")
+    things = frozenset(m.thing_graph(a.oid) for a in added if type(a) is Obj and m.heap[a.oid].kind is Kind.THING)
     graphs |= things
     if how in ("/=", "*=", "//=", "**=", "%=", "@=", ">>=", "<<=") and not graphs:
         assign(m, target, value, state, node)
@@ -133,7 +134,7 @@ def accumulate_into(
             m, place, target.id, value, state, node, ir.Binary(node, "+", target, ir.Const(term, 0)), how, sure
         )
         if place[0] == -2 and carried == value:
-            oid = m.outside("thing", target.id, None, key=("global", m.path))
+            oid = m.outside(Kind.THING, target.id, None, key=("global", m.path))
             carried = outside_total(m, oid, target.id, target.id, how, value, graphs, hints, node, term)
         state.vars[place] = shallow(carried)
         return
@@ -143,7 +144,7 @@ def accumulate_into(
     elif isinstance(target, ir.Subscript):
         index = [evaluate(m, i, state) for i in target.index]
         key = only_const(index[0]) if len(index) == 1 else None
-        name = f"[{key.value!r}]" if key is not None else "[]"
+        name = f"[{key.value!r}]" if key is not None else ELEMENTS
         owners = [(a.oid, name) for a in evaluate(m, target.value, state) if type(a) is Obj]
         if not owners and isinstance(target.value, (ir.Name, ir.Attr)):
             # An element of a tensor: the tensor itself is the total.
@@ -180,9 +181,9 @@ def run_augmented(m: Machine, statement: ir.AugAssign, state: State) -> State | 
                 operator = ir.Attr(statement.node, target, name)
                 call_atom(m, function, call_at(statement.node, operator, [added], [statement.value]), state)
         return state
-    if any(type(a) is Obj and m.heap[a.oid].kind == "params" for a in old):
+    if any(type(a) is Obj and m.heap[a.oid].kind is Kind.PARAMS for a in old):
         return state  # a parameter changes in place, and stays what it is
-    lists = [a for a in old if type(a) is Obj and m.heap[a.oid].kind == "list"]
+    lists = [a for a in old if type(a) is Obj and m.heap[a.oid].kind is Kind.LIST]
     if lists and statement.op == "+":
         item = iterate(m, added, statement.node, state)
         for atom in lists:
@@ -190,7 +191,7 @@ def run_augmented(m: Machine, statement: ir.AugAssign, state: State) -> State | 
         return state
     value = operate(m, statement.op, old, added, statement.node, state, in_place=True)
     tensors = frozenset(a for a in old if type(a) is Tensor)
-    if state.mode == "off" and tensors and isinstance(target, ir.Name):
+    if state.mode is Mode.OFF and tensors and isinstance(target, ir.Name):
         # In place on a tensor, with grad mode off: it keeps the history that it has, and gets none from the operand.
         state.vars[place_of(m, target.id)] = tensors if len(tensors) == len(old) else join(tensors, value)
         return state
@@ -231,4 +232,4 @@ def is_constant(m: Machine, part: ir.Expr, state: State) -> bool:
     """``torch.ones(1)``: a source of tensors with literals alone."""
     if not isinstance(part, ir.Call) or not all(type(a.value) is ir.Const for a in part.args) or not dotted(part.func):
         return False
-    return any(type(a) is Ext and TORCH.function_effect(a.name) == "source" for a in evaluate(m, part.func, state))
+    return any(type(a) is Ext and TORCH.function_effect(a.name) is Effect.SOURCE for a in evaluate(m, part.func, state))

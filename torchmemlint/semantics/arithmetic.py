@@ -6,9 +6,9 @@ from enum import Enum, auto
 from functools import partial
 
 from torchmemlint.semantics.attention import MIXES, flags_of, role
-from torchmemlint.semantics.events import Attention
+from torchmemlint.semantics.events import MARK_KINDS, Attention, GraphKind, SinkKind
 from torchmemlint.semantics.machine import CONTAINERS, Machine
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import ELEMENTS, Kind, Mode, State
 from torchmemlint.semantics.values import (
     EMPTY,
     GUESSED,
@@ -33,6 +33,7 @@ from torchmemlint.semantics.values import (
     unknown,
     with_flags,
 )
+from torchmemlint.torch_facts import TORCH
 
 
 class Role(Enum):
@@ -49,14 +50,14 @@ class Role(Enum):
 
 
 ROLES = {
-    **dict.fromkeys(("forward", "leaf"), Role.REAL),
-    **dict.fromkeys(("added", "stored", "carried", "result"), Role.MARK),
-    "param": Role.GIVEN,
+    **dict.fromkeys((GraphKind.FORWARD, GraphKind.LEAF), Role.REAL),
+    **dict.fromkeys(MARK_KINDS, Role.MARK),
+    GraphKind.PARAM: Role.GIVEN,
 }
 """Kind of a graph → its role; any other kind is UNSURE."""
 SCALING = frozenset({"/", "//", "%"})
 """Operators of which the right operand is more likely a number than a tensor with a graph; in place, ``*`` is one more."""
-CASTS = frozenset({"float", "double", "half", "bfloat16", "type", "contiguous", "clone"})
+CASTS = TORCH.words["casts"]
 
 
 def arithmetic(m: Machine, operands: list[Value], node: int, state: State, scale: Value = EMPTY) -> Value:
@@ -84,8 +85,8 @@ def arithmetic(m: Machine, operands: list[Value], node: int, state: State, scale
             roles[ROLES.get(m.record.graphs[gid].kind, Role.UNSURE)].add(gid)
     graphs, marks, unsure, given = roles[Role.REAL], roles[Role.MARK], roles[Role.UNSURE], roles[Role.GIVEN]
     outputs = NOTHING.union(*(a.outputs for a in tensors))
-    if state.mode == "off":
-        m.sink(graphs | unsure | marks, "cut", "no_grad", node)
+    if state.mode is Mode.OFF:
+        m.sink(graphs | unsure | marks, SinkKind.CUT, "no_grad", node)
         return tensor(NOTHING, NOTHING, outputs, min_flags(tensors))
     if scale and held & (graphs | unsure | given):
         numbers = {g for g in (unsure | given) - held if held & (graphs | unsure) or not m.record.graphs[g].direct}
@@ -107,9 +108,9 @@ def arithmetic(m: Machine, operands: list[Value], node: int, state: State, scale
 
 def made_in_mode(m: Machine, value: Value, node: int, state: State) -> Value:
     """What an operation that makes a view of a tensor returns: with grad mode off even that has no graph."""
-    if state.mode != "off":
+    if state.mode is not Mode.OFF:
         return value
-    m.sink(hints_of(value), "cut", "no_grad", node)
+    m.sink(hints_of(value), SinkKind.CUT, "no_grad", node)
     return frozenset(Tensor(NOTHING, NOTHING, a.outputs, a.flags) if type(a) is Tensor else a for a in value)
 
 
@@ -119,7 +120,7 @@ def as_tensors(m: Machine, value: Value, state: State, node: int) -> list[Atom]:
     for atom in value:
         if type(atom) is Obj:
             info = m.heap[atom.oid]
-            if info.kind == "thing":
+            if info.kind is Kind.THING:
                 out.append(Tensor(frozenset((m.thing_graph(atom.oid),)), flags=GUESSED))
                 continue
             if info.kind in CONTAINERS:
@@ -127,8 +128,8 @@ def as_tensors(m: Machine, value: Value, state: State, node: int) -> list[Atom]:
                     out.extend(a for a in item if type(a) in (Tensor, Unknown))
                 out.append(Unknown())
                 continue
-            if info.kind == "distribution":  # a loss takes it, or another distribution is made of it
-                out.extend(state.vars.get((atom.oid, "[]"), UNKNOWN))
+            if info.kind is Kind.DISTRIBUTION:  # a loss takes it, or another distribution is made of it
+                out.extend(state.vars.get((atom.oid, ELEMENTS), UNKNOWN))
                 continue
             out.append(Unknown())
         elif type(atom) is Tuple:
@@ -148,11 +149,11 @@ def operate(m: Machine, op: str, left: Value, right: Value, node: int, state: St
         if joined is not None:
             return joined
     if op == "*":
-        repeated = [a for v in (left, right) for a in v if type(a) is Obj and m.heap[a.oid].kind == "list"]
+        repeated = [a for v in (left, right) for a in v if type(a) is Obj and m.heap[a.oid].kind is Kind.LIST]
         if repeated:
             return concatenate(m, left, right, node, state) or UNKNOWN
     if op == "%" and a is not None and isinstance(a.value, str):
-        m.sink(*m.whole(right, state), "shown", "%", node)
+        m.sink(*m.whole(right, state), SinkKind.SHOWN, "%", node)
         return PLAIN
     if op == "**":
         m.operation(hints_of(left), "pow")
@@ -187,16 +188,16 @@ def whole_logits(m: Machine, operands: list[Value], state: State) -> None:
 
 def is_parameter(m: Machine, value: Value) -> bool:
     graphs = [m.record.graphs[g].kind for a in value if type(a) is Tensor for g in a.graphs]
-    return bool(graphs) and all(kind in ("leaf", "carried") for kind in graphs)
+    return bool(graphs) and all(kind in (GraphKind.LEAF, GraphKind.CARRIED) for kind in graphs)
 
 
 def concatenate(m: Machine, left: Value, right: Value, node: int, state: State) -> Value | None:
     """``list + list`` and ``tuple + tuple``; None when no container is among the operands."""
-    lists = [a for v in (left, right) for a in v if type(a) is Obj and m.heap[a.oid].kind == "list"]
+    lists = [a for v in (left, right) for a in v if type(a) is Obj and m.heap[a.oid].kind is Kind.LIST]
     if lists:
-        oid = m.allocate("list", node)
+        oid = m.allocate(Kind.LIST, node)
         items = [item for a in lists for item in m.contents(a.oid, state)]
-        state.vars[oid, "[]"] = join(
+        state.vars[oid, ELEMENTS] = join(
             join_all(items), join_all([join_all(t.items) for v in (left, right) for t in v if type(t) is Tuple])
         )
         return frozenset((Obj(oid),))

@@ -21,7 +21,7 @@ from torchmemlint.semantics import (
 )
 from torchmemlint.semantics.dispatch import EXPRESSIONS, STATEMENTS
 from torchmemlint.semantics.models import operations, tensors, torch_functions
-from torchmemlint.torch_facts.loader import FUNCTION_EFFECTS, METHOD_EFFECTS
+from torchmemlint.torch_facts.words import FUNCTION_EFFECTS, METHOD_EFFECTS
 
 PARTS = (
     *(assignment, attributes, calls, comprehensions, definitions, elements, expressions, functions, loops, names),

@@ -8,12 +8,12 @@ from torchmemlint.semantics.accumulation import fresh_graphs, note_regrowth, out
 from torchmemlint.semantics.call_effects import gradients_freed, tell_environment
 from torchmemlint.semantics.dispatch import STATEMENTS, TARGETS, assign, evaluate, handles
 from torchmemlint.semantics.elements import iterate, put
-from torchmemlint.semantics.events import Store
+from torchmemlint.semantics.events import GraphKind, Store
 from torchmemlint.semantics.kinds import looks_like_module
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.parts import part_of, thing_element
 from torchmemlint.semantics.places import place_of
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import ELEMENTS, FROZEN, Kind, Mode, State
 from torchmemlint.semantics.stores import keep_attribute, keep_on_context, note_kept, store_in
 from torchmemlint.semantics.syntax import reads_item
 from torchmemlint.semantics.text import text_of
@@ -69,7 +69,7 @@ def assign_star(m: Machine, target: ir.Star, value: Value, state: State, node: i
 def keep_global(
     m: Machine, place: tuple[int, str], name: str, value: Value, state: State, node: int, source: ir.Expr | None
 ) -> None:
-    oid = m.outside("thing", name, None, key=("global", m.path))
+    oid = m.outside(Kind.THING, name, None, key=("global", m.path))
     keep_attribute(m, oid, name, name, value, node, source, state)
 
 
@@ -89,9 +89,9 @@ def by_evidence(m: Machine, text: str, value: Value, node: int) -> Value:
     if not looks_like_module(words):
         return value
     for atom in value:
-        if type(atom) is Tensor and any(m.record.graphs[g].kind in ("forward", "leaf") for g in atom.graphs):
+        if type(atom) is Tensor and any(m.record.graphs[g].kind in (GraphKind.FORWARD, GraphKind.LEAF) for g in atom.graphs):
             return value
-    return frozenset((Obj(m.allocate("module", node, text, None, tag=text)),))
+    return frozenset((Obj(m.allocate(Kind.MODULE, node, text, None, tag=text)),))
 
 
 @handles(TARGETS, ir.Attr)
@@ -126,9 +126,9 @@ def assign_requires_grad(m: Machine, target: ir.Attr, owners: Value, known: bool
         owners = frozenset(a for a in evaluate(m, target.value.value, state) if type(a) is Obj)
     for atom in owners:
         kind = m.heap[atom.oid].kind if type(atom) is Obj else ""
-        if type(atom) is Obj and kind in ("params", "module"):
+        if type(atom) is Obj and kind in (Kind.PARAMS, Kind.MODULE):
             owner = m.owner_of_params.get(atom.oid, atom.oid)
-            state.vars[owner, "$frozen"] = const(True) if known is False else UNKNOWN
+            state.vars[owner, FROZEN] = const(True) if known is False else UNKNOWN
         elif known is not False:
             m.record.flags.add("input-grad")
     if isinstance(target.value, ir.Name) and any(type(a) is Tensor for a in owners):
@@ -145,7 +145,7 @@ def assign_item(m: Machine, target: ir.Subscript, value: Value, state: State, no
     for atom in sorted_atoms(owners):
         if type(atom) is Ext and atom.name == "os.environ" and len(index) == 1:
             tell_environment(m, index[0], value, node)
-        elif type(atom) is Obj and (m.heap[atom.oid].kind in CONTAINERS or m.heap[atom.oid].kind == "thing"):
+        elif type(atom) is Obj and (m.heap[atom.oid].kind in CONTAINERS or m.heap[atom.oid].kind is Kind.THING):
             put_item(m, atom.oid, target, index, value, state, node, source)
         elif type(atom) is Tensor:
             write_into(m, atom, target, value, state, node, source)
@@ -168,7 +168,7 @@ def put_item(
     carried = isinstance(source, ir.Binary) and (reads_item(source.left, target) or reads_item(source.right, target))
     if carried and (m.heap[oid].external or m.outlived_loop(oid) is not None):
         graphs, hints, _, _ = m.deep(value, state)
-        place = f"[{key.value!r}]" if key is not None else "[]"
+        place = f"[{key.value!r}]" if key is not None else ELEMENTS
         marked = outside_total(m, oid, place, text, "+", value, fresh_graphs(m, graphs), hints, node, term_of(source, text))
     else:
         stored = source if source is not None else target
@@ -185,7 +185,7 @@ def write_into(
     site = (m.frame, m.turn, target.node)
     m.stored_items[site] = join(m.stored_items.get(site, EMPTY), value)
     graphs, hints, _, _ = m.deep(value, state)
-    if not isinstance(target.value, ir.Name) or not (graphs or hints) or state.mode == "off":
+    if not isinstance(target.value, ir.Name) or not (graphs or hints) or state.mode is Mode.OFF:
         return
     place = place_of(m, target.value.id)
     old = state.vars.get(place)
@@ -193,10 +193,10 @@ def write_into(
         return
     loop = None
     for gid in atom.graphs:
-        if m.record.graphs[gid].kind == "carried" and m.record.graphs[gid].place == place:
+        if m.record.graphs[gid].kind is GraphKind.CARRIED and m.record.graphs[gid].place == place:
             loops = m.record.graphs[gid].site.loops
             loop = loops[-1] if loops and loops[-1] in m.loops else None
-    mark = m.graph("stored", node, text_of(target), key=place)
+    mark = m.graph(GraphKind.STORED, node, text_of(target), key=place)
     m.stored_items[site] = add_marks(m.stored_items[site], frozenset((mark,)))
     if loop is not None:
         m.emit(
@@ -224,7 +224,7 @@ def unpack(m: Machine, target: ir.Sequence, value: Value, state: State, node: in
         for i in range(count):
             if type(atom) is Tensor:
                 piece = part_of(m, atom, f"[{i}]", node, unpacked=True)
-            elif type(atom) is Obj and m.heap[atom.oid].kind == "thing":
+            elif type(atom) is Obj and m.heap[atom.oid].kind is Kind.THING:
                 piece = thing_element(m, atom.oid, Const(i, "int"))
             else:
                 piece = iterate(m, single, node, state)

@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from torchmemlint.semantics.values import SCORES, TURNED, WEIGHTS, Obj, Tensor, Value
+from torchmemlint.torch_facts import TORCH
 
-PRODUCTS = frozenset({"@", "matmul", "bmm", "einsum"})
-TURNS = frozenset({"transpose", "permute", "swapaxes", "swapdims", "t", "T", "mT"})
-KEEPS = frozenset(
-    {
-        "+", "-", "*", "/", "add", "add_", "sub", "mul", "mul_", "div", "div_", "masked_fill", "masked_fill_", "where", "clamp",
-        "dropout", "Dropout", "float", "half", "double", "bfloat16", "nan_to_num", "clone", "type", "type_as", "contiguous", "view", "reshape", "squeeze", "unsqueeze",
-    }
-)  # fmt: skip
-SOFTMAX = frozenset({"softmax", "Softmax"})
+PRODUCTS = TORCH.words["products"] | {"@"}
+TURNS = TORCH.words["turns"]
+KEEPS = TORCH.words["keeps-scores"] | {"*", "+", "-", "/"}
+SOFTMAX = TORCH.words["softmax"]
 MIXES = -1
 """The product of weights and values: no role of its own."""
 

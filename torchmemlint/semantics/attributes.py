@@ -7,12 +7,14 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import in_role, made_in_mode
 from torchmemlint.semantics.call import call_at
 from torchmemlint.semantics.dispatch import EXPRESSIONS, call_atom, evaluate, handles
+from torchmemlint.semantics.events import GraphKind, SinkKind
 from torchmemlint.semantics.kinds import class_kind, is_property
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.names import classify, function_value, named, note_bare
 from torchmemlint.semantics.parameters import HOLDERS, makes_bare, parametric_attributes
 from torchmemlint.semantics.parts import MAX_PART_TEXT, leaf_tensor, part_of
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import ELEMENTS, TRAINING, Kind, State
+from torchmemlint.semantics.stores import makes_recorder
 from torchmemlint.semantics.values import (
     EMPTY,
     FREE_TENSOR,
@@ -42,6 +44,7 @@ from torchmemlint.semantics.values import (
 )
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import Effect
 
 ABSTRACT_WORDS = frozenset({"NotImplementedError", "NotImplemented", "abstractmethod", "property", "abc", "self"})
 """The words of a body that only says that subclasses have one."""
@@ -65,7 +68,7 @@ def attribute_of_atom(m: Machine, atom: Atom, name: str, expr: ir.Attr, state: S
         case Ext():
             return named(m, f"{atom.name}.{name}", m.path, name)
         case Obj():
-            if name == "mT" and m.heap[atom.oid].kind == "thing":  # only tensors have it
+            if name == "mT" and m.heap[atom.oid].kind is Kind.THING:  # only tensors have it
                 return tensor_attribute(m, Tensor(frozenset((m.thing_graph(atom.oid),))), name, expr, state)
             return object_attribute(m, atom.oid, name, expr, state)
         case Tensor():
@@ -85,17 +88,17 @@ def attribute_of_atom(m: Machine, atom: Atom, name: str, expr: ir.Attr, state: S
 def tensor_attribute(m: Machine, atom: Tensor, name: str, expr: ir.Attr, state: State) -> Value:
     effect = TORCH.attributes.get(name)
     if atom.flags & PACKED:
-        effect = "keep" if name == "data" else None
+        effect = Effect.KEEP if name == "data" else None
         atom = atom._replace(flags=atom.flags & ~PACKED)
     if effect is not None:
         m.notice(atom.graphs, name)
     single = frozenset((atom,))
-    if effect == "cut":
-        m.sink(atom.graphs | atom.hints, "cut", f".{name}", expr.node)
+    if effect is Effect.CUT:
+        m.sink(atom.graphs | atom.hints, SinkKind.CUT, f".{name}", expr.node)
         return detached(single)
-    if effect in ("number", "shape"):
+    if effect in (Effect.NUMBER, Effect.SHAPE):
         return PLAIN
-    if effect in ("view", "keep"):
+    if effect in (Effect.VIEW, Effect.KEEP):
         return in_role(m, name, made_in_mode(m, single, expr.node, state), [single], expr.node, state)
     part = part_of(m, atom, f".{name}", expr.node)
     return with_flags(part, LOGITS) if name == "logits" else part
@@ -108,7 +111,7 @@ def class_attribute(m: Machine, cls: ClassRef, name: str) -> Value:
     found = [a for a, _ in m.world.project.attr(cls, name) if a.method == ""]
     if found and found[0].kind == "const":
         return literal(found[0].const)
-    return frozenset((Obj(m.outside("thing", f"{cls.qualname}.{name}", None)),))
+    return frozenset((Obj(m.outside(Kind.THING, f"{cls.qualname}.{name}", None)),))
 
 
 def object_attribute(m: Machine, oid: int, name: str, expr: ir.Attr | None, state: State) -> Value:
@@ -119,10 +122,10 @@ def object_attribute(m: Machine, oid: int, name: str, expr: ir.Attr | None, stat
         return held
     info = m.heap[oid]
     value = first_value(m, oid, name, expr, state)
-    given = state.vars.get((oid, "[]"), EMPTY) if info.kind == "instance" else EMPTY
+    given = state.vars.get((oid, ELEMENTS), EMPTY) if info.kind is Kind.INSTANCE else EMPTY
     if given and not any(type(a) in (Func, Plain, Const) for a in value):
         value = join(value, given)
-    if info.kind in ("module", "self", "instance"):
+    if info.kind in (Kind.MODULE, Kind.SELF, Kind.INSTANCE):
         for atom in value:
             if type(atom) is Obj and atom.oid != oid:
                 m.holders.setdefault(atom.oid, oid)
@@ -132,27 +135,27 @@ def object_attribute(m: Machine, oid: int, name: str, expr: ir.Attr | None, stat
 def known_attribute(m: Machine, oid: int, name: str, state: State) -> Value | None:
     """What the kind of an object says of an attribute; None where it says nothing."""
     info = m.heap[oid]
-    if info.kind in CONTAINERS or info.kind == "generator":
+    if info.kind in CONTAINERS or info.kind is Kind.GENERATOR:
         return UNKNOWN
-    if info.kind == "distribution":
+    if info.kind is Kind.DISTRIBUTION:
         if name == "base_dist":
             return frozenset((Obj(oid),))
         if not name.endswith(("_shape", "_ndims", "_support", "support")):
-            return state.vars.get((oid, "[]"), UNKNOWN)  # `loc`, `logits`, `mean`: what it was made of
+            return state.vars.get((oid, ELEMENTS), UNKNOWN)  # `loc`, `logits`, `mean`: what it was made of
     if name == "training":
-        if info.kind == "thing":
-            m.retype(oid, "module")  # only modules have it
-        return state.vars.get((oid, "$training"), UNKNOWN)
-    if name in ("module", "_orig_mod") and info.kind == "module":
+        if info.kind is Kind.THING:
+            m.retype(oid, Kind.MODULE)  # only modules have it
+        return state.vars.get((oid, TRAINING), UNKNOWN)
+    if name in ("module", "_orig_mod") and info.kind is Kind.MODULE:
         return frozenset((Obj(oid),))
-    return UNKNOWN if info.kind == "params" else None
+    return UNKNOWN if info.kind is Kind.PARAMS else None
 
 
 def first_value(m: Machine, oid: int, name: str, expr: ir.Attr | None, state: State) -> Value:
     """What an attribute holds when the root function starts, by what the class assigns to it."""
     info = m.heap[oid]
     text = f"{info.name}.{name}" if info.name else name
-    if len(text) > MAX_PART_TEXT and info.kind == "thing":
+    if len(text) > MAX_PART_TEXT and info.kind is Kind.THING:
         return frozenset((Obj(oid),))
     known = m.first_values.get((m.frame, oid, name))
     if known is not None and known[0] is info:
@@ -166,7 +169,7 @@ def first_value(m: Machine, oid: int, name: str, expr: ir.Attr | None, state: St
                 if expr is None:
                     return UNKNOWN
                 if not facts.names - ABSTRACT_WORDS:
-                    return frozenset((Obj(m.outside("thing", text, None, key=(oid, name))),))
+                    return frozenset((Obj(m.outside(Kind.THING, text, None, key=(oid, name))),))
                 return inline_property(m, method, oid, expr.node, state)
     value = stored_value(m, oid, name, text, expr, state)
     if not any(type(atom) is Tensor for atom in value):
@@ -187,7 +190,7 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
         value = EMPTY
         for fact in init:
             if fact.kind in CONTAINERS:
-                value = join(value, frozenset((Obj(m.outside(fact.kind, text, None, key=(oid, name, fact.kind))),)))
+                value = join(value, frozenset((Obj(m.outside(Kind(fact.kind), text, None, key=(oid, name, fact.kind))),)))
             elif fact.kind == "const":
                 one = literal(fact.const)
                 value = join(value, one if len(found) == 1 else join(one, UNKNOWN) if one != NONE else EMPTY)
@@ -197,13 +200,13 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
             return add_marks(value, carried_calls(m, oid, name, text))
         if found:
             cls = project.attribute_class(info.cls, name)
-            inner = m.outside("thing", text, cls, key=(oid, name))
+            inner = m.outside(Kind.THING, text, cls, key=(oid, name))
             classify(m, inner, cls, f"self.{name}")
             return frozenset((Obj(inner),))
-    inner = m.outside("thing", text, None, key=(oid, name))
+    inner = m.outside(Kind.THING, text, None, key=(oid, name))
     classify(m, inner, None, text)
     of_torch = isinstance(info.cls, str) and info.cls.startswith("torch.nn.")
-    if m.heap[inner].kind == "thing" and of_torch and name in ("weight", "bias"):
+    if m.heap[inner].kind is Kind.THING and of_torch and name in ("weight", "bias"):
         if m.frozen(oid, state):
             return FREE_TENSOR
         return leaf_tensor(m, expr.node if expr is not None else 0, text, state)
@@ -218,7 +221,7 @@ def class_path(m: Machine, cls: ClassRef, name: str) -> str:
 
 def carried_calls(m: Machine, oid: int, name: str, text: str) -> frozenset[int]:
     """The mark of what an attribute of an outside object held when the root function was called."""
-    return frozenset((m.number_mark("carried", text, (oid, name)),))
+    return frozenset((m.number_mark(GraphKind.CARRIED, text, (oid, name)),))
 
 
 def constructed_attribute(m: Machine, callee: str, oid: int, name: str, text: str, method: str) -> Value:
@@ -231,31 +234,33 @@ def constructed_attribute(m: Machine, callee: str, oid: int, name: str, text: st
     if absolute is not None:
         cls = m.world.project.klass(absolute)
         if cls is not None:
-            inner = m.outside("thing", text, cls, key=(oid, name, absolute))
+            inner = m.outside(Kind.THING, text, cls, key=(oid, name, absolute))
             classify(m, inner, cls, f"self.{name}")
             note_bare(m, inner, cls, FunctionRef(path, method or MODULE), bare)
             return frozenset((Obj(inner),))
-        kind = "module" if absolute in TORCH.given_weights else class_kind(absolute)
+        kind = Kind.MODULE if absolute in TORCH.given_weights else class_kind(absolute)
         if kind == "module" and method and makes_bare(m.world, FunctionRef(path, method), bare, absolute):
-            kind = "function-module"
+            kind = Kind.FUNCTION_MODULE
         if kind == "parameter":
             return leaf_tensor(m, 0, text, None)
-        if kind in ("list", "dict", "set"):
+        if kind in (Kind.LIST, Kind.DICT, Kind.SET):
             return frozenset((Obj(m.outside(kind, text, None, key=(oid, name, kind))),))
-        if kind != "thing":
+        if kind is not Kind.THING:
             inner = m.outside(kind, text, absolute, key=(oid, name, absolute))
             if absolute in HOLDERS and name not in parametric_attributes(m.world, info.cls):
                 m.bare.add(inner)
             return frozenset((Obj(inner),))
+        if makes_recorder(absolute, m):
+            return frozenset((Obj(m.outside(Kind.THING, text, absolute, key=(oid, name, absolute))),))
         effect = TORCH.function_effect(absolute)
-        if effect in ("source", "cut"):
+        if effect in (Effect.SOURCE, Effect.CUT):
             return FREE_TENSOR
-        if effect == "number":
+        if effect is Effect.NUMBER:
             return PLAIN
-        if effect == "module":
-            return frozenset((Obj(m.outside("module", text, absolute, key=(oid, name, absolute))),))
+        if effect is Effect.MODULE:
+            return frozenset((Obj(m.outside(Kind.MODULE, text, absolute, key=(oid, name, absolute))),))
     found = m.world.project.class_of(path, method, f"self.{name}")
-    inner = m.outside("thing", text, found, key=(oid, name))
+    inner = m.outside(Kind.THING, text, found, key=(oid, name))
     classify(m, inner, found, f"self.{name}")
     return frozenset((Obj(inner),))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.events import Backward
+from torchmemlint.semantics.events import Backward, GraphKind, SinkKind
 from torchmemlint.semantics.machine import Machine
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import Kind, State
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import Obj, Value, is_none, truth
 
@@ -28,7 +28,7 @@ def back_propagate(
         graphs |= g
         hints |= h
         for atom in value:
-            if type(atom) is Obj and m.heap[atom.oid].kind == "thing":
+            if type(atom) is Obj and m.heap[atom.oid].kind is Kind.THING:
                 graphs.add(m.thing_graph(atom.oid))
     created = call.get(retain_at + 1 if retain_at >= 0 else -1, "create_graph")
     retained = call.get(retain_at, "retain_graph")
@@ -38,10 +38,12 @@ def back_propagate(
     m.record.flags |= {"backward", "create-graph"} if create is True else {"backward"}
     if m.loaded and m.loops:
         m.record.alive |= {a.oid for value in state.vars.values() for a in value if type(a) is Obj and a.oid in m.loaded}
-    sole = [g for g in graphs if m.record.graphs[g].kind in ("opaque", "param", "forward", "leaf")]
+    sole = [
+        g for g in graphs if m.record.graphs[g].kind in (GraphKind.OPAQUE, GraphKind.PARAM, GraphKind.FORWARD, GraphKind.LEAF)
+    ]
     if len(sole) == 1:
         m.notice(sole, "backward")
-    m.sink(graphs | hints, "backward", text_of(call.func), call.node)
+    m.sink(graphs | hints, SinkKind.BACKWARD, text_of(call.func), call.node)
     event = Backward(
         m.site(call.node), frozenset(graphs), frozenset(hints), retain is not False, create is not False,
         partial or "inputs" in call.keywords, retain is True, create is True,

@@ -5,20 +5,24 @@ from __future__ import annotations
 from torchmemlint.lower import ir
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import evaluate
-from torchmemlint.semantics.events import CallEffect, EnvironmentSet, GradientsFreed
+from torchmemlint.semantics.events import CallEffect, EnvironmentSet, GradientsFreed, SinkKind
 from torchmemlint.semantics.gates import bound_to
 from torchmemlint.semantics.machine import Machine
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import Kind, State
 from torchmemlint.semantics.syntax import gradient_owner, next_words
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import NOTHING, Ext, Obj, Value, is_zero, names_device, only_const, truth
 from torchmemlint.semantics.world import MODULE
+from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import Effect, ToldCall
 
-ALLOCATOR_VARIABLES = frozenset({"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"})
+ALLOCATOR_VARIABLES = TORCH.words["allocator-variables"]
 """Environment variables that the caching allocator reads: https://docs.pytorch.org/docs/stable/notes/cuda.html."""
 
 
-def tell_call(m: Machine, effect: str, name: str, call: Call, state: State | None = None, result: int = -1) -> None:
+def tell_call(
+    m: Machine, effect: Effect | ToldCall, name: str, call: Call, state: State | None = None, result: int = -1
+) -> None:
     """Tell a call; with ``state`` also the grad mode and what the arguments hang on."""
     takes = NOTHING
     if state is not None:
@@ -42,10 +46,10 @@ def tell_call(m: Machine, effect: str, name: str, call: Call, state: State | Non
                 *sorted((word, e.node) for word, e in call.keyword_exprs.items()),
             ),
             call.stars if call.more else "",
-            state.mode if state is not None else "",
+            state.mode if state is not None else None,
             result,
             takes,
-            gates_of(m) if effect == "empty-cache" else (),
+            gates_of(m) if effect is Effect.EMPTY_CACHE else (),
         ),
         tag=effect,
     )
@@ -67,10 +71,10 @@ def tell_by_name(m: Machine, func: ir.Attr, receiver: Value, call: Call, state: 
     if func.name == "zero_grad":
         zeroed(m, call.get(0, "set_to_none"), call.node)
     match func.name:
-        case "load_state_dict" if call.all() and "scheduler" not in kinds:
-            tell_call(m, "restore", text_of(func), call, state)
-        case "zero_grad" if "set_to_none" in call.keywords or (kinds & {"optimizer", "module"} and call.positional):
-            tell_call(m, "zero-grad", text_of(func), call)
+        case "load_state_dict" if call.all() and Kind.SCHEDULER not in kinds:
+            tell_call(m, ToldCall.RESTORE, text_of(func), call, state)
+        case "zero_grad" if "set_to_none" in call.keywords or (kinds & {Kind.OPTIMIZER, Kind.MODULE} and call.positional):
+            tell_call(m, ToldCall.ZERO_GRAD, text_of(func), call)
         case "cuda":
             m.record.flags.add("on-cuda")
         case "to":
@@ -84,8 +88,8 @@ def tell_by_name(m: Machine, func: ir.Attr, receiver: Value, call: Call, state: 
             owner = gradient_owner(func.value)
             if owner is None or (func.name == "fill_" and not is_zero(call.get(0, "value"))):
                 return
-            if any(type(a) is Obj and m.heap[a.oid].kind == "params" for a in evaluate(m, owner, state)):
-                tell_call(m, "gradient-zeroed", text_of(owner), call)
+            if any(type(a) is Obj and m.heap[a.oid].kind is Kind.PARAMS for a in evaluate(m, owner, state)):
+                tell_call(m, ToldCall.GRADIENT_ZEROED, text_of(owner), call)
 
 
 def reaches_device(name: str, call: Call) -> bool:
@@ -128,4 +132,4 @@ def gradients_freed(m: Machine, node: int) -> None:
 
 def cut_all(m: Machine, call: Call, state: State, how: str) -> None:
     for value in call.all():
-        m.sink(*m.whole(value, state), "cut", how, call.node)
+        m.sink(*m.whole(value, state), SinkKind.CUT, how, call.node)

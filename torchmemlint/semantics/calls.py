@@ -10,6 +10,7 @@ from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import reaches_device, tell_by_name
 from torchmemlint.semantics.dispatch import CALLEES, EXPRESSIONS, METHODS, assign, call_atom, call_method, evaluate, handles
 from torchmemlint.semantics.elements import items_of, iterate
+from torchmemlint.semantics.events import GraphKind, SinkKind
 from torchmemlint.semantics.forward import run_forward
 from torchmemlint.semantics.functions import call_function
 from torchmemlint.semantics.kinds import looks_like_module
@@ -20,7 +21,7 @@ from torchmemlint.semantics.models.modules import construct_instance
 from torchmemlint.semantics.models.objects import call_object, call_object_method
 from torchmemlint.semantics.models.unknown_objects import call_opaque
 from torchmemlint.semantics.names import function_value, named
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import KEYS, Kind, State
 from torchmemlint.semantics.syntax import first_parameter, stars_of
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
@@ -48,12 +49,7 @@ from torchmemlint.semantics.values import (
 )
 from torchmemlint.torch_facts import TORCH
 
-HOOKS = frozenset(
-    {
-        "register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook", "register_backward_hook",
-        "register_module_forward_hook",
-    }
-)  # fmt: skip
+HOOKS = TORCH.words["forward-hooks"]
 """Methods of a module (or functions of torch) that keep a function and call it with inputs, outputs or gradients."""
 
 
@@ -82,10 +78,10 @@ def evaluate_call(m: Machine, expr: ir.Call, state: State) -> Value:
     if type(func) is ir.Call and type(func.func) is ir.Name and func.func.id == "type" and len(func.args) == 1:
         # `type(batch)(moved(item) for item in batch)`: a container like the one that it was made from.
         like = evaluate(m, func.args[0].value, state)
-        kinds = {m.heap[a.oid].kind for a in like if type(a) is Obj} | {"tuple" for a in like if type(a) is Tuple}
-        if kinds & {"tuple", "list", "dict", "set"}:
-            kind = next(kind for kind in ("dict", "set", "list", "tuple") if kind in kinds)
-            return make_container(m, kind.replace("tuple", "list"), evaluate_arguments(m, expr, state), state)
+        kinds = {m.heap[a.oid].kind for a in like if type(a) is Obj} | {Kind.LIST for a in like if type(a) is Tuple}
+        for kind in (Kind.DICT, Kind.SET, Kind.LIST):
+            if kind in kinds:
+                return make_container(m, kind, evaluate_arguments(m, expr, state), state)
     callee = evaluate(m, func, state)
     call = evaluate_arguments(m, expr, state)
     hand_over(m, callee, "", call, state)
@@ -120,10 +116,10 @@ def evaluate_arguments(m: Machine, expr: ir.Call, state: State) -> Call:
             else:
                 more.append(iterate(m, value, arg.value.node, state))
         elif arg.star == "**":
-            held = [a for a in value if type(a) is Obj and m.heap[a.oid].kind == "dict"]
+            held = [a for a in value if type(a) is Obj and m.heap[a.oid].kind is Kind.DICT]
             named = False
             for atom in held:
-                for key in state.vars.get((atom.oid, "$keys"), EMPTY):
+                for key in state.vars.get((atom.oid, KEYS), EMPTY):
                     name = str(getattr(key, "value", ""))
                     if name.startswith("['"):
                         keywords[name[2:-2]] = state.vars.get((atom.oid, name), UNKNOWN)
@@ -172,7 +168,7 @@ def super_call(m: Machine, name: str, expr: ir.Call, state: State) -> Value:
             if method is not None and oids:
                 (key_atom,) = function_value(m, method, oids[0])
                 return call_atom(m, key_atom, call, state)
-    if name in ("forward", "__call__") and oids and m.heap[oids[0]].kind in ("module", "self"):
+    if name in ("forward", "__call__") and oids and m.heap[oids[0]].kind in (Kind.MODULE, Kind.SELF):
         return run_forward(m, oids[0], call, state, "super().forward")
     if name in ("__init__", "__setattr__", "setUp", "train", "eval"):
         return NONE
@@ -218,8 +214,8 @@ def call_unknown(m: Machine, atom: Tensor | Unknown, call: Call, state: State) -
         m.notice(atom.graphs, "called")
     text = dotted(call.func)
     if text and looks_like_module(m.evidence.get(text, frozenset())):
-        oid = m.outside("module", text, None, key=("called", text))
-        made = [g for g in hints_of(frozenset((atom,))) if m.record.graphs[g].kind == "opaque"]
+        oid = m.outside(Kind.MODULE, text, None, key=("called", text))
+        made = [g for g in hints_of(frozenset((atom,))) if m.record.graphs[g].kind is GraphKind.OPAQUE]
         if made:  # what a call out of sight returned: as old as that call
             m.heap[oid] = m.heap[oid]._replace(loops=m.record.graphs[min(made)].site.loops)
         return run_forward(m, oid, call, state, text)
@@ -263,7 +259,7 @@ def method_of_tuple(m: Machine, atom: Tuple, name: str, call: Call, state: State
 @handles(METHODS, Const, Plain)
 def method_of_data(m: Machine, atom: Const | Plain, name: str, call: Call, state: State) -> Value:
     gids = [m.whole(v, state)[0] for v in call.all()]
-    m.sink(NOTHING.union(*gids) if gids else NOTHING, "shown", f".{name}", call.node)
+    m.sink(NOTHING.union(*gids) if gids else NOTHING, SinkKind.SHOWN, f".{name}", call.node)
     return PLAIN if not is_none(frozenset((atom,))) else EMPTY
 
 
@@ -280,7 +276,7 @@ def class_method(m: Machine, cls: ClassRef, name: str, call: Call, state: State)
     if name == "apply" and m.world.project.is_subclass(cls, "torch.autograd.Function"):
         return arithmetic(m, call.all(), call.node, state)
     if name in ("from_pretrained", "from_config", "load_from_checkpoint") and m.world.is_module_class(cls):
-        return frozenset((Obj(m.allocate("module", call.node, text_of(call.func), cls)),))
+        return frozenset((Obj(m.allocate(Kind.MODULE, call.node, text_of(call.func), cls)),))
     return call_opaque(m, text_of(call.func), call, state)
 
 
@@ -290,7 +286,7 @@ def runs_functions(atom: Atom, method: str, m: Machine) -> bool:
         return (f"{atom.name}.{method}" if method else atom.name) in TORCH.runners
     if type(atom) is Obj:
         info = m.heap[atom.oid]
-        if info.kind != "thing" or isinstance(info.cls, ClassRef):
+        if info.kind is not Kind.THING or isinstance(info.cls, ClassRef):
             return False
         return f"{info.cls}.{method}" in TORCH.runners or (not info.cls and method in TORCH.runner_methods)
     return type(atom) in (Tensor, Unknown) and method in TORCH.runner_methods

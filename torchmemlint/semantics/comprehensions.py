@@ -8,15 +8,14 @@ from torchmemlint.semantics.elements import forget, iterate
 from torchmemlint.semantics.loops import loop_passes, note_loop
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.phases import decide
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import ELEMENTS, Kind, State
 from torchmemlint.semantics.syntax import target_names
 from torchmemlint.semantics.values import EMPTY, Obj, Value, join, shallow
 
 
 @handles(EXPRESSIONS, ir.Comprehension)
 def evaluate_comprehension(m: Machine, expr: ir.Comprehension, state: State) -> Value:
-    kind = "list" if expr.kind == "list" else expr.kind
-    oid = m.allocate(kind, expr.node)
+    oid = m.allocate(Kind(expr.kind), expr.node)
     forget(m, oid, state)
     comprehension_clause(m, expr, 0, oid, state)
     return frozenset((Obj(oid),))
@@ -27,7 +26,7 @@ def comprehension_clause(m: Machine, expr: ir.Comprehension, index: int, oid: in
         value = shallow(evaluate(m, expr.element, state))
         if expr.key is not None:
             evaluate(m, expr.key, state)
-        state.vars[oid, "[]"] = join(state.vars.get((oid, "[]"), EMPTY), value)
+        state.vars[oid, ELEMENTS] = join(state.vars.get((oid, ELEMENTS), EMPTY), value)
         return
     clause = expr.clauses[index]
     iterable = evaluate(m, clause.iterable, state)
@@ -49,7 +48,7 @@ def comprehension_clause(m: Machine, expr: ir.Comprehension, index: int, oid: in
     places = [(m.frame, name) for name in target_names(clause.target)]
     before = {place: state.vars.pop(place, None) for place in places}
     # What the comprehension has collected so far is in nobody's reach yet, and its names are bound by each turn.
-    own = frozenset((*places, (oid, "[]")))
+    own = frozenset((*places, (oid, ELEMENTS)))
     after = loop_passes(m, (m.frame, clause.node), state, body, own=own)
     if after is not None:
         state.vars, state.mode = after.vars, after.mode

@@ -14,6 +14,7 @@ from torchmemlint.semantics.state import State
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import Cls, Ext, Func
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import Effect, ToldCall
 
 
 @handles(STATEMENTS, ir.FunctionDef)
@@ -44,8 +45,8 @@ def check_decorator(m: Machine, decorator: ir.Expr, function: ir.Function, node:
     for atom in evaluate(m, callee, state) if dotted(callee) else ():
         if type(atom) is Ext and atom.name in TORCH.renamed:
             use = decorator if isinstance(decorator, ir.Call) else ir.Call(decorator.node, decorator, [])
-            tell_call(m, "renamed", atom.name, evaluate_arguments(m, use, state))
-        if type(atom) is Ext and TORCH.function_effect(atom.name) == "grad-off":
+            tell_call(m, ToldCall.RENAMED, atom.name, evaluate_arguments(m, use, state))
+        if type(atom) is Ext and TORCH.function_effect(atom.name) is Effect.GRAD_OFF:
             if function.is_async:
                 kind = "async-generator-decorator" if function.is_generator else "async-decorator"
                 m.emit(GradModeMisuse(m.site(decorator.node), kind, text_of(decorator)))
@@ -58,7 +59,7 @@ def run_class(m: Machine, statement: ir.ClassDef, state: State) -> State | None:
     for decorator in statement.decorators:
         callee = decorator.func if isinstance(decorator, ir.Call) else decorator
         for atom in evaluate(m, callee, state) if dotted(callee) else ():
-            if type(atom) is Ext and TORCH.function_effect(atom.name) == "grad-off":
+            if type(atom) is Ext and TORCH.function_effect(atom.name) is Effect.GRAD_OFF:
                 m.emit(GradModeMisuse(m.site(decorator.node), "class-decorator", text_of(decorator)))
     qualname = statement.name
     found = m.world.project.klass(f"{m.world.project.module_name(m.path)}.{qualname}")

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from torchmemlint.lower import ir
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.machine import HARD_LIMIT, Machine
-from torchmemlint.semantics.state import STATEMENT, RunLimit, State
+from torchmemlint.semantics.state import STATEMENT, Kind, Mode, RunLimit, State
 from torchmemlint.semantics.values import NONE, Atom, Obj, Value
 
 Evaluate = Callable[[Machine, Any, State], Value]
@@ -70,8 +70,8 @@ def call_atom(m: Machine, atom: Atom, call: Call, state: State) -> Value:
 def call_method(m: Machine, atom: Atom, name: str, call: Call, state: State) -> Value:
     if name == "enter_context" and call.positional:
         for entered in call.positional[0]:
-            if type(entered) is Obj and m.heap[entered.oid].kind == "manager" and m.heap[entered.oid].cls != "none":
-                state.mode = str(m.heap[entered.oid].cls)
+            if type(entered) is Obj and m.heap[entered.oid].kind is Kind.MANAGER and m.heap[entered.oid].cls != Mode.NONE:
+                state.mode = Mode(str(m.heap[entered.oid].cls))
         return call.positional[0]
     return METHODS[type(atom)](m, atom, name, call, state)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import made_in_mode
 from torchmemlint.semantics.dispatch import EXPRESSIONS, evaluate, handles
-from torchmemlint.semantics.events import LastLogits
+from torchmemlint.semantics.events import GraphKind, LastLogits
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.parts import part_of, thing_element
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import ELEMENTS, ITEMS, KEYS, Kind, State
 from torchmemlint.semantics.values import (
     EMPTY,
     FREE_TENSOR,
@@ -70,22 +70,22 @@ def element_of_object(m: Machine, atom: Obj, key: Const | None, expr: ir.Subscri
     if info.kind in CONTAINERS:
         if isinstance(expr.index[0], ir.Slice):
             return frozenset((atom,))
-        if held is not None and info.kind == "dict":
+        if held is not None and info.kind is Kind.DICT:
             return held
         return join_all(m.contents(atom.oid, state)) or (thing_element(m, atom.oid, key) if info.external else UNKNOWN)
-    if info.kind in ("module", "self"):
-        return frozenset((Obj(part_of_module(m, atom.oid, "thing")),))
-    if info.kind == "loader":
+    if info.kind in (Kind.MODULE, Kind.SELF):
+        return frozenset((Obj(part_of_module(m, atom.oid, Kind.THING)),))
+    if info.kind is Kind.LOADER:
         return FREE_TENSOR
     return held if held is not None else thing_element(m, atom.oid, key)
 
 
-def part_of_module(m: Machine, oid: int, kind: str) -> int:
+def part_of_module(m: Machine, oid: int, kind: Kind) -> int:
     """An element of a container of modules, which is a module too."""
     info = m.heap[oid]
-    inner = m.outside(kind, f"{info.name}[…]", None, key=(oid, "[]"))
-    if info.kind == "module" and m.heap[inner].kind == "thing":
-        m.retype(inner, "module")
+    inner = m.outside(kind, f"{info.name}[…]", None, key=(oid, ELEMENTS))
+    if info.kind is Kind.MODULE and m.heap[inner].kind is Kind.THING:
+        m.retype(inner, Kind.MODULE)
     if oid in m.bare:
         m.bare.add(inner)
     return inner
@@ -122,7 +122,7 @@ def turn_of(m: Machine, atom: Atom, node: int, state: State) -> Value:
         case Tuple():
             return join_all(atom.items)
         case Tensor():
-            apart = any(m.record.graphs[g].kind in ("opaque", "param") for g in atom.graphs)
+            apart = any(m.record.graphs[g].kind in (GraphKind.OPAQUE, GraphKind.PARAM) for g in atom.graphs)
             return part_of(m, atom, "[…]", node) if apart else frozenset((atom,))
         case Unknown():
             return unknown(atom.hints)
@@ -135,18 +135,18 @@ def turn_of(m: Machine, atom: Atom, node: int, state: State) -> Value:
 def turn_of_object(m: Machine, atom: Obj, state: State) -> Value:
     info = m.heap[atom.oid]
     match info.kind:
-        case "dict":
+        case Kind.DICT:
             return PLAIN
-        case "list" | "set" | "generator":
+        case Kind.LIST | Kind.SET | Kind.GENERATOR:
             held = join_all(m.contents(atom.oid, state))
             return held or (thing_element(m, atom.oid, None) if info.external else EMPTY) or UNKNOWN
-        case "loader":
+        case Kind.LOADER:
             return FREE_TENSOR
-        case "params":
+        case Kind.PARAMS:
             return frozenset((atom,))
-        case "module":
-            return frozenset((Obj(part_of_module(m, atom.oid, "module")),))
-        case "thing":
+        case Kind.MODULE:
+            return frozenset((Obj(part_of_module(m, atom.oid, Kind.MODULE)),))
+        case Kind.THING:
             return unknown(frozenset((m.thing_graph(atom.oid),)))
         case _:
             return UNKNOWN
@@ -184,25 +184,25 @@ def takes_small_part(exprs: list[ir.Expr], values: list[Value]) -> bool:
 
 def forget(m: Machine, oid: int, state: State) -> None:
     """A container is made anew: what the same site held before is gone."""
-    state.vars.pop((oid, "$items"), None)
-    keys = state.vars.pop((oid, "$keys"), None)
+    state.vars.pop((oid, ITEMS), None)
+    keys = state.vars.pop((oid, KEYS), None)
     if keys:
         for atom in keys:
             name = getattr(atom, "value", None)
             if isinstance(name, str):
                 state.vars.pop((oid, name), None)
-    state.vars[oid, "[]"] = EMPTY
+    state.vars[oid, ELEMENTS] = EMPTY
 
 
 def put(m: Machine, oid: int, key: Value, value: Value, state: State) -> None:
     """Set ``container[key]``: a constant key is replaced, any other key is joined to what is held."""
     single = only_const(key)
-    if single is not None and m.heap[oid].kind == "dict":
+    if single is not None and m.heap[oid].kind is Kind.DICT:
         name = f"[{single.value!r}]"
         state.vars[oid, name] = value
         note_key(oid, name, state)
     else:
-        state.vars[oid, "[]"] = join(state.vars.get((oid, "[]"), EMPTY), value)
+        state.vars[oid, ELEMENTS] = join(state.vars.get((oid, ELEMENTS), EMPTY), value)
 
 
 def note_key(oid: int, name: str, state: State) -> None:
@@ -219,9 +219,9 @@ def copy_contents(m: Machine, source: int, target: int, state: State) -> None:
     for (owner, name), value in list(state.vars.items()):
         if owner == source and name.startswith("["):
             state.vars[target, name] = join(state.vars.get((target, name), EMPTY), value)
-    keys = state.vars.get((source, "$keys"))
+    keys = state.vars.get((source, KEYS))
     if keys:
-        state.vars[target, "$keys"] = state.vars.get((target, "$keys"), EMPTY) | keys
+        state.vars[target, KEYS] = state.vars.get((target, KEYS), EMPTY) | keys
 
 
 def items_of(m: Machine, value: Value, state: State) -> tuple[Value, ...] | None:
@@ -229,10 +229,10 @@ def items_of(m: Machine, value: Value, state: State) -> tuple[Value, ...] | None
     single = next(iter(value)) if len(value) == 1 else None
     if type(single) is Tuple:
         return single.items
-    if type(single) is not Obj or state.vars.get((single.oid, "$keys")):
+    if type(single) is not Obj or state.vars.get((single.oid, KEYS)):
         return None
-    listed = state.vars.get((single.oid, "$items"), EMPTY)
+    listed = state.vars.get((single.oid, ITEMS), EMPTY)
     (items,) = listed if len(listed) == 1 else (None,)
-    if type(items) is not Tuple or shallow(join_all(items.items)) != state.vars.get((single.oid, "[]")):
+    if type(items) is not Tuple or shallow(join_all(items.items)) != state.vars.get((single.oid, ELEMENTS)):
         return None
     return items.items

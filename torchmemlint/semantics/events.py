@@ -6,11 +6,54 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import Kind, Mode, State
 from torchmemlint.semantics.values import EMPTY, NOTHING, Value
+from torchmemlint.str_enum import StrEnum
+from torchmemlint.torch_facts.words import Effect, ToldCall
 
-GRAPH_KINDS = ("forward", "leaf", "opaque", "param")
-MARK_KINDS = ("added", "stored", "carried", "result")
+
+class GraphKind(StrEnum):
+    """What a graph is, or a mark, which says by what way a value came (see ``semantics``)."""
+
+    FORWARD = "forward"
+    """A module ran."""
+    LEAF = "leaf"
+    """A parameter used directly."""
+    OPAQUE = "opaque"
+    """An unresolved call's result."""
+    PARAM = "param"
+    """What a parameter of the root brought in."""
+    ADDED = "added"
+    """A value on its way through an accumulating statement."""
+    STORED = "stored"
+    """A value on its way through a storing statement."""
+    CARRIED = "carried"
+    """What a place held when the pass of a loop began."""
+    RESULT = "result"
+    """What a project function returned to this call."""
+
+
+GRAPH_KINDS = (GraphKind.FORWARD, GraphKind.LEAF, GraphKind.OPAQUE, GraphKind.PARAM)
+MARK_KINDS = (GraphKind.ADDED, GraphKind.STORED, GraphKind.CARRIED, GraphKind.RESULT)
+
+
+class SinkKind(StrEnum):
+    """What became of a value that hangs on a graph."""
+
+    CUT = "cut"
+    """Its graph was cut (``how``: the operation)."""
+    KEPT_PART = "kept-part"
+    """An operation gave a part with the graph and one without (``max(dim=…)``)."""
+    BACKWARD = "backward"
+    STORED = "stored"
+    RETURNED = "returned"
+    YIELDED = "yielded"
+    PASSED = "passed"
+    """To code out of sight (``how``: the callee's text)."""
+    DROPPED = "dropped"
+    """An expression statement."""
+    SHOWN = "shown"
+    """Formatted, printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +86,9 @@ class Site(NamedTuple):
 class Graph:
     """A graph or a mark (see ``semantics``).
 
-    kind      "forward": a module ran; "leaf": a parameter used directly; "opaque": an unresolved call's result; "param": what
-              a parameter of the root brought in; "added"/"stored": a value on its way through an accumulating or storing
-              statement; "carried": what a place held when the pass of a loop began; "result": what a project function
-              returned to this call
     what      the callee's or place's text, for messages
     parents   graphs that it hangs on
-    mode      grad mode when it was made: "on", or "unknown"
+    mode      grad mode when it was made
     training  what is known of the module's training flag: True after ``.train()``, False after ``.eval()``, None unknown
     module    number of the module object, -1
     frozen    all parameters of the module were frozen and no argument had a graph
@@ -58,11 +97,11 @@ class Graph:
     """
 
     gid: int
-    kind: str
+    kind: GraphKind
     site: Site
     what: str
     parents: frozenset[int] = NOTHING
-    mode: str = "on"
+    mode: Mode = Mode.ON
     training: bool | None = None
     module: int = -1
     frozen: bool = False
@@ -81,13 +120,9 @@ MUST_BE_FREE = "numpy of what is attached"
 
 
 class Sink(NamedTuple):
-    """What became of a value that hangs on a graph.
+    """What became of a value that hangs on a graph, by what, and where."""
 
-    kind: "cut" (``how``: the operation), "backward", "returned", "yielded", "stored", "passed" (to code out of sight; ``how``:
-    the callee's text), "dropped" (an expression statement), "shown" (formatted, printed), "grad" (``autograd.grad``)
-    """
-
-    kind: str
+    kind: SinkKind
     how: str
     site: Site
 
@@ -127,7 +162,8 @@ class Accumulate:
 class Store:
     """A value is put where it outlives a loop, or the calls of this function.
 
-    how: "append", "extend", "insert", "add", "item" (subscript), "attr", "comprehension", "yield", "setdefault", "global"
+    how: "append", "extend", "insert", "add", "item" (subscript), "attr", "comprehension", "yield", "setdefault", "global",
+    "recorded" (by a recorder out of sight, see the setting ``recorders``)
     external: the holder was not made in the root function (an attribute, a parameter, a global)
     ``value`` node is the stored expression
     """
@@ -260,9 +296,7 @@ class GradientsFreed:
 
 @dataclass(frozen=True, slots=True)
 class CallEffect:
-    """A call whose effect the torch facts name: "empty-cache", "memory-fraction", "optimizer-step", "checkpoint", "load" …, or
-    one that is told by its method's name: "restore" (``load_state_dict``), "zero-grad" (one that is given ``set_to_none``),
-    "gradient-zeroed" (``p.grad.zero_()`` of a parameter), "renamed" (a deprecated name, as a decorator too).
+    """A call whose effect the torch facts name, or one that is told by its method's name.
 
     args   positional values and keyword values as text → Value; nodes: the same names → node of the argument's expression
     more   the stars ("*", "**", "***") with which arguments came in that are not known one by one, "" for none
@@ -273,7 +307,7 @@ class CallEffect:
     """
 
     site: Site
-    effect: str
+    effect: Effect | ToldCall
     name: str
     args: tuple[tuple[str, Value], ...]
     statement: bool
@@ -283,7 +317,7 @@ class CallEffect:
     """What the next statement of the block is: "break", "return", "raise", or the text of its call or value."""
     nodes: tuple[tuple[str, int], ...] = ()
     more: str = ""
-    mode: str = ""
+    mode: Mode | None = None
     result: int = -1
     takes: frozenset[int] = NOTHING
     gates: tuple[str, ...] = ()
@@ -345,7 +379,7 @@ class Attention:
     """Values are mixed by attention weights that lie in memory: ``softmax(q @ k.T) @ v``. ``mode`` is the grad mode there."""
 
     site: Site
-    mode: str
+    mode: Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,23 +415,24 @@ class CallFate:
 
     callee: FunctionRef
     site: Site
-    mode: str
+    mode: Mode
     mark: int
     kept_graph: bool
 
 
 @dataclass(frozen=True, slots=True)
 class LoopInfo:
-    """What a loop runs over: the iterable's text, and its kind ("loader", "range", "while" … or "" when unknown)."""
+    """What a loop runs over: the iterable's text, and its kind (None when unknown)."""
 
     text: str
-    kind: str
+    kind: Kind | None
     targets: frozenset[str] = frozenset()
     """Names that each turn binds."""
     attempts: bool = False
     """A turn that succeeds leaves the loop: each turn is one more attempt at the same thing."""
     listed: bool = False
     """A list comprehension's: what the turns make is held together, until the list goes."""
+    is_while: bool = False
 
 
 @dataclass(slots=True)
@@ -405,7 +440,7 @@ class Record:
     """One run over a root function under one set of assumptions about its phase."""
 
     root: FunctionRef
-    mode: str
+    mode: Mode
     assumptions: tuple[tuple[str, bool], ...]
     frames: list[Frame] = field(default_factory=list)
     graphs: dict[int, Graph] = field(default_factory=dict)
@@ -484,8 +519,8 @@ class Record:
         """Whether the graph surely exists: a forward or parameter with grad mode on, or an opaque result that the code itself
         treats as attached (it is back-propagated; or an unknown object is called, and what it gives reaches a backward)."""
         graph = self.graphs[gid]
-        if graph.kind in ("forward", "leaf"):
-            return not graph.frozen and (graph.mode == "on" or gid in self.backwarded)
-        if graph.kind in ("opaque", "param"):
+        if graph.kind in (GraphKind.FORWARD, GraphKind.LEAF):
+            return not graph.frozen and (graph.mode is Mode.ON or gid in self.backwarded)
+        if graph.kind in (GraphKind.OPAQUE, GraphKind.PARAM):
             return "backward" in self.evidence.get(gid, ()) or (graph.direct and gid in self.trained)
         return False

@@ -7,10 +7,11 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import arithmetic, operate
 from torchmemlint.semantics.dispatch import EXPRESSIONS, assign, evaluate, handles
 from torchmemlint.semantics.elements import copy_contents, forget, iterate, put
+from torchmemlint.semantics.events import SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.narrowing import narrow
 from torchmemlint.semantics.phases import decide
-from torchmemlint.semantics.state import State, join_states
+from torchmemlint.semantics.state import ELEMENTS, ITEMS, Kind, State, join_states
 from torchmemlint.semantics.syntax import changes_nothing, names_tested
 from torchmemlint.semantics.values import (
     EMPTY,
@@ -40,7 +41,7 @@ def evaluate_constant(m: Machine, expr: ir.Const, state: State) -> Value:
 @handles(EXPRESSIONS, ir.FormattedString)
 def evaluate_formatted(m: Machine, expr: ir.FormattedString, state: State) -> Value:
     for part in expr.values:
-        m.sink(*m.whole(evaluate(m, part, state), state), "shown", "f-string", expr.node)
+        m.sink(*m.whole(evaluate(m, part, state), state), SinkKind.SHOWN, "f-string", expr.node)
     return PLAIN
 
 
@@ -87,7 +88,7 @@ def evaluate_binary(m: Machine, expr: ir.Binary, state: State) -> Value:
 def evaluate_unary(m: Machine, expr: ir.Unary, state: State) -> Value:
     value = evaluate(m, expr.value, state)
     if expr.op == "not":
-        m.sink(*m.whole(value, state), "cut", "not", expr.node)
+        m.sink(*m.whole(value, state), SinkKind.CUT, "not", expr.node)
         known = truth(value)
         return PLAIN if known is None else const(not known)
     single = only_const(value)
@@ -126,7 +127,7 @@ def evaluate_boolean(m: Machine, expr: ir.BoolOp, state: State) -> Value:
 def evaluate_comparison(m: Machine, expr: ir.Compare, state: State) -> Value:
     values = [evaluate(m, expr.left, state), *(evaluate(m, c, state) for c in expr.comparators)]
     for value in values:
-        m.sink(*m.whole(value, state), "cut", expr.ops[0], expr.node)
+        m.sink(*m.whole(value, state), SinkKind.CUT, expr.ops[0], expr.node)
     if len(values) == 2:
         return compare_consts(expr.ops[0], values[0], values[1])
     return FREE_TENSOR
@@ -163,7 +164,7 @@ def evaluate_display(m: Machine, expr: ir.Sequence, state: State) -> Value:
                 return join_all([*items, value])
             items.append(shallow(evaluate(m, item, state)))
         return frozenset((Tuple(tuple(items)),)) if len(items) <= 12 else join_all(items)
-    oid = m.allocate(expr.kind, expr.node)
+    oid = m.allocate(Kind(expr.kind), expr.node)
     forget(m, oid, state)
     held = EMPTY
     apart: list[Value] = []
@@ -173,15 +174,15 @@ def evaluate_display(m: Machine, expr: ir.Sequence, state: State) -> Value:
         else:
             apart.append(shallow(evaluate(m, item, state)))
             held = join(held, apart[-1])
-    state.vars[oid, "[]"] = shallow(held)
+    state.vars[oid, ELEMENTS] = shallow(held)
     if 1 < len(apart) == len(expr.items) <= 12 and expr.kind == "list":
-        state.vars[oid, "$items"] = frozenset((Tuple(tuple(apart)),))
+        state.vars[oid, ITEMS] = frozenset((Tuple(tuple(apart)),))
     return frozenset((Obj(oid),))
 
 
 @handles(EXPRESSIONS, ir.DictDisplay)
 def evaluate_dict(m: Machine, expr: ir.DictDisplay, state: State) -> Value:
-    oid = m.allocate("dict", expr.node)
+    oid = m.allocate(Kind.DICT, expr.node)
     forget(m, oid, state)
     for key, item in expr.items:
         value = shallow(evaluate(m, item, state))

@@ -8,13 +8,13 @@ from torchmemlint.index.project import ClassRef
 from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import call_atom
-from torchmemlint.semantics.events import Graph
+from torchmemlint.semantics.events import Graph, GraphKind, SinkKind
 from torchmemlint.semantics.grad_guards import guards_what_it_runs
 from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.parameters import has_parameters
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import TRAINING, Kind, Mode, State
 from torchmemlint.semantics.values import (
     BATCH,
     COMPUTED,
@@ -37,8 +37,9 @@ from torchmemlint.semantics.values import (
     tensor,
     truth,
 )
+from torchmemlint.torch_facts import TORCH
 
-TO_INDICES = frozenset({"argmax", "argmin", "argsort", "bucketize", "multinomial", "searchsorted", "topk"})
+TO_INDICES = TORCH.words["gives-indices"]
 """Words of a forward that may give class ids: others are not run for it."""
 
 
@@ -46,7 +47,7 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str) -> Va
     """A module runs: with grad mode on its result hangs on a new graph."""
     info = m.heap[oid]
     cls = info.cls if isinstance(info.cls, ClassRef) else None
-    own_class = cls if info.kind == "module" else None
+    own_class = cls if info.kind is Kind.MODULE else None
     if own_class is not None:
         free = gives_no_graph(m, own_class)
         if free is not None:
@@ -58,7 +59,7 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str) -> Va
     given = [m.deep(value, state) for value in call.all()]
     certain = NOTHING.union(*(graphs for graphs, _, _, _ in given)) if given else NOTHING
     graphs = certain.union(*(hints for _, hints, _, _ in given))
-    training = truth(state.vars.get((oid, "$training"), UNKNOWN))
+    training = truth(state.vars.get((oid, TRAINING), UNKNOWN))
     frozen = stays_free(m, oid, graphs, state)
     inner = inside_forward(m, oid, call, state)
     if inner is None and own_class is not None and guards_what_it_runs(m.world, own_class):
@@ -66,13 +67,21 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str) -> Va
     m.record.flags.add("forward")
     if training is None:
         training = m.world.training_of(m.frame_closure[m.frame].ref, info.name)
-    if state.mode == "off":
-        m.sink(graphs, "cut", "no_grad", call.node)
+    if state.mode is Mode.OFF:
+        m.sink(graphs, SinkKind.CUT, "no_grad", call.node)
         return forward_without_grad(m, oid, cls, call, inner, text)
     if inner is not None and not has_graph(m, inner):
         return inner
     gid = m.graph(
-        "forward", call.node, text, key=text, parents=graphs, mode=state.mode, training=training, module=oid, frozen=frozen
+        GraphKind.FORWARD,
+        call.node,
+        text,
+        key=text,
+        parents=graphs,
+        mode=state.mode,
+        training=training,
+        module=oid,
+        frozen=frozen,
     )
     graph = m.record.graphs[gid]
     graph.cls = cls
@@ -85,9 +94,9 @@ def gives_no_graph(m: Machine, cls: ClassRef) -> Value | None:
     own = m.world.project.method(cls, "forward")
     if own is None:
         return None
-    if decorated_mode(m, own) == "off":
+    if decorated_mode(m, own) is Mode.OFF:
         return FREE_TENSOR
-    if m.world.facts(own).names & TO_INDICES and only_indices(m.result_of(own, "off")):
+    if m.world.facts(own).names & TO_INDICES and only_indices(m.result_of(own, Mode.OFF)):
         return tensor(flags=INTEGER)
     return None
 
@@ -103,7 +112,7 @@ def forward_without_grad(m: Machine, oid: int, cls: ClassRef | None, call: Call,
     gid = m.number("graph", "forward-off", m.frame, call.node, m.turn, text)
     if gid not in m.record.forwards:
         m.record.forwards[gid] = Graph(
-            gid, "forward", m.site(call.node), text, mode="off", module=oid, module_loops=m.heap[oid].loops, cls=cls
+            gid, GraphKind.FORWARD, m.site(call.node), text, mode=Mode.OFF, module=oid, module_loops=m.heap[oid].loops, cls=cls
         )
     # What is no bigger than a number stays so: layers want a dimension at least, so this one works element by element.
     if inner is None and is_single_number(call.positional):
@@ -136,7 +145,9 @@ def output_of(t: Tensor, gid: int) -> frozenset[int]:
 def is_attached(m: Machine, value: Value) -> bool:
     """Whether any tensor inside hangs on more than the call that returned it."""
     for atom in value:
-        if type(atom) is Tensor and (atom.hints or any(m.record.graphs[gid].kind != "result" for gid in atom.graphs)):
+        if type(atom) is Tensor and (
+            atom.hints or any(m.record.graphs[gid].kind is not GraphKind.RESULT for gid in atom.graphs)
+        ):
             return True
         if type(atom) is Tuple and any(is_attached(m, item) for item in atom.items):
             return True
@@ -146,7 +157,7 @@ def is_attached(m: Machine, value: Value) -> bool:
 def stays_free(m: Machine, oid: int, graphs: Iterable[int], state: State) -> bool:
     """Whether a call of a module records nothing, though grad mode is on: it is frozen, and so is all that its input hangs on."""
     return m.frozen(oid, state) and not any(
-        m.record.graphs[g].kind in ("forward", "leaf") and not m.record.graphs[g].frozen for g in graphs
+        m.record.graphs[g].kind in (GraphKind.FORWARD, GraphKind.LEAF) and not m.record.graphs[g].frozen for g in graphs
     )
 
 
@@ -155,10 +166,12 @@ def through_module(m: Machine, graphs: Iterable[int]) -> set[int]:
     out = set()
     for gid in graphs:
         graph = m.record.graphs[gid]
-        if graph.kind == "carried" and graph.place != (-1, ""):
+        if graph.kind is GraphKind.CARRIED and graph.place != (-1, ""):
             key = m.number("mark", "through", gid)
             if key not in m.record.graphs:
-                m.record.graphs[key] = Graph(key, "carried", graph.site, graph.what, mode="module", place=graph.place)
+                m.record.graphs[key] = Graph(
+                    key, GraphKind.CARRIED, graph.site, graph.what, mode=Mode.MODULE, place=graph.place
+                )
                 m.record.graphs[key].parents = frozenset()
             out.add(key)
     return out

@@ -7,13 +7,13 @@ from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call, call_at
 from torchmemlint.semantics.dispatch import EXPRESSIONS, STATEMENTS, evaluate, handles, run_block
 from torchmemlint.semantics.elements import forget, iterate, put
-from torchmemlint.semantics.events import CallFate, GradModeMisuse
+from torchmemlint.semantics.events import CallFate, GradModeMisuse, GraphKind, SinkKind
 from torchmemlint.semantics.expressions import evaluate_constant
 from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.machine import CONTAINERS, Closure, FrameEnds, Machine
 from torchmemlint.semantics.models.operations import JOINS, note_joined
 from torchmemlint.semantics.models.unknown_objects import call_opaque
-from torchmemlint.semantics.state import State, join_states
+from torchmemlint.semantics.state import ELEMENTS, KEYS, Kind, Mode, State, join_states
 from torchmemlint.semantics.stores import note_kept
 from torchmemlint.semantics.syntax import is_abstract
 from torchmemlint.semantics.text import text_of
@@ -77,7 +77,7 @@ def call_function(m: Machine, atom: Func, call: Call, state: State) -> Value:
     if own is not None:
         state.mode = mode
     graphs, hints, _, _ = m.deep(result, state)
-    mark = m.graph("result", call.node, text_of(call.func), key=("result", closure.ref), callee=closure.ref)
+    mark = m.graph(GraphKind.RESULT, call.node, text_of(call.func), key=("result", closure.ref), callee=closure.ref)
     record.fates.append(CallFate(closure.ref, m.site(call.node), ran_in, mark, bool(graphs | hints)))
     if depth > 0 or not (graphs or hints):
         return result
@@ -112,14 +112,14 @@ def is_plumbing(m: Machine, closure: Closure, receiver: int, call: Call, state: 
     oids: set[int] = set()
     for value in [*call.all(), frozenset((Obj(receiver),))] if receiver >= 0 else call.all():
         graphs, hints, outputs, _ = m.deep(value, state)
-        if outputs or any(m.record.graphs[gid].kind != "param" for gid in graphs | hints):
+        if outputs or any(m.record.graphs[gid].kind is not GraphKind.PARAM for gid in graphs | hints):
             return False
         for atom in value:
             if type(atom) in (Func, Method, Cls):
                 return False
             if type(atom) is Obj:
                 oids.add(atom.oid)
-    if not all(m.heap[oid].kind in ("thing", "instance", "self", "dict", "list", "set") for oid in oids):
+    if not all(m.heap[oid].kind in (Kind.THING, Kind.INSTANCE, Kind.SELF, Kind.DICT, Kind.LIST, Kind.SET) for oid in oids):
         return False
     for oid in oids:
         for name in names:
@@ -136,8 +136,8 @@ def mark_contents(m: Machine, result: Value, marks: frozenset[int], state: State
             continue
         if m.heap[atom.oid].frame == m.frame:
             continue
-        names = {str(getattr(key, "value", "")) for key in state.vars.get((atom.oid, "$keys"), EMPTY)}
-        for name in sorted(names | {"[]"}):
+        names = {str(getattr(key, "value", "")) for key in state.vars.get((atom.oid, KEYS), EMPTY)}
+        for name in sorted(names | {ELEMENTS}):
             held = state.vars.get((atom.oid, name))
             if held:
                 state.vars[atom.oid, name] = add_marks(held, marks)
@@ -166,13 +166,13 @@ def bind(m: Machine, function: ir.Function, call: Call, receiver: int, closure: 
         elif param.kind == "**":
             names = {p.name for p in function.params}
             extra = {k: v for k, v in call.keywords.items() if k not in names}
-            oid = m.allocate("dict", function.node, "kwargs", tag=(m.frame, param.name))
+            oid = m.allocate(Kind.DICT, function.node, "kwargs", tag=(m.frame, param.name))
             bound[param.name] = frozenset((Obj(oid),))
             m.pending_kwargs = (oid, extra, rest)
         elif param.name in call.keywords:
             bound[param.name] = call.keywords[param.name]
         elif not rest and type(param.default) is ir.Const:
-            bound[param.name] = evaluate_constant(m, param.default, State({}, "on", m.meter))
+            bound[param.name] = evaluate_constant(m, param.default, State({}, Mode.ON, m.meter))
         else:
             bound[param.name] = rest or UNKNOWN
     return bound
@@ -201,7 +201,7 @@ def run_function(m: Machine, closure: Closure, bound: dict[str, Value], call: in
         for name, value in extra.items():
             put(m, oid, const(name), value, state)
         if rest:
-            state.vars[oid, "[]"] = rest
+            state.vars[oid, ELEMENTS] = rest
     ends = FrameEnds()
     m.ends.append(ends)
     outer_loop_ends, m.loop_ends = m.loop_ends, []
@@ -219,8 +219,8 @@ def run_function(m: Machine, closure: Closure, bound: dict[str, Value], call: in
                 del places[place]
         state.mode = final.mode if not closure.function.is_generator else mode
     if closure.function.is_generator:
-        oid = m.allocate("generator", call, text_of(ir.Name(call, closure.function.name)), tag=number)
-        state.vars[oid, "[]"] = ends.yields or UNKNOWN
+        oid = m.allocate(Kind.GENERATOR, call, text_of(ir.Name(call, closure.function.name)), tag=number)
+        state.vars[oid, ELEMENTS] = ends.yields or UNKNOWN
         return frozenset((Obj(oid),))
     result = ends.returns
     if end is not None:
@@ -240,7 +240,7 @@ def run_return(m: Machine, statement: ir.Return, state: State) -> State | None:
         if m.world.trains_result(m.record.root):
             framework = call_at(statement.node, ir.Name(statement.node, "framework.backward"), [], [])
             back_propagate(m, [value], framework, state)
-        m.sink(graphs | hints, "returned", "", statement.node)
+        m.sink(graphs | hints, SinkKind.RETURNED, "", statement.node)
         m.record.returned |= graphs | hints
     return None
 
@@ -254,9 +254,9 @@ def evaluate_yield(m: Machine, expr: ir.Yield, state: State) -> Value:
     ends.yields = join(ends.yields, shallow(value))
     if len(m.ends) == 1:
         graphs, hints, _, _ = m.deep(value, state)
-        m.sink(graphs | hints, "yielded", "", expr.node)
+        m.sink(graphs | hints, SinkKind.YIELDED, "", expr.node)
         m.record.returned |= graphs | hints
-        if state.mode == "off" and m.record.mode != "off" and not is_manager(m):
+        if state.mode is Mode.OFF and m.record.mode is not Mode.OFF and not is_manager(m):
             # One for a block, at its first yield.
             block, manager = m.offs[-1] if m.offs else (-1, "")
             if m.leaks.setdefault(block, expr.node) == expr.node:

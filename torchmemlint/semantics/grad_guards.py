@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchmemlint.index.modes import Mode
+from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.parameters import is_made_parametric, parametric_attributes
@@ -13,17 +13,17 @@ CALLS_INSIDE = 2
 """How deep a module's forward is followed into methods of its own class."""
 
 
-def start_mode(world: World, ref: FunctionRef) -> Mode:
+def start_mode(world: World, ref: FunctionRef) -> StartMode:
     """The grad mode in which a root starts, as ``CallerMode.mode``; UNKNOWN where only a guess would say "on": a path
     through a call that merely has the same method name, or a method without callers of a class that is driven where grad mode is
     switched off by a statement."""
     found = world.project.grad_mode(ref)
-    if found.mode == Mode.MIXED and any(not c.certain for c in found.path):
-        return Mode.UNKNOWN
+    if found.mode == StartMode.MIXED and any(not c.certain for c in found.path):
+        return StartMode.UNKNOWN
     owner = world.facts(ref).owner
-    if found.mode == Mode.NO_CALLERS and owner:
+    if found.mode == StartMode.NO_CALLERS and owner:
         if world.project.driven_without_grad(ClassRef(ref.path, owner)) or called_by_name(world, ref):
-            return Mode.UNKNOWN
+            return StartMode.UNKNOWN
     return found.mode
 
 
@@ -38,7 +38,12 @@ def called_by_name(world: World, ref: FunctionRef) -> bool:
             world, caller.path, receiver
         ):
             continue
-        if guarded or world.project.grad_mode(caller).mode in (Mode.OFF, Mode.MIXED, Mode.UNSEEN_BASE, Mode.ESCAPES):
+        if guarded or world.project.grad_mode(caller).mode in (
+            StartMode.OFF,
+            StartMode.MIXED,
+            StartMode.UNSEEN_BASE,
+            StartMode.ESCAPES,
+        ):
             return True
     return False
 

@@ -8,12 +8,15 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import evaluate
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.phases import decide
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import Mode, State
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.values import only_const
 
+SWITCHED = {"off": Mode.OFF, "on": Mode.ON}
+"""What the index says that a manager or decorator does → the grad mode inside; anything else is not known."""
 
-def project_manager_mode(m: Machine, expr: ir.Expr, state: State) -> str | None:
+
+def project_manager_mode(m: Machine, expr: ir.Expr, state: State) -> Mode | None:
     """Grad mode inside ``with expr:`` when a function or class of the project makes the manager; None for none."""
     call = expr if isinstance(expr, ir.Call) else None
     text = dotted(call.func if call is not None else expr)
@@ -35,17 +38,17 @@ def project_manager_mode(m: Machine, expr: ir.Expr, state: State) -> str | None:
     if effect.startswith("param:"):
         value = exprs.get(effect[6:]) or (next(iter(exprs.values())) if exprs else None)
         known = decide(m, value, state) if value is not None else None
-        return "unknown" if known is None else "on" if known else "off"
-    return {"off": "off", "on": "on"}.get(effect, "unknown")
+        return Mode.UNKNOWN if known is None else Mode.ON if known else Mode.OFF
+    return SWITCHED.get(effect, Mode.UNKNOWN)
 
 
-def decorated_mode(m: Machine, ref: FunctionRef) -> str | None:
+def decorated_mode(m: Machine, ref: FunctionRef) -> Mode | None:
     """Grad mode that a function's own decorators set, None when they set none."""
     facts = m.world.facts(ref)
     if facts.is_async or not facts.decorators or facts.qualname != ref.qualname:
         return None
     for use in facts.decorators:
         effect = m.world.project.decorator_effect(ref.path, facts.parent, use)
-        if effect in ("off", "on"):
-            return effect
+        if effect in SWITCHED:
+            return SWITCHED[effect]
     return None

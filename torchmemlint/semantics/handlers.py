@@ -16,6 +16,7 @@ from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import Cls, Ext, Func
 from torchmemlint.semantics.walk import FIELDS, names_inside, nodes_of, nodes_of_expr, walk
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import Effect
 
 OOM_WORDS = re.compile(
     r"out of (?:gpu |device )?memory|out_of_memory|memory exhausted|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED|can't allocate memory",
@@ -44,9 +45,14 @@ QUIET = frozenset(
 )  # fmt: skip
 
 
-MOVES = frozenset({"to", "cuda", "cpu", "eval", "train", "float", "half", "bfloat16", "requires_grad_", "device"})
+MOVES = TORCH.words["moves"]
 """Methods that bring a module or tensor to a device or type: what fails there holds one parameter, and no graph."""
-CALCULATES = frozenset({"keep", "view", "loss", "inplace", "mixed-max", "checkpoint", "backward", "autograd-grad", "load"})
+CALCULATES = frozenset(
+    {
+        Effect.KEEP, Effect.VIEW, Effect.LOSS, Effect.INPLACE, Effect.MIXED_MAX, Effect.CHECKPOINT, Effect.BACKWARD,
+        Effect.AUTOGRAD_GRAD, Effect.LOAD,
+    }
+)  # fmt: skip
 """Effects of torch functions that may be what ran out of memory, and be tried again."""
 
 
@@ -180,7 +186,7 @@ def is_torchs_own(callee: ir.Expr, m: Machine, state: State) -> bool:
     return name in QUIET or (name in TORCH.methods and name not in TORCH.module_methods and not m.world.methods_named(name))
 
 
-OPERATIONS = frozenset({"keep", "view", "inplace", "mixed-max", "cut", "source", "number"})
+OPERATIONS = frozenset({Effect.KEEP, Effect.VIEW, Effect.INPLACE, Effect.MIXED_MAX, Effect.CUT, Effect.SOURCE, Effect.NUMBER})
 """Effects of torch functions that are written in C++."""
 
 

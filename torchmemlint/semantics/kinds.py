@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.semantics.state import Kind
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import ClassKind
 
-MODULE_EVIDENCE = frozenset(
-    {
-        "eval", "parameters", "named_parameters", "state_dict", "load_state_dict", "zero_grad", "requires_grad_", "modules",
-        "named_modules", "train", "children", "named_children", "buffers",
-    }
-)  # fmt: skip
-STRONG_EVIDENCE = frozenset({"parameters", "named_parameters", "named_modules", "named_children", "named_buffers"})
+MODULE_EVIDENCE = TORCH.words["module-evidence"]
+STRONG_EVIDENCE = TORCH.words["sure-module-evidence"]
 """Methods that only an ``nn.Module`` has; one of them, or two of the others, make an object a module. (Data sets and metrics
 have ``eval`` and ``train`` in some projects, optimizers have ``state_dict``.)"""
 TRAINER_WORDS = frozenset({"fit", "predict", "score", "transform", "step", "backward"})
@@ -30,24 +27,29 @@ def looks_like_module(words: frozenset[str]) -> bool:
     )
 
 
-def class_kind(name: str) -> str:
-    """The kind of object that a class outside the project makes, "thing" when it is not known."""
+MADE = {
+    "torch.nn.Module": Kind.MODULE,
+    **dict.fromkeys(("torch.nn.Parameter", "torch.nn.parameter.Parameter"), Kind.PARAMETER),
+    **dict.fromkeys(("builtins.list", "collections.deque"), Kind.LIST),
+    **dict.fromkeys(("builtins.dict", "collections.defaultdict", "collections.OrderedDict", "collections.Counter"), Kind.DICT),
+    "builtins.set": Kind.SET,
+}
+"""Absolute name of a class → the kind of its objects, before the table of torch facts is asked."""
+KINDS = {
+    **{made: kind for made in ClassKind for kind in Kind if str(made) == str(kind)},
+    **dict.fromkeys((ClassKind.WRAPPER, ClassKind.LIGHTNING_MODULE, ClassKind.HF_MODEL, ClassKind.EMA), Kind.MODULE),
+    ClassKind.MODULE_NOPARAM: Kind.FUNCTION_MODULE,
+}
+"""What the table says that a class makes → the kind of its objects."""
+
+
+def class_kind(name: str) -> Kind:
+    """The kind of object that a class outside the project makes, ``Kind.THING`` when it is not known."""
+    made = MADE.get(name)
+    if made is not None:
+        return made
     kind = TORCH.class_kind(name)
-    if name == "torch.nn.Module":
-        return "module"
-    if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
-        return "parameter"
-    if kind is None:
-        if name in ("builtins.list", "builtins.dict", "builtins.set"):
-            return name[9:]
-        if name in ("collections.defaultdict", "collections.OrderedDict", "collections.Counter"):
-            return "dict"
-        if name == "collections.deque":
-            return "list"
-        return "thing"
-    if kind in ("module", "wrapper", "lightning-module", "hf-model", "ema"):
-        return "module"
-    return "function-module" if kind == "module-noparam" else kind
+    return Kind.THING if kind is None else KINDS[kind]
 
 
 def is_property(facts: FunctionFacts) -> bool:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import STATEMENTS, assign, evaluate, handles, run_block
 from torchmemlint.semantics.elements import forget, iterate
-from torchmemlint.semantics.events import LoopInfo
+from torchmemlint.semantics.events import GraphKind, LoopInfo
 from torchmemlint.semantics.machine import FIRST_NUMBER, LoopEnds, Machine
 from torchmemlint.semantics.phases import decide
 from torchmemlint.semantics.places import place_of
-from torchmemlint.semantics.state import Key, State, changed, join_states
+from torchmemlint.semantics.state import ELEMENTS, Key, Kind, State, changed, join_states
 from torchmemlint.semantics.syntax import leaves, names_in, replaced_items
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
@@ -43,7 +43,7 @@ def note_loop(
     listed: bool = False,
 ) -> None:
     kinds = {m.heap[a.oid].kind for a in value if type(a) is Obj}
-    kind = "loader" if "loader" in kinds else next(iter(sorted(kinds)), "")
+    kind = Kind.LOADER if Kind.LOADER in kinds else next(iter(sorted(kinds)), None)
     m.record.loops[loop] = LoopInfo(text_of(iterable), kind, frozenset(targets), attempts, listed)
 
 
@@ -81,9 +81,9 @@ def replace_items(m: Machine, statement: ir.For, state: State) -> None:
         return
     held = evaluate(m, target.value, state)
     for atom in held:
-        if type(atom) is Obj and m.heap[atom.oid].kind == "dict":
+        if type(atom) is Obj and m.heap[atom.oid].kind is Kind.DICT:
             forget(m, atom.oid, state)
-            state.vars[atom.oid, "[]"] = new
+            state.vars[atom.oid, ELEMENTS] = new
     if isinstance(target.value, ir.Name) and any(type(a) is Tensor for a in held):
         rest = frozenset(a for a in held if type(a) is not Tensor)
         state.vars[place_of(m, target.value.id)] = join(rest, frozenset(a for a in new if type(a) in (Tensor, Plain)))
@@ -113,7 +113,7 @@ def unrolled(m: Machine, statement: ir.For, turns: list[Value], state: State) ->
 def run_while(m: Machine, statement: ir.While, state: State) -> State | None:
     loop = (m.frame, statement.node)
     m.loop_statements[loop] = statement
-    m.record.loops[loop] = LoopInfo(text_of(statement.test), "while", attempts=leaves(statement.body))
+    m.record.loops[loop] = LoopInfo(text_of(statement.test), None, attempts=leaves(statement.body), is_while=True)
     forever = only_const(evaluate(m, statement.test, state))
     endless = forever is not None and bool(forever.value)
 
@@ -170,7 +170,7 @@ def loop_passes(
             if head.vars.get(place) == value:
                 continue
             if place not in marks and carries(place, value, state, m):
-                marks[place] = frozenset((m.number_mark("carried", place[1], place, loop[1], loop),))
+                marks[place] = frozenset((m.number_mark(GraphKind.CARRIED, place[1], place, loop[1], loop),))
                 marked = True
         merged = join_states(head, end)
         assert merged is not None

@@ -13,16 +13,18 @@ from torchmemlint.semantics.events import (
     Event,
     Frame,
     Graph,
+    GraphKind,
     Record,
     Sink,
+    SinkKind,
     Site,
     Store,
 )
-from torchmemlint.semantics.state import Meter, ObjInfo, RunLimit, State
+from torchmemlint.semantics.state import ELEMENTS, FROZEN, KEYS, Kind, Meter, Mode, ObjInfo, RunLimit, State
 from torchmemlint.semantics.values import EMPTY, NOTHING, WITHOUT_PARTS, Atom, Func, Obj, Tensor, Tuple, Unknown, Value, truth
 from torchmemlint.semantics.world import World
 
-CONTAINERS = frozenset({"list", "dict", "set"})
+CONTAINERS = frozenset({Kind.LIST, Kind.DICT, Kind.SET})
 MAX_STATEMENTS = 2_500
 """Statements that one run may execute, inlined callees included, before it stops looking into callees."""
 HARD_LIMIT = 20_000
@@ -67,7 +69,7 @@ class Handed(NamedTuple):
     state: State
 
 
-HOLDING = CONTAINERS | {"generator", "instance", "distribution"}
+HOLDING = CONTAINERS | {Kind.GENERATOR, Kind.INSTANCE, Kind.DISTRIBUTION}
 """Objects that are looked into for what they hold; an instance and a distribution for what their constructor was given."""
 EVERYTHING = "*"
 """Stands for all attributes of an object."""
@@ -117,7 +119,7 @@ class Machine:
     """Modules that were constructed so that they have no parameters."""
     loaded: dict[int, int] = field(default_factory=dict)
     """What a file was read into, and each part taken from it → the object that the reading made."""
-    result_of: Callable[[FunctionRef, str], Value] = lambda *_: EMPTY
+    result_of: Callable[[FunctionRef, Mode], Value] = lambda *_: EMPTY
     """What a function returns in a grad mode, run by itself (``Runs.result``)."""
     frozen_in: Callable[[ClassRef], frozenset[str]] = lambda _: frozenset()
     """The attributes that a class's ``__init__`` leaves frozen (``Runs.frozen_attributes``)."""
@@ -183,7 +185,7 @@ class Machine:
     """``parameters()`` of a module → the module."""
     foreign: set[int] = field(default_factory=set)
     """What hangs on inputs that a tokenizer made for another framework: a network that takes them is of that framework."""
-    mode_before: str | None = None
+    mode_before: Mode | None = None
     """The grad mode before the ``set_grad_enabled`` that the last evaluation called, None when it called none."""
     pending_kwargs: tuple[int, dict[str, Value], Value] | None = None
     """The object of ``**kwargs`` of the function that is about to run, what it is given by name, and what may be in it."""
@@ -238,20 +240,20 @@ class Machine:
 
     # --- heap -----------------------------------------------------------------------------------------------------
 
-    def allocate(self, kind: str, node: int, name: str = "", cls: ClassRef | str | None = None, tag: object = "") -> int:
+    def allocate(self, kind: Kind, node: int, name: str = "", cls: ClassRef | str | None = None, tag: object = "") -> int:
         """A new object made here; the same site gives the same object on every pass."""
         oid = self.number("obj", self.frame, node, self.turn, kind, tag)
         self.heap[oid] = ObjInfo(oid, kind, cls, name, tuple(self.loops), False, self.frame)
         return oid
 
-    def outside(self, kind: str, name: str, cls: ClassRef | str | None = None, key: object = None) -> int:
+    def outside(self, kind: Kind, name: str, cls: ClassRef | str | None = None, key: object = None) -> int:
         """An object that was there before the run: an attribute's first value, a parameter, a global."""
         oid = self.number("ext", key if key is not None else name)
         if oid not in self.heap:
             self.heap[oid] = ObjInfo(oid, kind, cls, name, (), True, -1)
         return oid
 
-    def retype(self, oid: int, kind: str, cls: ClassRef | str | None = None) -> None:
+    def retype(self, oid: int, kind: Kind, cls: ClassRef | str | None = None) -> None:
         info = self.heap[oid]
         self.retyped += info.kind != kind
         cls = cls if cls is not None else info.cls
@@ -272,11 +274,11 @@ class Machine:
         seen: set[int] = set()
         while oid not in seen:
             seen.add(oid)
-            held = state.vars.get((oid, "$frozen"))
+            held = state.vars.get((oid, FROZEN))
             if held is not None:
                 return truth(held) is True
             info = self.heap[oid]
-            if isinstance(info.cls, ClassRef) and info.kind == "module" and EVERYTHING in self.frozen_in(info.cls):
+            if isinstance(info.cls, ClassRef) and info.kind is Kind.MODULE and EVERYTHING in self.frozen_in(info.cls):
                 return True
             holder = self.holders.get(oid, oid)
             built_by = self.heap[holder].cls
@@ -294,13 +296,13 @@ class Machine:
 
     def graph(
         self,
-        kind: str,
+        kind: GraphKind,
         node: int,
         what: str,
         *,
         key: object = None,
         parents: frozenset[int] = NOTHING,
-        mode: str = "on",
+        mode: Mode = Mode.ON,
         training: bool | None = None,
         module: int = -1,
         frozen: bool = False,
@@ -324,11 +326,11 @@ class Machine:
         else:
             old.parents |= parents - {gid}
             if old.mode != mode:
-                old.mode = "unknown" if mode == "unknown" or old.mode == "unknown" else mode
+                old.mode = Mode.UNKNOWN if mode is Mode.UNKNOWN or old.mode is Mode.UNKNOWN else mode
             old.frozen = old.frozen and frozen
         return gid
 
-    def sink(self, gids: Iterable[int], kind: str, how: str, node: int) -> None:
+    def sink(self, gids: Iterable[int], kind: SinkKind, how: str, node: int) -> None:
         key = (kind, how, self.frame, node)
         seen = self._sunk.get(key)
         if seen is None:
@@ -421,10 +423,10 @@ class Machine:
     def contents(self, oid: int, state: State) -> list[Value]:
         """What a container holds: its elements joined, and each constant key's value."""
         out = []
-        value = state.vars.get((oid, "[]"), EMPTY)
+        value = state.vars.get((oid, ELEMENTS), EMPTY)
         if value:
             out.append(value)
-        keys = state.vars.get((oid, "$keys"))
+        keys = state.vars.get((oid, KEYS))
         if keys:
             self.meter.take(len(keys))
             for atom in keys:
@@ -440,18 +442,20 @@ class Machine:
         if len(value) == 1 and type(next(iter(value))) in WITHOUT_PARTS:
             return (NOTHING,)
         graphs, hints, _, _ = self.deep(value, state)
-        extra = {self.thing_graph(a.oid) for a in value if type(a) is Obj and self.heap[a.oid].kind == "thing"}
+        extra = {self.thing_graph(a.oid) for a in value if type(a) is Obj and self.heap[a.oid].kind is Kind.THING}
         return (graphs | hints | extra,)
 
     def thing_graph(self, oid: int) -> int:
         """The graph that an unknown object (a parameter, an attribute) brings with it, if it is a tensor."""
         info = self.heap[oid]
-        gid = self.number("graph", "param", oid)
+        gid = self.number("graph", GraphKind.PARAM, oid)
         if gid not in self.record.graphs:
-            self.record.graphs[gid] = Graph(gid, "param", Site(max(self.frame, 0), -1), info.name, mode="unknown", module=oid)
+            self.record.graphs[gid] = Graph(
+                gid, GraphKind.PARAM, Site(max(self.frame, 0), -1), info.name, mode=Mode.UNKNOWN, module=oid
+            )
         return gid
 
-    def number_mark(self, kind: str, what: str, place: tuple[int, str], node: int = -1, key: object = "calls") -> int:
+    def number_mark(self, kind: GraphKind, what: str, place: tuple[int, str], node: int = -1, key: object = "calls") -> int:
         gid = self.number("mark", kind, place, node, key)
         if gid not in self.record.graphs:
             self.record.graphs[gid] = Graph(gid, kind, self.site(node), what, place=place)
@@ -462,7 +466,7 @@ class Machine:
 
 
 def new_machine(
-    world: World, root: FunctionRef, mode: str, meter: Meter, assumptions: Iterable[tuple[str, bool]] = ()
+    world: World, root: FunctionRef, mode: Mode, meter: Meter, assumptions: Iterable[tuple[str, bool]] = ()
 ) -> Machine:
     """The state in which a run over a root function starts: with a grad mode, and answers to tests of a phase."""
     assumed = tuple(assumptions)

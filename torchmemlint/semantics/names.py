@@ -8,7 +8,7 @@ from torchmemlint.semantics.dispatch import EXPRESSIONS, handles
 from torchmemlint.semantics.kinds import class_kind, looks_like_module
 from torchmemlint.semantics.machine import Closure, Machine
 from torchmemlint.semantics.parameters import made_without_parameters
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import Kind, State
 from torchmemlint.semantics.values import NONE, UNKNOWN, Cls, Ext, Func, Obj, Value, const
 from torchmemlint.semantics.variables import may_freeze_variable, said_of_variable, trains_in
 from torchmemlint.semantics.world import MODULE
@@ -52,11 +52,11 @@ def known_variable(m: Machine, path: str, name: str, ident: str, state: State) -
     words = said_of_variable(m.world, path, name)
     if (found is None and not looks_like_module(words)) or may_freeze_variable(m.world, path, name):
         return None
-    oid = m.outside("thing", ident, found, key=(path, name))
-    if m.heap[oid].kind == "thing":
+    oid = m.outside(Kind.THING, ident, found, key=(path, name))
+    if m.heap[oid].kind is Kind.THING:
         classify(m, oid, found, ident)
-        if m.heap[oid].kind == "thing":
-            m.retype(oid, "module" if looks_like_module(words) else "thing", found)
+        if m.heap[oid].kind is Kind.THING:
+            m.retype(oid, Kind.MODULE if looks_like_module(words) else Kind.THING, found)
         text = m.world.project.assigned(path, name)
         if isinstance(found, ClassRef) and text is not None and text.endswith("()"):
             note_bare(m, oid, found, FunctionRef(path, MODULE), text.removesuffix("()"))
@@ -98,29 +98,29 @@ def module_variable(m: Machine, path: str, ident: str) -> Value:
     text = m.world.project.assigned(path, ident)
     if text is not None:
         found = m.world.project.class_of(path, MODULE, ident)
-        oid = m.outside("thing", ident, found, key=(path, ident))
+        oid = m.outside(Kind.THING, ident, found, key=(path, ident))
         classify(m, oid, found, ident)
         if isinstance(found, ClassRef) and text.endswith("()"):
             note_bare(m, oid, found, FunctionRef(path, MODULE), text.removesuffix("()"))
         return frozenset((Obj(oid),))
     if ident == "torch":  # bound by an import that is not in sight (``from common import *``), or forgotten
         return named(m, ident, path, ident)
-    return frozenset((Obj(m.outside("thing", ident, None, key=(path, ident))),))
+    return frozenset((Obj(m.outside(Kind.THING, ident, None, key=(path, ident))),))
 
 
 def classify(m: Machine, oid: int, cls: ClassRef | str | None, text: str) -> None:
     """Give an object from outside the kind that its class, or what the code calls on it, shows."""
-    if m.heap[oid].kind != "thing":
+    if m.heap[oid].kind is not Kind.THING:
         return
-    kind = "thing"
+    kind = Kind.THING
     if isinstance(cls, ClassRef):
-        kind = "module" if m.world.is_module_class(cls) else "instance"
+        kind = Kind.MODULE if m.world.is_module_class(cls) else Kind.INSTANCE
     elif isinstance(cls, str):
         kind = class_kind(cls)
-    if kind == "thing":
+    if kind is Kind.THING:
         evidence = m.evidence if m.frame >= 0 else m.world.evidence(m.record.root)
         if looks_like_module(evidence.get(text, frozenset())):
-            kind = "module"
+            kind = Kind.MODULE
     m.retype(oid, kind, cls)
 
 

@@ -6,7 +6,7 @@ from torchmemlint.index.project import ClassRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import evaluate
 from torchmemlint.semantics.machine import CONTAINERS, Machine
-from torchmemlint.semantics.state import Key, State
+from torchmemlint.semantics.state import Key, Kind, State
 from torchmemlint.semantics.syntax import type_names
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.values import PLAIN, Atom, Cls, Const, Ext, Obj, Plain, Tensor, Tuple, Unknown, Value
@@ -77,17 +77,17 @@ def only_tensors(m: Machine, value: Value) -> Value:
 def without_tensors(m: Machine, value: Value) -> Value:
     """What is left is no tensor, whatever else it is."""
     return frozenset(
-        Plain() if type(a) is Unknown or (type(a) is Obj and m.heap[a.oid].kind == "thing") else a
+        Plain() if type(a) is Unknown or (type(a) is Obj and m.heap[a.oid].kind is Kind.THING) else a
         for a in value
         if type(a) is not Tensor
     )
 
 
 def kind_of_container(m: Machine, atom: Atom) -> str | None:
-    """ "list", "tuple", "dict", "set" for what surely is one, None for anything else."""
+    """``TUPLE`` or the kind of what surely is a container, None for anything else."""
     if type(atom) is Tuple:
-        return "tuple"
-    kind = m.heap[atom.oid].kind if type(atom) is Obj else ""
+        return TUPLE
+    kind = m.heap[atom.oid].kind if type(atom) is Obj else None
     return kind if kind in CONTAINERS else None
 
 
@@ -126,9 +126,11 @@ def asks_for_tensor(m: Machine, func: ir.Expr, rest: list[ir.Arg], state: State)
     return any(type(a) is Ext and a.name == "torch.is_tensor" for a in evaluate(m, func, state)) if name else False
 
 
+TUPLE = "tuple"
+"""Stands beside the kinds of containers for a tuple, which is a value and no object."""
 CONTAINER_TYPES: dict[str, frozenset[str]] = {
-    "list": frozenset({"list"}), "tuple": frozenset({"tuple"}), "set": frozenset({"set"}), "dict": frozenset({"dict"}),
-    "Mapping": frozenset({"dict"}), "MutableMapping": frozenset({"dict"}), "OrderedDict": frozenset({"dict"}),
-    "Sequence": frozenset({"list", "tuple"}),
+    "list": frozenset({Kind.LIST}), "tuple": frozenset({TUPLE}), "set": frozenset({Kind.SET}), "dict": frozenset({Kind.DICT}),
+    "Mapping": frozenset({Kind.DICT}), "MutableMapping": frozenset({Kind.DICT}), "OrderedDict": frozenset({Kind.DICT}),
+    "Sequence": frozenset({Kind.LIST, TUPLE}),
 }  # fmt: skip
 """Types that are asked for, by their last name, and the kinds of container that pass."""

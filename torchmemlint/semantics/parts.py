@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from torchmemlint.semantics.events import GraphKind
 from torchmemlint.semantics.machine import Machine
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import Kind, Mode, State
 from torchmemlint.semantics.values import FREE_TENSOR, NOTHING, SCALAR, Const, Obj, Tensor, Value, tensor
 
 MAX_PART_TEXT = 60
@@ -21,22 +22,22 @@ def part_of(m: Machine, atom: Tensor, key: str, node: int, unpacked: bool = Fals
     for gid in atom.graphs:
         graph = m.record.graphs[gid]
         # What a module out of sight returns beside a loss may be a number: each piece that is unpacked stands for itself.
-        apart = graph.kind in ("opaque", "param") or (unpacked and graph.kind == "forward")
+        apart = graph.kind in (GraphKind.OPAQUE, GraphKind.PARAM) or (unpacked and graph.kind is GraphKind.FORWARD)
         if apart and len(graph.what) < MAX_PART_TEXT and len(m.record.graphs) < MANY_GRAPHS:
             graphs |= {
                 m.graph(
-                    "opaque",
+                    GraphKind.OPAQUE,
                     graph.site.node,
                     graph.what + key,
                     key=(gid, key),
                     parents=frozenset((gid,)),
                     mode=graph.mode,
                     site=graph.site,
-                    direct=graph.direct or graph.kind == "forward",
+                    direct=graph.direct or graph.kind is GraphKind.FORWARD,
                     training=graph.training,
                 )
             }
-        elif apart and graph.kind != "forward":
+        elif apart and graph.kind is not GraphKind.FORWARD:
             hints |= {gid}  # no longer told apart: this part may be a number beside the loss
         else:
             graphs |= {gid}
@@ -49,7 +50,7 @@ def thing_element(m: Machine, oid: int, key: Const | None) -> Value:
     if len(info.name) >= MAX_PART_TEXT:
         return frozenset((Obj(oid),))
     label = f"[{key.value!r}]" if key is not None else "[…]"
-    inner = m.outside("thing", info.name + label, None, key=(oid, label))
+    inner = m.outside(Kind.THING, info.name + label, None, key=(oid, label))
     if oid in m.loaded:
         m.loaded[inner] = m.loaded[oid]
     return frozenset((Obj(inner),))
@@ -57,6 +58,6 @@ def thing_element(m: Machine, oid: int, key: Const | None) -> Value:
 
 def leaf_tensor(m: Machine, node: int, text: str, state: State | None) -> Value:
     """A parameter used directly: an operation on it makes a graph."""
-    if state is not None and state.mode == "off":
+    if state is not None and state.mode is Mode.OFF:
         return FREE_TENSOR
-    return tensor(frozenset((m.graph("leaf", node, text, key=text),)))
+    return tensor(frozenset((m.graph(GraphKind.LEAF, node, text, key=text),)))

@@ -9,7 +9,7 @@ theirs.
 from __future__ import annotations
 
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.semantics.events import MARK_KINDS, Accumulate, Backward, Graph, Record, Site, Store
+from torchmemlint.semantics.events import MARK_KINDS, Accumulate, Backward, Graph, GraphKind, Record, SinkKind, Site, Store
 from torchmemlint.semantics.runs import MAX_CALLERS, Runs, descendants
 from torchmemlint.semantics.world import PLAIN_ROOTS
 
@@ -38,11 +38,11 @@ def backwards(record: Record) -> list[Backward]:
 
 def _needless_here(runs: Runs, record: Record, event: Backward, depth: int) -> bool:
     own = frozenset(g for g in record.ancestors(event.graphs) if record.graphs[g].kind not in MARK_KINDS)
-    if any(record.graphs[g].kind == "carried" for g in event.graphs):
+    if any(record.graphs[g].kind is GraphKind.CARRIED for g in event.graphs):
         return False  # the next turn's graph hangs on this one
     graphs = [record.graphs[g] for g in own]
-    brought = [graph for graph in graphs if graph.kind == "param" and graph.site.node < 0]
-    made = [graph for graph in graphs if graph.kind != "param"]
+    brought = [graph for graph in graphs if graph.kind is GraphKind.PARAM and graph.site.node < 0]
+    made = [graph for graph in graphs if graph.kind is not GraphKind.PARAM]
     if any(event.site.loops[: len(graph.site.loops)] != graph.site.loops or _repeats(graph, event) for graph in made):
         return False
     others = [other for other in backwards(record) if other is not event]
@@ -65,7 +65,7 @@ def _repeats(graph: Graph, event: Backward) -> bool:
 
 def _is_fresh(graph: Graph) -> bool:
     """Whether a graph is surely this call's own: not what a method of an unknown object may share with another of its results."""
-    return graph.kind in ("forward", "leaf") or graph.direct or graph.module < 0
+    return graph.kind in (GraphKind.FORWARD, GraphKind.LEAF) or graph.direct or graph.module < 0
 
 
 def _follows(record: Record, event: Backward, other: Backward, own: frozenset[int]) -> bool:
@@ -76,9 +76,11 @@ def _follows(record: Record, event: Backward, other: Backward, own: frozenset[in
         return same_turn  # of a value that nothing is known of
     shared = theirs & own
     common = _common(event.site.loops, other.site.loops)
-    if same_turn and (shared or any(not _is_fresh(record.graphs[g]) for g in theirs if record.graphs[g].kind != "param")):
+    if same_turn and (
+        shared or any(not _is_fresh(record.graphs[g]) for g in theirs if record.graphs[g].kind is not GraphKind.PARAM)
+    ):
         return True
-    return any(len(record.graphs[g].site.loops) < len(common) for g in shared if record.graphs[g].kind != "param")
+    return any(len(record.graphs[g].site.loops) < len(common) for g in shared if record.graphs[g].kind is not GraphKind.PARAM)
 
 
 def precedes(record: Record, first: Site, second: Site) -> bool:
@@ -121,9 +123,9 @@ def _escapes(runs: Runs, record: Record, event: Backward, own: frozenset[int], d
                 return True
     for gid in family:
         for sink in record.sinks.get(gid, ()):
-            if sink.kind == "yielded":
+            if sink.kind is SinkKind.YIELDED:
                 return True
-            if sink.kind == "passed" and precedes(record, event.site, sink.site):
+            if sink.kind is SinkKind.PASSED and precedes(record, event.site, sink.site):
                 return True
     if record.returned & family:
         fate = runs.fate_of_result(record.root, depth)

@@ -10,12 +10,12 @@ from torchmemlint.semantics import assembly
 from torchmemlint.semantics.attributes import object_attribute
 from torchmemlint.semantics.definitions import check_decorator
 from torchmemlint.semantics.dispatch import evaluate, run_block
-from torchmemlint.semantics.events import Backward, CachedFunction, Record
+from torchmemlint.semantics.events import Backward, CachedFunction, GraphKind, Record, SinkKind
 from torchmemlint.semantics.functions import run_function
 from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.machine import EVERYTHING, TENSOR, Closure, FrameEnds, Machine
 from torchmemlint.semantics.names import classify
-from torchmemlint.semantics.state import State, join_states
+from torchmemlint.semantics.state import FROZEN, Kind, Mode, State, join_states
 from torchmemlint.semantics.syntax import cache_size
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import EMPTY, NOTHING, UNKNOWN, Cls, Ext, Func, Obj, Value, const, sorted_atoms
@@ -31,7 +31,8 @@ def run_root(m: Machine, function: ir.Function, lowered: object, owner: ClassRef
     record = m.record
     closure = Closure(function, lowered, record.root, -1, owner)
     m.frame = m.open_frame(closure, -1)
-    mode = "on" if record.mode in ("on", "mixed", "no-callers") else "off" if record.mode == "off" else "unknown"
+    assumed_on = record.mode in (Mode.ON, Mode.MIXED, Mode.NO_CALLERS)
+    mode = Mode.ON if assumed_on else Mode.OFF if record.mode is Mode.OFF else Mode.UNKNOWN
     state = State({}, mode, m.meter)
     bind_root(m, function, owner, state)
     for decorator in function.decorators:
@@ -75,12 +76,12 @@ def note_cache(m: Machine, decorator: ir.Expr, function: ir.Function, given: dic
             if type(atom) is not Obj:
                 continue
             info = m.heap[atom.oid]
-            own = info.kind == "self" and isinstance(info.cls, ClassRef) and m.world.is_module_class(info.cls)
-            if own or info.kind == "module":
+            own = info.kind is Kind.SELF and isinstance(info.cls, ClassRef) and m.world.is_module_class(info.cls)
+            if own or info.kind is Kind.MODULE:
                 modules.append(param.name)
             elif m.world.project.class_of(ref.path, ref.qualname, param.name) == "torch.Tensor":
                 tensors.append(param.name)
-            elif info.kind == "thing":
+            elif info.kind is Kind.THING:
                 things.append((param.name, m.thing_graph(atom.oid)))
     name = text_of(decorator.func if isinstance(decorator, ir.Call) else decorator)
     m.emit(CachedFunction(m.site(decorator.node), name, entries, tuple(modules), tuple(tensors), tuple(things)))
@@ -95,14 +96,14 @@ def bind_root(m: Machine, function: ir.Function, owner: ClassRef | None, state: 
         if any(text_of(d) == "classmethod" for d in function.decorators):
             state.vars[m.frame, first] = frozenset((Cls(owner.path, owner.qualname),))
         else:
-            me = m.outside("self", first, owner, key="self")
+            me = m.outside(Kind.SELF, first, owner, key="self")
             state.vars[m.frame, first] = frozenset((Obj(me),))
             if EVERYTHING in m.frozen_attributes:
-                state.vars[me, "$frozen"] = const(True)
+                state.vars[me, FROZEN] = const(True)
             for name in sorted(m.frozen_attributes - {EVERYTHING}):
                 for atom in object_attribute(m, me, name, None, state):
                     if type(atom) is Obj:
-                        state.vars[atom.oid, "$frozen"] = const(True)
+                        state.vars[atom.oid, FROZEN] = const(True)
         start = 1
     for param in params[start:]:
         state.vars[m.frame, param.name] = root_parameter(m, param)
@@ -113,7 +114,7 @@ def bind_root(m: Machine, function: ir.Function, owner: ClassRef | None, state: 
 def open_context(m: Machine, function: ir.Function, state: State) -> None:
     """In an ``autograd.Function``'s forward or setup_context: the first parameter is its context; without grad, nothing
     that it is given has a graph here."""
-    state.mode = "off"
+    state.mode = Mode.OFF
     m.weighs_evidence = True
     for number, param in enumerate(function.params):
         for atom in state.vars.get((m.frame, param.name), EMPTY):
@@ -121,7 +122,7 @@ def open_context(m: Machine, function: ir.Function, state: State) -> None:
                 continue
             if number == 0:
                 m.contexts.add(atom.oid)
-            elif m.heap[atom.oid].kind != "thing":
+            elif m.heap[atom.oid].kind is not Kind.THING:
                 continue
             elif param.annotation is not None and text_of(param.annotation) in ("torch.Tensor", "Tensor"):
                 m.notice((m.thing_graph(atom.oid),), TENSOR)
@@ -134,14 +135,14 @@ def root_parameter(m: Machine, param: ir.Param) -> Value:
     if param.kind == "*":
         return UNKNOWN
     if param.kind == "**":
-        return frozenset((Obj(m.outside("dict", param.name, None, key=("param", m.frame, param.name))),))
+        return frozenset((Obj(m.outside(Kind.DICT, param.name, None, key=("param", m.frame, param.name))),))
     ref = m.frame_closure[m.frame].ref
     if ref.qualname.endswith(".__init__") and FREEZING_FLAG.search(param.name):
         known = constructed_with(m, ref, param.name)
         if known is not None:
             return const(known)
     found = m.world.project.class_of(ref.path, ref.qualname, param.name)
-    oid = m.outside("thing", param.name, found, key=("param", m.frame, param.name))
+    oid = m.outside(Kind.THING, param.name, found, key=("param", m.frame, param.name))
     if found == "torch.Tensor":
         found = None
     classify(m, oid, found, param.name)
@@ -158,7 +159,7 @@ def constructed_with(m: Machine, init: FunctionRef, flag: str) -> bool | None:
 
 def run_hooks(m: Machine, state: State) -> None:
     """Functions that the root registered as hooks: what they do with what a module gives them."""
-    mode = "off" if hooks_only_without_grad(m) else "on"
+    mode = Mode.OFF if hooks_only_without_grad(m) else Mode.ON
     for atom in sorted_atoms(frozenset(m.hooked)):
         assert type(atom) is Func
         closure = m.closures[atom.key]
@@ -172,7 +173,7 @@ def run_hooks(m: Machine, state: State) -> None:
         if atom.receiver >= 0 and params:
             bound[params.pop(0).name] = frozenset((Obj(atom.receiver),))
         for param in params:
-            oid = m.outside("thing", param.name, None, key=("hook", atom.key, param.name))
+            oid = m.outside(Kind.THING, param.name, None, key=("hook", atom.key, param.name))
             bound[param.name] = frozenset((Obj(oid),))
         given = [a.oid for p in params[1:] for a in bound[p.name] if type(a) is Obj]
         m.hook_arguments = frozenset(m.thing_graph(oid) for oid in given)
@@ -188,7 +189,9 @@ def hooks_only_without_grad(m: Machine) -> bool:
     record = m.record
     if not record.forwards or "remove" not in m.world.facts(record.root).names:
         return False
-    return not any(graph.mode != "off" and (graph.kind == "forward" or graph.direct) for graph in record.graphs.values())
+    return not any(
+        graph.mode is not Mode.OFF and (graph.kind is GraphKind.FORWARD or graph.direct) for graph in record.graphs.values()
+    )
 
 
 def run_uncalled(m: Machine, state: State) -> None:
@@ -200,7 +203,7 @@ def run_uncalled(m: Machine, state: State) -> None:
         if closure.called or closure.parent != 0:
             continue
         handed = m.handed.get(key)
-        mode = handed.state.mode if handed is not None else "unknown"
+        mode = handed.state.mode if handed is not None else Mode.UNKNOWN
         m.meter.take(len(state.vars) + len(at_definition.vars))
         inner = State({**state.vars, **{k: v for k, v in at_definition.vars.items() if k not in state.vars}}, mode, m.meter)
         own = decorated_mode_or_none(m, closure.ref)
@@ -208,16 +211,16 @@ def run_uncalled(m: Machine, state: State) -> None:
             inner.mode = own
         bound: dict[str, Value] = {}
         for param in closure.function.params:
-            oid = m.outside("thing", param.name, None, key=("closure", key, param.name))
+            oid = m.outside(Kind.THING, param.name, None, key=("closure", key, param.name))
             bound[param.name] = frozenset((Obj(oid),))
         m.ends.append(FrameEnds())
         result = run_function(m, closure, bound, closure.function.node, inner)
         m.ends.pop()
         if handed is not None:
-            m.sink(*m.whole(result, inner), "passed", handed.text, handed.node)
+            m.sink(*m.whole(result, inner), SinkKind.PASSED, handed.text, handed.node)
 
 
-def decorated_mode_or_none(m: Machine, ref: FunctionRef) -> str | None:
+def decorated_mode_or_none(m: Machine, ref: FunctionRef) -> Mode | None:
     try:
         return decorated_mode(m, ref)
     except KeyError:

@@ -8,15 +8,16 @@ from collections.abc import Iterator
 
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.layout import is_test
-from torchmemlint.index.modes import Mode
+from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.grad_guards import start_mode
 from torchmemlint.semantics.kinds import looks_like_module
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import ClassKind
 
-WITH_GRAPHS = frozenset({Mode.ON, Mode.MIXED, Mode.NO_CALLERS, Mode.ESCAPES})
+WITH_GRAPHS = frozenset({StartMode.ON, StartMode.MIXED, StartMode.NO_CALLERS, StartMode.ESCAPES})
 """Modes of a function's callers (``grad_guards.start_mode``) in which a model that it runs may build a graph."""
 BACKWARD = frozenset({"backward", "manual_backward"})
 DEVICE_WORDS = frozenset({"to", "cuda", "device", "to_device", "move_to_device", "get_device"})
@@ -76,7 +77,7 @@ def loops_over_data(world: World, ref: FunctionRef) -> bool:
 def makes_batches(world: World, cls: ClassRef | str | None) -> bool:
     """Whether a class is a data loader's, or below one."""
     above = world.project.mro(cls) if isinstance(cls, ClassRef) else (cls,)
-    return any(isinstance(base, str) and TORCH.class_kind(base) == "loader" for base in above)
+    return any(isinstance(base, str) and TORCH.class_kind(base) is ClassKind.LOADER for base in above)
 
 
 def speaks_of_devices(world: World, ref: FunctionRef) -> bool:
@@ -98,7 +99,7 @@ def is_off_by_decorator(world: World, ref: FunctionRef, words: frozenset[str]) -
     if any(not use.called for use in facts.decorators if use.callee.rpartition(".")[2] in words):
         return False
     text = "".join(world.lines(ref.path)[facts.row - 1 : facts.end_row])
-    return not any(word in text for word in words) and start_mode(world, ref) == Mode.OFF
+    return not any(word in text for word in words) and start_mode(world, ref) == StartMode.OFF
 
 
 def may_misuse(world: World, ref: FunctionRef, words: frozenset[str]) -> bool:

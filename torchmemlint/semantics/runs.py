@@ -9,14 +9,14 @@ from torchmemlint.errors import TOO_LARGE, SourceError
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.semantics.events import MUST_BE_FREE, Accumulate, Event, Graph, Record, Sink
+from torchmemlint.semantics.events import MUST_BE_FREE, Accumulate, Event, Graph, GraphKind, Record, Sink, SinkKind
 from torchmemlint.semantics.grad_guards import start_mode
 from torchmemlint.semantics.machine import EVERYTHING, Machine, new_machine
 from torchmemlint.semantics.parameters import may_hold_module, parametric_attributes
 from torchmemlint.semantics.phases import MAX_PHASES
 from torchmemlint.semantics.plumbing import Plumbing
 from torchmemlint.semantics.root_run import run_root
-from torchmemlint.semantics.state import MAX_WORK, Meter, RunLimit
+from torchmemlint.semantics.state import FROZEN, MAX_WORK, Meter, Mode, RunLimit
 from torchmemlint.semantics.values import EMPTY, Const, Obj, Value
 from torchmemlint.semantics.world import MODULE, World
 
@@ -111,7 +111,7 @@ class Runs:
         function, lowered = found
         facts = world.facts(ref)
         owner = ClassRef(ref.path, facts.owner) if facts.owner else None
-        mode = "on" if ref.qualname == MODULE else start_mode(world, ref)
+        mode = Mode.ON if ref.qualname == MODULE else Mode(start_mode(world, ref))
         meter = Meter()
         try:
             first = self._machine(ref, mode, meter, (), owner)
@@ -135,11 +135,11 @@ class Runs:
         finally:
             self.steps[ref] = MAX_WORK - meter.left
 
-    def result(self, ref: FunctionRef, mode: str) -> Value:
+    def result(self, ref: FunctionRef, mode: Mode) -> Value:
         """What a function returns with grad mode "on" or "off", as far as it tells by itself; empty where it cannot be run."""
         return self.world.ledger.remember(self._results, (ref, mode), lambda: self._run_alone(ref, mode))
 
-    def _run_alone(self, ref: FunctionRef, mode: str) -> Value:
+    def _run_alone(self, ref: FunctionRef, mode: Mode) -> Value:
         try:
             found = self.world.function(ref)
             if found is None:
@@ -158,7 +158,7 @@ class Runs:
         return self.world.project.test_holds(ref, text) if frame == "0" and ref.qualname != MODULE else None
 
     def _machine(
-        self, ref: FunctionRef, mode: str, meter: Meter, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
+        self, ref: FunctionRef, mode: Mode, meter: Meter, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
     ) -> Machine:
         m = new_machine(self.world, ref, mode, meter, assumptions)
         m.plumbing = self.plumbing.names
@@ -185,7 +185,7 @@ class Runs:
                     continue
                 for (_, name), value in record.final.vars.items():
                     for atom in value:
-                        if isinstance(atom, Obj) and record.final.vars.get((atom.oid, "$frozen")) == frozenset(
+                        if isinstance(atom, Obj) and record.final.vars.get((atom.oid, FROZEN)) == frozenset(
                             (Const(True, "bool"),)
                         ):
                             found.add(EVERYTHING if name == "self" else name)
@@ -276,10 +276,12 @@ class Runs:
         )
         return Fate(
             False,
-            cuts=tuple(s for s in sinks if s.kind in ("cut", "shown", "kept-part") and s.how not in IDENTITY),
-            kept=tuple(s for s in sinks if s.kind == "stored" and self._outlives(record, s)),
-            passed=tuple(s for s in sinks if s.kind == "passed" and not self._followed(record, s)),
-            escapes=any(s.kind in ("returned", "yielded") for s in sinks),
+            cuts=tuple(
+                s for s in sinks if s.kind in (SinkKind.CUT, SinkKind.SHOWN, SinkKind.KEPT_PART) and s.how not in IDENTITY
+            ),
+            kept=tuple(s for s in sinks if s.kind is SinkKind.STORED and self._outlives(record, s)),
+            passed=tuple(s for s in sinks if s.kind is SinkKind.PASSED and not self._followed(record, s)),
+            escapes=any(s.kind in (SinkKind.RETURNED, SinkKind.YIELDED) for s in sinks),
             lost=loses(record, gid, family),
             raises=any(MUST_BE_FREE in record.evidence.get(g, ()) for g in family),
         )
@@ -328,7 +330,7 @@ class Runs:
                     if call.callee != ref:
                         continue
                     answered = True
-                    if call.mode == "off":
+                    if call.mode is Mode.OFF:
                         off += 1
                         continue
                     inner = self.fate(record, call.mark, depth + 1, cuts_alone)
@@ -375,7 +377,7 @@ def loses(record: Record, gid: int, family: frozenset[int]) -> bool:
     followed = frozenset[int]().union(*(record.graphs[each].parents for each in family))
     return any(
         each not in followed
-        and not any(sink.kind != "stored" for sink in record.sinks.get(each, ()))
+        and not any(sink.kind is not SinkKind.STORED for sink in record.sinks.get(each, ()))
         and (not is_part(record, record.graphs[each]) or bool(record.evidence.get(each)))
         for each in family - {gid}
     )
@@ -383,10 +385,10 @@ def loses(record: Record, gid: int, family: frozenset[int]) -> bool:
 
 def is_part(record: Record, graph: Graph) -> bool:
     """Whether the graph is that of one part of a result (``out[0]``), not of the result itself."""
-    if graph.kind != "opaque":
+    if graph.kind is not GraphKind.OPAQUE:
         return False
     parents = [record.graphs[gid] for gid in graph.parents]
-    return any(parent.site == graph.site and parent.kind in ("opaque", "forward") for parent in parents)
+    return any(parent.site == graph.site and parent.kind in (GraphKind.OPAQUE, GraphKind.FORWARD) for parent in parents)
 
 
 def descendants(record: Record, gid: int) -> frozenset[int]:

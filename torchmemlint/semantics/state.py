@@ -8,10 +8,85 @@ from typing import NamedTuple
 
 from torchmemlint.index.project import ClassRef
 from torchmemlint.semantics.values import Value, join, weight
+from torchmemlint.str_enum import StrEnum
 
 Key = tuple[int, str]
-"""A place: (frame number, local name), (object number, attribute name), or (object number, "[]") for a container's elements
-and (object number, "['k']") for one constant key."""
+"""A place: (frame number, local name), (object number, attribute name), or (object number, ``ELEMENTS``) for a container's
+elements and (object number, "['k']") for one constant key."""
+
+ELEMENTS = "[]"
+"""The place of what a container holds, all of it joined."""
+HIDDEN = "$"
+"""How the places begin that are no name of the code."""
+KEYS = "$keys"
+"""The place of the constant keys under which a dictionary holds something."""
+ITEMS = "$items"
+"""The place of a list's elements one by one, as a tuple, while they are known."""
+FROZEN = "$frozen"
+"""The place of whether a module's parameters want no gradient."""
+TRAINING = "$training"
+"""The place of whether a module is in training mode."""
+
+
+class Mode(StrEnum):
+    """A grad mode: of a point of the program, of a graph when it was made, of a run's start."""
+
+    ON = "on"
+    OFF = "off"
+    UNKNOWN = "unknown"
+    MIXED = "mixed"
+    """Of a start: on for some callers, off for others."""
+    NO_CALLERS = "no-callers"
+    """Of a start: nothing in sight calls the function, so grad mode is taken to be on."""
+    UNSEEN_BASE = "unseen-base"
+    """Of a start: the function overrides a method of a class out of sight."""
+    ESCAPES = "escapes"
+    """Of a start: the function is handed on as a value."""
+    MODULE = "module"
+    """Of a "carried" mark: the value went through a module's call since."""
+    NONE = "none"
+    """Of a context manager: it leaves grad mode alone."""
+
+
+class Kind(StrEnum):
+    """What a heap object is."""
+
+    LIST = "list"
+    DICT = "dict"
+    SET = "set"
+    WINDOW = "window"
+    """A ``deque`` with ``maxlen``."""
+    GENERATOR = "generator"
+    MODULE = "module"
+    FUNCTION_MODULE = "function-module"
+    """A module without parameters."""
+    PARAMS = "params"
+    """``parameters()`` of a module."""
+    PARAMETER = "parameter"
+    LOSS = "loss"
+    SELF = "self"
+    """The root method's own object."""
+    INSTANCE = "instance"
+    """An object of a class of the project that is no module."""
+    THING = "thing"
+    """Of which nothing is known."""
+    MANAGER = "manager"
+    """A context manager that sets grad mode; its class is the mode."""
+    DISTRIBUTION = "distribution"
+    OPTIMIZER = "optimizer"
+    SCHEDULER = "scheduler"
+    SCALER = "scaler"
+    LOADER = "loader"
+    DATASET = "dataset"
+    METRIC = "metric"
+    PREDICTOR = "predictor"
+    WRITER = "writer"
+    BACKWARD_CALLABLE = "backward-callable"
+    """Back-propagates what it is called on."""
+    ACCELERATOR = "accelerator"
+    HF_TRAINER = "hf-trainer"
+    LIGHTNING_CALLBACK = "lightning-callback"
+    LIGHTNING_TRAINER = "lightning-trainer"
 
 
 MAX_WORK = 10_000_000
@@ -40,14 +115,14 @@ class Meter:
 
 
 class State:
-    """What holds at one point of the program: places and grad mode ("on", "off" or "unknown").
+    """What holds at one point of the program: places and grad mode (``Mode.ON``, ``OFF`` or ``UNKNOWN``).
 
     ``epoch`` is the grad mode that code before this run left behind; copies are cheap enough (one dict) for every branch.
     """
 
     __slots__ = ("meter", "mode", "vars")
 
-    def __init__(self, variables: dict[Key, Value], mode: str, meter: Meter) -> None:
+    def __init__(self, variables: dict[Key, Value], mode: Mode, meter: Meter) -> None:
         self.vars = variables
         self.mode = mode
         self.meter = meter
@@ -77,7 +152,7 @@ def join_states(left: State | None, right: State | None) -> State | None:
             mine[key] = old | value if key[1] == "$keys" else join(old, value)
             steps += weight(value)
     left.meter.take(steps)
-    mode = left.mode if left.mode == right.mode else "unknown"
+    mode = left.mode if left.mode == right.mode else Mode.UNKNOWN
     return State(mine, mode, left.meter)
 
 
@@ -98,8 +173,6 @@ def changed(left: dict[Key, Value], right: dict[Key, Value]) -> list[Key]:
 class ObjInfo(NamedTuple):
     """A heap object.
 
-    kind      "list", "dict", "set", "module", "loss", "instance", "optimizer", "scaler", "loader", "generator", "thing"
-              (unknown), "self", "distribution", "manager" …
     cls       its class: of the project, or an absolute name outside, or None
     name      how the code calls it, for messages
     loops     the loops that were open when it was made, outermost first
@@ -108,7 +181,7 @@ class ObjInfo(NamedTuple):
     """
 
     oid: int
-    kind: str
+    kind: Kind
     cls: ClassRef | str | None
     name: str
     loops: tuple[tuple[int, int], ...]

@@ -6,7 +6,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.call_effects import gradients_freed
 from torchmemlint.semantics.dispatch import STATEMENTS, evaluate, handles, run_block
 from torchmemlint.semantics.elements import iterate
-from torchmemlint.semantics.events import DeprecatedImport
+from torchmemlint.semantics.events import DeprecatedImport, SinkKind
 from torchmemlint.semantics.handlers import describe
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.names import named
@@ -28,7 +28,7 @@ def run_expression(m: Machine, statement: ir.ExprStmt, state: State) -> State | 
     result = evaluate(m, value, state)
     graphs, _, _, _ = m.deep(result, state)
     if graphs:
-        m.sink(graphs, "dropped", "", statement.node)
+        m.sink(graphs, SinkKind.DROPPED, "", statement.node)
     if isinstance(value, ir.Call) and dotted(value.func) in ("sys.exit", "exit", "quit", "os._exit"):
         return None
     return state

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from torchmemlint.lower import ir
-from torchmemlint.semantics.events import ContextStore, HookStore, Store
+from torchmemlint.semantics.call import Call
+from torchmemlint.semantics.events import ContextStore, GraphKind, HookStore, SinkKind, Store
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.places import place_of
-from torchmemlint.semantics.state import State
-from torchmemlint.semantics.syntax import half_fix
+from torchmemlint.semantics.state import ELEMENTS, Kind, State
+from torchmemlint.semantics.syntax import INSIDE, half_fix
 from torchmemlint.semantics.values import (
     EMPTY,
     GUESSED,
     LOGITS,
     NOTHING,
     SCALAR,
+    UNKNOWN,
     WEIGHTS,
     Atom,
     Obj,
@@ -25,6 +27,8 @@ from torchmemlint.semantics.values import (
     shallow,
 )
 
+RECORDED = "recorded"
+"""How a value is stored that is handed to a recorder out of sight."""
 STORING = {"append": "append", "extend": "extend", "insert": "insert", "appendleft": "append", "add": "add", "put": "append"}
 """Container methods that keep their last argument."""
 
@@ -53,23 +57,23 @@ def store_in(
     as it lies in the holder, marked."""
     graphs, hints, outputs, flags = m.deep(value, state)
     note_kept(m, flags)
-    things = frozenset(m.thing_graph(a.oid) for a in value if type(a) is Obj and m.heap[a.oid].kind == "thing")
+    things = frozenset(m.thing_graph(a.oid) for a in value if type(a) is Obj and m.heap[a.oid].kind is Kind.THING)
     graphs |= things
     if m.hook_arguments & (graphs | hints) and not keyed and m.heap[oid].frame != m.frame:
         single = len(value) == 1 and bool(things)
         m.emit(HookStore(m.site(node), place, stored.node, single and how == "append"), tag=place)
-    mark = m.graph("stored", node, place, key=(oid, how))
+    mark = m.graph(GraphKind.STORED, node, place, key=(oid, how))
     value = add_marks(value, frozenset((mark,)))
     info = m.heap[oid]
-    if (not keyed and info.kind in CONTAINERS) or (info.kind == "thing" and not keyed):
-        state.vars[oid, "[]"] = join(state.vars.get((oid, "[]"), EMPTY), shallow(value))
+    if (not keyed and info.kind in CONTAINERS) or (info.kind is Kind.THING and not keyed):
+        state.vars[oid, ELEMENTS] = join(state.vars.get((oid, ELEMENTS), EMPTY), shallow(value))
     loop = m.outlived_loop(oid)
     if loop is None and not info.external:
         return value
     if not graphs and not hints and not outputs:
         return value
     if graphs | hints:
-        m.sink(graphs | hints, "stored", place, node)
+        m.sink(graphs | hints, SinkKind.STORED, place, node)
     m.emit(
         Store(
             m.site(node), place, oid, how, mark, graphs, hints, outputs, flags, loop, stored.node, info.external,
@@ -88,8 +92,8 @@ def keep_attribute(
     graphs, hints, outputs, flags = m.deep(value, state)
     if not graphs and not hints and not outputs:
         return
-    mark = m.graph("stored", node, text, key=(oid, name))
-    m.sink(graphs | hints, "stored", text, node)
+    mark = m.graph(GraphKind.STORED, node, text, key=(oid, name))
+    m.sink(graphs | hints, SinkKind.STORED, text, node)
     info = m.heap[oid]
     m.emit(
         Store(
@@ -100,18 +104,45 @@ def keep_attribute(
     )  # fmt: skip
 
 
+def makes_recorder(name: str, m: Machine) -> bool:
+    """Whether a class out of sight has a method that keeps what it is given, by the setting ``recorders``."""
+    return any(recorder.rpartition(".")[0] == name for recorder in m.world.settings.recorders)
+
+
+def record(m: Machine, name: str, call: Call, state: State) -> Value:
+    """A call of a function or method out of sight that keeps what it is given (the setting ``recorders``)."""
+    oid = m.outside(Kind.THING, name, name, key=("recorder", name))
+    for position, value in enumerate(call.positional):
+        store_in(
+            m,
+            oid,
+            name,
+            RECORDED,
+            value,
+            call.node,
+            call.exprs[position] if position < len(call.exprs) else INSIDE,
+            state,
+            keyed=True,
+        )
+    for word, value in call.keywords.items():
+        store_in(m, oid, name, RECORDED, value, call.node, call.keyword_exprs.get(word, INSIDE), state, keyed=True)
+    for value in call.more:
+        store_in(m, oid, name, RECORDED, value, call.node, INSIDE, state, keyed=True)
+    return UNKNOWN
+
+
 def keep_on_context(m: Machine, text: str, value: Value, state: State, node: int, source: ir.Expr | None) -> Value:
     """``ctx.x = x`` in an ``autograd.Function``. Grad mode is off there, so that a mark on the value stays with this very
     tensor: where it is returned, it is an output."""
     atoms = [inner for atom in value for inner in flattened(atom, m, state)]
     graphs = NOTHING
     for atom in atoms:
-        if type(atom) is Obj and m.heap[atom.oid].kind == "thing":
+        if type(atom) is Obj and m.heap[atom.oid].kind is Kind.THING:
             graphs |= {m.thing_graph(atom.oid)}
     tensors = [a for a in atoms if type(a) is Tensor and not a.flags & (SCALAR | GUESSED)]
     if not tensors and not graphs:
         return value
-    mark = m.graph("stored", node, text, key=("context", text))
+    mark = m.graph(GraphKind.STORED, node, text, key=("context", text))
     m.emit(ContextStore(m.site(node), text, mark, bool(tensors), graphs), tag=text)
     marked = add_marks(value, frozenset((mark,)))
     if isinstance(source, ir.Name):

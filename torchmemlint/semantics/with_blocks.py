@@ -9,10 +9,11 @@ from torchmemlint.semantics.grad_modes import project_manager_mode
 from torchmemlint.semantics.machine import LoopEnds, Machine
 from torchmemlint.semantics.phases import assumed
 from torchmemlint.semantics.results import hands_out
-from torchmemlint.semantics.state import State, join_states
+from torchmemlint.semantics.state import Kind, Mode, State, join_states
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import UNKNOWN, Ext, Obj, Tensor, Value
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import Effect
 
 
 @handles(STATEMENTS, ir.With)
@@ -25,7 +26,7 @@ def run_with(m: Machine, statement: ir.With, state: State) -> State | None:
     for item in statement.items:
         mode = state.mode
         enter_manager(m, item, state, statement)
-        if state.mode == "off" and mode != "off":
+        if state.mode is Mode.OFF and mode is not Mode.OFF:
             m.offs.append((item.node, text_of(item.manager)))
     after = run_block(m, statement.body, state)
     del m.offs[held:]
@@ -47,13 +48,13 @@ def enter_manager(m: Machine, item: ir.WithItem, state: State, statement: ir.Wit
         # ``set_grad_enabled`` acts when it is called; as a manager it restores at the end what was before.
         current = acted
         state.mode = current
-    ready = any(type(a) is Obj and m.heap[a.oid].kind == "manager" for a in value)
+    ready = any(type(a) is Obj and m.heap[a.oid].kind is Kind.MANAGER for a in value)
     home_made = None if ready else project_manager_mode(m, item.manager, state)
-    modes: set[str] = set()
+    modes: set[Mode] = set()
     for atom in value:
-        if type(atom) is Obj and m.heap[atom.oid].kind == "manager":
+        if type(atom) is Obj and m.heap[atom.oid].kind is Kind.MANAGER:
             mode = str(m.heap[atom.oid].cls)
-            modes.add(current if mode == "none" else mode)
+            modes.add(current if mode == "none" else Mode(mode))
         elif type(atom) is Ext and TORCH.function_effect(atom.name) in ("grad-off", "grad-on", "grad-set"):
             name, gives = text_of(item.manager), hands_out(statement.body, m.frame_closure[m.frame].function.body)
             m.emit(GradModeMisuse(m.site(item.node), "with-uncalled", name, gives))
@@ -65,7 +66,7 @@ def enter_manager(m: Machine, item: ir.WithItem, state: State, statement: ir.Wit
         state.mode = modes.pop()
     elif modes:
         known = {assumed(m, item.manager.test)} if isinstance(item.manager, ir.IfExp) else {None}
-        state.mode = "unknown" if known == {None} else state.mode
+        state.mode = Mode.UNKNOWN if known == {None} else state.mode
     if item.target is not None:
         assign(m, item.target, given_by(m, item.manager, value, state), state, item.node)
 
@@ -92,13 +93,13 @@ def check_bare_manager(m: Machine, value: ir.Expr, statement: ir.ExprStmt, state
         return  # evaluating a callee that itself calls would run that call twice
     for atom in evaluate(m, value.func, state):
         effect = TORCH.function_effect(atom.name) if type(atom) is Ext else None
-        if effect == "grad-off":
+        if effect is Effect.GRAD_OFF:
             m.emit(GradModeMisuse(m.site(statement.node), "statement", text_of(value)))
-        elif effect == "grad-on":
-            kind = "enable-statement-off" if state.mode == "off" else "enable-statement"
+        elif effect is Effect.GRAD_ON:
+            kind = "enable-statement-off" if state.mode is Mode.OFF else "enable-statement"
             m.emit(GradModeMisuse(m.site(statement.node), kind, text_of(value)))
 
 
-def mode_before_call(m: Machine) -> str | None:
+def mode_before_call(m: Machine) -> Mode | None:
     """The grad mode before the ``set_grad_enabled`` that the last evaluation called, None when it called none."""
     return m.mode_before

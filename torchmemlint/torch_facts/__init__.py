@@ -1,11 +1,12 @@
-"""What is known about torch and its neighbours: one table (``torch.toml``) and its reader.
+"""What is known about torch and its neighbours: one table (a TOML file for each library) and its reader.
 
 ``TORCH`` is the table; it is read when it is first asked for.
 """
 
 from __future__ import annotations
 
-from torchmemlint.torch_facts.loader import MODULE_KINDS, Renamed, TorchFacts, load
+from torchmemlint.torch_facts.loader import Renamed, TorchFacts, load
+from torchmemlint.torch_facts.words import MODULE_KINDS
 
 __all__ = ["MODULE_KINDS", "TORCH", "Renamed", "TorchFacts", "load"]
 

@@ -66,8 +66,10 @@ from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.events import CallEffect, Graph, LoopInfo
+from torchmemlint.semantics.events import CallEffect, Graph, GraphKind, LoopInfo
+from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE
+from torchmemlint.torch_facts.words import Effect
 
 RULE = Rule(
     code="TML301",
@@ -129,7 +131,7 @@ GETATTR = re.compile(r"getattr\(.*?,\s*(\w+)\s*[,)]", re.DOTALL)
 
 
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
-    if event.effect != "empty-cache" or not flow.own(event.site) or event.site.handler >= 0:
+    if event.effect is not Effect.EMPTY_CACHE or not flow.own(event.site) or event.site.handler >= 0:
         return
     where = None if is_of_tests(flow) else step_path(event, flow)
     if where is None:
@@ -183,7 +185,7 @@ def step_path(event: CallEffect, flow: Flow) -> str | None:
         info = record.loops.get(loop)
         if info is None:
             return None
-        if event.deleted_before and info.kind != "loader":
+        if event.deleted_before and info.kind is not Kind.LOADER:
             return None  # what was deleted just before is handed back: a stage's end
         return "in every step of the loop" if loop_of_steps(event, flow, loop) else None
     ref = record.root
@@ -255,18 +257,18 @@ def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
     info = record.loops[loop]
     if info.attempts:
         return False
-    if info.kind == "loader" or (info.text.startswith("range") and "batch" in info.text.lower()):
+    if info.kind is Kind.LOADER or (info.text.startswith("range") and "batch" in info.text.lower()):
         return True
     if EPOCH.search(info.text):
         return False
     direct: list[Graph] = [
         g
         for g in [*record.graphs.values(), *record.forwards.values()]
-        if (g.kind == "forward" or (g.kind == "opaque" and runs_model(flow, g, info)))
+        if (g.kind is GraphKind.FORWARD or (g.kind is GraphKind.OPAQUE and runs_model(flow, g, info)))
         and g.site.loops
         and g.site.loops[: len(event.site.loops)] == event.site.loops
     ]
-    if any(g.kind == "forward" and loop in g.module_loops for g in direct):
+    if any(g.kind is GraphKind.FORWARD and loop in g.module_loops for g in direct):
         return False  # a model is made or loaded in every turn, and used: a turn is a stage
     if loop[0] == event.site.frame and trains_anew(event, flow, loop):
         return False
@@ -289,9 +291,9 @@ def is_stage(frame: int, flow: Flow) -> bool:
     record = flow.record
     named = STAGE.search(record.frames[frame].ref.qualname.rpartition(".")[2])
     return any(
-        loop[0] == frame and loop in record.loops and (named or record.loops[loop].kind == "loader")
+        loop[0] == frame and loop in record.loops and (named or record.loops[loop].kind is Kind.LOADER)
         for g in [*record.graphs.values(), *record.forwards.values()]
-        if g.kind in ("forward", "opaque")
+        if g.kind in (GraphKind.FORWARD, GraphKind.OPAQUE)
         for loop in g.site.loops
     )
 
@@ -360,7 +362,7 @@ def tensor_like(flow: Flow, gid: int) -> bool:
 def drives_steps(flow: Flow) -> bool:
     """Whether the function has a loop of its own in which a model runs: outside of it is before or after all steps."""
     return any(
-        g.site.loops and (g.kind == "forward" or g.direct)
+        g.site.loops and (g.kind is GraphKind.FORWARD or g.direct)
         for g in [*flow.record.graphs.values(), *flow.record.forwards.values()]
         if flow.own(g.site)
     )
@@ -375,7 +377,7 @@ def is_whole_stage(flow: Flow) -> bool:
     return any(
         loop[0] == 0
         for g in [*record.graphs.values(), *record.forwards.values()]
-        if g.kind in ("forward", "opaque")
+        if g.kind in (GraphKind.FORWARD, GraphKind.OPAQUE)
         for loop in g.site.loops
     )
 
@@ -396,14 +398,14 @@ def goes_over_pieces(flow: Flow) -> bool:
 
 def is_run(graph: Graph) -> bool:
     """Whether a module runs, or by its name a method of one."""
-    return graph.kind == "forward" or (
-        graph.kind == "opaque" and bool(purpose.RUNS_MODEL.search(graph.what.rpartition(".")[2]))
+    return graph.kind is GraphKind.FORWARD or (
+        graph.kind is GraphKind.OPAQUE and bool(purpose.RUNS_MODEL.search(graph.what.rpartition(".")[2]))
     )
 
 
 def forwards_before(event: CallEffect, flow: Flow) -> bool:
     return any(
-        g.kind == "forward" or g.direct
+        g.kind is GraphKind.FORWARD or g.direct
         for g in [*flow.record.graphs.values(), *flow.record.forwards.values()]
         if flow.own(g.site)
     )

@@ -49,6 +49,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics.events import CallEffect
+from torchmemlint.torch_facts.words import Effect
 
 RULE = Rule(
     code="TML305",
@@ -62,7 +63,7 @@ EVENT = CallEffect
 
 
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
-    if event.effect != "memory-fraction" or not flow.own(event.site):
+    if event.effect is not Effect.MEMORY_FRACTION or not flow.own(event.site):
         return
     if event.site.handler < 0 and flow.own_cap(event):
         return

@@ -46,6 +46,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics.events import CallEffect
+from torchmemlint.torch_facts.words import Effect
 
 RULE = Rule(
     code="TML308",
@@ -60,7 +61,12 @@ EVENT = CallEffect
 
 
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
-    if event.effect != "memory-fraction" or not flow.own(event.site) or event.site.handler >= 0 or not flow.own_cap(event):
+    if (
+        event.effect is not Effect.MEMORY_FRACTION
+        or not flow.own(event.site)
+        or event.site.handler >= 0
+        or not flow.own_cap(event)
+    ):
         return
     yield Draft(
         flow.at(

@@ -51,6 +51,7 @@ from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, argument
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.values import only_const
+from torchmemlint.torch_facts.words import Effect
 
 RULE = Rule(
     code="TML306",
@@ -64,7 +65,7 @@ EVENT = CallEffect
 
 
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
-    if event.effect != "memory-fraction" or not flow.own(event.site) or event.site.handler >= 0:
+    if event.effect is not Effect.MEMORY_FRACTION or not flow.own(event.site) or event.site.handler >= 0:
         return
     value = argument(event, 0, "fraction")
     single = only_const(value) if value is not None else None

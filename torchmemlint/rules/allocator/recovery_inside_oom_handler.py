@@ -63,7 +63,8 @@ from collections.abc import Iterator, Sequence
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
-from torchmemlint.semantics.events import Handler
+from torchmemlint.semantics.events import GraphKind, Handler
+from torchmemlint.semantics.state import Mode
 
 RULE = Rule(
     code="TML303",
@@ -119,7 +120,8 @@ def check(event: Handler, flow: Flow) -> Iterator[Draft]:
 def cost(flow: Flow, keeps: bool) -> str:
     """What the exception holds, and for how long; a graph only where one is built in sight."""
     built = "backward" in flow.record.flags or any(
-        graph.kind == "forward" and graph.mode != "off" and not graph.frozen for graph in flow.record.graphs.values()
+        graph.kind is GraphKind.FORWARD and graph.mode is not Mode.OFF and not graph.frozen
+        for graph in flow.record.graphs.values()
     )
     held = "the failed graph and its locals" if built else "what the failed step had allocated"
     until = "as long as the exception is kept" if keeps else "until the handler ends"

@@ -64,8 +64,10 @@ from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics.events import Regrowth
 from torchmemlint.semantics.runs import Runs
+from torchmemlint.semantics.state import Kind
+from torchmemlint.torch_facts import TORCH
 
-WORDS = frozenset({"cat", "column_stack", "concat", "concatenate", "dstack", "hstack", "row_stack", "vstack"})
+WORDS = frozenset(name.rpartition(".")[2] for name in TORCH.concatenations)
 RULE = Rule(
     code="TML403",
     name="cat-in-loop",
@@ -99,7 +101,7 @@ def check(event: Regrowth, flow: Flow) -> Iterator[Draft]:
     info = flow.record.loops.get(event.loop)
     if not flow.own(event.site) or 0 <= event.turns <= FEW or info is None:
         return
-    if info.kind in ("module", "params") or DICT.search(info.text):
+    if info.kind in (Kind.MODULE, Kind.PARAMS) or DICT.search(info.text):
         return
     if flow.record.root.qualname.endswith(".forward") and PARTS.search(info.text):
         return

@@ -62,7 +62,8 @@ from collections.abc import Iterator
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.events import Store
+from torchmemlint.semantics.events import GraphKind, SinkKind, Store
+from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.values import COLUMN, COMPUTED, DETACHED, INTEGER, MOVED, SCALAR, VIEW
 
 RULE = Rule(
@@ -100,10 +101,10 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
         return
     info = record.loops.get(event.loop)
     if info is None or not (
-        info.kind == "loader" or (info.kind in ("thing", "generator") and purpose.BATCHES.search(info.text))
+        info.kind is Kind.LOADER or (info.kind in (Kind.THING, Kind.GENERATOR) and purpose.BATCHES.search(info.text))
     ):
         return
-    if not any(f.kind == "forward" or purpose.may_be_network(f.what) for f in forwards):
+    if not any(f.kind is GraphKind.FORWARD or purpose.may_be_network(f.what) for f in forwards):
         return
     if not flow.device_words() or record.is_let_go(event):
         return
@@ -121,7 +122,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
     if not holds_tensors(event, flow):
         return  # text, as likely as not
     around = [record.loops[loop] for loop in event.site.loops if loop not in event.outlived and loop in record.loops]
-    if info.kind != "loader" and any(each.targets and not ROUNDS.search(each.text) for each in around):
+    if info.kind is not Kind.LOADER and any(each.targets and not ROUNDS.search(each.text) for each in around):
         return  # the pieces of one item, which are put together again before the next
     fix = None
     if event.how in ("append", "item") and event.value >= 0 and event.sure_tensor:
@@ -148,11 +149,15 @@ def holds_tensors(event: Store, flow: Flow) -> bool:
     made = [record.forwards[g] for g in event.outputs if g in record.forwards]
     if event.flags & (COMPUTED | DETACHED):
         return True
-    if event.how in ("append", "item") and event.sure_tensor and any(f.cls is not None and f.kind == "forward" for f in made):
+    if (
+        event.how in ("append", "item")
+        and event.sure_tensor
+        and any(f.cls is not None and f.kind is GraphKind.FORWARD for f in made)
+    ):
         return True
     if TREATED & record.evidence.get(event.mark, set()):
         return True
-    if any(sink.kind == "passed" and JOINS.search(sink.how) for sink in record.sinks.get(event.mark, ())):
+    if any(sink.kind is SinkKind.PASSED and JOINS.search(sink.how) for sink in record.sinks.get(event.mark, ())):
         return True
     return event.external and joined_elsewhere(event, flow)
 

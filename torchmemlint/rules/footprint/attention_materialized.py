@@ -65,6 +65,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics.events import Attention
+from torchmemlint.semantics.state import Mode
 
 RULE = Rule(
     code="TML504",
@@ -92,7 +93,7 @@ def check(event: Attention, flow: Flow) -> Iterator[Draft]:
             "attention is written out: its scores need memory by the square of the sequence length",
             label="softmax of scores, times values",
             cost="the scores of every position against every other, several times"
-            + ("" if event.mode == "off" else ", kept for the backward")
+            + ("" if event.mode is Mode.OFF else ", kept for the backward")
             + " (203 MB against 5 MB at 2,048 positions, 4 heads)",
             help="`torch.nn.functional.scaled_dot_product_attention(q, k, v)` never has all of them at once",
         ),

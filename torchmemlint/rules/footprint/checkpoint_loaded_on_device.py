@@ -64,6 +64,8 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, argument
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.values import only_const
+from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import Effect, ToldCall
 
 RULE = Rule(
     code="TML506",
@@ -77,18 +79,18 @@ RULE = Rule(
 )
 EVENT = CallEffect
 
-LOADERS = frozenset({"torch.load", "torch.serialization.load"})
-ON_THE_HOST = frozenset({"torch.quantization.quantize_dynamic", "torch.ao.quantization.quantize_dynamic"})
+LOADERS = TORCH.words["loads-tensors"]
+ON_THE_HOST = TORCH.words["quantizes"]
 """Dynamically quantised modules run, and so are saved, on the CPU alone: docs.pytorch.org/docs/stable/quantization.html."""
 
 
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
-    if event.effect != "load" or event.name not in LOADERS or not flow.own(event.site) or "**" in event.more:
+    if event.effect is not Effect.LOAD or event.name not in LOADERS or not flow.own(event.site) or "**" in event.more:
         return
     uses = [
         e
         for e in flow.record.events.values()
-        if isinstance(e, CallEffect) and e.effect == "restore" and event.result in e.takes
+        if isinstance(e, CallEffect) and e.effect is ToldCall.RESTORE and event.result in e.takes
     ]
     if not uses or not flow.speaks_of_cuda() or flow.also_calls(event.site, ON_THE_HOST):
         return

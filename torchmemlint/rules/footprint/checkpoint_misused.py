@@ -69,9 +69,12 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, argument, short
 from torchmemlint.semantics import roots
-from torchmemlint.semantics.events import Backward, CallEffect, Graph
+from torchmemlint.semantics.events import Backward, CallEffect, Graph, GraphKind
 from torchmemlint.semantics.runs import Runs
+from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.values import Const, Plain, Tensor, Value, only_const, truth
+from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import Effect
 
 RULE = Rule(
     code="TML503",
@@ -84,7 +87,7 @@ RULE = Rule(
 )
 EVENT = CallEffect
 
-OWN = frozenset({"use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state"})
+OWN = TORCH.words["checkpoint-keywords"]
 """Keywords of the checkpoint itself: all others go to the function that it runs."""
 
 
@@ -104,7 +107,7 @@ def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
 
 
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
-    if event.effect != "checkpoint" or not flow.own(event.site):
+    if event.effect is not Effect.CHECKPOINT or not flow.own(event.site):
         return
     told = judge(event, flow)
     if told is None:
@@ -130,7 +133,7 @@ def judge(event: CallEffect, flow: Flow) -> tuple[str, Severity, str, str, str, 
             "nothing is saved: the call does not return a model, it runs one",
             "call it in the forward: `out = checkpoint_sequential(model, 4, inputs, use_reentrant=False)`", None,
         )  # fmt: skip
-    if event.mode == "off":
+    if event.mode is Mode.OFF:
         return None
     variant = argument(event, -1, "use_reentrant")
     reentrant = variant is None or truth(variant) is True
@@ -201,4 +204,4 @@ def whole_step(event: CallEffect, flow: Flow) -> bool:
 
 def made(graph: Graph) -> bool:
     """Whether a graph stands for something that ran and may hold activations."""
-    return graph.kind in ("forward", "opaque", "leaf")
+    return graph.kind in (GraphKind.FORWARD, GraphKind.OPAQUE, GraphKind.LEAF)

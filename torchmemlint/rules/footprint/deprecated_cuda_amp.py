@@ -71,6 +71,7 @@ from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.uses import Written
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH, Renamed
+from torchmemlint.torch_facts.words import ToldCall
 
 RULE = Rule(
     code="TML501",
@@ -96,7 +97,7 @@ def check(event: CallEffect | DeprecatedImport, flow: Flow) -> Iterator[Draft]:
         return
     if isinstance(event, DeprecatedImport):
         yield from imported(event, flow)
-    elif event.effect == "renamed" and "." in flow.callee(event.site).removeprefix("@"):
+    elif event.effect is ToldCall.RENAMED and "." in flow.callee(event.site).removeprefix("@"):
         yield from called(event, flow)
 
 

@@ -71,7 +71,8 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
-from torchmemlint.semantics.events import Backward, CallEffect, Site
+from torchmemlint.semantics.events import Backward, CallEffect, GraphKind, Site
+from torchmemlint.torch_facts.words import ToldCall
 
 RULE = Rule(
     code="TML502",
@@ -98,7 +99,7 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft]:
     record = flow.record
     if not flow.own(event.site) or not event.site.loops or event.partial or not flow.on_cuda():
         return
-    if not any(isinstance(e, CallEffect) and e.effect == "optimizer-step" for e in record.events.values()):
+    if not any(isinstance(e, CallEffect) and e.effect is ToldCall.OPTIMIZER_STEP for e in record.events.values()):
         return
     if flow.names_anywhere(SMALLER):
         return
@@ -106,7 +107,7 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft]:
         record.graphs[g].site
         for g in record.trained
         if g in record.graphs and record.graphs[g].site.loops and flow.own(record.graphs[g].site)
-        and (record.graphs[g].kind == "forward" or record.graphs[g].direct)
+        and (record.graphs[g].kind is GraphKind.FORWARD or record.graphs[g].direct)
     ]  # fmt: skip
     if not sites or event.site != min(steps(flow), key=lambda site: flow.span(site)):
         return

@@ -63,6 +63,7 @@ from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, argument, short
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.values import truth
+from torchmemlint.torch_facts.words import ToldCall
 
 RULE = Rule(
     code="TML505",
@@ -83,7 +84,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
     if not flow.own(event.site):
         return
     fix: Fix | None = None
-    if event.effect == "zero-grad":
+    if event.effect is ToldCall.ZERO_GRAD:
         asked = argument(event, 0, "set_to_none")
         if asked is None or truth(asked) is not False:
             return
@@ -94,7 +95,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
             f"`{short(event.name)}(set_to_none=False)` keeps every gradient allocated",
             "drop the argument: gradients are freed",
         )
-    elif event.effect == "gradient-zeroed":
+    elif event.effect is ToldCall.GRADIENT_ZEROED:
         message, help = (
             f"`{short(event.name)}.grad` is filled with zeros and stays allocated",
             f"`{short(event.name)}.grad = None` frees it",

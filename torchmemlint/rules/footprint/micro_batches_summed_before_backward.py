@@ -72,7 +72,8 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
-from torchmemlint.semantics.events import Accumulate, Backward, Graph, Store
+from torchmemlint.semantics.events import Accumulate, Backward, Graph, GraphKind, Store
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML507",
@@ -84,13 +85,7 @@ RULE = Rule(
 )
 EVENT = (Accumulate, Store)
 
-NOT_LINEAR = frozenset(
-    {
-        "abs", "amax", "amin", "clamp", "clip", "cumprod", "exp", "expm1", "log", "log10", "log1p", "log2", "log_softmax", "logsumexp",
-        "loss", "matmul", "max", "maximum", "median", "min", "minimum", "norm", "pow", "prod", "product", "quantile", "reciprocal",
-        "relu", "rsqrt", "sigmoid", "softmax", "softplus", "sort", "sqrt", "square", "std", "tanh", "topk", "var", "var_mean", "where",
-    }
-)  # fmt: skip
+NOT_LINEAR = TORCH.words["not-linear"]
 """What makes one value of the parts that a backward for each of them would not give."""
 
 
@@ -104,7 +99,7 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft]:
         return
     record = flow.record
     info = record.loops.get(event.loop)
-    if info is None or info.kind == "while" or info.text.startswith(("(", "[")) or not linear(event.mark, flow):
+    if info is None or info.is_while or info.text.startswith(("(", "[")) or not linear(event.mark, flow):
         return
     later = next(
         (e for e in record.events.values() if isinstance(e, Backward) and event.mark in e.graphs and after(e, event)), None
@@ -138,7 +133,9 @@ def shared(event: Accumulate | Store, backward: Backward, flow: Flow) -> bool:
 
     def of_a_turn(graphs: frozenset[int]) -> set[int]:
         found = {g for g in record.ancestors(graphs) if g in record.graphs and event.loop in record.graphs[g].site.loops}
-        return {g for g in found if record.graphs[g].kind in ("forward", "opaque") and not record.graphs[g].frozen}
+        return {
+            g for g in found if record.graphs[g].kind in (GraphKind.FORWARD, GraphKind.OPAQUE) and not record.graphs[g].frozen
+        }
 
     mine = of_a_turn(event.graphs)
     return any(
@@ -169,14 +166,16 @@ def one_forward_a_turn(event: Accumulate | Store, flow: Flow, targets: frozenset
     through = [record.graphs[g] for g in sorted(record.ancestors(event.graphs)) if g in record.graphs]
     ran: list[Graph] = []
     for graph in through:
-        if graph.kind == "carried":
+        if graph.kind is GraphKind.CARRIED:
             own = isinstance(event, Accumulate) and graph.place == event.key
             if not own and event.loop in graph.site.loops:
                 return None
-        elif graph.kind in ("forward", "leaf", "opaque") and graph.site.node >= 0:  # not a part of what was handed in
+        elif (
+            graph.kind in (GraphKind.FORWARD, GraphKind.LEAF, GraphKind.OPAQUE) and graph.site.node >= 0
+        ):  # not a part of what was handed in
             if event.loop not in graph.site.loops:
                 return None
-            if graph.kind == "forward" or graph.direct:
+            if graph.kind is GraphKind.FORWARD or graph.direct:
                 if graph.what.partition(".")[0].partition("[")[0] in targets:
                     return None
                 ran.append(graph)
@@ -186,6 +185,6 @@ def one_forward_a_turn(event: Accumulate | Store, flow: Flow, targets: frozenset
 
 def is_model(graph: Graph, ran: list[Graph], flow: Flow) -> bool:
     """Whether what ran is a model, and not the loss of one: a module, or an unknown object whose result goes into a loss."""
-    if graph.kind == "forward":
+    if graph.kind is GraphKind.FORWARD:
         return not graph.frozen
     return "loss" in flow.record.operations.get(graph.gid, ()) or any(graph.gid in other.parents for other in ran)

@@ -63,8 +63,9 @@ from collections.abc import Iterator
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.events import Backward, Graph
+from torchmemlint.semantics.events import Backward, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.runs import descendants
+from torchmemlint.semantics.state import Mode
 
 RULE = Rule(
     code="TML203",
@@ -86,8 +87,13 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
     record = flow.record
     if (
         not (
-            event.kind == "forward"
-            or (event.kind == "opaque" and event.direct and purpose.may_be_network(event.what) and not flow.is_part(event))
+            event.kind is GraphKind.FORWARD
+            or (
+                event.kind is GraphKind.OPAQUE
+                and event.direct
+                and purpose.may_be_network(event.what)
+                and not flow.is_part(event)
+            )
         )
         or event.frozen
         or not flow.own(event.site)
@@ -101,7 +107,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
     if event.gid in record.backwarded or record.flags & {"input-grad", "autograd-grad"}:
         return
     trains = "backward" in record.flags
-    if event.mode != "on" and not (event.mode == "unknown" and trains):
+    if event.mode is not Mode.ON and not (event.mode is Mode.UNKNOWN and trains):
         return
     if not trains or not flow.beside_backward(event):
         return
@@ -132,7 +138,7 @@ def is_kept_in_a_loss(event: Graph, flow: Flow) -> bool:
     record = flow.record
     family = descendants(record, event.gid)
     lost = [g for g in family if "loss" in record.operations.get(g, ())]
-    return bool(lost) and any(s.kind == "stored" for g in family for s in record.sinks.get(g, ()))
+    return bool(lost) and any(s.kind is SinkKind.STORED for g in family for s in record.sinks.get(g, ()))
 
 
 def is_detached_itself(event: Graph, flow: Flow) -> bool:

@@ -68,7 +68,8 @@ from collections.abc import Iterator
 from torchmemlint.findings import Edit, Fix, Safety, Severity, Span
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.events import GradModeMisuse
+from torchmemlint.semantics.events import GradModeMisuse, GraphKind
+from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
 
 RULE = Rule(
@@ -217,7 +218,8 @@ def dotted_last(text: str) -> str:
 def builds_graph(flow: Flow) -> bool:
     """Whether the root runs a module with grad mode on, or calls what may be one by its name."""
     return any(
-        not graph.frozen and (graph.kind == "forward" or (graph.kind == "opaque" and purpose.may_be_network(graph.what)))
+        not graph.frozen
+        and (graph.kind is GraphKind.FORWARD or (graph.kind is GraphKind.OPAQUE and purpose.may_be_network(graph.what)))
         for graph in flow.record.graphs.values()
-        if graph.mode != "off"
+        if graph.mode is not Mode.OFF
     )

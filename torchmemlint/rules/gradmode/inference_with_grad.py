@@ -85,11 +85,13 @@ from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.events import Graph, Store
+from torchmemlint.semantics.events import Graph, GraphKind, SinkKind, Store
 from torchmemlint.semantics.grad_guards import guards_what_it_runs, is_imported
 from torchmemlint.semantics.roots import reaches
 from torchmemlint.semantics.runs import MAX_CALLERS, Fate, descendants
+from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML201",
@@ -163,7 +165,7 @@ def is_cut_at_once(event: Graph, flow: Flow) -> bool:
     """Whether the statement of the forward cuts the graph off again, so that no name holds it when the next turn begins."""
     record = flow.record
     sinks = [s for g in descendants(record, event.gid) for s in record.sinks.get(g, ())]
-    if not sinks or any(s.kind != "cut" or s.site.frame != event.site.frame for s in sinks):
+    if not sinks or any(s.kind is not SinkKind.CUT or s.site.frame != event.site.frame for s in sinks):
         return False
     lowered = flow.lowered(event.site)
     return {lowered.enclosing(s.site.node) for s in sinks} == {lowered.enclosing(event.site.node)}
@@ -207,7 +209,7 @@ def kept_by_callers(event: Graph, flow: Flow) -> list[FlowStep]:
             twins = {
                 g.gid: g.site.loops
                 for g in record.graphs.values()
-                if (g.site.node, g.kind, g.mode) == (event.site.node, event.kind, "on") and there.frame(g.site).ref == root
+                if (g.site.node, g.kind, g.mode) == (event.site.node, event.kind, Mode.ON) and there.frame(g.site).ref == root
             }
             steps += [
                 there.step(e.site, f"kept with its graph in `{short(e.place)}`")
@@ -224,9 +226,9 @@ def kept_by_callers(event: Graph, flow: Flow) -> list[FlowStep]:
 def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     """Why this forward needs no graph, and how sure that is; None where it may need one."""
     record = flow.record
-    if event.kind not in ("forward", "opaque") or event.frozen:
+    if event.kind not in (GraphKind.FORWARD, GraphKind.OPAQUE) or event.frozen:
         return None
-    if event.mode != "on":
+    if event.mode is not Mode.ON:
         return None
     if record.flags & {"input-grad", "autograd-grad"} or event.gid in record.backwarded:
         return None
@@ -242,11 +244,11 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         return None
     if is_private(name) and not callers.calls and not (callers.escapes or is_read(root, flow)):
         return None  # no public API, and nobody in sight calls it
-    if record.assumptions and record.mode == "mixed":
+    if record.assumptions and record.mode is Mode.MIXED:
         return None  # some callers switch grad mode off: those, it may be, that ask for this phase
-    if record.mode == "mixed" and flow.runs.world.project.grad_mode(root).chosen:
+    if record.mode is Mode.MIXED and flow.runs.world.project.grad_mode(root).chosen:
         return None  # callers leave it to a flag: who asks for the graph there wants it
-    if flow.hooks_forwards() and all(sink.kind == "dropped" for sink in record.sinks.get(event.gid, ())):
+    if flow.hooks_forwards() and all(sink.kind is SinkKind.DROPPED for sink in record.sinks.get(event.gid, ())):
         return None  # what the hooks keep is the result
     evaluated = event.training is False or flow.assumed_evaluation()
     if not flow.own(event.site) and through_method(event, flow):
@@ -255,7 +257,7 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     # What follows needs the callers, who are run for it: first what would rule the graph out whatever they do.
     if not evaluated and (trains_here or needs_either(root, flow)):
         return None
-    if event.kind == "opaque" and not may_be_module(event, flow):
+    if event.kind is GraphKind.OPAQUE and not may_be_module(event, flow):
         return None
     here = flow.runs.fate_here(record, event.gid)
     if (here.kept or here.passed) and not evaluated and not purpose.evaluates(name):
@@ -270,7 +272,7 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     fate = flow.runs.fate(record, event.gid, cuts_alone=cuts_alone)
     if fate.trains or (cuts_alone and not fate.only_cut):
         return None
-    if event.kind == "opaque" and not likely_module(event, flow, fate):
+    if event.kind is GraphKind.OPAQUE and not likely_module(event, flow, fate):
         return None
     if not flow.own(event.site) and trains_beside(event, flow, fate.only_cut):
         return None
@@ -284,13 +286,13 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         if not purpose.uses(name) or flow.root_is_module():
             evaluated = flow.assumed_evaluation()  # another method called `eval()`; this one hands its result on
     wanted = purpose.uses(name) and not purpose.trains(name)
-    sure = event.kind == "forward" and not fate.escapes and (record.mode != "no-callers" or is_entry(name))
+    sure = event.kind is GraphKind.FORWARD and not fate.escapes and (record.mode is not Mode.NO_CALLERS or is_entry(name))
     confidence = Confidence.HIGH if sure else Confidence.MEDIUM
     if not evaluated and needs_either(root, flow):
         return None
     if not fate.only_cut and (not evaluated or fate.escapes) and flow.called_in_training(by_trainers=fate.escapes):
         return None
-    if record.mode == "mixed" and "eval()" not in record.flags and not explicit(fate):
+    if record.mode is Mode.MIXED and "eval()" not in record.flags and not explicit(fate):
         if not fate.only_cut or flow.runs.world.project.grad_mode(root).assumed:
             return None  # some callers switch grad mode off, and nothing says that the others exist, or want no graph
     if fate.only_cut:
@@ -300,7 +302,7 @@ def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
         if trains_here or (purpose.trains(name) and not all_detached(fate)):
             return None
         # Of what is certainly a network, nothing is left that could be trained, whatever the function is called.
-        return (text, confidence) if wanted or explicit(fate) or event.kind == "forward" else None
+        return (text, confidence) if wanted or explicit(fate) or event.kind is GraphKind.FORWARD else None
     if trains_here and (fate.passed or not evaluated):
         return None
     if fate.passed and not evaluated and not purpose.evaluates(name):
@@ -478,7 +480,11 @@ def seen_on(event: Graph, flow: Flow) -> set[str]:
     """What is done to the result, and to its items and fields."""
     seen = set(flow.record.evidence.get(event.gid, ()))
     for other in flow.record.graphs.values():
-        if other.kind == "opaque" and other.site == event.site and other.what.startswith((event.what + "[", event.what + ".")):
+        if (
+            other.kind is GraphKind.OPAQUE
+            and other.site == event.site
+            and other.what.startswith((event.what + "[", event.what + "."))
+        ):
             seen |= flow.record.evidence.get(other.gid, set())
     return seen
 
@@ -515,7 +521,7 @@ def likely_module(event: Graph, flow: Flow, fate: Fate) -> bool:
     )
 
 
-MODULES_ALONE = frozenset({"eval", "train", "parameters", "zero_grad", "state_dict", "load_state_dict", "modules"})
+MODULES_ALONE = TORCH.words["modules-alone"]
 """Methods that modules have, and no tensor."""
 MODULE_WORDS = MODULES_ALONE | {"cuda", "half"}
 
@@ -529,7 +535,7 @@ def through_own_forward(event: Graph, flow: Flow) -> bool:
     if callee.qualname.rpartition(".")[2] not in ("forward", "__call__") or not flow.root_is_module():
         return False
     # Where the call itself makes a graph, that one is judged.
-    return not any(g.kind == "forward" and g.site.key == site.key for g in flow.record.graphs.values())
+    return not any(g.kind is GraphKind.FORWARD and g.site.key == site.key for g in flow.record.graphs.values())
 
 
 def trains_beside(event: Graph, flow: Flow, only_cut: bool) -> bool:
@@ -550,7 +556,7 @@ def through_method(event: Graph, flow: Flow) -> bool:
     last = callee.qualname.rpartition(".")[2]
     if not owner or not FORWARDS.match(last):
         return False
-    if any(g.kind == "forward" and g.site.key == site.key for g in flow.record.graphs.values()):
+    if any(g.kind is GraphKind.FORWARD and g.site.key == site.key for g in flow.record.graphs.values()):
         return False
     around = world.facts(flow.record.root).owner
     inherited = world.project.mro(ClassRef(flow.record.root.path, around)) if around else ()
@@ -602,12 +608,16 @@ def guards_its_network(event: Graph, flow: Flow) -> bool:
         return guards_what_it_runs(flow.runs.world, event.cls)  # its forward was not followed: the function is a long one
     if not any(inside(graph) for graph in record.forwards.values()):
         return False
-    return all(is_given(graph) for graph in record.graphs.values() if graph.kind in ("forward", "leaf") and inside(graph))
+    return all(
+        is_given(graph)
+        for graph in record.graphs.values()
+        if graph.kind in (GraphKind.FORWARD, GraphKind.LEAF) and inside(graph)
+    )
 
 
 def all_detached(fate: Fate) -> bool:
     """Whether every cut is one that is written for the graph's sake; the best one's index may be taken of the value as well."""
-    hows = {s.how for s in fate.cuts if s.kind == "cut"}
+    hows = {s.how for s in fate.cuts if s.kind is SinkKind.CUT}
     return hows <= {".detach()", ".data", "no_grad"} | INDICES and not (hows and hows <= INDICES)
 
 
@@ -618,7 +628,8 @@ INDICES = frozenset({".argmax()", ".argmin()", "torch.argmax", "torch.argmin"})
 def explicit(fate: Fate) -> bool:
     """Whether the code itself says that the graph is not wanted: a detach, or a conversion that needs one."""
     return any(
-        s.kind == "cut" and s.how in (".detach()", ".data", ".item()", ".tolist()", ".numpy()", "no_grad") for s in fate.cuts
+        s.kind is SinkKind.CUT and s.how in (".detach()", ".data", ".item()", ".tolist()", ".numpy()", "no_grad")
+        for s in fate.cuts
     )
 
 
@@ -673,12 +684,14 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
         return flow.under_no_grad(event.site, "Switch grad mode on for training alone, in this statement", call)
     evaluates = purpose.uses(root.qualname) or "eval()" in record.flags
     others = [
-        g for g in record.graphs.values() if g.gid != event.gid and (g.kind == "forward" or g.direct) and flow.own(g.site)
+        g
+        for g in record.graphs.values()
+        if g.gid != event.gid and (g.kind is GraphKind.FORWARD or g.direct) and flow.own(g.site)
     ]
     fates = [flow.runs.fate(record, other.gid) for other in others]
     trained = any(fate.trains or (fate.escapes and not evaluates) for fate in fates)
     guards = flow.runs.world.facts(root).names & GUARDS  # what the author left out of the block may need a graph
-    wants = bool(guards) and any(g.mode == "on" for g in others if g.kind == "opaque")
+    wants = bool(guards) and any(g.mode is Mode.ON for g in others if g.kind is GraphKind.OPAQUE)
     apart = trained or wants or hands_on_another_graph(event, flow) or asks_for_gradients(flow)
     if root.qualname == MODULE or "backward" in record.flags or record.assumptions or apart:
         return flow.under_no_grad(event.site, "Switch grad mode off for the statement") if flow.own(event.site) else None
@@ -709,7 +722,9 @@ STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")
 def hands_on_another_graph(event: Graph, flow: Flow) -> bool:
     """Whether the function's result hangs on what it was given, and on no forward of its own: the caller may want that graph."""
     graphs = [flow.record.graphs[g] for g in flow.record.returned]
-    return any(g.kind == "param" for g in graphs) and not any(g.kind in ("forward", "opaque") for g in graphs)
+    return any(g.kind is GraphKind.PARAM for g in graphs) and not any(
+        g.kind in (GraphKind.FORWARD, GraphKind.OPAQUE) for g in graphs
+    )
 
 
 def asks_for_gradients(flow: Flow) -> bool:
@@ -725,7 +740,7 @@ def asks_for_gradients(flow: Flow) -> bool:
 
 ATTACKS = frozenset({"attack", "adversary", "perturb", "saliency"})
 """Words of callables that take gradients of a model's inputs."""
-GUARDS = frozenset({"no_grad", "inference_mode"})
+GUARDS = TORCH.words["grad-guards"]
 GRADIENTS = frozenset({"autograd", "requires_grad_", "backward"})
 """Words of code that takes gradients."""
 MAX_NAMESAKES = 8

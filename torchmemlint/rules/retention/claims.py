@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Flow, short
-from torchmemlint.semantics.events import Accumulate, Graph, Store
+from torchmemlint.semantics.events import Accumulate, Graph, GraphKind, SinkKind, Store
 from torchmemlint.semantics.world import MODULE
 
 NODES_COST = (
@@ -91,7 +91,12 @@ def is_dropped_at_return(event: Accumulate | Store, flow: Flow) -> bool:
 
 def is_only_looked_at(event: Accumulate | Store, flow: Flow) -> bool:
     """Whether nothing takes the kept value to keep it elsewhere: a list of all epochs' totals, an attribute, code out of sight."""
-    return {sink.kind for sink in flow.record.sinks.get(event.mark, ())} <= {"cut", "shown", "dropped", "kept-part"}
+    return {sink.kind for sink in flow.record.sinks.get(event.mark, ())} <= {
+        SinkKind.CUT,
+        SinkKind.SHOWN,
+        SinkKind.DROPPED,
+        SinkKind.KEPT_PART,
+    }
 
 
 def is_one_graph(flow: Flow, event: Accumulate | Store) -> bool:
@@ -101,7 +106,7 @@ def is_one_graph(flow: Flow, event: Accumulate | Store) -> bool:
     if event.holder_frame < 0 or not event.outlived or not graphs:
         return False
     around = set(event.site.loops) - set(event.outlived)
-    return all(g.kind in ("forward", "opaque") and around.issuperset(g.site.loops) for g in graphs)
+    return all(g.kind in (GraphKind.FORWARD, GraphKind.OPAQUE) and around.issuperset(g.site.loops) for g in graphs)
 
 
 def side_branches(flow: Flow, graphs: list[Graph], reached: list[Graph], mark: int) -> Claim | None:

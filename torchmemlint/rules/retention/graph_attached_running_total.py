@@ -79,7 +79,8 @@ from collections.abc import Iterator
 from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.retention.claims import claim, cost_of, is_dropped_at_return, is_one_graph
-from torchmemlint.semantics.events import Accumulate, Backward
+from torchmemlint.semantics.events import Accumulate, Backward, SinkKind
+from torchmemlint.semantics.state import Kind
 
 RULE = Rule(
     code="TML101",
@@ -121,7 +122,7 @@ def is_term_of_one_step(event: Accumulate, flow: Flow) -> bool:
     """Whether a local adds up the terms of one objective, and dies with the call: no loop that it outlives back-propagates, so the
     terms go through one backward, behind them all, and their graphs live until then whatever the local does."""
     loops = flow.record.loops
-    if not event.outlived or any(loops[loop].kind == "loader" for loop in event.outlived if loop in loops):
+    if not event.outlived or any(loops[loop].kind is Kind.LOADER for loop in event.outlived if loop in loops):
         return False
     backwards = [e for e in flow.record.events.values() if isinstance(e, Backward)]
     return is_dropped_at_return(event, flow) and not any(set(event.outlived) & set(e.site.loops) for e in backwards)
@@ -133,7 +134,7 @@ def detach(event: Accumulate, flow: Flow) -> Fix | None:
         return None
     seen = {s.kind for s in flow.record.sinks.get(event.mark, ())}
     local = event.key[0] == 0
-    safe = local and event.sure_tensor and seen <= {"cut", "shown", "dropped", "stored"}
+    safe = local and event.sure_tensor and seen <= {SinkKind.CUT, SinkKind.SHOWN, SinkKind.DROPPED, SinkKind.STORED}
     return flow.append_to(
         event.site, event.term, ".detach()", "Detach the added tensor", Safety.SAFE if safe else Safety.UNSAFE
     )

@@ -5,8 +5,8 @@ Reports a call that hands over a tensor with its autograd graph to a function or
 the project, that keeps it beyond the call: `meter.update(loss)`, a helper that appends to a history. The finding
 stands at the call and names the place where the value is kept.
 
-A recorder that makes a number or a detached tensor of what it is given is silent, and so is one that the project does
-not show.
+A recorder that makes a number or a detached tensor of what it is given is silent. One that the project does not show is
+silent, too, unless the setting `recorders` names it: `recorders = ["ourlib.History.append"]`.
 
 ## What it costs
 As TML101: graph nodes alone where a backward goes through the step's graph (warning), the whole graph at every step
@@ -87,6 +87,7 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.retention.claims import claim
 from torchmemlint.semantics.events import Accumulate, Site, Store
+from torchmemlint.semantics.stores import RECORDED
 
 RULE = Rule(
     code="TML103",
@@ -102,7 +103,8 @@ EVENT = (Accumulate, Store)
 
 
 def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft]:
-    if flow.own(event.site):
+    outside = isinstance(event, Store) and event.how == RECORDED
+    if flow.own(event.site) and not outside:
         return
     if isinstance(event, Store) and event.constant_key:
         return
@@ -113,8 +115,12 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft]:
     told = claim(flow, handed, event.mark, event.holder_frame < 0, event.loop)
     if told is None:
         return
-    call, callee = flow.own_call(event.site)
-    name = callee.qualname
+    if flow.own(event.site):
+        call, name = event.site, event.place
+    else:
+        call, callee = flow.own_call(event.site)
+        name = callee.qualname
+    kept = [] if call == event.site else [flow.step(event.site, f"kept here, in `{short(event.place)}`")]
     yield Draft(
         flow.at(
             RULE,
@@ -124,7 +130,7 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft]:
             label="passed on with its graph",
             cost=told.cost,
             help="pass a detached value: `.detach()` keeps a tensor, `.item()` makes a number (and waits for the device)",
-            flow=[flow.attached_at(told.gids), flow.step(event.site, f"kept here, in `{short(event.place)}`")],
+            flow=[flow.attached_at(told.gids), *kept],
         ),
         told.gids,
         event.site.handler,

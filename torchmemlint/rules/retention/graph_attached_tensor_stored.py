@@ -70,6 +70,7 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.retention.claims import claim, cost_of, is_one_graph
 from torchmemlint.semantics.events import Store
+from torchmemlint.semantics.stores import RECORDED
 
 RULE = Rule(
     code="TML102",
@@ -84,7 +85,7 @@ EVENT = Store
 
 
 def check(event: Store, flow: Flow) -> Iterator[Draft]:
-    if event.constant_key or flow.record.is_let_go(event) or not flow.own(event.site):
+    if event.how == RECORDED or event.constant_key or flow.record.is_let_go(event) or not flow.own(event.site):
         return
     if is_one_graph(flow, event):
         return

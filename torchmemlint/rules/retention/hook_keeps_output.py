@@ -67,13 +67,9 @@ from collections.abc import Iterator
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.semantics.events import HookStore
+from torchmemlint.torch_facts import TORCH
 
-WORDS = frozenset(
-    {
-        "register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook", "register_backward_hook",
-        "register_module_forward_hook",
-    }
-)  # fmt: skip
+WORDS = TORCH.words["forward-hooks"]
 RULE = Rule(
     code="TML108",
     name="hook-keeps-output",

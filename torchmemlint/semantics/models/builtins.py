@@ -12,10 +12,11 @@ from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all
 from torchmemlint.semantics.dispatch import call_atom
 from torchmemlint.semantics.elements import iterate
+from torchmemlint.semantics.events import SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.containers import make_container
 from torchmemlint.semantics.models.grad_managers import make_manager
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import ELEMENTS, Kind, Mode, State
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
     EMPTY,
@@ -34,23 +35,24 @@ from torchmemlint.semantics.values import (
     sorted_atoms,
 )
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import Effect
 
 Builtin = Callable[[Machine, Call, State], Value]
 
 
-def container(kind: str) -> Builtin:
+def container(kind: Kind) -> Builtin:
     return lambda m, call, state: make_container(m, kind, call, state)
 
 
 def as_tuple(m: Machine, call: Call, state: State) -> Value:
     if call.positional and all(type(a) is Tuple for a in call.positional[0]):
         return call.positional[0]
-    return make_container(m, "list", call, state)
+    return make_container(m, Kind.LIST, call, state)
 
 
 def generator_of(m: Machine, element: Value, call: Call, state: State, name: str) -> Value:
-    oid = m.allocate("generator", call.node, name)
-    state.vars[oid, "[]"] = shallow(element)
+    oid = m.allocate(Kind.GENERATOR, call.node, name)
+    state.vars[oid, ELEMENTS] = shallow(element)
     return frozenset((Obj(oid),))
 
 
@@ -70,7 +72,7 @@ def same_elements(m: Machine, call: Call, state: State) -> Value:
     values = call.positional or list(call.keywords.values())[:1]
     if not values:
         return UNKNOWN
-    if all(type(a) is Obj and m.heap[a.oid].kind in ("loader", "params", "generator") for a in values[0]):
+    if all(type(a) is Obj and m.heap[a.oid].kind in (Kind.LOADER, Kind.PARAMS, Kind.GENERATOR) for a in values[0]):
         return values[0]
     return generator_of(m, iterate(m, values[0], call.node, state), call, state, "iterator")
 
@@ -107,7 +109,7 @@ def number(m: Machine, call: Call, state: State) -> Value:
 
 def shown(m: Machine, call: Call, state: State) -> Value:
     for value in call.all():
-        m.sink(*m.whole(value, state), "shown", text_of(call.func), call.node)
+        m.sink(*m.whole(value, state), SinkKind.SHOWN, text_of(call.func), call.node)
     return PLAIN
 
 
@@ -137,7 +139,7 @@ def filter_(m: Machine, call: Call, state: State) -> Value:
 
 def partial(m: Machine, call: Call, state: State) -> Value:
     if call.positional and any(
-        type(a) is Ext and TORCH.function_effect(a.name) in ("checkpoint", "load") for a in call.positional[0]
+        type(a) is Ext and TORCH.function_effect(a.name) in (Effect.CHECKPOINT, Effect.LOAD) for a in call.positional[0]
     ):
         return UNKNOWN  # what is said of these calls depends on arguments that were bound here
     return call.positional[0] if call.positional else UNKNOWN
@@ -148,7 +150,7 @@ def deepcopy(m: Machine, call: Call, state: State) -> Value:
         return UNKNOWN
     out = EMPTY
     for atom in sorted_atoms(call.positional[0]):
-        if type(atom) is Obj and m.heap[atom.oid].kind in ("module", "thing"):
+        if type(atom) is Obj and m.heap[atom.oid].kind in (Kind.MODULE, Kind.THING):
             info = m.heap[atom.oid]
             copy = m.allocate(info.kind, call.node, text_of(call.func), info.cls, tag=atom.oid)
             out = join(out, frozenset((Obj(copy),)))
@@ -158,7 +160,7 @@ def deepcopy(m: Machine, call: Call, state: State) -> Value:
 
 
 def null_context(m: Machine, call: Call, state: State) -> Value:
-    return make_manager(m, "none", call)
+    return make_manager(m, Mode.NONE, call)
 
 
 def add(m: Machine, call: Call, state: State) -> Value:
@@ -166,12 +168,12 @@ def add(m: Machine, call: Call, state: State) -> Value:
 
 
 BUILTINS: dict[str, Builtin] = {
-    "builtins.list": container("list"),
-    "builtins.dict": container("dict"),
-    "builtins.set": container("set"),
-    "collections.deque": container("list"),
-    "collections.defaultdict": container("dict"),
-    "collections.OrderedDict": container("dict"),
+    "builtins.list": container(Kind.LIST),
+    "builtins.dict": container(Kind.DICT),
+    "builtins.set": container(Kind.SET),
+    "collections.deque": container(Kind.LIST),
+    "collections.defaultdict": container(Kind.DICT),
+    "collections.OrderedDict": container(Kind.DICT),
     "builtins.tuple": as_tuple,
     "builtins.enumerate": enumerate_,
     "builtins.zip": zip_,

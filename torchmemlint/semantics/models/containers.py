@@ -9,7 +9,7 @@ from torchmemlint.semantics.dispatch import call_atom
 from torchmemlint.semantics.elements import copy_contents, forget, iterate, put
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.parts import thing_element
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import ELEMENTS, Kind, State
 from torchmemlint.semantics.stores import STORING, store_in
 from torchmemlint.semantics.syntax import INSIDE, receiver_of
 from torchmemlint.semantics.text import text_of
@@ -57,12 +57,12 @@ def add_element(m: Machine, oid: int, name: str, call: Call, state: State) -> Va
 
 def update(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
     info = m.heap[oid]
-    if info.kind != "dict":
+    if info.kind is not Kind.DICT:
         return UNKNOWN
     text = holder_text(m, oid, call)
     for value in call.positional:
         for atom in value:
-            if type(atom) is Obj and m.heap[atom.oid].kind == "dict":
+            if type(atom) is Obj and m.heap[atom.oid].kind is Kind.DICT:
                 copy_contents(m, atom.oid, oid, state)
                 value = join_all(m.contents(atom.oid, state))
         # What another dict brings along is put under the names that are there already, step after step.
@@ -100,15 +100,15 @@ def clear(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
 
 def items(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
     held = join_all(m.contents(oid, state)) or (thing_element(m, oid, None) if m.heap[oid].external else UNKNOWN)
-    result = m.allocate("generator", call.node, "items")
-    state.vars[result, "[]"] = frozenset((Tuple((PLAIN, held)),))
+    result = m.allocate(Kind.GENERATOR, call.node, "items")
+    state.vars[result, ELEMENTS] = frozenset((Tuple((PLAIN, held)),))
     return frozenset((Obj(result),))
 
 
 def copied(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
     """``values`` and ``copy``."""
     info = m.heap[oid]
-    result = m.allocate("list" if name == "values" else info.kind, call.node, info.name)
+    result = m.allocate(Kind.LIST if name == "values" else info.kind, call.node, info.name)
     copy_contents(m, oid, result, state)
     return frozenset((Obj(result),))
 
@@ -148,21 +148,21 @@ CONTAINER_METHODS: dict[str, ContainerMethod] = {
 """Name of a method → what it does to a container, and gives; UNKNOWN for any other."""
 
 
-def make_container(m: Machine, kind: str, call: Call, state: State) -> Value:
-    bounded = kind == "list" and "maxlen" in call.keywords
-    oid = m.allocate("window" if bounded else kind, call.node)
+def make_container(m: Machine, kind: Kind, call: Call, state: State) -> Value:
+    bounded = kind is Kind.LIST and "maxlen" in call.keywords
+    oid = m.allocate(Kind.WINDOW if bounded else kind, call.node)
     forget(m, oid, state)
     for position, value in enumerate(call.positional):
-        if kind == "dict":
+        if kind is Kind.DICT:
             for atom in value:
-                if type(atom) is Obj and m.heap[atom.oid].kind == "dict":
+                if type(atom) is Obj and m.heap[atom.oid].kind is Kind.DICT:
                     copy_contents(m, atom.oid, oid, state)
                 elif type(atom) in (Func, Ext, Cls) and position == 0:
                     made = call_atom(m, atom, call.given([], []), state)
-                    state.vars[oid, "[]"] = join(state.vars.get((oid, "[]"), EMPTY), made)
+                    state.vars[oid, ELEMENTS] = join(state.vars.get((oid, ELEMENTS), EMPTY), made)
         elif position == 0:
-            state.vars[oid, "[]"] = shallow(iterate(m, value, call.node, state))
+            state.vars[oid, ELEMENTS] = shallow(iterate(m, value, call.node, state))
     for name, value in call.keywords.items():
-        if kind == "dict":
+        if kind is Kind.DICT:
             put(m, oid, const(name), value, state)
     return frozenset((Obj(oid),))

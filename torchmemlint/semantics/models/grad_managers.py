@@ -5,33 +5,34 @@ from __future__ import annotations
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.phases import assumed
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import Kind, Mode, State
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import Func, Obj, Value, truth
+from torchmemlint.torch_facts.words import Effect
 
 
-def grad_manager(m: Machine, name: str, effect: str, call: Call, state: State) -> Value:
+def grad_manager(m: Machine, name: str, effect: Effect, call: Call, state: State) -> Value:
     """``no_grad()`` and its kin used as a value: what a ``with`` or a decorator makes of it. ``set_grad_enabled`` acts at
     once, as torch's does."""
-    if effect == "grad-off" and call.positional and type(next(iter(call.positional[0]), None)) is Func:
+    if effect is Effect.GRAD_OFF and call.positional and type(next(iter(call.positional[0]), None)) is Func:
         return call.positional[0]
-    if effect == "grad-set" or name.endswith("inference_mode"):
+    if effect is Effect.GRAD_SET or name.endswith("inference_mode"):
         value = call.get(0, "mode")
         if value is None:
-            known: bool | None = effect == "grad-set"
+            known: bool | None = effect is Effect.GRAD_SET
         else:
             known = truth(value)
             if known is None and call.exprs:
                 known = assumed(m, call.exprs[0])
-        if effect == "grad-off":  # `inference_mode(mode)`: without an argument, it switches grad mode off
+        if effect is Effect.GRAD_OFF:  # `inference_mode(mode)`: without an argument, it switches grad mode off
             known = False if value is None else None if known is None else not known
-        mode = "unknown" if known is None else "on" if known else "off"
-        if effect == "grad-set":
+        mode = Mode.UNKNOWN if known is None else Mode.ON if known else Mode.OFF
+        if effect is Effect.GRAD_SET:
             m.mode_before = state.mode
             state.mode = mode
         return make_manager(m, mode, call)
-    return make_manager(m, "off" if effect == "grad-off" else "on", call)
+    return make_manager(m, Mode.OFF if effect is Effect.GRAD_OFF else Mode.ON, call)
 
 
-def make_manager(m: Machine, mode: str, call: Call) -> Value:
-    return frozenset((Obj(m.allocate("manager", call.node, text_of(call.func), mode, tag=mode)),))
+def make_manager(m: Machine, mode: Mode, call: Call) -> Value:
+    return frozenset((Obj(m.allocate(Kind.MANAGER, call.node, text_of(call.func), mode, tag=mode)),))

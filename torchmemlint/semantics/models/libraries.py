@@ -7,7 +7,7 @@ import sys
 from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all, tell_call, tell_environment
-from torchmemlint.semantics.events import GradModeMisuse
+from torchmemlint.semantics.events import GradModeMisuse, SinkKind
 from torchmemlint.semantics.kinds import class_kind
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.models.builtins import BUILTINS
@@ -17,7 +17,8 @@ from torchmemlint.semantics.models.operations import torch_function
 from torchmemlint.semantics.models.unknown_objects import call_opaque
 from torchmemlint.semantics.parameters import HOLDERS
 from torchmemlint.semantics.parts import leaf_tensor
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import ELEMENTS, FROZEN, KEYS, Kind, Mode, State
+from torchmemlint.semantics.stores import makes_recorder, record
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
     EMPTY,
@@ -34,23 +35,25 @@ from torchmemlint.semantics.values import (
     truth,
 )
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import ToldCall
 
-ARRAY_LIBRARIES = frozenset({"numpy", "np", "sklearn", "scipy", "pandas", "cv2", "PIL", "matplotlib", "einops"})
+ARRAY_LIBRARIES = TORCH.words["array-libraries"]
 """Top packages whose functions take arrays: a tensor that they are given is turned into one."""
-STDLIB_WITH_VALUES = frozenset(
-    {"functools", "itertools", "copy", "collections", "contextlib", "operator", "builtins", "concurrent"}
-)
+STDLIB_WITH_VALUES = TORCH.words["stdlib-with-values"]
+
+PARALLEL = TORCH.words["parallel"]
+"""Last names of modules that run the one module which they are given, on several devices."""
 
 
 def call_external(m: Machine, name: str, call: Call, state: State) -> Value:
     volatile = truth(call.keywords.get("volatile", const(False))) is True and name.startswith("torch.")
-    if volatile and state.mode != "off":  # else what it asks for is so
+    if volatile and state.mode is not Mode.OFF:  # else what it asks for is so
         m.emit(GradModeMisuse(m.site(call.node), "volatile", name))
     if name in TORCH.renamed:
-        tell_call(m, "renamed", name, call)
+        tell_call(m, ToldCall.RENAMED, name, call)
     if name in TORCH.given_weights:
-        oid = m.allocate("module", call.node, text_of(call.func), name.rpartition(".")[0])
-        state.vars[oid, "$frozen"] = const(truth(call.get(1, "freeze") or const(True)) is True)
+        oid = m.allocate(Kind.MODULE, call.node, text_of(call.func), name.rpartition(".")[0])
+        state.vars[oid, FROZEN] = const(truth(call.get(1, "freeze") or const(True)) is True)
         return frozenset((Obj(oid),))
     builtin = BUILTINS.get(name)
     if builtin is not None:
@@ -61,14 +64,18 @@ def call_external(m: Machine, name: str, call: Call, state: State) -> Value:
     if effect is not None:
         return torch_function(m, name, effect, call, state)
     kind = class_kind(name)
-    if kind != "thing":
+    if kind is not Kind.THING:
         return construct_external(m, name, kind, call, state)
     settings = m.world.settings
     if name in settings.detaching_calls:
         cut_all(m, call, state, name)
         return FREE_TENSOR
     if name in settings.no_grad_wrappers:
-        return make_manager(m, "off", call)
+        return make_manager(m, Mode.OFF, call)
+    if name in settings.recorders:
+        return record(m, name, call, state)
+    if makes_recorder(name, m):
+        return frozenset((Obj(m.allocate(Kind.THING, call.node, text_of(call.func), name)),))
     return call_library(m, name, call, state)
 
 
@@ -79,8 +86,8 @@ def set_environment(m: Machine, name: str, call: Call, state: State) -> None:
     elif name == "os.environ.update":
         pairs = [(const(word), value) for word, value in call.keywords.items()]
         for atom in join_all(call.positional):
-            if type(atom) is Obj and m.heap[atom.oid].kind == "dict":
-                words = [str(getattr(key, "value", "")) for key in state.vars.get((atom.oid, "$keys"), EMPTY)]
+            if type(atom) is Obj and m.heap[atom.oid].kind is Kind.DICT:
+                words = [str(getattr(key, "value", "")) for key in state.vars.get((atom.oid, KEYS), EMPTY)]
                 pairs += [(const(word[2:-2]), state.vars.get((atom.oid, word), UNKNOWN)) for word in sorted(words)]
         for key, value in pairs:
             tell_environment(m, key, value, call.node)
@@ -91,7 +98,7 @@ def call_library(m: Machine, name: str, call: Call, state: State) -> Value:
     root, _, rest = name.partition(".")
     if name in TORCH.inert_calls or (root in sys.stdlib_module_names and root not in STDLIB_WITH_VALUES):
         gids = [m.whole(v, state)[0] for v in call.all()]
-        m.sink(NOTHING.union(*gids) if gids else NOTHING, "shown", name, call.node)
+        m.sink(NOTHING.union(*gids) if gids else NOTHING, SinkKind.SHOWN, name, call.node)
         return PLAIN
     if root == "einops" and name.rpartition(".")[2] not in ("parse_shape", "asnumpy"):
         return arithmetic(m, call.all(), call.node, state)
@@ -103,28 +110,26 @@ def call_library(m: Machine, name: str, call: Call, state: State) -> Value:
     return call_opaque(m, text_of(call.func), call, state)
 
 
-def construct_external(m: Machine, name: str, kind: str, call: Call, state: State) -> Value:
+def construct_external(m: Machine, name: str, kind: Kind, call: Call, state: State) -> Value:
     if kind in CONTAINERS:
         return make_container(m, kind, call, state)
-    if kind == "parameter":
+    if kind is Kind.PARAMETER:
         return leaf_tensor(m, call.node, text_of(call.func), state)
-    if kind == "distribution":
+    if kind is Kind.DISTRIBUTION:
         oid = m.allocate(kind, call.node, text_of(call.func), name)
-        state.vars[oid, "[]"] = arithmetic(m, call.all(), call.node, state)
+        state.vars[oid, ELEMENTS] = arithmetic(m, call.all(), call.node, state)
         return frozenset((Obj(oid),))
-    if kind in ("module", "ema") and call.positional:
-        wrapped = [a for a in call.positional[0] if type(a) is Obj and m.heap[a.oid].kind in ("module", "thing")]
-        if wrapped and name.rpartition(".")[2] in ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel"):
+    if kind is Kind.MODULE and call.positional:
+        wrapped = [a for a in call.positional[0] if type(a) is Obj and m.heap[a.oid].kind in (Kind.MODULE, Kind.THING)]
+        if wrapped and name.rpartition(".")[2] in PARALLEL:
             return frozenset(wrapped)
-    if kind == "no-grad-variable":
-        return UNKNOWN
     oid = m.allocate(kind, call.node, text_of(call.func), name)
     if name in HOLDERS:
         held = [a for v in call.all() for a in parts_of(m, v, state)]
         m.bare -= {oid}
         m.bare |= {oid} if held and all(type(a) is Obj and a.oid in m.bare for a in held) else set()
         if held and all(type(a) is Obj and (a.oid in m.bare or m.frozen(a.oid, state)) for a in held):
-            state.vars[oid, "$frozen"] = const(True)
+            state.vars[oid, FROZEN] = const(True)
     return frozenset((Obj(oid),))
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from torchmemlint.index.facts import ParamFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.call import Call
+from torchmemlint.semantics.events import SinkKind
 from torchmemlint.semantics.kinds import class_kind
 from torchmemlint.semantics.machine import EVERYTHING, Machine
 from torchmemlint.semantics.parameters import is_torch_function, parametric
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import ELEMENTS, FROZEN, Kind, Mode, State
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
     EMPTY,
@@ -27,17 +28,18 @@ from torchmemlint.semantics.values import (
     unknown,
 )
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import ModuleEffect
 
 FREEZING = {"requires_grad": False, "trainable": False, "freeze": True, "frozen": True}
 """Constructor arguments of modules, and the value with which no parameter requires grad."""
 PARAMETERS = frozenset({"parameters", "named_parameters", "requires_grad_"})
 DRAWING = frozenset({"sample", "predict", "act"})
 """Methods of a model that may run it without an argument."""
-DICT_METHODS = frozenset({"keys", "values", "items", "get", "pop", "update", "append", "extend", "insert", "clear", "copy"})
+DICT_METHODS = TORCH.words["container-methods"]
 """Methods of containers of modules: none of them runs a module."""
 MAX_METHODS = 8
 """Methods of one name that are run to see what they return."""
-MAKES_ANEW = frozenset({"tensor", "as_tensor", "from_numpy", "argmax", "argmin", "argsort", "long", "zeros", "ones"})
+MAKES_ANEW = TORCH.words["makes-anew"]
 """Words of a method that may return a tensor without a history: no other is run to see."""
 
 
@@ -46,24 +48,24 @@ def construct_instance(m: Machine, cls: ClassRef, call: Call, state: State) -> V
     module = m.world.is_module_class(cls)
     text = text_of(call.func)
     mro = m.world.project.mro(cls)
-    if any(isinstance(b, str) and class_kind(b) == "loader" for b in mro):
-        return frozenset((Obj(m.allocate("loader", call.node, text, cls)),))
-    kind = "module" if module else "instance"
+    if any(isinstance(b, str) and class_kind(b) is Kind.LOADER for b in mro):
+        return frozenset((Obj(m.allocate(Kind.LOADER, call.node, text, cls)),))
+    kind = Kind.MODULE if module else Kind.INSTANCE
     oid = m.allocate(kind, call.node, text, cls)
     if module and (built_frozen(m, cls, call) or EVERYTHING in m.frozen_in(cls)):
-        state.vars[oid, "$frozen"] = const(True)
+        state.vars[oid, FROZEN] = const(True)
     if module and built_bare(m, cls, call):
         m.bare.add(oid)
     elif module and built_bare(m, cls, call, state):
-        state.vars[oid, "$frozen"] = const(True)  # around modules that are
+        state.vars[oid, FROZEN] = const(True)  # around modules that are
     else:
         m.bare.discard(oid)  # made here in another turn, with other arguments
-    if kind == "instance":
+    if kind is Kind.INSTANCE:
         # What the constructor is given it may keep.
         gids = [m.whole(v, state)[0] for v in call.all()]
         kept = NOTHING.union(*gids) if gids else NOTHING
-        m.sink(kept, "passed", text, call.node)
-        state.vars[oid, "[]"] = unknown(kept) if kept else EMPTY
+        m.sink(kept, SinkKind.PASSED, text, call.node)
+        state.vars[oid, ELEMENTS] = unknown(kept) if kept else EMPTY
         if m.world.project.method(cls, "__init__") is None:  # a dataclass keeps them as they are
             for word, value in call.keywords.items():
                 state.vars[oid, word] = value
@@ -106,7 +108,7 @@ def gives_indices(m: Machine, name: str, call: Call) -> bool:
     """Whether every method of the project that a call on a module of unknown class may mean returns indices alone (a
     decoder's ``argmax``)."""
     found = methods_meant(m, name, call)
-    return bool(found) and all(only_indices(m.result_of(ref, "off")) for ref in found)
+    return bool(found) and all(only_indices(m.result_of(ref, Mode.OFF)) for ref in found)
 
 
 def gives_data(m: Machine, name: str, call: Call) -> bool:
@@ -122,7 +124,7 @@ def gives_no_graph(m: Machine, name: str, call: Call) -> bool:
     found = methods_meant(m, name, call)
     if not found or not all(m.world.facts(ref).names & MAKES_ANEW for ref in found):
         return False
-    return all(only_free(m.result_of(ref, "on")) for ref in found)
+    return all(only_free(m.result_of(ref, Mode.ON)) for ref in found)
 
 
 def methods_meant(m: Machine, name: str, call: Call) -> list[FunctionRef]:
@@ -152,6 +154,10 @@ def method_guards_itself(m: Machine, name: str, call: Call) -> bool:
     return bool(known.keywords & call.keywords.keys()) or m.world.imports_package(m.path, known.package)
 
 
-def me_or_plain(oid: int, effect: str) -> Value:
+def me_or_plain(oid: int, effect: ModuleEffect) -> Value:
     """What a method of every ``nn.Module`` returns: the module itself, or plain data."""
-    return frozenset((Obj(oid),)) if effect in ("self", "eval", "train", "freeze") else PLAIN
+    return (
+        frozenset((Obj(oid),))
+        if effect in (ModuleEffect.SELF, ModuleEffect.EVAL, ModuleEffect.TRAIN, ModuleEffect.FREEZE)
+        else PLAIN
+    )

@@ -14,6 +14,7 @@ from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all, tell_call
 from torchmemlint.semantics.dispatch import call_atom
 from torchmemlint.semantics.elements import iterate
+from torchmemlint.semantics.events import SinkKind
 from torchmemlint.semantics.forward import run_forward
 from torchmemlint.semantics.grad_guards import guards_itself
 from torchmemlint.semantics.kinds import is_property, looks_like_module
@@ -32,7 +33,8 @@ from torchmemlint.semantics.models.modules import (
 )
 from torchmemlint.semantics.models.unknown_objects import call_opaque, thing_method
 from torchmemlint.semantics.names import function_value
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import ELEMENTS, FROZEN, TRAINING, Kind, Mode, State
+from torchmemlint.semantics.stores import record
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
     EMPTY,
@@ -60,19 +62,20 @@ from torchmemlint.semantics.values import (
     with_flags_set,
 )
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import Effect, ModuleEffect, ToldCall
 
 FORWARD = frozenset({"forward", "__call__"})
 
 
 def call_object(m: Machine, oid: int, call: Call, state: State) -> Value:
     info = m.heap[oid]
-    if isinstance(info.cls, ClassRef) and info.kind == "module":
+    if isinstance(info.cls, ClassRef) and info.kind is Kind.MODULE:
         own = m.world.project.method(info.cls, "__call__")
         if own is not None:
             (function,) = function_value(m, own, oid)
             return call_atom(m, function, call, state)
     handler = CALLED.get(info.kind)
-    if info.kind == "self" and isinstance(info.cls, ClassRef) and m.world.is_module_class(info.cls):
+    if info.kind is Kind.SELF and isinstance(info.cls, ClassRef) and m.world.is_module_class(info.cls):
         handler = call_module
     if handler is not None:
         return handler(m, oid, call, state)
@@ -83,10 +86,10 @@ def call_object(m: Machine, oid: int, call: Call, state: State) -> Value:
                 (atom,) = function_value(m, method, oid)
                 return call_atom(m, atom, call, state)
     text = dotted(call.func)
-    if info.kind == "thing" and text and looks_like_module(m.evidence.get(text, frozenset())):
-        m.retype(oid, "module")
+    if info.kind is Kind.THING and text and looks_like_module(m.evidence.get(text, frozenset())):
+        m.retype(oid, Kind.MODULE)
         return run_forward(m, oid, call, state, text)
-    return call_opaque(m, text_of(call.func), call, state, oid=oid, direct=info.kind == "thing")
+    return call_opaque(m, text_of(call.func), call, state, oid=oid, direct=info.kind is Kind.THING)
 
 
 def call_module(m: Machine, oid: int, call: Call, state: State) -> Value:
@@ -118,17 +121,13 @@ def call_function_module(m: Machine, oid: int, call: Call, state: State) -> Valu
     return in_role(m, name, result, call.all(), call.node, state)
 
 
-CALLED: dict[str, Callable[[Machine, int, Call, State], Value]] = {
-    "module": call_module,
-    "wrapper": call_module,
-    "ema": call_module,
-    "lightning-module": call_module,
-    "hf-model": call_module,
-    "metric": call_metric,
-    "predictor": call_metric,
-    "backward-callable": call_backward,
-    "loss": call_loss,
-    "function-module": call_function_module,
+CALLED: dict[Kind, Callable[[Machine, int, Call, State], Value]] = {
+    Kind.MODULE: call_module,
+    Kind.METRIC: call_metric,
+    Kind.PREDICTOR: call_metric,
+    Kind.BACKWARD_CALLABLE: call_backward,
+    Kind.LOSS: call_loss,
+    Kind.FUNCTION_MODULE: call_function_module,
 }
 """Kind of an object → what calling it gives."""
 
@@ -144,24 +143,34 @@ def call_object_method(m: Machine, oid: int, name: str, call: Call, state: State
         found = method_of_class(m, oid, info.cls, name, call, state)
         if found is not None:
             return found
-    if info.kind == "distribution":
+    if info.kind is Kind.DISTRIBUTION:
         return distribution_method(m, oid, name, call, state)
+    if f"{info.cls}.{name}" in m.world.settings.recorders:
+        return record(m, f"{info.cls}.{name}", call, state)
     generic = method_by_name(m, oid, name, call, state)
     if generic is not None:
         return generic
     kind = info.kind
-    if kind == "self" and name in TORCH.module_methods and name not in FORWARD:
+    if kind is Kind.SELF and name in TORCH.module_methods and name not in FORWARD:
         # A method that every module has: it runs nothing.
         return me_or_plain(oid, TORCH.module_methods[name])
-    if isinstance(info.cls, ClassRef) and kind in ("self", "module", "instance"):
+    if isinstance(info.cls, ClassRef) and kind in (Kind.SELF, Kind.MODULE, Kind.INSTANCE):
         found = call_attribute(m, oid, name, call, state)
         if found is not None:
             return found
-    if (kind in ("module", "self", "thing") and method_guards_itself(m, name, call)) or kind == "predictor":
-        m.sink(NOTHING.union(*(m.whole(v, state)[0] for v in call.all())), "cut", name, call.node)
+    return method_of_kind(m, oid, name, call, state)
+
+
+def method_of_kind(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
+    """A method of which the object's class says nothing."""
+    info = m.heap[oid]
+    kind = info.kind
+    may_guard = kind in (Kind.MODULE, Kind.SELF, Kind.THING)
+    if kind is Kind.PREDICTOR or (may_guard and method_guards_itself(m, name, call)):
+        m.sink(NOTHING.union(*(m.whole(v, state)[0] for v in call.all())), SinkKind.CUT, name, call.node)
         return FREE_TENSOR
-    if kind == "self" and name == "forward" and isinstance(info.cls, ClassRef) and m.world.is_module_class(info.cls):
-        kind = "module"
+    if kind is Kind.SELF and name == "forward" and isinstance(info.cls, ClassRef) and m.world.is_module_class(info.cls):
+        kind = Kind.MODULE
     handler = METHOD_OF_KIND.get(kind)
     found = handler(m, oid, name, call, state) if handler is not None else None
     return found if found is not None else call_opaque(m, text_of(call.func), call, state, oid=oid)
@@ -194,10 +203,10 @@ def method_of_class(m: Machine, oid: int, cls: ClassRef, name: str, call: Call, 
 def call_attribute(m: Machine, oid: int, name: str, call: Call, state: State) -> Value | None:
     """What an attribute holds is called; None where nothing is known of it."""
     value = object_attribute(m, oid, name, None, state)
-    if any(type(a) in (Func, Cls, Ext) or (type(a) is Obj and m.heap[a.oid].kind != "thing") for a in value):
+    if any(type(a) in (Func, Cls, Ext) or (type(a) is Obj and m.heap[a.oid].kind is not Kind.THING) for a in value):
         return call_each(m, value, call, state)
     inner = next((a for a in value if type(a) is Obj), None)
-    return call_object(m, inner.oid, call, state) if inner is not None and m.heap[oid].kind == "self" else None
+    return call_object(m, inner.oid, call, state) if inner is not None and m.heap[oid].kind is Kind.SELF else None
 
 
 def method_of_module(m: Machine, oid: int, name: str, call: Call, state: State) -> Value | None:
@@ -212,7 +221,7 @@ def method_of_module(m: Machine, oid: int, name: str, call: Call, state: State) 
     return None if effect is None else PLAIN
 
 
-def runs_it(m: Machine, name: str, effect: str | None, call: Call) -> bool:
+def runs_it(m: Machine, name: str, effect: ModuleEffect | None, call: Call) -> bool:
     """Whether a method of a module of unknown class is taken to run it."""
     return (
         effect is None
@@ -229,9 +238,9 @@ def gives_no_forward(m: Machine, name: str, call: Call, state: State) -> Value |
     if gives_data(m, name, call):
         cut_all(m, call, state, text_of(call.func))
         return PLAIN
-    if state.mode == "off" and gives_indices(m, name, call):
+    if state.mode is Mode.OFF and gives_indices(m, name, call):
         return tensor(flags=INTEGER)
-    if state.mode != "off" and gives_no_graph(m, name, call):
+    if state.mode is not Mode.OFF and gives_no_graph(m, name, call):
         return FREE_TENSOR
     return None
 
@@ -239,7 +248,7 @@ def gives_no_forward(m: Machine, name: str, call: Call, state: State) -> Value |
 def method_of_parameters(m: Machine, oid: int, name: str, call: Call, state: State) -> Value | None:
     if name == "requires_grad_" and oid in m.owner_of_params:
         known = truth(call.positional[0]) if call.positional else True
-        state.vars[m.owner_of_params[oid], "$frozen"] = const(True) if known is False else UNKNOWN
+        state.vars[m.owner_of_params[oid], FROZEN] = const(True) if known is False else UNKNOWN
     return frozenset((Obj(oid),))
 
 
@@ -247,11 +256,11 @@ def method_of_generator(m: Machine, oid: int, name: str, call: Call, state: Stat
     return iterate(m, frozenset((Obj(oid),)), call.node, state) if name in ("send", "__next__") else None
 
 
-METHOD_OF_KIND: dict[str, Callable[[Machine, int, str, Call, State], Value | None]] = {
-    "module": method_of_module,
-    "params": method_of_parameters,
-    "thing": thing_method,
-    "generator": method_of_generator,
+METHOD_OF_KIND: dict[Kind, Callable[[Machine, int, str, Call, State], Value | None]] = {
+    Kind.MODULE: method_of_module,
+    Kind.PARAMS: method_of_parameters,
+    Kind.THING: thing_method,
+    Kind.GENERATOR: method_of_generator,
 }
 """Kind of an object → what calling a method of it gives; None for a method that is not known."""
 
@@ -260,38 +269,38 @@ def method_by_name(m: Machine, oid: int, name: str, call: Call, state: State) ->
     """Methods that mean the same on a module and on an unknown object; None for the others."""
     info = m.heap[oid]
     me = frozenset((Obj(oid),))
-    if name in ("train", "eval") and info.kind in ("module", "thing", "self"):
+    if name in ("train", "eval") and info.kind in (Kind.MODULE, Kind.THING, Kind.SELF):
         set_training(m, oid, name == "train", call, state)
         return me
     if name in ("freeze", "unfreeze") and not call.all() and freezes_all(m, oid):
-        state.vars[oid, "$frozen"] = const(True) if name == "freeze" else UNKNOWN
+        state.vars[oid, FROZEN] = const(True) if name == "freeze" else UNKNOWN
         return PLAIN
-    if info.kind not in ("module", "thing") and not (info.kind == "self" and name in PARAMETERS):
+    if info.kind not in (Kind.MODULE, Kind.THING) and not (info.kind is Kind.SELF and name in PARAMETERS):
         held = TORCH.kind_methods.get((info.kind, name))
         return kind_method(m, held, info.kind, name, call, state) if held is not None else None
     if name == "requires_grad_":
         require_parameters_grad(m, oid, call, state)
         return me
     if name in ("parameters", "named_parameters"):
-        params = m.outside("params", f"{info.name}.{name}()", None, key=(oid, "params"))
+        params = m.outside(Kind.PARAMS, f"{info.name}.{name}()", None, key=(oid, "params"))
         m.owner_of_params[params] = oid
         return frozenset((Obj(params),))
     effect = TORCH.module_methods.get(name)
-    if effect == "self":
-        if name in ("cuda", "to") and info.kind == "module":
+    if effect is ModuleEffect.SELF:
+        if name in ("cuda", "to") and info.kind is Kind.MODULE:
             m.record.flags.add("moved")
         return me
-    return PLAIN if effect == "plain" and info.kind == "module" else None
+    return PLAIN if effect is ModuleEffect.PLAIN and info.kind is Kind.MODULE else None
 
 
 def set_training(m: Machine, oid: int, on: bool, call: Call, state: State) -> None:
     """``train()``, ``train(mode)``, ``eval()``."""
     if on and call.positional:
         known = truth(call.positional[0])
-        state.vars[oid, "$training"] = UNKNOWN if known is None else const(known)
+        state.vars[oid, TRAINING] = UNKNOWN if known is None else const(known)
         m.record.flags.add("train()" if known is not False else "eval()")
     elif not call.all():
-        state.vars[oid, "$training"] = const(on)
+        state.vars[oid, TRAINING] = const(on)
         m.record.flags.add("train()" if on else "eval()")
 
 
@@ -299,50 +308,50 @@ def require_parameters_grad(m: Machine, oid: int, call: Call, state: State) -> N
     """``requires_grad_()`` of a module, or of an unknown object that may be a tensor."""
     known = truth(call.positional[0]) if call.positional else True
     if known is False:
-        state.vars[oid, "$frozen"] = const(True)
-    elif known is True and m.heap[oid].kind == "thing":
+        state.vars[oid, FROZEN] = const(True)
+    elif known is True and m.heap[oid].kind is Kind.THING:
         m.record.flags.add("input-grad")
     else:
-        state.vars[oid, "$frozen"] = UNKNOWN
+        state.vars[oid, FROZEN] = UNKNOWN
 
 
 def freezes_all(m: Machine, oid: int) -> bool:
     """Whether ``freeze()`` of an object is no method of the project, which may freeze a part, but Lightning's or the like."""
     kind = m.heap[oid].kind
-    return kind in ("self", "module", "lightning-module") or (kind == "thing" and not m.world.methods_named("freeze"))
+    return kind in (Kind.SELF, Kind.MODULE) or (kind is Kind.THING and not m.world.methods_named("freeze"))
 
 
-def kind_method(m: Machine, effect: str, kind: str, name: str, call: Call, state: State) -> Value:
+def kind_method(m: Machine, effect: Effect, kind: Kind, name: str, call: Call, state: State) -> Value:
     """A method of an optimizer, a scaler, a writer and the like, by its row in the facts."""
     values = call.all()
     match effect:
-        case "backpropagates" if values:
+        case Effect.BACKPROPAGATES if values:
             back_propagate(m, [join_all(call.positional[:1] or values)], call, state)
             return NONE
-        case "keep":
+        case Effect.KEEP:
             return arithmetic(m, call.positional[:1], call.node, state)
-        case "wraps":
+        case Effect.WRAPS:
             if len(call.positional) == 1:
                 return call.positional[0]
             return frozenset((Tuple(tuple(call.positional)),)) if len(call.positional) <= 12 else UNKNOWN
-        case "cut":
+        case Effect.CUT:
             cut_all(m, call, state, name)
             return FREE_TENSOR
     gids = [m.whole(v, state)[0] for v in values]
-    m.sink(NOTHING.union(*gids) if gids else NOTHING, "shown", name, call.node)
-    if name == "step" and kind in ("optimizer", "scaler"):
-        tell_call(m, "optimizer-step", text_of(call.func), call)
+    m.sink(NOTHING.union(*gids) if gids else NOTHING, SinkKind.SHOWN, name, call.node)
+    if name == "step" and kind in (Kind.OPTIMIZER, Kind.SCALER):
+        tell_call(m, ToldCall.OPTIMIZER_STEP, text_of(call.func), call)
     return PLAIN
 
 
 def distribution_method(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
     """Everything that a distribution gives hangs on what it was made of, but for its samples."""
-    held = state.vars.get((oid, "[]"), UNKNOWN)
-    match TORCH.kind_methods.get(("distribution", name)):
-        case "cut":
-            m.sink(*m.whole(held, state), "cut", f".{name}()", call.node)
+    held = state.vars.get((oid, ELEMENTS), UNKNOWN)
+    match TORCH.kind_methods.get((Kind.DISTRIBUTION, name)):
+        case Effect.CUT:
+            m.sink(*m.whole(held, state), SinkKind.CUT, f".{name}()", call.node)
             return FREE_TENSOR
-        case "keep":
+        case Effect.KEEP:
             m.notice(hints_of(held), name)
             return arithmetic(m, [held, *call.all()], call.node, state)
     return arithmetic(m, [held], call.node, state)

@@ -12,9 +12,9 @@ from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all
 from torchmemlint.semantics.dispatch import assign, evaluate
-from torchmemlint.semantics.events import MUST_BE_FREE
+from torchmemlint.semantics.events import MUST_BE_FREE, GraphKind, SinkKind
 from torchmemlint.semantics.machine import CONTAINERS, TENSOR, Machine
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import Kind, Mode, State
 from torchmemlint.semantics.syntax import is_small
 from torchmemlint.semantics.values import (
     COLUMN,
@@ -46,21 +46,21 @@ from torchmemlint.semantics.values import (
     with_flags,
     with_flags_set,
 )
+from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import Effect
 
-TAKING = frozenset({"gather", "index_select", "masked_select", "take", "take_along_dim", "masked_fill", "scatter"})
+TAKING = TORCH.words["takes-elements"]
 """Tensor methods whose result has the type of numbers that the receiver has."""
-REDUCTIONS = frozenset({"sum", "mean", "max", "min", "norm", "prod", "std", "var", "median", "logsumexp", "amax", "amin"})
-SCALING_METHODS = frozenset({"mul_", "div_", "divide_", "multiply_", "true_divide_"})
+REDUCTIONS = TORCH.words["reductions"]
+SCALING_METHODS = TORCH.words["scales-in-place"]
 """Tensor methods that scale their receiver in place."""
-ACCUMULATING_METHODS = frozenset({"add_", "sub_", "lerp_", "addcmul_", "mul_", "addcdiv_"})
+ACCUMULATING_METHODS = TORCH.words["accumulates-in-place"]
 """Tensor methods that change their receiver by what they are given."""
-JOINS = frozenset(
-    {"cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "row_stack", "pad_sequence"}
-)
+JOINS = TORCH.words["joins"]
 """Last names of torch functions that put tensors together: what is in the list is tensors."""
-TENSORS_ONLY = frozenset({"matmul", "mm", "bmm", "addmm", "mv", "dot", "linear", "cat", "stack", "outer"})
+TENSORS_ONLY = TORCH.words["tensors-only"]
 """Functions of which every positional argument is a tensor."""
-FROM_ARRAYS = frozenset({"torch.from_numpy", "torch.frombuffer"})
+FROM_ARRAYS = TORCH.words["from-arrays"]
 """What these are given is no tensor: they refuse one."""
 
 
@@ -78,7 +78,7 @@ class Operation:
 
     name: str
     last: str
-    effect: str
+    effect: Effect
     receiver: Tensor | None = None
     sure: bool = True
     me: Value = frozenset()
@@ -102,11 +102,11 @@ class Operation:
 
 
 EffectHandler = Callable[[Machine, Operation, Call, State], Value]
-EFFECTS: dict[str, EffectHandler] = {}
+EFFECTS: dict[Effect, EffectHandler] = {}
 """Effect word → what a call with it does, and gives."""
 
 
-def has_effect(*words: str) -> Callable[[EffectHandler], EffectHandler]:
+def has_effect(*words: Effect) -> Callable[[EffectHandler], EffectHandler]:
     """Registers the handler of some effect words."""
 
     def register(handler: EffectHandler) -> EffectHandler:
@@ -116,23 +116,23 @@ def has_effect(*words: str) -> Callable[[EffectHandler], EffectHandler]:
     return register
 
 
-def check_handlers(words: Iterable[str]) -> None:
+def check_handlers(words: Iterable[Effect]) -> None:
     """Raises LookupError where a word of the table has no handler."""
     missing = sorted(set(words) - EFFECTS.keys())
     if missing:
         raise LookupError(
-            f"no handler for the effect {', '.join(map(repr, missing))} of torch_facts: write one in semantics/models, "
+            f"no handler for the effect {', '.join(repr(str(word)) for word in missing)} of torch_facts: write one in semantics/models, "
             "registered with @has_effect"
         )
 
 
-def torch_function(m: Machine, name: str, effect: str, call: Call, state: State) -> Value:
+def torch_function(m: Machine, name: str, effect: Effect, call: Call, state: State) -> Value:
     last = name.rpartition(".")[2]
     note_operands(m, name, last, effect, call, state)
     return EFFECTS[effect](m, Operation(name, last, effect), call, state)
 
 
-def note_operands(m: Machine, name: str, last: str, effect: str, call: Call, state: State) -> None:
+def note_operands(m: Machine, name: str, last: str, effect: Effect, call: Call, state: State) -> None:
     """What a call of a function of torch tells of its arguments."""
     values = call.all()
     if names_device(call.keywords.get("device")):
@@ -143,12 +143,12 @@ def note_operands(m: Machine, name: str, last: str, effect: str, call: Call, sta
                 m.notice(atom.graphs, "array")
             elif type(atom) is Tensor:
                 m.notice(atom.graphs, "torch-op")
-                m.operation(atom.graphs, "loss" if effect == "loss" else last)
+                m.operation(atom.graphs, "loss" if effect is Effect.LOSS else last)
     if last in JOINS:
         note_joined(m, call, state)
-    if m.weighs_evidence and effect in ("keep", "loss", "view", "cut", "mixed-max"):
+    if m.weighs_evidence and effect in (Effect.KEEP, Effect.LOSS, Effect.VIEW, Effect.CUT, Effect.MIXED_MAX):
         for value in values if last in TENSORS_ONLY else values[:1]:
-            m.notice((m.thing_graph(a.oid) for a in value if type(a) is Obj and m.heap[a.oid].kind == "thing"), TENSOR)
+            m.notice((m.thing_graph(a.oid) for a in value if type(a) is Obj and m.heap[a.oid].kind is Kind.THING), TENSOR)
 
 
 def note_joined(m: Machine, call: Call, state: State) -> None:
@@ -161,18 +161,18 @@ def note_joined(m: Machine, call: Call, state: State) -> None:
 # --- what keeps the graph -------------------------------------------------------------------------------------------
 
 
-@has_effect("keep", "loss")
+@has_effect(Effect.KEEP, Effect.LOSS)
 def keep(m: Machine, op: Operation, call: Call, state: State) -> Value:
     operands = op.operands(call)
     inside: list[Value] = []
     if op.receiver is None:
         for value in operands:
             for atom in value:
-                if type(atom) is Obj and m.heap[atom.oid].kind in CONTAINERS | {"generator"}:
+                if type(atom) is Obj and m.heap[atom.oid].kind in CONTAINERS | {Kind.GENERATOR}:
                     inside += m.contents(atom.oid, state)
     step = "" if op.last == "softmax" and over_queries(call.get(op.first, "dim")) else op.last
     result = in_role(m, step, arithmetic(m, [*operands, *inside], call.node, state), operands, call.node, state)
-    if op.effect == "loss":
+    if op.effect is Effect.LOSS:
         reduction = call.keywords.get("reduction")
         if reduction is None or only_const(reduction) != Const("none", "str"):
             return with_flags_set(result, SCALAR)
@@ -182,7 +182,7 @@ def keep(m: Machine, op: Operation, call: Call, state: State) -> Value:
     return with_flags(result, INTEGER) if indices else result
 
 
-@has_effect("view")
+@has_effect(Effect.VIEW)
 def view(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if op.receiver is None:
         result = keep(m, op, call, state)
@@ -193,12 +193,12 @@ def view(m: Machine, op: Operation, call: Call, state: State) -> Value:
     return with_flags(made, VIEW) if op.name in ("select", "diagonal", "narrow") and op.receiver.outputs else made
 
 
-@has_effect("pack")
+@has_effect(Effect.PACK)
 def pack(m: Machine, op: Operation, call: Call, state: State) -> Value:
     return with_flags(arithmetic(m, op.operands(call)[:1], call.node, state), PACKED)
 
 
-@has_effect("mixed-max")
+@has_effect(Effect.MIXED_MAX)
 def keep_values(m: Machine, op: Operation, call: Call, state: State) -> Value:
     """``max(dim)``, ``sort``, ``topk``: values and indices; one result where the call has no dimension."""
     operands = op.operands(call)
@@ -210,7 +210,7 @@ def keep_values(m: Machine, op: Operation, call: Call, state: State) -> Value:
         if len(call.positional) == 1 and not call.keywords:
             return with_flags_set(values, SCALAR)
         for value in operands[:1]:
-            m.sink(*m.whole(value, state), "kept-part", op.shown, call.node)
+            m.sink(*m.whole(value, state), SinkKind.KEPT_PART, op.shown, call.node)
         return frozenset((Tuple((values, tensor(flags=INTEGER))),))
     if another:
         return arithmetic(m, operands, call.node, state)
@@ -218,11 +218,11 @@ def keep_values(m: Machine, op: Operation, call: Call, state: State) -> Value:
         return with_flags_set(op.me, SCALAR)
     whole = frozenset((op.receiver._replace(flags=op.receiver.flags & ~VIEW),))
     values = made_in_mode(m, whole, call.node, state)
-    m.sink(op.graphs, "kept-part", op.shown, call.node)
+    m.sink(op.graphs, SinkKind.KEPT_PART, op.shown, call.node)
     return frozenset((Tuple((values, tensor(flags=INTEGER))),)) if op.sure else op.me
 
 
-@has_effect("inplace")
+@has_effect(Effect.INPLACE)
 def change_in_place(m: Machine, op: Operation, call: Call, state: State) -> Value:
     operands = op.operands(call)
     if op.receiver is None:
@@ -249,20 +249,20 @@ def change_in_place(m: Machine, op: Operation, call: Call, state: State) -> Valu
 # --- what cuts it ---------------------------------------------------------------------------------------------------
 
 
-@has_effect("cut")
+@has_effect(Effect.CUT)
 def cut(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if op.receiver is None:
         cut_all(m, call, state, op.shown)
         return tensor(flags=INTEGER)
     whole_logits(m, [op.me], state)
-    m.sink(op.graphs, "cut", op.shown, call.node)
+    m.sink(op.graphs, SinkKind.CUT, op.shown, call.node)
     if op.name == "detach":
         return detached(op.me) if op.sure else FREE_TENSOR
     flags = INTEGER if op.name not in ("sign", "zeros_like") else 0
     return tensor(NOTHING, NOTHING, NOTHING, flags | (op.receiver.flags & SCALAR))
 
 
-@has_effect("item", "number", "shape")
+@has_effect(Effect.ITEM, Effect.NUMBER, Effect.SHAPE)
 def read_number(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if op.receiver is None:
         values = call.all()
@@ -270,22 +270,22 @@ def read_number(m: Machine, op: Operation, call: Call, state: State) -> Value:
             return values[0]  # a device and its name are the same here
         cut_all(m, call, state, op.shown)
         return PLAIN
-    if op.effect == "item":
-        m.sink(op.graphs, "cut", op.shown, call.node)
+    if op.effect is Effect.ITEM:
+        m.sink(op.graphs, SinkKind.CUT, op.shown, call.node)
     if op.name == "numpy" and op.sure:
         m.notice(must_be_free(m, op.receiver), MUST_BE_FREE)
     return PLAIN
 
 
-@has_effect("detach-inplace")
+@has_effect(Effect.DETACH_INPLACE)
 def detach_in_place(m: Machine, op: Operation, call: Call, state: State) -> Value:
-    m.sink(op.graphs, "cut", op.shown, call.node)
+    m.sink(op.graphs, SinkKind.CUT, op.shown, call.node)
     value = detached(op.me)
     rebind(m, call.func, value, state)
     return value
 
 
-@has_effect("source")
+@has_effect(Effect.SOURCE)
 def make_leaf(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if op.receiver is not None:
         return FREE_TENSOR
@@ -298,7 +298,7 @@ def make_leaf(m: Machine, op: Operation, call: Call, state: State) -> Value:
     return FREE_TENSOR
 
 
-@has_effect("backward")
+@has_effect(Effect.BACKWARD)
 def run_backward(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if op.receiver is None:
         back_propagate(m, [join_all(call.positional[:1])], call, state, retain_at=2)
@@ -335,9 +335,9 @@ def must_be_free(m: Machine, atom: Tensor) -> frozenset[int]:
     if m.guards or m.handlers or not atom.flags & COMPUTED or atom.flags & (INTEGER | GUESSED | DETACHED | DOUBTED):
         return NOTHING
     graphs = [m.record.graphs[gid] for gid in atom.graphs]
-    real = [graph for graph in graphs if graph.kind in ("forward", "opaque") and graph.mode == "on"]
+    real = [graph for graph in graphs if graph.kind in (GraphKind.FORWARD, GraphKind.OPAQUE) and graph.mode is Mode.ON]
     called_in = {m.frame_closure[graph.site.frame].ref for graph in real}
-    results = [graph for graph in graphs if graph.kind == "result" and graph.callee in called_in]
+    results = [graph for graph in graphs if graph.kind is GraphKind.RESULT and graph.callee in called_in]
     return frozenset(graph.gid for graph in (*real, *results))
 
 

@@ -8,13 +8,14 @@ from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import METHODS, call_atom, handles
+from torchmemlint.semantics.events import GraphKind
 from torchmemlint.semantics.forward import has_graph
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.operations import EFFECTS, Operation, has_effect
 from torchmemlint.semantics.models.unknown_objects import PASS_THROUGH, call_opaque, only_method
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.parts import part_of
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import Kind, State
 from torchmemlint.semantics.stores import STORING, store_in
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
@@ -25,6 +26,8 @@ from torchmemlint.semantics.values import (
     PLAIN,
     UNKNOWN,
     VIEW,
+    Atom,
+    Const,
     Ext,
     Tensor,
     Tuple,
@@ -38,13 +41,8 @@ from torchmemlint.semantics.values import (
     unknown,
 )
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import Effect
 
-INTEGER_DTYPES = frozenset(
-    {
-        "torch.long", "torch.int", "torch.int64", "torch.int32", "torch.int16", "torch.short", "torch.int8", "torch.uint8",
-        "torch.bool",
-    }
-)  # fmt: skip
 CONTAINER_METHODS = frozenset({"items", "keys", "values", "get", "pop"})
 """Methods of a mapping that a model's output is: what they give is a part of it."""
 
@@ -58,12 +56,12 @@ def tensor_method(m: Machine, atom: Tensor, name: str, call: Call, state: State,
         return EFFECTS[effect](m, Operation(name, name, effect, atom, sure, me), call, state)
     if name in TORCH.module_methods and not sure:
         return me
-    if TORCH.backward_methods.get(name) == "backpropagates" and call.all():
+    if TORCH.backward_methods.get(name) is Effect.BACKPROPAGATES and call.all():
         back_propagate(m, [join_all(call.all())], call, state)
         return NONE
     if name in PASS_THROUGH and call.positional:
         return arithmetic(m, [call.positional[0]], call.node, state)
-    real = any(m.record.graphs[g].kind in ("forward", "leaf") for g in atom.graphs)
+    real = any(m.record.graphs[g].kind in (GraphKind.FORWARD, GraphKind.LEAF) for g in atom.graphs)
     if name in ("append", "extend", "insert") and call.positional and not real:
         store_in_unknown(m, atom, name, call, state)
         return NONE
@@ -85,7 +83,7 @@ def store_in_unknown(m: Machine, atom: Tensor, name: str, call: Call, state: Sta
     """``out.append(x)`` on what a call out of sight gave: a list."""
     same = tuple(sorted(atom.graphs)) or text_of(call.func)
     text = text_of(call.func.value) if isinstance(call.func, ir.Attr) else "?"
-    oid = m.outside("thing", text, None, key=("list", same))
+    oid = m.outside(Kind.THING, text, None, key=("list", same))
     store_in(m, oid, m.heap[oid].name, STORING[name], call.positional[-1], call.node, call.exprs[-1], state)
 
 
@@ -107,31 +105,41 @@ def method_of_opaque(m: Machine, atom: Tensor, me: Value, name: str, call: Call,
     if method is None:
         return call_opaque(m, text_of(call.func), call, state, atom.graphs | atom.hints)
     cls = ClassRef(method.path, m.world.facts(method).owner)
-    receiver = m.outside("instance", text_of(call.func), cls, key=("as", method, tuple(sorted(atom.graphs))))
+    receiver = m.outside(Kind.INSTANCE, text_of(call.func), cls, key=("as", method, tuple(sorted(atom.graphs))))
     (function,) = function_value(m, method, receiver)
     result = call_atom(m, function, call, state)
     # What the object holds came with it: what is made of that hangs on the same graph.
     return join(result, arithmetic(m, [me], call.node, state)) if has_graph(m, result) else result
 
 
-@has_effect("device")
+CONVERTING = frozenset({"to", "type"})
+
+
+def cannot_carry_graph(atom: Atom) -> bool:
+    """Whether an argument is a type whose tensors carry no graph: ``torch.long``, ``int``, ``"torch.LongTensor"``."""
+    name = atom.name if type(atom) is Ext else atom.value if type(atom) is Const else None
+    return name in TORCH.cut_dtypes
+
+
+@has_effect(Effect.DEVICE)
 def move(m: Machine, op: Operation, call: Call, state: State) -> Value:
-    """``.cpu()``, ``.cuda()``, ``.to(...)``: the graph comes along; on the CPU the device's storage is let go."""
+    """``.cpu()``, ``.cuda()``, ``.to(…)``, ``.type(…)``: the graph comes along, unless the new type carries none; on the CPU the
+    device's storage is let go."""
     assert op.receiver is not None
     atom = op.receiver
     to_cpu = op.name == "cpu"
+    if op.name in CONVERTING and any(cannot_carry_graph(a) for value in call.all() for a in value):
+        return tensor(flags=INTEGER)
     if op.name == "to":
         target = call.get(0, "device")
         single = only_const(target) if target is not None else None
         to_cpu = single is not None and single.value == "cpu"
-        if target is not None and any(type(a) is Ext and a.name in INTEGER_DTYPES for v in call.all() for a in v):
-            return tensor(flags=INTEGER)
     if to_cpu and op.me != unknown(atom.hints):
         return frozenset((Tensor(atom.graphs, atom.hints, NOTHING, atom.flags & ~VIEW | MOVED),))
     return op.me
 
 
-@has_effect("requires-grad")
+@has_effect(Effect.REQUIRES_GRAD)
 def require_grad(m: Machine, op: Operation, call: Call, state: State) -> Value:
     on = truth(call.positional[0]) if call.positional else True
     if on is not False:
@@ -139,7 +147,7 @@ def require_grad(m: Machine, op: Operation, call: Call, state: State) -> Value:
     return op.me
 
 
-@has_effect("hook")
+@has_effect(Effect.HOOK)
 def register_hook(m: Machine, op: Operation, call: Call, state: State) -> Value:
     m.record.flags.add("input-grad")
     return UNKNOWN

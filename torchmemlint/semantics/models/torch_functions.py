@@ -7,11 +7,12 @@ from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import tell_call
 from torchmemlint.semantics.dispatch import call_atom
+from torchmemlint.semantics.events import SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.grad_managers import grad_manager, make_manager
 from torchmemlint.semantics.models.operations import Operation, has_effect, keep
 from torchmemlint.semantics.models.unknown_objects import call_opaque
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import Kind, Mode, State
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
     EMPTY,
@@ -32,9 +33,10 @@ from torchmemlint.semantics.values import (
     tensor,
     truth,
 )
+from torchmemlint.torch_facts.words import Effect
 
 
-@has_effect("checkpoint")
+@has_effect(Effect.CHECKPOINT)
 def checkpoint(m: Machine, op: Operation, call: Call, state: State) -> Value:
     """Runs the function that is its first argument on the others."""
     tell_call(m, op.effect, op.name, call, state)
@@ -48,69 +50,69 @@ def checkpoint(m: Machine, op: Operation, call: Call, state: State) -> Value:
     return out or call_opaque(m, op.name, call, state)
 
 
-@has_effect("leaf")
+@has_effect(Effect.LEAF)
 def make_trained_leaf(m: Machine, op: Operation, call: Call, state: State) -> Value:
     m.record.flags.add("input-grad")
     return FREE_TENSOR
 
 
-@has_effect("autocast")
+@has_effect(Effect.AUTOCAST)
 def autocast(m: Machine, op: Operation, call: Call, state: State) -> Value:
-    return make_manager(m, "none", call)
+    return make_manager(m, Mode.NONE, call)
 
 
-@has_effect("grad-off", "grad-on", "grad-set")
+@has_effect(Effect.GRAD_OFF, Effect.GRAD_ON, Effect.GRAD_SET)
 def set_grad_mode(m: Machine, op: Operation, call: Call, state: State) -> Value:
     return grad_manager(m, op.name, op.effect, call, state)
 
 
-@has_effect("rng-state")
+@has_effect(Effect.RNG_STATE)
 def rng_state(m: Machine, op: Operation, call: Call, state: State) -> Value:
     return tensor(flags=SCALAR)
 
 
-@has_effect("clip-grad")
+@has_effect(Effect.CLIP_GRAD)
 def clip_grad(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if truth(call.keywords.get("requires_grad", const(False))) is True:
         m.record.flags.add("input-grad")
     return FREE_TENSOR
 
 
-@has_effect("autograd-grad")
+@has_effect(Effect.AUTOGRAD_GRAD)
 def differentiate(m: Machine, op: Operation, call: Call, state: State) -> Value:
     m.record.flags.add("autograd-grad")
     graphs = [m.whole(v, state)[0] for v in call.positional[:1]]
-    m.sink(NOTHING.union(*graphs) if graphs else NOTHING, "backward", op.name, call.node)
+    m.sink(NOTHING.union(*graphs) if graphs else NOTHING, SinkKind.BACKWARD, op.name, call.node)
     back_propagate(m, [join_all(call.positional[:1])], call, state, partial=True, retain_at=3)
     if truth(call.keywords.get("create_graph", const(False))) is not False:
         return arithmetic(m, call.positional[:1], call.node, state)
     return FREE_TENSOR
 
 
-@has_effect("module")
+@has_effect(Effect.MODULE)
 def build_module(m: Machine, op: Operation, call: Call, state: State) -> Value:
-    return frozenset((Obj(m.allocate("module", call.node, text_of(call.func), op.name)),))
+    return frozenset((Obj(m.allocate(Kind.MODULE, call.node, text_of(call.func), op.name)),))
 
 
-@has_effect("compile")
+@has_effect(Effect.COMPILE)
 def compiled(m: Machine, op: Operation, call: Call, state: State) -> Value:
     return call.positional[0] if call.positional else UNKNOWN
 
 
-@has_effect("load")
+@has_effect(Effect.LOAD)
 def load(m: Machine, op: Operation, call: Call, state: State) -> Value:
-    made = m.allocate("thing", call.node, text_of(call.func))
+    made = m.allocate(Kind.THING, call.node, text_of(call.func))
     m.loaded[made] = made
     tell_call(m, op.effect, op.name, call, state, made)
     return frozenset((Obj(made),))
 
 
-@has_effect("empty-cache", "memory-fraction")
+@has_effect(Effect.EMPTY_CACHE, Effect.MEMORY_FRACTION)
 def tell_allocator(m: Machine, op: Operation, call: Call, state: State) -> Value:
     tell_call(m, op.effect, op.name, call)
     return NONE
 
 
-@has_effect("no-effect")
+@has_effect(Effect.NO_EFFECT)
 def no_effect(m: Machine, op: Operation, call: Call, state: State) -> Value:
     return PLAIN

@@ -9,14 +9,14 @@ from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all, tell_call
 from torchmemlint.semantics.dispatch import call_atom, call_method
-from torchmemlint.semantics.events import Graph
+from torchmemlint.semantics.events import Graph, GraphKind, SinkKind
 from torchmemlint.semantics.forward import stays_free, through_module
 from torchmemlint.semantics.grad_guards import guards_itself
 from torchmemlint.semantics.machine import NO_TENSOR, Machine
 from torchmemlint.semantics.models.grad_managers import grad_manager
 from torchmemlint.semantics.models.operations import torch_function
 from torchmemlint.semantics.names import function_value
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import TRAINING, Kind, Mode, State
 from torchmemlint.semantics.stores import STORING, store_in
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
@@ -37,8 +37,9 @@ from torchmemlint.semantics.values import (
     truth,
 )
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import Effect, ToldCall
 
-OTHER_FRAMEWORKS = frozenset({"jax", "tf", "np", "mlx"})
+OTHER_FRAMEWORKS = TORCH.words["other-frameworks"]
 """What tokenizers call the tensors of other frameworks: https://huggingface.co/docs/transformers/main_classes/tokenizer."""
 COMMON_METHODS = frozenset(
     {
@@ -50,9 +51,7 @@ COMMON_METHODS = frozenset(
 """Methods that objects outside the project have as well: their name says nothing about the class."""
 TORCH_NAMES = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional"}
 """What these names stand for, however they came to be (``torch, nn = try_import_torch()``)."""
-PASS_THROUGH = frozenset(
-    {"scale", "scale_loss", "reduce_loss", "gather", "all_reduce", "reduce_mean", "all_gather", "gather_for_metrics"}
-)
+PASS_THROUGH = TORCH.words["passes-through"]
 """Methods that hand their tensor argument on with its graph, or with none: GradScaler.scale, distributed reductions."""
 
 
@@ -83,17 +82,17 @@ def call_opaque(
         return named
     gathered = hints.union(*(m.whole(value, state)[0] for value in call.all()))
     inert = last in TORCH.inert_methods or what in TORCH.inert_calls
-    if gathered and state.mode != "off":
-        m.sink(gathered, "shown" if inert else "passed", what, call.node)
+    if gathered and state.mode is not Mode.OFF:
+        m.sink(gathered, SinkKind.SHOWN if inert else SinkKind.PASSED, what, call.node)
     if inert:
         return PLAIN
-    if state.mode == "off":
-        m.sink(gathered, "cut", "no_grad", call.node)
+    if state.mode is Mode.OFF:
+        m.sink(gathered, SinkKind.CUT, "no_grad", call.node)
         return opaque_without_grad(m, what, call) if direct else tensor(flags=GUESSED)
     known = frozenset(g for g in gathered if g in m.record.graphs)
     gid = m.graph(
-        "opaque", call.node, what, key=(what, oid), parents=known, mode=state.mode, module=oid, direct=direct,
-        training=truth(state.vars.get((oid, "$training"), UNKNOWN)),
+        GraphKind.OPAQUE, call.node, what, key=(what, oid), parents=known, mode=state.mode, module=oid, direct=direct,
+        training=truth(state.vars.get((oid, TRAINING), UNKNOWN)),
         frozen=direct and oid >= 0 and stays_free(m, oid, known, state),
     )  # fmt: skip
     if is_foreign(call) or not m.foreign.isdisjoint(known):
@@ -116,12 +115,12 @@ def known_by_name(m: Machine, last: str, call: Call, state: State, oid: int, dir
     if not direct and oid < 0 and values:
         # A wrapper library's function with the name of a tensor operation does what the operation does.
         effect = TORCH.methods.get(last) or TORCH.function_effect(f"torch.{last}")
-        if effect in ("keep", "view", "cut", "loss"):
+        if effect in (Effect.KEEP, Effect.VIEW, Effect.CUT, Effect.LOSS):
             return torch_function(m, f"torch.{last}", effect, call, state)
     passing = TORCH.backward_methods.get(last)
-    if passing == "passes" and call.positional:
+    if passing is Effect.PASSES and call.positional:
         return arithmetic(m, [call.positional[0]], call.node, state)
-    if passing == "backpropagates" and values:
+    if passing is Effect.BACKPROPAGATES and values:
         back_propagate(m, [join_all(call.positional[:1] or values)], call, state)
         return NONE
     if last in PASS_THROUGH and call.positional:
@@ -132,7 +131,7 @@ def known_by_name(m: Machine, last: str, call: Call, state: State, oid: int, dir
 def opaque_without_grad(m: Machine, what: str, call: Call) -> Value:
     """What may be a network's output, made with grad mode off: its storage is on the device all the same."""
     number = m.number("graph", "opaque-off", m.frame, call.node, m.turn, what)
-    m.record.forwards.setdefault(number, Graph(number, "opaque", m.site(call.node), what, mode="off", direct=True))
+    m.record.forwards.setdefault(number, Graph(number, GraphKind.OPAQUE, m.site(call.node), what, mode=Mode.OFF, direct=True))
     return tensor(outputs=frozenset((number,)), flags=BATCH)
 
 
@@ -150,8 +149,8 @@ def thing_method(m: Machine, oid: int, name: str, call: Call, state: State) -> V
     if known and call.all() and not own:
         return call_atom(m, Ext(known), call, state)
     gid = m.thing_graph(oid)
-    manager = TORCH.functions.get(f"torch.{name}", "") if not own else ""
-    if manager in ("grad-off", "grad-on", "grad-set"):  # torch itself, handed on as an argument
+    manager = TORCH.functions.get(f"torch.{name}") if not own else None
+    if manager in (Effect.GRAD_OFF, Effect.GRAD_ON, Effect.GRAD_SET):  # torch itself, handed on as an argument
         return grad_manager(m, f"torch.{name}", manager, call, state)
     if name == "forward":
         return call_opaque(m, text_of(call.func), call, state, oid=oid, direct=True)
@@ -174,18 +173,18 @@ def thing_method(m: Machine, oid: int, name: str, call: Call, state: State) -> V
 def may_be_attached(m: Machine, call: Call, state: State) -> bool:
     """Whether the first argument hangs on what a network, or a call out of sight, gave."""
     graphs, _, _, _ = m.deep(call.positional[0], state) if call.positional else (NOTHING, NOTHING, NOTHING, 0)
-    return any(m.record.graphs[g].kind in ("forward", "leaf", "opaque") for g in graphs)
+    return any(m.record.graphs[g].kind in (GraphKind.FORWARD, GraphKind.LEAF, GraphKind.OPAQUE) for g in graphs)
 
 
 def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
     if name not in COMMON_METHODS and guards_itself(m.world, name):
         return FREE_TENSOR
     if name == "step" and not call.positional:
-        tell_call(m, "optimizer-step", text_of(call.func), call)
+        tell_call(m, ToldCall.OPTIMIZER_STEP, text_of(call.func), call)
     method = only_method(m, name)
     if method is not None:
         cls = ClassRef(method.path, m.world.facts(method).owner)
-        receiver = m.outside("instance", m.heap[oid].name, cls, key=(oid, "as", method))
+        receiver = m.outside(Kind.INSTANCE, m.heap[oid].name, cls, key=(oid, "as", method))
         (atom,) = function_value(m, method, receiver)
         return call_atom(m, atom, call, state)
     runs = name not in TORCH.module_methods and m.world.is_attribute_only(name)

@@ -1,0 +1,117 @@
+"""Settings about code out of sight reach the engine, and every setting and table of torch knowledge is read somewhere."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gaps import ROOT, marks, without_marks
+
+import torchmemlint
+from torchmemlint.config import CommandLine, Configuration
+from torchmemlint.run import check_paths
+from torchmemlint.settings import Settings
+from torchmemlint.torch_facts import TORCH, TorchFacts
+
+RECORDERS = ["ourlib.keep", "ourlib.logs.store", "ourlib.History.add"]
+STEP = """import torch
+import ourlib
+
+
+def train(model, loader, criterion, optimizer):
+    kept = []
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {statement}
+    return kept
+
+
+def evaluate(model, loader):
+    model.eval()
+    out = []
+    with ourlib.evaluating():
+        for x in loader:
+            out.append(model(x).argmax())
+    return out
+"""
+
+
+def told(folder: Path, text: str, **options: object) -> set[tuple[int, str]]:
+    path = folder / "code.py"
+    path.write_text(text)
+    configuration = Configuration(CommandLine({"select": ["ALL"], "preview": True, **options}, isolated=True))
+    return {(finding.span.start.row, finding.code) for finding in check_paths([str(path)], configuration, 1).findings}
+
+
+def test_recorders_keep_what_they_are_given(tmp_path: Path) -> None:
+    text = (ROOT / "settings/recorders.py").read_text()
+    assert told(tmp_path, without_marks(text), recorders=RECORDERS) == marks(text)
+    assert told(tmp_path, without_marks(text)) == set()
+
+
+def test_a_recorder_is_named_in_the_finding(tmp_path: Path) -> None:
+    path = tmp_path / "code.py"
+    path.write_text(STEP.format(statement="ourlib.keep(loss)"))
+    configuration = Configuration(CommandLine({"select": ["TML103"], "preview": True, "recorders": RECORDERS}, isolated=True))
+    (finding,) = check_paths([str(path)], configuration, 1).findings
+    assert finding.message.startswith("`ourlib.keep` keeps what it is given here")
+
+
+def test_detaching_calls_cut(tmp_path: Path) -> None:
+    text = STEP.format(statement="kept.append(ourlib.plain(loss))")
+    row = text.splitlines().index("        kept.append(ourlib.plain(loss))") + 1
+    assert (row, "TML102") in told(tmp_path, text.replace("ourlib.plain(loss)", "loss + 1"))
+    assert row not in {at for at, _ in told(tmp_path, text, **{"detaching-calls": ["ourlib.plain"]})}
+
+
+def test_no_grad_wrappers_switch_grad_mode_off(tmp_path: Path) -> None:
+    text = STEP.format(statement="pass")
+    assert "TML201" in {code for _, code in told(tmp_path, text)}
+    assert "TML201" not in {code for _, code in told(tmp_path, text, **{"no-grad-wrappers": ["ourlib.evaluating"]})}
+
+
+@pytest.mark.parametrize(
+    "converted",
+    [
+        *("loss.to(int)", "loss.to(bool)", "loss.type(torch.LongTensor)", 'loss.type("torch.LongTensor")'),
+        *("loss.type(torch.int64)", "loss.to(torch.uint16)", "loss.to(dtype=torch.long)", 'loss.to("cuda", torch.bool)'),
+    ],
+)
+def test_types_that_carry_no_graph_cut(tmp_path: Path, converted: str) -> None:
+    text = STEP.format(statement=f"kept.append({converted})")
+    assert not {code for _, code in told(tmp_path, text)} & {"TML101", "TML102", "TML204", "TML402"}
+
+
+@pytest.mark.parametrize("converted", ["loss.to(float)", "loss.type(torch.float16)", 'loss.type("torch.FloatTensor")'])
+def test_types_that_carry_a_graph_keep_it(tmp_path: Path, converted: str) -> None:
+    text = STEP.format(statement=f"kept.append({converted})")
+    assert {code for _, code in told(tmp_path, text)} & {"TML102", "TML204"}
+
+
+def nodes() -> Iterator[ast.AST]:
+    """Every node of the package's code, without the modules that define and fill the fields."""
+    folder = Path(torchmemlint.__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        if path.relative_to(folder).as_posix() not in {"settings.py", "config.py"}:
+            yield from ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+
+
+def test_every_setting_and_table_has_a_reader() -> None:
+    read = {node.attr for node in nodes() if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
+    fields = {field.name for kind in (Settings, TorchFacts) for field in dataclasses.fields(kind)}
+    assert fields - read == set()
+
+
+def test_every_group_of_words_is_asked_for() -> None:
+    asked = {
+        str(node.slice.value)
+        for node in nodes()
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "TORCH.words" and isinstance(node.slice, ast.Constant)
+    }
+    assert asked == set(TORCH.words)
