@@ -9,7 +9,7 @@ from torchmemlint.errors import SourceError
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.semantics.events import MUST_BE_FREE, Graph, GraphKind, Record, Sink, SinkKind
+from torchmemlint.semantics.events import CALLED_KINDS, MUST_BE_FREE, Graph, GraphKind, Record, Sink, SinkKind
 from torchmemlint.semantics.machine import EVERYTHING, Machine, RunLimit, new_machine
 from torchmemlint.semantics.phases import MAX_PHASES
 from torchmemlint.semantics.plumbing import Plumbing
@@ -371,7 +371,7 @@ def is_part(record: Record, graph: Graph) -> bool:
     if graph.kind is not GraphKind.OPAQUE:
         return False
     parents = [record.graphs[gid] for gid in graph.parents]
-    return any(parent.site == graph.site and parent.kind in (GraphKind.OPAQUE, GraphKind.FORWARD) for parent in parents)
+    return any(parent.site == graph.site and parent.kind in CALLED_KINDS for parent in parents)
 
 
 def descendants(record: Record, gid: int) -> frozenset[int]:
@@ -381,7 +381,7 @@ def descendants(record: Record, gid: int) -> frozenset[int]:
     while changed:
         changed = False
         for other, graph in record.graphs.items():
-            if other not in out and graph.kind in (GraphKind.FORWARD, GraphKind.OPAQUE) and graph.parents & out:
+            if other not in out and graph.kind in CALLED_KINDS and graph.parents & out:
                 out.add(other)
                 changed = True
     return frozenset(out)
