@@ -25,6 +25,8 @@ from torchmemlint.torch_facts.words import Effect
 
 WALK = 25
 """Steps that are counted for each part of a loop that is looked through."""
+PASSING = frozenset({GraphKind.CARRIED, GraphKind.RESULT})
+"""Marks of where a value comes from, which is no addition."""
 OPERATORS = {"+": "__iadd__", "-": "__isub__", "*": "__imul__", "|": "__ior__", "@": "__imatmul__"}
 
 
@@ -78,7 +80,7 @@ def tell_accumulation(
 
 def fresh_graphs(m: Machine, gids: Iterable[int]) -> frozenset[int]:
     """Graphs without the marks that only say by what way a value came."""
-    return frozenset(gid for gid in gids if m.record.graphs[gid].kind not in (GraphKind.CARRIED, GraphKind.RESULT))
+    return frozenset(gid for gid in gids if m.record.graphs[gid].kind not in PASSING)
 
 
 def term_of(source: ir.Expr | None, text: str) -> int:

@@ -8,7 +8,7 @@ from torchmemlint.semantics.accumulation import fresh_graphs, note_regrowth, out
 from torchmemlint.semantics.call_effects import gradients_freed, tell_environment
 from torchmemlint.semantics.dispatch import STATEMENTS, TARGETS, assign, evaluate, handles
 from torchmemlint.semantics.elements import iterate, put
-from torchmemlint.semantics.events import GraphKind, Store
+from torchmemlint.semantics.events import CERTAIN_KINDS, GraphKind, Store
 from torchmemlint.semantics.kinds import looks_like_module
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.parts import part_of, thing_element
@@ -89,7 +89,7 @@ def by_evidence(m: Machine, text: str, value: Value, node: int) -> Value:
     if not looks_like_module(words):
         return value
     for atom in value:
-        if type(atom) is Tensor and any(m.record.graphs[g].kind in (GraphKind.FORWARD, GraphKind.LEAF) for g in atom.graphs):
+        if type(atom) is Tensor and any(m.record.graphs[g].kind in CERTAIN_KINDS for g in atom.graphs):
             return value
     return frozenset((Obj(m.allocate(Kind.MODULE, node, text, None, tag=text)),))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import made_in_mode
 from torchmemlint.semantics.dispatch import EXPRESSIONS, evaluate, handles
-from torchmemlint.semantics.events import GraphKind, LastLogits
+from torchmemlint.semantics.events import UNSURE_KINDS, LastLogits
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.parts import part_of, thing_element
 from torchmemlint.semantics.state import ELEMENTS, ITEMS, KEYS, Kind, State
@@ -122,7 +122,7 @@ def turn_of(m: Machine, atom: Atom, node: int, state: State) -> Value:
         case Tuple():
             return join_all(atom.items)
         case Tensor():
-            apart = any(m.record.graphs[g].kind in (GraphKind.OPAQUE, GraphKind.PARAM) for g in atom.graphs)
+            apart = any(m.record.graphs[g].kind in UNSURE_KINDS for g in atom.graphs)
             return part_of(m, atom, "[…]", node) if apart else frozenset((atom,))
         case Unknown():
             return unknown(atom.hints)

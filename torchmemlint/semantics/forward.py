@@ -8,7 +8,7 @@ from torchmemlint.index.project import ClassRef
 from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import call_atom
-from torchmemlint.semantics.events import Graph, GraphKind, SinkKind
+from torchmemlint.semantics.events import CERTAIN_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.grad_guards import guards_what_it_runs
 from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.machine import Machine
@@ -157,7 +157,7 @@ def is_attached(m: Machine, value: Value) -> bool:
 def stays_free(m: Machine, oid: int, graphs: Iterable[int], state: State) -> bool:
     """Whether a call of a module records nothing, though grad mode is on: it is frozen, and so is all that its input hangs on."""
     return m.frozen(oid, state) and not any(
-        m.record.graphs[g].kind in (GraphKind.FORWARD, GraphKind.LEAF) and not m.record.graphs[g].frozen for g in graphs
+        m.record.graphs[g].kind in CERTAIN_KINDS and not m.record.graphs[g].frozen for g in graphs
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchmemlint.semantics.events import GraphKind
+from torchmemlint.semantics.events import UNSURE_KINDS, GraphKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.state import Kind, Mode, State
 from torchmemlint.semantics.values import FREE_TENSOR, NOTHING, SCALAR, Const, Obj, Tensor, Value, tensor
@@ -22,7 +22,7 @@ def part_of(m: Machine, atom: Tensor, key: str, node: int, unpacked: bool = Fals
     for gid in atom.graphs:
         graph = m.record.graphs[gid]
         # What a module out of sight returns beside a loss may be a number: each piece that is unpacked stands for itself.
-        apart = graph.kind in (GraphKind.OPAQUE, GraphKind.PARAM) or (unpacked and graph.kind is GraphKind.FORWARD)
+        apart = graph.kind in UNSURE_KINDS or (unpacked and graph.kind is GraphKind.FORWARD)
         if apart and len(graph.what) < MAX_PART_TEXT and len(m.record.graphs) < MANY_GRAPHS:
             graphs |= {
                 m.graph(

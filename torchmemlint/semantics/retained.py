@@ -9,7 +9,18 @@ theirs.
 from __future__ import annotations
 
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.semantics.events import MARK_KINDS, Accumulate, Backward, Graph, GraphKind, Record, SinkKind, Site, Store
+from torchmemlint.semantics.events import (
+    CERTAIN_KINDS,
+    MARK_KINDS,
+    Accumulate,
+    Backward,
+    Graph,
+    GraphKind,
+    Record,
+    SinkKind,
+    Site,
+    Store,
+)
 from torchmemlint.semantics.runs import MAX_CALLERS, Runs, descendants
 from torchmemlint.semantics.world import PLAIN_ROOTS
 
@@ -65,7 +76,7 @@ def _repeats(graph: Graph, event: Backward) -> bool:
 
 def _is_fresh(graph: Graph) -> bool:
     """Whether a graph is surely this call's own: not what a method of an unknown object may share with another of its results."""
-    return graph.kind in (GraphKind.FORWARD, GraphKind.LEAF) or graph.direct or graph.module < 0
+    return graph.kind in CERTAIN_KINDS or graph.direct or graph.module < 0
 
 
 def _follows(record: Record, event: Backward, other: Backward, own: frozenset[int]) -> bool:

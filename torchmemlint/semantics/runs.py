@@ -9,7 +9,17 @@ from torchmemlint.errors import TOO_LARGE, SourceError
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.semantics.events import MUST_BE_FREE, Accumulate, Event, Graph, GraphKind, Record, Sink, SinkKind
+from torchmemlint.semantics.events import (
+    CALLED_KINDS,
+    MUST_BE_FREE,
+    Accumulate,
+    Event,
+    Graph,
+    GraphKind,
+    Record,
+    Sink,
+    SinkKind,
+)
 from torchmemlint.semantics.grad_guards import start_mode
 from torchmemlint.semantics.machine import EVERYTHING, Machine, new_machine
 from torchmemlint.semantics.parameters import may_hold_module, parametric_attributes
@@ -388,7 +398,7 @@ def is_part(record: Record, graph: Graph) -> bool:
     if graph.kind is not GraphKind.OPAQUE:
         return False
     parents = [record.graphs[gid] for gid in graph.parents]
-    return any(parent.site == graph.site and parent.kind in (GraphKind.OPAQUE, GraphKind.FORWARD) for parent in parents)
+    return any(parent.site == graph.site and parent.kind in CALLED_KINDS for parent in parents)
 
 
 def descendants(record: Record, gid: int) -> frozenset[int]:

@@ -66,7 +66,7 @@ from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.events import CallEffect, Graph, GraphKind, LoopInfo
+from torchmemlint.semantics.events import CALLED_KINDS, CallEffect, Graph, GraphKind, LoopInfo
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts.words import Effect
@@ -293,7 +293,7 @@ def is_stage(frame: int, flow: Flow) -> bool:
     return any(
         loop[0] == frame and loop in record.loops and (named or record.loops[loop].kind is Kind.LOADER)
         for g in [*record.graphs.values(), *record.forwards.values()]
-        if g.kind in (GraphKind.FORWARD, GraphKind.OPAQUE)
+        if g.kind in CALLED_KINDS
         for loop in g.site.loops
     )
 
@@ -377,7 +377,7 @@ def is_whole_stage(flow: Flow) -> bool:
     return any(
         loop[0] == 0
         for g in [*record.graphs.values(), *record.forwards.values()]
-        if g.kind in (GraphKind.FORWARD, GraphKind.OPAQUE)
+        if g.kind in CALLED_KINDS
         for loop in g.site.loops
     )
 

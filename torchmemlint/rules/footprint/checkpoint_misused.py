@@ -69,7 +69,7 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, argument, short
 from torchmemlint.semantics import roots
-from torchmemlint.semantics.events import Backward, CallEffect, Graph, GraphKind
+from torchmemlint.semantics.events import MADE_KINDS, Backward, CallEffect, Graph
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.values import Const, Plain, Tensor, Value, only_const, truth
@@ -204,4 +204,4 @@ def whole_step(event: CallEffect, flow: Flow) -> bool:
 
 def made(graph: Graph) -> bool:
     """Whether a graph stands for something that ran and may hold activations."""
-    return graph.kind in (GraphKind.FORWARD, GraphKind.OPAQUE, GraphKind.LEAF)
+    return graph.kind in MADE_KINDS

@@ -72,7 +72,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
-from torchmemlint.semantics.events import Accumulate, Backward, Graph, GraphKind, Store
+from torchmemlint.semantics.events import CALLED_KINDS, MADE_KINDS, Accumulate, Backward, Graph, GraphKind, Store
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
@@ -133,9 +133,7 @@ def shared(event: Accumulate | Store, backward: Backward, flow: Flow) -> bool:
 
     def of_a_turn(graphs: frozenset[int]) -> set[int]:
         found = {g for g in record.ancestors(graphs) if g in record.graphs and event.loop in record.graphs[g].site.loops}
-        return {
-            g for g in found if record.graphs[g].kind in (GraphKind.FORWARD, GraphKind.OPAQUE) and not record.graphs[g].frozen
-        }
+        return {g for g in found if record.graphs[g].kind in CALLED_KINDS and not record.graphs[g].frozen}
 
     mine = of_a_turn(event.graphs)
     return any(
@@ -170,9 +168,7 @@ def one_forward_a_turn(event: Accumulate | Store, flow: Flow, targets: frozenset
             own = isinstance(event, Accumulate) and graph.place == event.key
             if not own and event.loop in graph.site.loops:
                 return None
-        elif (
-            graph.kind in (GraphKind.FORWARD, GraphKind.LEAF, GraphKind.OPAQUE) and graph.site.node >= 0
-        ):  # not a part of what was handed in
+        elif graph.kind in MADE_KINDS and graph.site.node >= 0:  # not a part of what was handed in
             if event.loop not in graph.site.loops:
                 return None
             if graph.kind is GraphKind.FORWARD or graph.direct:

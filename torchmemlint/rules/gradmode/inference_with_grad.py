@@ -85,7 +85,7 @@ from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.events import Graph, GraphKind, SinkKind, Store
+from torchmemlint.semantics.events import CALLED_KINDS, CERTAIN_KINDS, Graph, GraphKind, SinkKind, Store
 from torchmemlint.semantics.grad_guards import guards_what_it_runs, is_imported
 from torchmemlint.semantics.roots import reaches
 from torchmemlint.semantics.runs import MAX_CALLERS, Fate, descendants
@@ -226,7 +226,7 @@ def kept_by_callers(event: Graph, flow: Flow) -> list[FlowStep]:
 def reason(event: Graph, flow: Flow) -> tuple[str, Confidence] | None:
     """Why this forward needs no graph, and how sure that is; None where it may need one."""
     record = flow.record
-    if event.kind not in (GraphKind.FORWARD, GraphKind.OPAQUE) or event.frozen:
+    if event.kind not in CALLED_KINDS or event.frozen:
         return None
     if event.mode is not Mode.ON:
         return None
@@ -608,11 +608,7 @@ def guards_its_network(event: Graph, flow: Flow) -> bool:
         return guards_what_it_runs(flow.runs.world, event.cls)  # its forward was not followed: the function is a long one
     if not any(inside(graph) for graph in record.forwards.values()):
         return False
-    return all(
-        is_given(graph)
-        for graph in record.graphs.values()
-        if graph.kind in (GraphKind.FORWARD, GraphKind.LEAF) and inside(graph)
-    )
+    return all(is_given(graph) for graph in record.graphs.values() if graph.kind in CERTAIN_KINDS and inside(graph))
 
 
 def all_detached(fate: Fate) -> bool:
@@ -722,9 +718,7 @@ STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")
 def hands_on_another_graph(event: Graph, flow: Flow) -> bool:
     """Whether the function's result hangs on what it was given, and on no forward of its own: the caller may want that graph."""
     graphs = [flow.record.graphs[g] for g in flow.record.returned]
-    return any(g.kind is GraphKind.PARAM for g in graphs) and not any(
-        g.kind in (GraphKind.FORWARD, GraphKind.OPAQUE) for g in graphs
-    )
+    return any(g.kind is GraphKind.PARAM for g in graphs) and not any(g.kind in CALLED_KINDS for g in graphs)
 
 
 def asks_for_gradients(flow: Flow) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Flow, short
-from torchmemlint.semantics.events import Accumulate, Graph, GraphKind, SinkKind, Store
+from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Graph, SinkKind, Store
 from torchmemlint.semantics.world import MODULE
 
 NODES_COST = (
@@ -106,7 +106,7 @@ def is_one_graph(flow: Flow, event: Accumulate | Store) -> bool:
     if event.holder_frame < 0 or not event.outlived or not graphs:
         return False
     around = set(event.site.loops) - set(event.outlived)
-    return all(g.kind in (GraphKind.FORWARD, GraphKind.OPAQUE) and around.issuperset(g.site.loops) for g in graphs)
+    return all(g.kind in CALLED_KINDS and around.issuperset(g.site.loops) for g in graphs)
 
 
 def side_branches(flow: Flow, graphs: list[Graph], reached: list[Graph], mark: int) -> Claim | None:

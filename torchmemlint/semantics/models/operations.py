@@ -12,7 +12,7 @@ from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all
 from torchmemlint.semantics.dispatch import assign, evaluate
-from torchmemlint.semantics.events import MUST_BE_FREE, GraphKind, SinkKind
+from torchmemlint.semantics.events import CALLED_KINDS, MUST_BE_FREE, GraphKind, SinkKind
 from torchmemlint.semantics.machine import CONTAINERS, TENSOR, Machine
 from torchmemlint.semantics.state import Kind, Mode, State
 from torchmemlint.semantics.syntax import is_small
@@ -62,6 +62,9 @@ TENSORS_ONLY = TORCH.words["tensors-only"]
 """Functions of which every positional argument is a tensor."""
 FROM_ARRAYS = TORCH.words["from-arrays"]
 """What these are given is no tensor: they refuse one."""
+
+OF_TENSORS = frozenset({Effect.KEEP, Effect.LOSS, Effect.VIEW, Effect.CUT, Effect.MIXED_MAX})
+"""Effects of functions whose first argument is a tensor."""
 
 
 @dataclass(slots=True)
@@ -146,7 +149,7 @@ def note_operands(m: Machine, name: str, last: str, effect: Effect, call: Call, 
                 m.operation(atom.graphs, "loss" if effect is Effect.LOSS else last)
     if last in JOINS:
         note_joined(m, call, state)
-    if m.weighs_evidence and effect in (Effect.KEEP, Effect.LOSS, Effect.VIEW, Effect.CUT, Effect.MIXED_MAX):
+    if m.weighs_evidence and effect in OF_TENSORS:
         for value in values if last in TENSORS_ONLY else values[:1]:
             m.notice((m.thing_graph(a.oid) for a in value if type(a) is Obj and m.heap[a.oid].kind is Kind.THING), TENSOR)
 
@@ -335,7 +338,7 @@ def must_be_free(m: Machine, atom: Tensor) -> frozenset[int]:
     if m.guards or m.handlers or not atom.flags & COMPUTED or atom.flags & (INTEGER | GUESSED | DETACHED | DOUBTED):
         return NOTHING
     graphs = [m.record.graphs[gid] for gid in atom.graphs]
-    real = [graph for graph in graphs if graph.kind in (GraphKind.FORWARD, GraphKind.OPAQUE) and graph.mode is Mode.ON]
+    real = [graph for graph in graphs if graph.kind in CALLED_KINDS and graph.mode is Mode.ON]
     called_in = {m.frame_closure[graph.site.frame].ref for graph in real}
     results = [graph for graph in graphs if graph.kind is GraphKind.RESULT and graph.callee in called_in]
     return frozenset(graph.gid for graph in (*real, *results))

@@ -8,7 +8,7 @@ from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import METHODS, call_atom, handles
-from torchmemlint.semantics.events import GraphKind
+from torchmemlint.semantics.events import CERTAIN_KINDS
 from torchmemlint.semantics.forward import has_graph
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.operations import EFFECTS, Operation, has_effect
@@ -61,7 +61,7 @@ def tensor_method(m: Machine, atom: Tensor, name: str, call: Call, state: State,
         return NONE
     if name in PASS_THROUGH and call.positional:
         return arithmetic(m, [call.positional[0]], call.node, state)
-    real = any(m.record.graphs[g].kind in (GraphKind.FORWARD, GraphKind.LEAF) for g in atom.graphs)
+    real = any(m.record.graphs[g].kind in CERTAIN_KINDS for g in atom.graphs)
     if name in ("append", "extend", "insert") and call.positional and not real:
         store_in_unknown(m, atom, name, call, state)
         return NONE

@@ -9,7 +9,7 @@ from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all, tell_call
 from torchmemlint.semantics.dispatch import call_atom, call_method
-from torchmemlint.semantics.events import Graph, GraphKind, SinkKind
+from torchmemlint.semantics.events import MADE_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.forward import stays_free, through_module
 from torchmemlint.semantics.grad_guards import guards_itself
 from torchmemlint.semantics.machine import NO_TENSOR, Machine
@@ -173,7 +173,7 @@ def thing_method(m: Machine, oid: int, name: str, call: Call, state: State) -> V
 def may_be_attached(m: Machine, call: Call, state: State) -> bool:
     """Whether the first argument hangs on what a network, or a call out of sight, gave."""
     graphs, _, _, _ = m.deep(call.positional[0], state) if call.positional else (NOTHING, NOTHING, NOTHING, 0)
-    return any(m.record.graphs[g].kind in (GraphKind.FORWARD, GraphKind.LEAF, GraphKind.OPAQUE) for g in graphs)
+    return any(m.record.graphs[g].kind in MADE_KINDS for g in graphs)
 
 
 def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
