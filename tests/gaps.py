@@ -18,8 +18,8 @@ from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 
-from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.findings import Finding
+from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.run import check_paths, fix_paths
 
 ROOT = Path(__file__).parent.parent / "fixtures"

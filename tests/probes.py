@@ -22,6 +22,7 @@ from torchmemlint.index.ledger import account
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.lower import ir
+from torchmemlint.project.settings import Settings
 from torchmemlint.semantics.dispatch import evaluate
 from torchmemlint.semantics.events import Record
 from torchmemlint.semantics.machine import Machine
@@ -29,7 +30,6 @@ from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import State
 from torchmemlint.semantics.values import Const, Obj, Plain, Tensor, Tuple, Unknown, Value
 from torchmemlint.semantics.world import MODULE
-from torchmemlint.settings import Settings
 
 PATH = "program.py"
 

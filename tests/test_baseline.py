@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from torchmemlint import cli
-from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
+from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.run import check_text
 from torchmemlint.suppress.baseline import (
     Baseline,

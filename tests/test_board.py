@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from torchmemlint.board import PIECES, Board, _taken
 from torchmemlint.index.dependencies import DependencyGraph, Segment, segments_of, written
 from torchmemlint.index.keys import HEAD, NAME, OBJECT, OBJECTS, SCOPE, SITE
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import FunctionRef, Project
 from torchmemlint.index.trail import Read
+from torchmemlint.processes.board import PIECES, Board, _taken
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a board is in memory that Linux shares")
 

@@ -13,12 +13,12 @@ import pytest
 from benchmarks.bounds.__main__ import MIXTURES, faults, search
 from benchmarks.bounds.measure import Cost, cost
 from benchmarks.bounds.shapes import SHAPES, random_mix
-from torchmemlint.config import CommandLine, Configuration
-from torchmemlint.gitignore import ignored, parse_ignore_file
 from torchmemlint.globs import FOLDERS, REST, STAR, Globs, literally, pieces_of
+from torchmemlint.project.config import CommandLine, Configuration
+from torchmemlint.project.gitignore import ignored, parse_ignore_file
+from torchmemlint.project.settings import Settings
 from torchmemlint.run import Outcome, check_paths
 from torchmemlint.semantics import state
-from torchmemlint.settings import Settings
 from torchmemlint.suppress.per_file import ignored_prefixes
 
 STARS = ("a*a*a*a*a*a*a*a*b", "**/**/**/**/x", "**/a*/**/a*/**/a*/**/b", "*a*a*a*a*a*a*[b]")

@@ -15,19 +15,19 @@ from pathlib import Path
 import bent_project
 import pytest
 
-from torchmemlint import cache as cache_module
 from torchmemlint import workers
-from torchmemlint.cache import FOLDER, Cache, clean
 from torchmemlint.cli import main
+from torchmemlint.files.plain import from_plain, to_json
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
+from torchmemlint.incremental import cache as cache_module
+from torchmemlint.incremental.cache import FOLDER, Cache, clean
+from torchmemlint.incremental.remembered import Before, Seen
 from torchmemlint.index import answers
 from torchmemlint.index.facts import CallableUse
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.modules import Modules
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.index.trail import Trail
-from torchmemlint.plain import from_plain, to_json
-from torchmemlint.remembered import Before, Seen
 
 
 def lay_out(files: Mapping[str, str], root: Path) -> None:
@@ -54,9 +54,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def printed(capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
     def run(*arguments: str) -> tuple[int, str, str]:
-        from torchmemlint import surroundings
+        from torchmemlint.project import neighbours
 
-        surroundings.forget()  # each run stands for a process of its own
+        neighbours.forget()  # each run stands for a process of its own
         status = main([*arguments])
         done = capsys.readouterr()
         return status, done.out, done.err

@@ -13,14 +13,14 @@ from pathlib import Path
 import bent_project
 import pytest
 
-from torchmemlint.cache import FOLDER
 from torchmemlint.cli import main
 from torchmemlint.errors import SourceError
+from torchmemlint.incremental.cache import FOLDER
+from torchmemlint.incremental.remembered import Seen
 from torchmemlint.index import callgraph
 from torchmemlint.index.answers import Answers, from_text
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import Project
-from torchmemlint.remembered import Seen
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 EDITS_OF_ONE_RUN = 12

@@ -17,12 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from torchmemlint import cli, screen, selection, suppress, workers
+from torchmemlint import cli, screen, suppress, workers
 from torchmemlint import run as pipeline
 from torchmemlint.commands import check
 from torchmemlint.commands import rule as rule_command
 from torchmemlint.errors import UsageError
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, Position, Safety, Severity, Span
+from torchmemlint.project import selection
 from torchmemlint.rules.api import Rule
 
 CARDS = (
@@ -452,7 +453,7 @@ def imported_by(folder: Path, *arguments: str) -> set[str]:
 
 def test_version_imports_next_to_nothing(tmp_path: Path) -> None:
     modules = imported_by(tmp_path, "--version")
-    assert modules.isdisjoint({"argparse", "ast", "dataclasses", "libcst", "torch", "torchmemlint.config"})
+    assert modules.isdisjoint({"argparse", "ast", "dataclasses", "libcst", "torch", "torchmemlint.project.config"})
 
 
 def test_a_file_without_torch_brings_in_neither_torch_nor_the_parser_nor_the_engine(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from torchmemlint.config import KEYS, CommandLine, Configuration, Options, Settings
 from torchmemlint.errors import ConfigError
 from torchmemlint.findings import Severity
+from torchmemlint.project.config import KEYS, CommandLine, Configuration, Options, Settings
+from torchmemlint.project.selection import Layer, closest, enabled_codes, find_rule, prefixes
 from torchmemlint.rules import ALL_RULES
 from torchmemlint.rules.api import Rule
-from torchmemlint.selection import Layer, closest, enabled_codes, find_rule, prefixes
 
 ALWAYS = ("TML000", "TML001")
 CARDS = (
@@ -30,7 +30,7 @@ CARDS = (
 
 @pytest.fixture
 def cards(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    from torchmemlint import selection
+    from torchmemlint.project import selection
 
     monkeypatch.setattr(selection, "_cards", lambda: CARDS)
     selection._by_word.cache_clear()

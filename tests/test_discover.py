@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchmemlint.config import CommandLine, Configuration
-from torchmemlint.discover import Discovery, discover
-from torchmemlint.gitignore import ignored, parse_ignore_file
+from torchmemlint.project.config import CommandLine, Configuration
+from torchmemlint.project.discover import Discovery, discover
+from torchmemlint.project.gitignore import ignored, parse_ignore_file
 
 
 def write(root: Path, *paths: str) -> None:

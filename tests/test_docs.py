@@ -12,10 +12,10 @@ from types import ModuleType
 import pytest
 
 from torchmemlint import check_source
-from torchmemlint.config import KEYS
+from torchmemlint.project.config import KEYS
+from torchmemlint.project.selection import ABOUT_THE_RUN
 from torchmemlint.rules import ALL_RULES, page
 from torchmemlint.rules.api import PAGE_HEADINGS, Rule
-from torchmemlint.selection import ABOUT_THE_RUN
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"

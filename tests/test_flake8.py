@@ -17,7 +17,7 @@ import pytest
 from torchmemlint import flake8_plugin, run
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
 from torchmemlint.flake8_plugin import Checker
-from torchmemlint.settings import Settings
+from torchmemlint.project.settings import Settings
 
 pytest.importorskip("flake8")
 
@@ -144,7 +144,7 @@ def test_version_names_the_plugin(folder: Path) -> None:
 
 
 def test_the_plugin_does_not_load_what_it_does_not_need(tmp_path: Path) -> None:
-    heavy = "{'libcst', 'torch', 'torchmemlint.run', 'torchmemlint.config'}"
+    heavy = "{'libcst', 'torch', 'torchmemlint.run', 'torchmemlint.project.config'}"
     code = f"import sys; import torchmemlint.flake8_plugin; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True, cwd=tmp_path)
     assert done.stdout.strip() == "[]"

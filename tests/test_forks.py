@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from torchmemlint import forks, run
-from torchmemlint.cache import Cache
-from torchmemlint.config import CommandLine, Configuration
-from torchmemlint.pool import run_all
+from torchmemlint import run
+from torchmemlint.incremental.cache import Cache
+from torchmemlint.processes import forks
+from torchmemlint.processes.pool import run_all
+from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.run import Means, check_paths
 from torchmemlint.workers import Checked, InspectAll, ScanAll, Scanned, inspect, scan
 

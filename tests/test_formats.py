@@ -17,8 +17,8 @@ import pytest
 from notebooks import SETUP, TRAINING, notebook, rows
 
 from torchmemlint.cli import check_parser
+from torchmemlint.files.quoting import printable, printable_path
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
-from torchmemlint.quoting import printable, printable_path
 from torchmemlint.reporters import FORMATS, Context, render, sarif
 from torchmemlint.rules import ALL_RULES
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from torchmemlint.frames import with_room
+from torchmemlint.processes.frames import with_room
 
 CALLS = 300
 

@@ -11,8 +11,8 @@ from torchmemlint.errors import SourceError
 from torchmemlint.index.ledger import Ledger, Page, account
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import FunctionRef, Project
+from torchmemlint.project.settings import Settings
 from torchmemlint.rules import ALL_RULES
-from torchmemlint.settings import Settings
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 SETTINGS = Settings(codes=tuple(rule.code for rule in ALL_RULES))

@@ -9,9 +9,9 @@ import pytest
 from torchmemlint.api import check_source
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import FunctionRef, Project
+from torchmemlint.project.settings import Settings
 from torchmemlint.semantics.plumbing import Plumbing
 from torchmemlint.semantics.world import World
-from torchmemlint.settings import Settings
 
 TEXT = '''
 import json

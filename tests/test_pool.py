@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from torchmemlint import pool
-from torchmemlint.pool import call_received, chunks_by_size, run_all, run_on, shares
+from torchmemlint.processes import pool
+from torchmemlint.processes.pool import call_received, chunks_by_size, run_all, run_on, shares
 
 
 def double(shared: int, path: str) -> str:

@@ -7,10 +7,11 @@ from pathlib import Path
 import bent_project
 import pytest
 
-from torchmemlint import pool, profile, progress
 from torchmemlint.cli import main
-from torchmemlint.profile import STAGES, Clock
-from torchmemlint.progress import Progress
+from torchmemlint.processes import pool, progress
+from torchmemlint.processes.progress import Progress
+from torchmemlint.running import profile
+from torchmemlint.running.profile import STAGES, Clock
 
 
 class Terminal(io.StringIO):

@@ -1,4 +1,4 @@
-"""That the files of a linted project are opened by ``torchmemlint.reading`` alone, and what that opens."""
+"""That the files of a linted project are opened by ``torchmemlint.files.reading`` alone, and what that opens."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from torchmemlint import reading
-from torchmemlint.reading import UnfitFile, open_given, read_beginning, read_file, read_given, read_parts, reason
+from torchmemlint.files import reading
+from torchmemlint.files.reading import UnfitFile, open_given, read_beginning, read_file, read_given, read_parts, reason
 
-PACKAGE = Path(reading.__file__).parent
+PACKAGE = Path(reading.__file__).parent.parent
 
 NAMES = {"open", "open_code", "fdopen", "FileIO", "mmap", "getline", "getlines"}
 METHODS = {*NAMES, "read_text", "read_bytes"}
@@ -21,15 +21,15 @@ METHODS = {*NAMES, "read_text", "read_bytes"}
 ``open`` that is not called is one of ours."""
 
 ALLOWED = {
-    "reading.py": "the one way",
+    "files/reading.py": "the one way",
     "cli.py:_close_stdout": "the null device",
     "cli.py:_open_streams": "the null device, and the standard streams",
     "suppress/git.py:": "writes what is compared into a folder of its own",
-    "writing.py:": "writes; what it compares with is opened without blocking, and is a regular file",
+    "files/writing.py:": "writes; what it compares with is opened without blocking, and is a regular file",
     "torch_facts/loader.py:load": "the package's own table",
-    "cache.py:_write": "writes a file of the cache, under a name of its own",
-    "cache.py:Cache.add_to_segment": "writes what this process alone adds to, under a name of its own",
-    "forks.py:": "a pipe to a process of ours",
+    "incremental/cache.py:_write": "writes a file of the cache, under a name of its own",
+    "incremental/cache.py:Cache.add_to_segment": "writes what this process alone adds to, under a name of its own",
+    "processes/forks.py:": "a pipe to a process of ours",
     "confirm/watch.py:run": "what our own watcher wrote, in a folder of ours",
     "confirm/pairs.py": "the fixtures of this repository",
     "confirm/sandbox.py": "/proc, and what a sandbox is made of",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from torchmemlint.config import CommandLine, Configuration
-from torchmemlint.requirement import NOT_TORCH, lower_bound, required_torch
+from torchmemlint.project.config import CommandLine, Configuration
+from torchmemlint.project.requirement import NOT_TORCH, lower_bound, required_torch
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from torchmemlint.analysis import WITHOUT_GRAPH
 from torchmemlint.findings import Finding
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import FunctionRef, Project
+from torchmemlint.project.settings import Settings
 from torchmemlint.semantics import roots
 from torchmemlint.semantics.world import World
-from torchmemlint.settings import Settings
 
 TEXT = """
 import torch

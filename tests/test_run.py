@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from torchmemlint import api, pool, workers
-from torchmemlint import surroundings as around
-from torchmemlint.config import CommandLine, Configuration
-from torchmemlint.discover import Found
-from torchmemlint.pool import run_all
+from torchmemlint import api, workers
+from torchmemlint.processes import pool
+from torchmemlint.processes.pool import run_all
+from torchmemlint.project import neighbours as around
+from torchmemlint.project.config import CommandLine, Configuration
+from torchmemlint.project.discover import Found
+from torchmemlint.project.settings import Settings
 from torchmemlint.run import _Run, check_paths, check_text, fix_paths
 from torchmemlint.screen import called_names, imported_names, may_fire, torch_related
-from torchmemlint.settings import Settings
 from torchmemlint.workers import Checked, ScanAll, Scanned, crashed, scan
 
 # --- screen ---------------------------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ import pytest
 from gaps import ROOT, marks, without_marks
 
 import torchmemlint
-from torchmemlint.config import CommandLine, Configuration
+from torchmemlint.project.config import CommandLine, Configuration
+from torchmemlint.project.settings import Settings
 from torchmemlint.run import check_paths
-from torchmemlint.settings import Settings
 from torchmemlint.torch_facts import TORCH, TorchFacts
 
 RECORDERS = ["ourlib.keep", "ourlib.logs.store", "ourlib.History.add"]

@@ -221,7 +221,7 @@ def test_a_dask_cluster_that_loses_a_worker_loses_no_finding(
 
 def test_no_scheduler_answers(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr("torchmemlint.executors.PATIENCE_SECONDS", 1)
+    monkeypatch.setattr("torchmemlint.processes.executors.PATIENCE_SECONDS", 1)
     monkeypatch.setenv("TORCHMEMLINT_EXECUTOR", "dask:tcp://127.0.0.1:1")
     assert main(["."]) == 2
     assert "no scheduler answers" in capsys.readouterr().err.splitlines()[-1]

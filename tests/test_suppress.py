@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
+from torchmemlint.project.settings import Settings
 from torchmemlint.rules import ALL_RULES
-from torchmemlint.settings import Settings
 from torchmemlint.source.directives import Kind, read_directives
 from torchmemlint.suppress import apply, fingerprint, numbered
 

@@ -13,6 +13,7 @@ import pytest
 from test_cache_edits import edit, some_projects
 
 from torchmemlint.errors import SourceError
+from torchmemlint.incremental.remembered import Seen
 from torchmemlint.index import words
 from torchmemlint.index.answers import Answers
 from torchmemlint.index.dependencies import DependencyGraph, Segment, settled, written
@@ -27,7 +28,6 @@ from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.index.roots import Roots
 from torchmemlint.index.said import changed, nothing
 from torchmemlint.index.trail import Read
-from torchmemlint.remembered import Seen
 
 EDITS = 25
 

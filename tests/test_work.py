@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.speed.trees import synthetic
 from torchmemlint import rules
-from torchmemlint.config import CommandLine, Configuration
+from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.run import Outcome, check_paths
 
 CALLS_FOR_A_LINE = 56

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from torchmemlint.errors import TOO_LARGE, SourceError
+from torchmemlint.files.quoting import quoted
 from torchmemlint.findings import Finding
 from torchmemlint.index.layout import is_test
-from torchmemlint.quoting import quoted
 from torchmemlint.semantics import purpose
 
 if TYPE_CHECKING:
-    from torchmemlint.config import Settings
     from torchmemlint.index.facts import FunctionFacts
     from torchmemlint.index.ledger import Question
     from torchmemlint.index.project import FunctionRef, Project
+    from torchmemlint.project.config import Settings
     from torchmemlint.rules.card import Rule
     from torchmemlint.semantics.runs import Runs
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from os import PathLike, fspath
 
-from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.errors import UsageError
 from torchmemlint.findings import Finding
+from torchmemlint.project.config import CommandLine, Configuration
 
 
 def check_paths(

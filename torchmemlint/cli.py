@@ -36,7 +36,7 @@ VALUED = frozenset(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit status; only ``--help`` and wrong usage raise SystemExit, as argparse does."""
-    from torchmemlint.arguments import refuse_command, refuse_file_names
+    from torchmemlint.commands.arguments import refuse_command, refuse_file_names
     from torchmemlint.errors import UsageError
 
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -117,7 +117,7 @@ def _open_streams() -> None:
                 os.dup2(opened, descriptor)
                 os.close(opened)
             setattr(sys, name, open(descriptor, "w" if descriptor else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
-    from torchmemlint.stderr import Forgiving
+    from torchmemlint.files.streams import Forgiving
 
     sys.stderr = Forgiving(sys.stderr.buffer, sys.stderr.encoding, "backslashreplace", line_buffering=True)
 
@@ -210,12 +210,12 @@ def _dispatch(command: str, rest: Sequence[str]) -> int:
             from torchmemlint.lsp import command as server
 
             return server.main(rest)
-        from torchmemlint.arguments import with_paths
         from torchmemlint.commands import check
+        from torchmemlint.commands.arguments import with_paths
 
         return check.run(check_parser().parse_args(with_optional_values(with_paths(rest, VALUED))))
     except TorchmemlintError as error:
-        from torchmemlint.quoting import printable
+        from torchmemlint.files.quoting import printable
 
         print(f"torchmemlint: error: {printable(str(error))}", file=sys.stderr)
         return 2
@@ -224,7 +224,7 @@ def _dispatch(command: str, rest: Sequence[str]) -> int:
     except Exception:
         import traceback
 
-        from torchmemlint.quoting import printable_lines
+        from torchmemlint.files.quoting import printable_lines
 
         sys.stderr.write(printable_lines(traceback.format_exc()))
         print("torchmemlint: error: this is a mistake in torchmemlint; please report it with the lines above", file=sys.stderr)

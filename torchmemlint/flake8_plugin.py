@@ -16,7 +16,7 @@ from torchmemlint import __version__
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from torchmemlint.config import Configuration
+    from torchmemlint.project.config import Configuration
 
     # Row (1-based), column (0-based, code points), "CODE message", the plugin.
     Report = tuple[int, int, str, type["Checker"]]
@@ -45,7 +45,7 @@ class Checker:
             yield from list(self._reports())
         except Exception as error:  # flake8 would end its whole run with a traceback
             from torchmemlint.errors import ConfigError
-            from torchmemlint.quoting import printable
+            from torchmemlint.files.quoting import printable
 
             kind = (
                 "configuration" if isinstance(error, ConfigError) else f"internal error, please report: {type(error).__name__}"
@@ -53,7 +53,7 @@ class Checker:
             yield 1, 0, printable(" ".join(f"TML001 {kind}: {error}".split())), type(self)
 
     def _reports(self) -> Iterator[Report]:
-        from torchmemlint.quoting import printable
+        from torchmemlint.files.quoting import printable
         from torchmemlint.run import check_text
 
         settings = self._settings().for_file(self._filename)
@@ -64,7 +64,7 @@ class Checker:
     @classmethod
     def _settings(cls) -> Configuration:
         if cls._configuration is None:
-            from torchmemlint.config import CommandLine, Configuration
+            from torchmemlint.project.config import CommandLine, Configuration
             from torchmemlint.rules import ALL_RULES
 
             named = [word for word in cls._asked_for if any(len(word) > 3 and rule.code.startswith(word) for rule in ALL_RULES)]

@@ -16,15 +16,15 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from torchmemlint import forks
-from torchmemlint.config import Configuration
-from torchmemlint.discover import Found, discover
 from torchmemlint.errors import TOO_LARGE, SourceError
+from torchmemlint.files.quoting import quoted
 from torchmemlint.findings import Finding, Safety
-from torchmemlint.frames import with_room
-from torchmemlint.pool import run_all, run_on, shares, size_of, usable_cpus
-from torchmemlint.quoting import quoted
-from torchmemlint.settings import Settings
+from torchmemlint.processes import forks
+from torchmemlint.processes.frames import with_room
+from torchmemlint.processes.pool import run_all, run_on, shares, size_of, usable_cpus
+from torchmemlint.project.config import Configuration
+from torchmemlint.project.discover import Found, discover
+from torchmemlint.project.settings import Settings
 from torchmemlint.source import is_notebook, normal
 from torchmemlint.workers import (
     Checked,
@@ -43,12 +43,12 @@ from torchmemlint.workers import (
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from torchmemlint.cache import Cache
+    from torchmemlint.incremental.cache import Cache
+    from torchmemlint.incremental.remembered import Before, Repeated
     from torchmemlint.index.facts import ModuleFacts
     from torchmemlint.index.project import Project
-    from torchmemlint.profile import Profile
-    from torchmemlint.progress import Progress
-    from torchmemlint.remembered import Before, Repeated
+    from torchmemlint.processes.progress import Progress
+    from torchmemlint.running.profile import Profile
     from torchmemlint.source.file import SourceFile
     from torchmemlint.source.notebook import CellRows
     from torchmemlint.suppress.baseline import Baseline
@@ -288,7 +288,7 @@ class _Run:
         if self.means.cache is None or self.by_hand:
             self._check_all()
         else:
-            from torchmemlint.remembered import Repeated
+            from torchmemlint.incremental.remembered import Repeated
 
             repeated = Repeated(self.means.cache, self.files, self.given, self.shard)
             result = repeated.result()
@@ -416,7 +416,7 @@ class _Run:
         if self.means.cache is None or self.texts:
             shared = InspectAll(project, self.settings, self.texts, self.comments)
             return self._run_all(shared, paths)
-        from torchmemlint.remembered import Remembered, Seen
+        from torchmemlint.incremental.remembered import Remembered, Seen
 
         seen = Seen([*self.scanned.values(), *(self.around or ())], self.before)
         holding = self.before.holding if self.before is not None else None
@@ -451,7 +451,7 @@ class _Run:
     def _words(self) -> Callable[[], bytes | str]:
         """Which modules say a word, for later runs; nothing where no module will be looked at. In a process beside this one,
         which has to link the project, where there are several; else at once, while there is room in memory."""
-        from torchmemlint.told import words
+        from torchmemlint.incremental.told import words
 
         if not any(one.candidate for one in self.scanned.values()):
             return str
@@ -478,7 +478,7 @@ class _Run:
     def _facts_around(self) -> tuple[Scanned, ...]:
         """Files with facts that the screen stopped but that stand beside torch-related ones; and of those around files that
         were named by hand."""
-        from torchmemlint.surroundings import connected, surroundings
+        from torchmemlint.project.neighbours import connected, surroundings
 
         if self.by_hand:
             around, self.complete = surroundings(list(self.scanned.values()), self.texts, self.means.cache)

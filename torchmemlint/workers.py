@@ -12,20 +12,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from torchmemlint.digest import digest
 from torchmemlint.errors import SourceError
+from torchmemlint.files.digest import digest
+from torchmemlint.files.reading import MAX_BYTES, MAX_NOTEBOOK_BYTES, read_beginning, reason
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
-from torchmemlint.reading import MAX_BYTES, MAX_NOTEBOOK_BYTES, read_beginning, reason
+from torchmemlint.project.settings import Settings
 from torchmemlint.screen import imported_names, may_fire, torch_related
-from torchmemlint.settings import Settings
 from torchmemlint.source import is_notebook
 
 if TYPE_CHECKING:
-    from torchmemlint.cache import Cache
+    from torchmemlint.incremental.cache import Cache
     from torchmemlint.index.answers import Answers
     from torchmemlint.index.facts import ModuleFacts
     from torchmemlint.index.project import Project
-    from torchmemlint.profile import Profile
+    from torchmemlint.running.profile import Profile
     from torchmemlint.semantics.runs import Runs
     from torchmemlint.source.file import SourceFile
 

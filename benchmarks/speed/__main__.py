@@ -19,9 +19,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from torchmemlint import rules
-from torchmemlint.config import CommandLine, Configuration
-from torchmemlint.profile import Profile
+from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.run import Means, check_paths
+from torchmemlint.running.profile import Profile
 
 STAGES = ("scan", "link", "lower", "run", "libcst", "rules")
 

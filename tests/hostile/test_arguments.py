@@ -216,7 +216,7 @@ def test_processes_that_are_spawned(shadows: Path) -> None:
     """As on macOS and Windows: the children of ``multiprocessing`` start with ``-c``, which has the current folder first."""
     code = (
         "import sys, threading, time\n"
-        "from torchmemlint.pool import run_all\n"
+        "from torchmemlint.processes.pool import run_all\n"
         "if __name__ == '__main__':\n"
         "    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
         "    print(run_all(max, 'a', ['b', 'c', 'd'], 2, lambda name, why: f'lost {name}: {why}'))\n"

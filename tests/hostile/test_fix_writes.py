@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hostile.program import environment, lint
-from torchmemlint.writing import replace_file
+from torchmemlint.files.writing import replace_file
 
 LEAK = """import torch
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from hostile.program import lint, run
+from torchmemlint.files.quoting import portable, printable, quoted, unquoted, uri_path
 from torchmemlint.index.layout import Layout
-from torchmemlint.quoting import portable, printable, quoted, unquoted, uri_path
 from torchmemlint.reporters import FORMATS
 from torchmemlint.source import normal
 

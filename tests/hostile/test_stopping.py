@@ -96,7 +96,7 @@ def test_who_is_stopped_leaves_nothing(folder: Path, number: signal.Signals, pro
 def test_processes_of_a_pool_end_with_who_made_it(tmp_path: Path) -> None:
     mark = uuid.uuid4().hex
     (tmp_path / "slow.py").write_text(
-        "import time\nfrom torchmemlint.pool import run_all\n"
+        "import time\nfrom torchmemlint.processes.pool import run_all\n"
         "def wait(shared, path):\n    time.sleep(1000)\n"
         "if __name__ == '__main__':\n    run_all(wait, None, ['a', 'b', 'c'], 2, wait)\n"
     )

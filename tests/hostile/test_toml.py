@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.errors import ConfigError
-from torchmemlint.requirement import lower_bound, required_torch
+from torchmemlint.project.config import CommandLine, Configuration
+from torchmemlint.project.requirement import lower_bound, required_torch
 
 OWN = "[tool.torchmemlint]\n"
 CASES = {

@@ -7,13 +7,13 @@ import os
 import sys
 from collections.abc import Sequence
 
-from torchmemlint.checkout import is_inside, leads_out
-from torchmemlint.config import Configuration
 from torchmemlint.errors import UsageError
+from torchmemlint.files.checkout import is_inside, leads_out
+from torchmemlint.files.quoting import printable, quoted
 from torchmemlint.findings import Finding
-from torchmemlint.quoting import printable, quoted
+from torchmemlint.project.config import Configuration
+from torchmemlint.project.settings import DEFAULT_BASELINE, Settings
 from torchmemlint.run import check_paths
-from torchmemlint.settings import DEFAULT_BASELINE, Settings
 from torchmemlint.suppress.baseline import Baseline, empty_baseline, read_baseline, renewed, write_baseline
 
 

@@ -14,20 +14,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from torchmemlint.checkout import repository_root
-from torchmemlint.config import CommandLine, Configuration
-from torchmemlint.discover import discover
 from torchmemlint.errors import SourceError, UsageError
+from torchmemlint.files.checkout import repository_root
+from torchmemlint.files.quoting import printable, printable_lines, quoted
 from torchmemlint.findings import Finding, Severity
-from torchmemlint.quoting import printable, printable_lines, quoted
+from torchmemlint.project.config import CommandLine, Configuration
+from torchmemlint.project.discover import discover
+from torchmemlint.project.settings import Settings
 from torchmemlint.run import Fixed, Means, Outcome, Shard, check_paths, fix_paths, repairable
-from torchmemlint.settings import Settings
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from torchmemlint.cache import Cache
     from torchmemlint.commands.confirmed import Measured
+    from torchmemlint.incremental.cache import Cache
 
 SETTINGS = ("preview", "unsafe-fixes", "force-exclude", "respect-gitignore", "fail-on")
 FOR_PEOPLE = ("full", "concise", "grouped")
@@ -140,7 +140,7 @@ def _watch(arguments: argparse.Namespace) -> int:
 def _cache(arguments: argparse.Namespace, configuration: Configuration) -> Cache | None:
     if arguments.no_cache or os.environ.get("TORCHMEMLINT_NO_CACHE", "") not in ("", "0"):
         return None
-    from torchmemlint.cache import Cache, folder_for
+    from torchmemlint.incremental.cache import Cache, folder_for
 
     return Cache.below(folder_for(arguments.cache_dir, configuration))
 
@@ -158,18 +158,18 @@ def _executor() -> Iterator[tuple[Executor, int] | None]:
     if not os.environ.get("TORCHMEMLINT_EXECUTOR"):
         yield None
         return
-    from torchmemlint.executors import opened
+    from torchmemlint.processes.executors import opened
 
     with opened() as found:
         yield found
 
 
 def _means(arguments: argparse.Namespace, configuration: Configuration) -> Means:
-    from torchmemlint.progress import Progress
+    from torchmemlint.processes.progress import Progress
 
     progress = None if arguments.quiet else Progress()
     if arguments.profile:
-        from torchmemlint.profile import Profile
+        from torchmemlint.running.profile import Profile
 
         # What is remembered takes no time, and other processes have times of their own.
         return Means(None, None, progress, Profile())
@@ -221,7 +221,7 @@ def per_file_ignores(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _check_stdin(arguments: argparse.Namespace, configuration: Configuration, measured: Measured | None) -> int:
-    from torchmemlint.discover import excluded_by_hand
+    from torchmemlint.project.discover import excluded_by_hand
     from torchmemlint.run import check_source, fix_source
     from torchmemlint.source.file import decode_source
     from torchmemlint.workers import cannot_parse
@@ -262,15 +262,15 @@ def _check_stdin(arguments: argparse.Namespace, configuration: Configuration, me
 
 def _refused(path: str, given: Sequence[str]) -> str:
     """Why a file found below the paths ``given`` must not be written, "" where it may be."""
-    from torchmemlint.writing import folders_of, refusal
+    from torchmemlint.files.writing import folders_of, refusal
 
     return refusal(os.path.realpath(path), folders_of(path, given))
 
 
 def _write(fixed: Fixed, given: Sequence[str]) -> dict[str, str]:
     """Writes the repaired files; what could not be written, and why."""
+    from torchmemlint.files.writing import folders_of
     from torchmemlint.source.file import write_source
-    from torchmemlint.writing import folders_of
 
     failures = {}
     for path, text in fixed.after.items():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from torchmemlint.cache import clean, folder_for
-from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.errors import UsageError
-from torchmemlint.quoting import quoted
+from torchmemlint.files.quoting import quoted
+from torchmemlint.incremental.cache import clean, folder_for
+from torchmemlint.project.config import CommandLine, Configuration
 
 
 def run(arguments: argparse.Namespace) -> int:

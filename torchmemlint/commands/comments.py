@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torchmemlint.config import Configuration
-from torchmemlint.discover import discover
 from torchmemlint.errors import SourceError, UsageError
+from torchmemlint.files.quoting import quoted
+from torchmemlint.files.writing import folders_of
 from torchmemlint.findings import Finding
 from torchmemlint.fixes.comments import add_comments
-from torchmemlint.quoting import quoted
+from torchmemlint.project.config import Configuration
+from torchmemlint.project.discover import discover
 from torchmemlint.rules import ALL_RULES
 from torchmemlint.run import CHANGED, Outcome, check_paths, stamp
 from torchmemlint.source.file import write_source
 from torchmemlint.workers import read
-from torchmemlint.writing import folders_of
 
 NO_REASON = "not reviewed yet"
 """What a comment says where the user gave no reason: whoever reads it later knows that nobody looked."""

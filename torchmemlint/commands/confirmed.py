@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from torchmemlint.errors import UsageError
+from torchmemlint.files.quoting import quoted, unquoted
+from torchmemlint.files.reading import MAX_REPORT_BYTES, read_given
 from torchmemlint.findings import Finding
-from torchmemlint.quoting import quoted, unquoted
-from torchmemlint.reading import MAX_REPORT_BYTES, read_given
 from torchmemlint.reporters import Measurement
 from torchmemlint.run import Outcome
 from torchmemlint.suppress.fingerprint import fingerprint

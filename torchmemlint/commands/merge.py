@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 
-from torchmemlint.checkout import repository_root
 from torchmemlint.commands.check import colored, counted, text_on_disk
 from torchmemlint.commands.output_files import output_files, write_report
 from torchmemlint.errors import UsageError
+from torchmemlint.files.checkout import repository_root
+from torchmemlint.files.quoting import quoted
+from torchmemlint.files.reading import MAX_REPORT_BYTES, read_given
 from torchmemlint.findings import Finding, Severity
-from torchmemlint.quoting import quoted
-from torchmemlint.reading import MAX_REPORT_BYTES, read_given
 from torchmemlint.reporters import Context, render
 from torchmemlint.reporters.json import findings_in
 

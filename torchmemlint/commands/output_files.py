@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchmemlint.checkout import leads_out
 from torchmemlint.errors import UsageError
+from torchmemlint.files.checkout import leads_out
 from torchmemlint.reporters import FORMATS
 
 _BY_ENDING = (
@@ -62,7 +62,7 @@ def _parsed(text: str) -> OutputFile:
 
 def write_report(path: str, text: str) -> None:
     """Replaces a file's content in one step, and makes the folders above it. Raises UsageError where that cannot be done."""
-    from torchmemlint.writing import write_whole
+    from torchmemlint.files.writing import write_whole
 
     if leads_out(path):
         raise UsageError(f"--output-file {path}: is a link that leads elsewhere; name the place itself")

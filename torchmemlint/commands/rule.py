@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from torchmemlint.errors import UsageError
+from torchmemlint.project.selection import find_rule
 from torchmemlint.rules import ALL_RULES, page
 from torchmemlint.rules.api import Rule
-from torchmemlint.selection import find_rule
 
 
 def run(arguments: argparse.Namespace) -> int:

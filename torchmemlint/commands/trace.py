@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 
-from torchmemlint.config import CommandLine, Configuration
 from torchmemlint.errors import UsageError
-from torchmemlint.quoting import printable, quoted
+from torchmemlint.files.quoting import printable, quoted
+from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.source import is_notebook, normal
 
 
@@ -19,8 +19,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{quoted(path)}: no such file")
     if is_notebook(path):
         raise UsageError(f"{quoted(path)}: notebooks cannot be traced; `jupyter nbconvert --to script` makes a script of one")
+    from torchmemlint.commands.beliefs import trace
     from torchmemlint.run import project_around
-    from torchmemlint.trace import trace
 
     settings = Configuration(CommandLine(config=tuple(arguments.config), isolated=arguments.isolated)).for_file(path)
     path = normal(path).replace(os.sep, "/")

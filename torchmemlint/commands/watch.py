@@ -11,11 +11,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from torchmemlint import surroundings
-from torchmemlint.config import Configuration
-from torchmemlint.discover import discover
 from torchmemlint.errors import TorchmemlintError
-from torchmemlint.quoting import printable
+from torchmemlint.files.quoting import printable
+from torchmemlint.project import neighbours
+from torchmemlint.project.config import Configuration
+from torchmemlint.project.discover import discover
 
 SECONDS = 0.3
 BUSY = 10
@@ -33,7 +33,7 @@ def watch(paths: Sequence[str], configure: Callable[[], Configuration], check: C
         before = _signature(paths, configure)
         if sys.stdout.isatty():
             sys.stdout.write("\x1b[2J\x1b[3J\x1b[H")  # a clear screen: what is on it is what is true now
-        surroundings.forget()
+        neighbours.forget()
         try:
             check()
         except TorchmemlintError as error:

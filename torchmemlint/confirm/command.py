@@ -22,9 +22,9 @@ from torchmemlint.confirm.plan import plan
 from torchmemlint.confirm.settle import Options, Settled, settle_all
 from torchmemlint.confirm.verdict import Outcome
 from torchmemlint.errors import TorchmemlintError, UsageError
-from torchmemlint.executors import named, opened
+from torchmemlint.files.quoting import printable, quoted
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
-from torchmemlint.quoting import printable, quoted
+from torchmemlint.processes.executors import named, opened
 
 _AT_LINE = re.compile(r"^(?P<path>.+\.py):(?P<row>\d+)$")
 
@@ -155,7 +155,7 @@ def _asked_for(path: str, row: int, rule: str | None) -> Finding:
     """A finding that nobody made: the user asks what rule ``rule`` would cost at this row."""
     if rule is None:
         raise UsageError(f"{quoted(path)}:{row}: nothing is found there; name a rule with --rule to try one all the same")
-    from torchmemlint.selection import find_rule
+    from torchmemlint.project.selection import find_rule
 
     card = find_rule(rule)
     text = text_of(path)

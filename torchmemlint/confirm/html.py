@@ -12,7 +12,7 @@ from torchmemlint.confirm.plan import Plan
 from torchmemlint.confirm.report import allocator, caveats, figures, size, totals
 from torchmemlint.confirm.settle import Settled
 from torchmemlint.confirm.verdict import Outcome, Run
-from torchmemlint.quoting import printable_lines, quoted
+from torchmemlint.files.quoting import printable_lines, quoted
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2330; --soft: #5b6575; --paper: #fff; --card: #f6f7f9; --line: #d8dde5;

@@ -9,11 +9,11 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from torchmemlint.checkout import leads_out
 from torchmemlint.confirm.settle import Settled
 from torchmemlint.errors import UsageError
-from torchmemlint.quoting import printable_lines, quoted
-from torchmemlint.writing import write_whole
+from torchmemlint.files.checkout import leads_out
+from torchmemlint.files.quoting import printable_lines, quoted
+from torchmemlint.files.writing import write_whole
 
 
 def render(settled: Sequence[Settled], output_format: str) -> str:

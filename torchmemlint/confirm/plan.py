@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from torchmemlint.confirm.verdict import Doubts
 from torchmemlint.errors import SourceError
+from torchmemlint.files.reading import MAX_BYTES, as_text, read_beginning, read_text
 from torchmemlint.findings import Confidence, Finding
-from torchmemlint.reading import MAX_BYTES, as_text, read_beginning, read_text
 
 if TYPE_CHECKING:
     from torchmemlint.index.project import Project

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torchmemlint.confirm.settle import Settled
 from torchmemlint.confirm.verdict import Outcome, Run, Verdict, slope, verdict_json
-from torchmemlint.quoting import quoted
+from torchmemlint.files.quoting import quoted
 from torchmemlint.reporters import Context
 from torchmemlint.reporters import as_json as dumped
 from torchmemlint.reporters.json import entry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from torchmemlint.quoting import quoted
+from torchmemlint.files.quoting import quoted
 from torchmemlint.source.file import SourceFile
 
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol, get_type_hints
 
-from torchmemlint.digest import digest
+from torchmemlint.files.digest import digest
+from torchmemlint.files.plain import from_plain, reader, to_json
 from torchmemlint.index import keys
 from torchmemlint.index.facts import ArgFact, CallableUse, CallFact
 from torchmemlint.index.ledger import Page, Question
@@ -21,7 +22,6 @@ from torchmemlint.index.plain import shape
 from torchmemlint.index.project import Project
 from torchmemlint.index.references import ClassRef, FunctionRef
 from torchmemlint.index.trail import MISSING, counted
-from torchmemlint.plain import from_plain, reader, to_json
 
 NO_ANSWER = "-"
 """What is told of what there is not: a module or function that is out of sight, a text that cannot be read."""

@@ -21,7 +21,7 @@ from torchmemlint.index.trail import answered
 from torchmemlint.torch_facts import TorchFacts
 
 if TYPE_CHECKING:
-    from torchmemlint.board import Board
+    from torchmemlint.processes.board import Board
 
 _OBJECTS = "calls of objects"
 """What processes share out (see ``Project.meet``)."""

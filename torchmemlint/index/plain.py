@@ -12,6 +12,7 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
+from torchmemlint.files.plain import plain_value
 from torchmemlint.index.facts import (
     POSITIONS,
     ArgFact,
@@ -24,11 +25,10 @@ from torchmemlint.index.facts import (
     ParamFact,
 )
 from torchmemlint.index.shared import same
-from torchmemlint.plain import plain_value
 
 
 def shape(answer: object) -> str:
-    """Anything made of facts as JSON text, as ``torchmemlint.plain.to_json`` writes it but without rows."""
+    """Anything made of facts as JSON text, as ``torchmemlint.files.plain.to_json`` writes it but without rows."""
     return "null" if answer is None else _ENCODER.encode(answer)
 
 

@@ -20,7 +20,7 @@ from torchmemlint.index.references import ClassRef, FunctionRef
 from torchmemlint.index.trail import MISSING, Trail
 
 if TYPE_CHECKING:
-    from torchmemlint.board import Board
+    from torchmemlint.processes.board import Board
 
 __all__ = ["ClassRef", "FunctionRef", "Project"]
 

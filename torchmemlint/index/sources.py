@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 
-from torchmemlint.digest import digest
+from torchmemlint.files.digest import digest
 from torchmemlint.index.facts import FunctionFacts, ModuleFacts
 from torchmemlint.index.views import by_qualname
 

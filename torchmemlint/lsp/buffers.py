@@ -10,15 +10,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from torchmemlint.config import CommandLine, Configuration
-from torchmemlint.discover import excluded_by_hand
 from torchmemlint.errors import SourceError
 from torchmemlint.findings import Finding
 from torchmemlint.fixes import apply_fixes
 from torchmemlint.fixes.comments import add_comments
+from torchmemlint.project.config import CommandLine, Configuration
+from torchmemlint.project.discover import excluded_by_hand
+from torchmemlint.project.settings import Settings
 from torchmemlint.rules import ALL_RULES
 from torchmemlint.run import check_source, fix_source
-from torchmemlint.settings import Settings
 from torchmemlint.source import normal
 from torchmemlint.source.file import SourceFile, source_from_text
 from torchmemlint.workers import cannot_parse

@@ -26,13 +26,14 @@ from pathlib import Path
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
-from torchmemlint import __version__, surroundings
+from torchmemlint import __version__
 from torchmemlint.errors import SourceError, TorchmemlintError
 from torchmemlint.findings import Finding, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.lsp import buffers
 from torchmemlint.lsp.addresses import file_of, path_of
 from torchmemlint.lsp.buffers import Checked
 from torchmemlint.lsp.places import Place, Places, edits
+from torchmemlint.project import neighbours
 from torchmemlint.rules import ALL_RULES, page
 from torchmemlint.source.notebook import read_notebook
 from torchmemlint.workers import read
@@ -231,7 +232,7 @@ class _Service:
         self.everything_again()
 
     def everything_again(self) -> None:
-        surroundings.forget()
+        neighbours.forget()
         self.state.results.clear()
         for document in self.documents():
             self.soon(document.uri, DEBOUNCE_SECONDS)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchmemlint.errors import TorchmemlintError
+from torchmemlint.files.quoting import printable, quoted
+from torchmemlint.files.reading import open_given, reason
 from torchmemlint.oom.cases import Log, files_to_check, findings_for, read_log, with_findings, with_sources
 from torchmemlint.oom.report import as_json, as_markdown, as_text
-from torchmemlint.quoting import printable, quoted
-from torchmemlint.reading import open_given, reason
 
 _FORMATS: dict[str, Callable[[Sequence[Log]], str]] = {"text": as_text, "json": as_json, "markdown": as_markdown}
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
+from torchmemlint.files.quoting import portable, printable_lines, quoted
 from torchmemlint.oom.cases import Case, Log, Ranked
 from torchmemlint.oom.diagnose import EXPLAINED_BY_CODE, others
 from torchmemlint.oom.messages import Message
 from torchmemlint.oom.remedies import sentence_about_empty_cache
 from torchmemlint.oom.traceback import is_library
-from torchmemlint.quoting import portable, printable_lines, quoted
 from torchmemlint.reporters import as_json as dumped
 
 SCHEMA_VERSION = 1

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from torchmemlint.files.reading import MAX_NOTEBOOK_BYTES, as_text, read_beginning
 from torchmemlint.oom.log_line import read_line
-from torchmemlint.reading import MAX_NOTEBOOK_BYTES, as_text, read_beginning
 
 MAX_LINES = 4000
 """Lines looked at before a message; a traceback has some hundreds, times the ranks that write at the same time."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torchmemlint.files.quoting import printable
 from torchmemlint.findings import Finding
-from torchmemlint.quoting import printable
 from torchmemlint.reporters import Context
 from torchmemlint.reporters.style import place
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from torchmemlint.files.quoting import printable
 from torchmemlint.findings import Edit, Finding, Fix, Position, Safety, Severity, Span
-from torchmemlint.quoting import printable
 from torchmemlint.reporters import Context, Measurement
 from torchmemlint.reporters.style import Style, expanded, file_address, link, paint, place, width
 from torchmemlint.source.lines import Lines

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torchmemlint.files.quoting import printable, printable_path
 from torchmemlint.findings import Finding, Severity
-from torchmemlint.quoting import printable, printable_path
 from torchmemlint.reporters import Context, concise
 
 SHOWN = 10

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import blake2b
 
+from torchmemlint.files.quoting import portable
 from torchmemlint.findings import Finding, Position, Severity
-from torchmemlint.quoting import portable
 from torchmemlint.reporters import Context, as_json
 from torchmemlint.reporters.style import in_cell, place
 from torchmemlint.suppress.fingerprint import fingerprint

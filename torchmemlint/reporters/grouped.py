@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from torchmemlint.files.quoting import printable, quoted
 from torchmemlint.findings import Finding
-from torchmemlint.quoting import printable, quoted
 from torchmemlint.reporters import Context
 from torchmemlint.reporters.style import Style, paint, place_in_file
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from torchmemlint.files.quoting import portable, unquoted
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
-from torchmemlint.quoting import portable, unquoted
 from torchmemlint.reporters import Context, as_json
 from torchmemlint.suppress.fingerprint import fingerprint
 

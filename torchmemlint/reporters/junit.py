@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from xml.sax.saxutils import escape, quoteattr
 
+from torchmemlint.files.quoting import portable, quoted
 from torchmemlint.findings import Finding
-from torchmemlint.quoting import portable, quoted
 from torchmemlint.reporters import Context
 from torchmemlint.reporters.style import place, place_in_file
 

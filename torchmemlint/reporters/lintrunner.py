@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from torchmemlint.errors import SourceError
+from torchmemlint.files.quoting import portable
 from torchmemlint.findings import Finding, Severity
 from torchmemlint.fixes import FixResult, apply_fixes
-from torchmemlint.quoting import portable
 from torchmemlint.reporters import Context, as_json, concise
 from torchmemlint.reporters.style import in_cell
 from torchmemlint.source import is_notebook

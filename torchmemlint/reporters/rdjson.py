@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torchmemlint.files.quoting import portable
 from torchmemlint.findings import Finding, Position, Safety, Severity, Span
-from torchmemlint.quoting import portable
 from torchmemlint.reporters import Context, as_json
 from torchmemlint.reporters.style import in_cell
 from torchmemlint.source.columns import utf8_column

@@ -15,8 +15,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from torchmemlint import __version__
+from torchmemlint.files.quoting import uri_path
 from torchmemlint.findings import Confidence, Edit, Finding, Position, Safety, Severity, Span
-from torchmemlint.quoting import uri_path
 from torchmemlint.reporters import Context, as_json
 from torchmemlint.reporters.style import in_cell
 from torchmemlint.rules import ALL_RULES, page

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from torchmemlint.files.quoting import printable, quoted, uri_path
 from torchmemlint.findings import Finding, FlowStep, Position
-from torchmemlint.quoting import printable, quoted, uri_path
 
 TAB = 4
 """Columns that a tab advances to a multiple of."""

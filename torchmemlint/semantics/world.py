@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torchmemlint.errors import SourceError
 from torchmemlint.index.facts import FunctionFacts
@@ -12,8 +12,10 @@ from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.index.sources import split_lines
 from torchmemlint.lower import ir
-from torchmemlint.settings import Settings
 from torchmemlint.torch_facts import MODULE_KINDS, TORCH
+
+if TYPE_CHECKING:
+    from torchmemlint.project.settings import Settings
 
 MODULE = "<module>"
 KEPT_TEXTS = 100

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmemlint.errors import SourceError
+from torchmemlint.files.reading import MAX_BYTES, MAX_NOTEBOOK_BYTES, read_file, reason
 from torchmemlint.findings import Span
-from torchmemlint.reading import MAX_BYTES, MAX_NOTEBOOK_BYTES, read_file, reason
 from torchmemlint.source import is_notebook
 from torchmemlint.source.lines import Lines
 
@@ -153,7 +153,7 @@ def write_source(path: Path, source: SourceFile, text: str, inside: Sequence[str
     Nothing is written, and SourceError raised, where the file is not writable, lies ``inside`` none of some real folders, is no
     longer what ``source`` was read from, or uses an encoding that does not give back the bytes it came from.
     """
-    from torchmemlint.writing import refusal, replace_file  # only a run that fixes pays for it
+    from torchmemlint.files.writing import refusal, replace_file  # only a run that fixes pays for it
 
     target = os.path.realpath(path)
     before, after = source.encode(source.text), source.encode(text)

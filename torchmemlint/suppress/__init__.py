@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from torchmemlint.findings import Finding
+from torchmemlint.project.settings import Settings
 from torchmemlint.rules import ALL_RULES
-from torchmemlint.settings import Settings
 from torchmemlint.source.directives import Directives, read_directives
 from torchmemlint.suppress.fingerprint import fingerprint, numbered
 from torchmemlint.suppress.per_file import ignored_prefixes

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torchmemlint.errors import BaselineError
+from torchmemlint.files.quoting import quoted
+from torchmemlint.files.reading import MAX_REPORT_BYTES, read_text, reason
 from torchmemlint.findings import Finding
-from torchmemlint.quoting import quoted
-from torchmemlint.reading import MAX_REPORT_BYTES, read_text, reason
 
 VERSION = 1
 NEVER = frozenset({"TML001"})
@@ -194,7 +194,7 @@ def _lines(baseline: Baseline) -> Iterator[str]:
 
 def write_baseline(path: str, baseline: Baseline, before: Baseline) -> None:
     """Replaces the file, which says ``before``, in one step. Raises BaselineError, also where it says something else by now."""
-    from torchmemlint.writing import refusal, replace_file
+    from torchmemlint.files.writing import refusal, replace_file
 
     target = os.path.realpath(path)
     data = written(baseline).encode("utf-8", "backslashreplace")

@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 
 from torchmemlint.globs import Globs, pieces_of
-from torchmemlint.settings import Settings
+from torchmemlint.project.settings import Settings
 
 
 def ignored_prefixes(settings: Settings, path: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from torchmemlint.cache import Asked, Cache, SegmentName
+from torchmemlint.incremental.cache import Asked, Cache, SegmentName
 from torchmemlint.workers import Checked, Scanned
 
 RELATED, BESIDE, OTHER = "related", "beside", "other"

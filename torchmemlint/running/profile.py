@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torchmemlint.index.project import Project
+    from torchmemlint.project.settings import Settings
     from torchmemlint.semantics.runs import Runs
-    from torchmemlint.settings import Settings
 
 STAGES = ("find", "scan", "link", "lower", "run", "libcst", "rest")
 

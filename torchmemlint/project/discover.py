@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from torchmemlint.config import Configuration
 from torchmemlint.errors import ConfigError
-from torchmemlint.gitignore import IgnoreFile, ignore_files, ignored, ignores_above, read_ignore_file
+from torchmemlint.files.quoting import quoted
+from torchmemlint.files.reading import kind, read_beginning
 from torchmemlint.globs import Globs, literally, pieces_of
-from torchmemlint.quoting import quoted
-from torchmemlint.reading import kind, read_beginning
-from torchmemlint.settings import Settings
+from torchmemlint.project.config import Configuration
+from torchmemlint.project.gitignore import IgnoreFile, ignore_files, ignored, ignores_above, read_ignore_file
+from torchmemlint.project.settings import Settings
 from torchmemlint.source import NOTEBOOK, is_notebook, normal
 
 SUFFIXES = (".py", NOTEBOOK)

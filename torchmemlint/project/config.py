@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from torchmemlint.errors import ConfigError
+from torchmemlint.files.quoting import quoted
+from torchmemlint.files.reading import MAX_SETTINGS_BYTES, read_text, reason
+from torchmemlint.files.toml import parsed
 from torchmemlint.findings import Severity
-from torchmemlint.quoting import quoted
-from torchmemlint.reading import MAX_SETTINGS_BYTES, read_text, reason
-from torchmemlint.requirement import required_torch
-from torchmemlint.selection import Layer, closest, enabled_codes, prefixes, shown
-from torchmemlint.settings import DEFAULT_BASELINE
-from torchmemlint.settings import DEFAULT_EXCLUDE as DEFAULT_EXCLUDE
-from torchmemlint.settings import Settings as Settings
-from torchmemlint.toml import parsed
+from torchmemlint.project.requirement import required_torch
+from torchmemlint.project.selection import Layer, closest, enabled_codes, prefixes, shown
+from torchmemlint.project.settings import DEFAULT_BASELINE
+from torchmemlint.project.settings import DEFAULT_EXCLUDE as DEFAULT_EXCLUDE
+from torchmemlint.project.settings import Settings as Settings
 
 Table = Mapping[str, object]
 """A TOML table: keys are those of ``KEYS``."""

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from torchmemlint.config import CommandLine, Configuration
-from torchmemlint.discover import python_files_below
-from torchmemlint.reading import MAX_BYTES, read_beginning
+from torchmemlint.files.reading import MAX_BYTES, read_beginning
+from torchmemlint.project.config import CommandLine, Configuration
+from torchmemlint.project.discover import python_files_below
+from torchmemlint.project.settings import Settings
 from torchmemlint.screen import called_names, imported_names, torch_related
-from torchmemlint.settings import Settings
 from torchmemlint.workers import ScanAll, Scanned, scan
 
 if TYPE_CHECKING:
-    from torchmemlint.cache import Cache
+    from torchmemlint.incremental.cache import Cache
     from torchmemlint.source.file import SourceFile
 
 MAX_FILES = 300

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from torchmemlint.errors import UsageError
-from torchmemlint.reading import read_given, reason
+from torchmemlint.files.reading import read_given, reason
 
 MAX_LIST_BYTES = 100_000_000
 """A list of paths: a million of a hundred characters."""

@@ -1,6 +1,6 @@
 """Digests of content."""
 
-from torchmemlint.reading import MAX_CACHE_BYTES, read_parts
+from torchmemlint.files.reading import MAX_CACHE_BYTES, read_parts
 
 
 def digest(data: bytes) -> str:

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from torchmemlint.cache import Asked, Cache, Kept, Link, Links, Stamp, WholeRun, key_of, stamp
-from torchmemlint.discover import Found
 from torchmemlint.errors import SourceError
-from torchmemlint.plain import to_json
-from torchmemlint.settings import Settings
+from torchmemlint.files.plain import to_json
+from torchmemlint.incremental.cache import Asked, Cache, Kept, Link, Links, Stamp, WholeRun, key_of, stamp
+from torchmemlint.incremental.told import BESIDE, Written, asked_of, kind_of, written
+from torchmemlint.project.discover import Found
+from torchmemlint.project.settings import Settings
 from torchmemlint.source import is_notebook
-from torchmemlint.told import BESIDE, Written, asked_of, kind_of, written
 from torchmemlint.workers import Checked, ScanAll, Scanned, read_bytes, scan
 
 if TYPE_CHECKING:
-    from torchmemlint.followed import Change, Edit, Followed
+    from torchmemlint.incremental.followed import Change, Edit, Followed
     from torchmemlint.index.facts import ModuleFacts
     from torchmemlint.index.modules import Modules
     from torchmemlint.index.project import Project
@@ -170,7 +170,7 @@ class Before:
     def same_for_others(self, scanned: Mapping[str, Scanned]) -> bool:
         """Whether the ``changed`` files, ``scanned`` again, are to all other files what they were; and what those keep that read
         their texts is at hand."""
-        from torchmemlint.followed import Edit
+        from torchmemlint.incremental.followed import Edit
 
         for path in self.changed:
             link, given = self.links[path], scanned[path]
@@ -182,7 +182,7 @@ class Before:
 
     def follows(self, scanned: Mapping[str, Scanned]) -> bool:
         """Whether it is known what rests on the ``edits`` that others see, and all that is kept of these files is at hand."""
-        from torchmemlint.followed import Change, Followed, kinds_now
+        from torchmemlint.incremental.followed import Change, Followed, kinds_now
         from torchmemlint.index.said import nothing
 
         trails = self.cache.trails(self.key, self.trails) if self.trails else None
@@ -215,7 +215,7 @@ class Before:
     def _as_now(self, path: str, kinds: dict[str, str], files: Mapping[str, Asked]) -> Scanned:
         """A file whose facts are others now, or one that is beside others as it was not before, or the other way round: with its
         facts if it is a module. ``kinds`` learn of files beside others that cannot be parsed."""
-        from torchmemlint.followed import Edit
+        from torchmemlint.incremental.followed import Edit
 
         edit = self.edits.get(path)
         if edit is None:

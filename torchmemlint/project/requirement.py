@@ -6,8 +6,8 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from torchmemlint.reading import MAX_SETTINGS_BYTES, read_text
-from torchmemlint.toml import parsed
+from torchmemlint.files.reading import MAX_SETTINGS_BYTES, read_text
+from torchmemlint.files.toml import parsed
 
 Version = tuple[int, int]
 

@@ -8,7 +8,8 @@ from base64 import b64decode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from torchmemlint.cache import Asked, Cache, Link, Trails
+from torchmemlint.incremental.cache import Asked, Cache, Link, Trails
+from torchmemlint.incremental.told import BESIDE, OTHER, RELATED, Written, asked_of
 from torchmemlint.index import keys
 from torchmemlint.index.dependencies import Affected, DependencyGraph, Segment, segments_of, settled
 from torchmemlint.index.facts import ModuleFacts
@@ -17,8 +18,7 @@ from torchmemlint.index.project import Project
 from torchmemlint.index.roots import Roots
 from torchmemlint.index.said import nothing
 from torchmemlint.index.trail import LEAF, kind_of
-from torchmemlint.surroundings import connected
-from torchmemlint.told import BESIDE, OTHER, RELATED, Written, asked_of
+from torchmemlint.project.neighbours import connected
 from torchmemlint.workers import Checked, Scanned
 
 _MOST_NODES = 4

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, fields, is_dataclass
 
 from torchmemlint import rules
 from torchmemlint.analysis import analyze_module, checks_for, is_of_another_framework, make_runs, roots_of
+from torchmemlint.files.quoting import quoted
 from torchmemlint.findings import Finding
 from torchmemlint.index.edges import Caller
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.lower import ir
-from torchmemlint.quoting import quoted
+from torchmemlint.project.settings import Settings
 from torchmemlint.rules.api import Draft, Flow, short
 from torchmemlint.semantics.events import (
     GRAPH_KINDS,
@@ -42,7 +43,6 @@ from torchmemlint.semantics.state import TRAINING, Kind, Meter, Mode, State
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.values import UNKNOWN, Const, Obj, Plain, Tensor, Tuple, Unknown, Value, join, truth
 from torchmemlint.semantics.world import MODULE
-from torchmemlint.settings import Settings
 from torchmemlint.suppress import apply
 from torchmemlint.torch_facts.words import Effect
 from torchmemlint.workers import read

@@ -15,15 +15,15 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from torchmemlint import forks
-from torchmemlint.digest import digest
-from torchmemlint.frames import with_room
+from torchmemlint.files.digest import digest
+from torchmemlint.processes import forks
+from torchmemlint.processes.frames import with_room
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, ProcessPoolExecutor
     from multiprocessing.context import BaseContext
 
-    from torchmemlint.board import Board
+    from torchmemlint.processes.board import Board
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -146,7 +146,7 @@ def _board(jobs: int, meet: Callable[[Board], None] | None) -> Iterator[None]:
     if meet is None:
         yield
         return
-    from torchmemlint.board import Board
+    from torchmemlint.processes.board import Board
 
     board = Board(jobs)
     meet(board)

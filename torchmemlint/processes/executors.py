@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from importlib import import_module
 
 from torchmemlint.errors import UsageError
-from torchmemlint.pool import usable_cpus
+from torchmemlint.processes.pool import usable_cpus
 
 VARIABLE = "TORCHMEMLINT_EXECUTOR"
 PATIENCE_SECONDS = 10

@@ -26,16 +26,16 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from torchmemlint import __version__
-from torchmemlint.checkout import has_link
 from torchmemlint.errors import ConfigError
+from torchmemlint.files.checkout import has_link
+from torchmemlint.files.plain import from_plain, to_json
+from torchmemlint.files.quoting import quoted
+from torchmemlint.files.reading import MAX_CACHE_BYTES, read_beginning, read_file
 from torchmemlint.findings import Finding
-from torchmemlint.plain import from_plain, to_json
-from torchmemlint.quoting import quoted
-from torchmemlint.reading import MAX_CACHE_BYTES, read_beginning, read_file
 
 if TYPE_CHECKING:
-    from torchmemlint.config import Configuration
     from torchmemlint.index.facts import ModuleFacts
+    from torchmemlint.project.config import Configuration
 
 FOLDER = ".torchmemlint_cache"
 _TAG = "CACHEDIR.TAG"
@@ -222,7 +222,7 @@ class Cache:
         """Keeps the facts of a content, and the digests of its functions' texts; the digest of the facts' shape."""
         from dataclasses import replace
 
-        from torchmemlint.digest import digest
+        from torchmemlint.files.digest import digest
         from torchmemlint.index import plain
 
         anywhere = replace(facts, path="")  # the same content may stand in several places
@@ -233,7 +233,7 @@ class Cache:
 
     def findings(self, key: str) -> tuple[Kept, str] | None:
         """What is kept of a file, and its digest."""
-        from torchmemlint.digest import digest
+        from torchmemlint.files.digest import digest
 
         data = self._read("findings", key)
         if data is None:
@@ -264,14 +264,14 @@ class Cache:
 
     def trails(self, key: str, digest: str) -> Trails | None:
         """How the answers of a run were made, if it is what was kept with this digest."""
-        from torchmemlint.digest import digest as digest_of
+        from torchmemlint.files.digest import digest as digest_of
 
         data = self._read("trails", key)
         return _trails(data) if data is not None and digest_of(data) == digest else None
 
     def keep_trails(self, key: str, segments: Sequence[SegmentName], files: Iterable[Asked]) -> str:
         """Keeps how the answers of a run were made, and lets go of the segments that only the run before it had; the digest."""
-        from torchmemlint.digest import digest
+        from torchmemlint.files.digest import digest
 
         earlier = _trails(self._read("trails", key) or b"")
         data = "\n".join([to_json(tuple(segments)), *map(to_json, files)]).encode()
@@ -285,7 +285,7 @@ class Cache:
 
     def words(self, key: str, digest: str) -> bytes | None:
         """Which modules of a run say a word, if it is what was kept with this digest."""
-        from torchmemlint.digest import digest as digest_of
+        from torchmemlint.files.digest import digest as digest_of
 
         data = self._read("words", key)
         return data if data is not None and digest_of(data) == digest else None
@@ -314,7 +314,7 @@ class Cache:
 
     def named(self, name: str, first: int) -> SegmentName:
         """A segment that was written to its end."""
-        from torchmemlint.digest import digest_of_file
+        from torchmemlint.files.digest import digest_of_file
 
         try:
             return SegmentName(name, first, digest_of_file(self._segment(name)))
@@ -323,7 +323,7 @@ class Cache:
 
     def segment(self, segment: SegmentName) -> bytes | None:
         """What a process wrote down, if it is whole."""
-        from torchmemlint.digest import digest
+        from torchmemlint.files.digest import digest
 
         try:
             data = read_file(self._segment(segment.name), MAX_CACHE_BYTES)
@@ -349,13 +349,13 @@ class Cache:
         return os.path.join(self.folder, "segments", os.path.basename(name))
 
     def _keep_told(self, kind: str, key: str, data: bytes) -> str:
-        from torchmemlint.digest import digest
+        from torchmemlint.files.digest import digest
 
         self._keep(kind, key, data)
         return digest(data)
 
     def _value(self, kind: str, key: str, of: type[T]) -> tuple[T, str] | None:
-        from torchmemlint.digest import digest
+        from torchmemlint.files.digest import digest
 
         data = self._read(kind, key)
         if data is None:
@@ -436,7 +436,7 @@ def _trails(data: bytes) -> Trails | None:
 
 def stamp(path: str, read: Callable[[str], bytes], earlier: Stamp | None = None) -> Stamp | None:
     """A file as it is now; None when it is not there. Its content is read only where ``earlier`` does not tell it."""
-    from torchmemlint.digest import digest
+    from torchmemlint.files.digest import digest
 
     try:
         taken = time.time_ns()
@@ -514,9 +514,9 @@ def _own_digest() -> str:
     """Tells this program from another one of the same version (work in progress, another LibCST), by sizes and times."""
     from importlib.util import find_spec
 
-    from torchmemlint.digest import digest
+    from torchmemlint.files.digest import digest
 
-    places = [os.path.dirname(os.path.abspath(__file__))]
+    places = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
     libcst = find_spec("libcst")
     if libcst is not None and libcst.origin:
         places.append(os.path.join(os.path.dirname(libcst.origin), "_version.py"))
@@ -536,6 +536,6 @@ def _own_digest() -> str:
 
 def key_of(*parts: object) -> str:
     """The name under which something is kept that depends on all of these."""
-    from torchmemlint.digest import digest
+    from torchmemlint.files.digest import digest
 
     return digest(to_json(parts).encode())

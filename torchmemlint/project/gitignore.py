@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from torchmemlint.files.reading import MAX_SETTINGS_BYTES, as_text, read_file
 from torchmemlint.globs import FOLDERS, Globs, pieces_of
-from torchmemlint.reading import MAX_SETTINGS_BYTES, as_text, read_file
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""What earlier runs learned, and what of it still holds after an edit."""
