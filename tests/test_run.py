@@ -18,7 +18,7 @@ from torchmemlint.project.discover import Found
 from torchmemlint.project.settings import Settings
 from torchmemlint.run import _Run, check_paths, check_text, fix_paths
 from torchmemlint.screen import called_names, imported_names, may_fire, torch_related
-from torchmemlint.workers import Checked, ScanAll, Scanned, crashed, scan
+from torchmemlint.workers import Checked, ScanAll, ScanAround, Scanned, crashed, scan
 
 # --- screen ---------------------------------------------------------------------------------------------------------
 
@@ -110,11 +110,11 @@ def test_around_a_named_file_are_those_that_it_calls_and_those_that_call_it(tree
             ".venv/lib/engine_user.py": "from pkg.engine import evaluate\n",
         },
     )
-    facts, complete = around.surroundings(scanned("pkg/engine.py"))
+    facts, complete = around.surroundings(scanned("pkg/engine.py"), ScanAround())
     assert complete
     assert [one.path for one in facts] == ["pkg/__init__.py", "pkg/meter.py", "tools/by_import.py", "tools/by_name.py"]
     assert {one.path for one in _linked("pkg/engine.py")} == {"pkg/engine.py", *(one.path for one in facts)}
-    absolute, _ = around.surroundings(scanned(f"{tree.as_posix()}/pkg/engine.py"))
+    absolute, _ = around.surroundings(scanned(f"{tree.as_posix()}/pkg/engine.py"), ScanAround())
     assert [one.path for one in absolute] == [f"{tree.as_posix()}/{one.path}" for one in facts]
 
 
@@ -129,7 +129,7 @@ def test_a_file_around_that_is_named_like_a_library_stays_inside_its_package(tre
             "pkg/score.py": "import torch\n@torch.no_grad()\ndef score(model, x):\n    model.eval()\n    return model(x).argmax(1)\n",
         },
     )
-    assert [one.path for one in around.surroundings(scanned("pkg/score.py"))[0]] == [
+    assert [one.path for one in around.surroundings(scanned("pkg/score.py"), ScanAround())[0]] == [
         "pkg/__init__.py", "pkg/openmax/__init__.py", "pkg/openmax/torch.py",
     ]  # fmt: skip
     assert list(api.check_paths(["pkg/score.py"])) == []
@@ -144,18 +144,18 @@ def _linked(path: str) -> list[object]:
 
 def test_a_script_outside_of_any_project_only_has_the_files_beside_it(tree: Path) -> None:
     write(tree, {"s/train.py": EVALUATE, "s/use.py": "import train\n", "s/deep/use.py": "import train\n"})
-    facts, _ = around.surroundings(scanned("s/train.py"))
+    facts, _ = around.surroundings(scanned("s/train.py"), ScanAround())
     assert [one.path for one in facts] == ["s/use.py"]
 
 
 def test_the_search_has_an_end(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tree, {"pyproject.toml": "", "a.py": EVALUATE, **{f"u{n}.py": "import a\n" for n in range(12)}})
     monkeypatch.setattr(around, "MAX_FILES", 5)
-    facts, complete = around.surroundings(scanned("a.py"))
+    facts, complete = around.surroundings(scanned("a.py"), ScanAround())
     assert (len(facts), complete) == (5, False)
     monkeypatch.setattr(around, "MAX_LISTED", 3)
     around._neighbours.cache_clear()
-    facts, complete = around.surroundings(scanned("a.py"))
+    facts, complete = around.surroundings(scanned("a.py"), ScanAround())
     assert (len(facts), complete) == (2, False)  # a.py is one of the three that were opened
 
 

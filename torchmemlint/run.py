@@ -30,6 +30,7 @@ from torchmemlint.workers import (
     Checked,
     InspectAll,
     ScanAll,
+    ScanAround,
     Scanned,
     cannot_parse,
     crashed,
@@ -481,7 +482,7 @@ class _Run:
         from torchmemlint.project.neighbours import connected, surroundings
 
         if self.by_hand:
-            around, self.complete = surroundings(list(self.scanned.values()), self.texts, self.means.cache)
+            around, self.complete = surroundings(list(self.scanned.values()), ScanAround(self.means.cache), self.texts)
             return around
         paths = connected(self.scanned.values())
         shared = ScanAll(dict.fromkeys(paths, Settings()), {}, parse_all=True, cache=self.means.cache)

@@ -85,6 +85,17 @@ class ScanAll:
 
 
 @dataclass(frozen=True, slots=True)
+class ScanAround:
+    """Scans one file, or the text that stands in for it, that is not checked but stands around those that are."""
+
+    cache: Cache | None = None
+
+    def __call__(self, path: str, text: SourceFile | None = None) -> Scanned:
+        texts = {} if text is None else {path: text}
+        return scan(ScanAll({path: Settings()}, texts, parse_all=True, cache=self.cache), path)
+
+
+@dataclass(frozen=True, slots=True)
 class InspectAll:
     """How files are inspected: the linked project, each file's settings, the texts that stand in for files, and whether
     suppressing comments are obeyed. ``answers`` writes down what findings rest on, for a cache, and ``keep`` puts them there;

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from torchmemlint.files.reading import MAX_SETTINGS_BYTES, as_text, read_file
-from torchmemlint.globs import FOLDERS, Globs, pieces_of
+from torchmemlint.project.globs import FOLDERS, Globs, pieces_of
 
 
 @dataclass(frozen=True, slots=True)

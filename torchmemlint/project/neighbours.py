@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 from torchmemlint.files.reading import MAX_BYTES, read_beginning
 from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.project.discover import python_files_below
-from torchmemlint.project.settings import Settings
 from torchmemlint.screen import called_names, imported_names, torch_related
-from torchmemlint.workers import ScanAll, Scanned, scan
 
 if TYPE_CHECKING:
-    from torchmemlint.incremental.cache import Cache
     from torchmemlint.source.file import SourceFile
+    from torchmemlint.workers import Scanned
+
+    Scan = Callable[[str, SourceFile | None], Scanned]
+    """Takes the facts of one file, or of a text that stands in for it. The facts that it gave are kept for its equals."""
 
 MAX_FILES = 300
 MAX_LISTED = 3000
@@ -85,7 +86,7 @@ class _Neighbour:
 
 
 def surroundings(
-    scanned: Sequence[Scanned], texts: Mapping[str, SourceFile] | None = None, cache: Cache | None = None
+    scanned: Sequence[Scanned], scan: Scan, texts: Mapping[str, SourceFile] | None = None
 ) -> tuple[tuple[Scanned, ...], bool]:
     """Files with facts around some others that import them, are imported by them, or call a function of that name; and whether
     the search saw all that it wanted to see.
@@ -115,10 +116,7 @@ def surroundings(
             return tuple(around), False
         # Named as the files that were given are, so that packages keep their shape.
         name = (path if absolute else os.path.relpath(path)).replace(os.sep, "/")
-        if path in buffers:
-            found = scan(ScanAll({name: Settings()}, {name: buffers[path]}, parse_all=True, cache=cache), name)
-        else:
-            found = _scanned(name, cache)
+        found = scan(name, buffers[path]) if path in buffers else _scanned(name, scan)
         if found.facts is not None:
             around.append(found)
     return tuple(around), complete and len(ranked) <= MAX_FILES
@@ -172,8 +170,8 @@ def _function_names(one: Scanned) -> Iterator[str]:
 
 
 @lru_cache(maxsize=MAX_FILES)
-def _scanned(path: str, cache: Cache | None) -> Scanned:
-    return scan(ScanAll({path: Settings()}, {}, parse_all=True, cache=cache), path)
+def _scanned(path: str, scan: Scan) -> Scanned:
+    return scan(path, None)
 
 
 @lru_cache(maxsize=16)

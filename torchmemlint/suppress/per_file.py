@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 
-from torchmemlint.globs import Globs, pieces_of
+from torchmemlint.project.globs import Globs, pieces_of
 from torchmemlint.project.settings import Settings
 
 
