@@ -87,7 +87,7 @@ def inspected(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(path)
         return real(shared, path)
 
-    monkeypatch.setattr("torchmemlint.run.inspect", watch)
+    monkeypatch.setattr("torchmemlint.running.inspecting.inspect", watch)
     return seen
 
 

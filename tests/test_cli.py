@@ -18,13 +18,13 @@ from pathlib import Path
 import pytest
 
 from torchmemlint import cli, screen, suppress, workers
-from torchmemlint import run as pipeline
 from torchmemlint.commands import check
 from torchmemlint.commands import rule as rule_command
 from torchmemlint.errors import UsageError
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, Position, Safety, Severity, Span
 from torchmemlint.project import selection
 from torchmemlint.rules.api import Rule
+from torchmemlint.running import inspecting
 
 CARDS = (
     Rule("TML000", "unparsable-file", "", Severity.ERROR),
@@ -67,7 +67,7 @@ def install(put: Callable[[object, str, object], None] = setattr) -> None:
     for module in (screen, suppress, rule_command):
         put(module, "ALL_RULES", CARDS)
     put(rule_command, "page", lambda code: f"The page of {code}.")
-    put(pipeline, "inspect", stand_in)
+    put(inspecting, "inspect", stand_in)
     selection._by_word.cache_clear()
     screen._triggers.cache_clear()
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from torchmemlint import run
 from torchmemlint.incremental.cache import Cache
 from torchmemlint.processes import forks
 from torchmemlint.processes.pool import run_all
@@ -223,8 +222,8 @@ def test_a_run_in_which_a_process_dies_loses_nothing(
             die()
         return inspect(shared, path)
 
-    monkeypatch.setattr(run, "scan", dying_scan)
-    monkeypatch.setattr(run, "inspect", dying_inspect)
+    monkeypatch.setattr("torchmemlint.running.scanning.scan", dying_scan)
+    monkeypatch.setattr("torchmemlint.running.inspecting.inspect", dying_inspect)
     assert check_paths(["."], configuration, 2) == alone
     assert mark.exists()
 

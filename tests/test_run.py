@@ -16,7 +16,10 @@ from torchmemlint.project import neighbours as around
 from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.project.discover import Found
 from torchmemlint.project.settings import Settings
-from torchmemlint.run import _Run, check_paths, check_text, fix_paths
+from torchmemlint.run import check_paths, check_text, fix_paths
+from torchmemlint.running.linking import link
+from torchmemlint.running.scanning import scan_files
+from torchmemlint.running.state import Run
 from torchmemlint.screen import called_names, imported_names, may_fire, torch_related
 from torchmemlint.workers import Checked, ScanAll, ScanAround, Scanned, crashed, scan
 
@@ -136,9 +139,9 @@ def test_a_file_around_that_is_named_like_a_library_stays_inside_its_package(tre
 
 
 def _linked(path: str) -> list[object]:
-    run = _Run([Found(path, Configuration(CommandLine(isolated=True)).default)], 1, by_hand=True)
-    run.scan([path])
-    project = run.link()
+    run = Run([Found(path, Configuration(CommandLine(isolated=True)).default)], 1, by_hand=True)
+    scan_files(run, [path])
+    project = link(run)
     return [project.module(one) for one in project.paths]
 
 

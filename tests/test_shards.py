@@ -240,7 +240,7 @@ def test_a_file_that_kills_its_process_twice_is_reported(
 ) -> None:
     _, whole = output(capsys, ".", "--output-format", "json")
     monkeypatch.setenv("OWN_PID", str(os.getpid()))
-    monkeypatch.setattr("torchmemlint.run.inspect", deadly)
+    monkeypatch.setattr("torchmemlint.running.inspecting.inspect", deadly)
     status, text = output(capsys, ".", "--output-format", "json", "-j", "2")
     assert status == 2
     found = json.loads(text)

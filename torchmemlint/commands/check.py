@@ -21,7 +21,8 @@ from torchmemlint.findings import Finding, Severity
 from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.project.discover import discover
 from torchmemlint.project.settings import Settings
-from torchmemlint.run import Fixed, Means, Outcome, Shard, check_paths, fix_paths, repairable
+from torchmemlint.run import Fixed, Means, Outcome, Shard, check_paths, fix_paths
+from torchmemlint.running.fixing import repairable
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

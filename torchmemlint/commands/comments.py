@@ -16,7 +16,8 @@ from torchmemlint.fixes.comments import add_comments
 from torchmemlint.project.config import Configuration
 from torchmemlint.project.discover import discover
 from torchmemlint.rules import ALL_RULES
-from torchmemlint.run import CHANGED, Outcome, check_paths, stamp
+from torchmemlint.run import Outcome, check_paths
+from torchmemlint.running.fixing import CHANGED, stamp
 from torchmemlint.source.file import write_source
 from torchmemlint.workers import read
 

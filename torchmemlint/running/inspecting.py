@@ -1,0 +1,108 @@
+"""The third step: files of a linked project → their findings, in one process or several, or elsewhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from torchmemlint.errors import SourceError
+from torchmemlint.processes.pool import run_all, run_on, shares, size_of
+from torchmemlint.running.linking import link
+from torchmemlint.running.scanning import BYTES_TO_INSPECT, BYTES_TO_SCAN, jobs_for, scan_files, telling
+from torchmemlint.workers import Checked, InspectAll, ScanAll, cannot_parse, crashed, inspect, inspect_comments, read
+
+if TYPE_CHECKING:
+    from torchmemlint.running.state import Run
+
+
+def check_some(run: Run, paths: Sequence[str], scanned: Collection[str] = ()) -> None:
+    """Checks some of the files, of which a few may just have been ``scanned``."""
+    scan_files(run, [path for path in paths if path not in scanned])
+    if run.shard is not None:
+        weights = [(path, size_of(path) if run.scanned[path].candidate else 1) for path in paths]
+        paths = sorted([*shares(weights, run.shard.count)][run.shard.number - 1])
+        run.told = frozenset(paths)
+    failed = {path: done for path in paths if (done := run.scanned[path].failed) is not None}
+    candidates = [path for path in paths if run.scanned[path].candidate]
+    again = frozenset(paths)
+    run.checked = {path: done for path, done in run.checked.items() if path not in again} | failed
+    if candidates:
+        with run.means.stage("rest"):
+            inspected = _inspect(run, candidates)
+        for done in (_judged(run, one) for one in inspected):
+            broken = failed[done.path].findings if done.path in failed else ()  # cells of a notebook
+            run.checked[done.path] = replace(done, findings=(*broken, *done.findings))
+    quiet = [path for path in paths if "TML002" in run.settings[path].codes and _only_comments(run, path)]
+    if quiet:
+        all_comments = ScanAll(run.settings, run.texts)
+        jobs = jobs_for(run, quiet, BYTES_TO_SCAN)
+        run.checked |= zip(
+            quiet,
+            run_all(inspect_comments, all_comments, quiet, jobs, crashed, telling(run, "reading", quiet)),
+            strict=True,
+        )
+
+
+def _judged(run: Run, done: Checked) -> Checked:
+    """A failure of ours is none where a file was written to meanwhile: texts and facts then were of two times."""
+    if not done.crashes:
+        return done
+    changed = [path for path in (done.path, *sorted(run.settings)) if path not in run.texts and _changed_meanwhile(run, path)]
+    if not changed:
+        return done
+    whose = "it" if changed[0] == done.path else f"`{changed[0]}`"
+    return cannot_parse(done.path, SourceError(f"was not checked: {whose} changed meanwhile"), run.settings[done.path], "")
+
+
+def _changed_meanwhile(run: Run, path: str) -> bool:
+    try:
+        return os.stat(path).st_ctime_ns >= run.began
+    except OSError:
+        return True
+
+
+def _only_comments(run: Run, path: str) -> bool:
+    """Whether a file can be read, and no rule but TML002 can speak in it."""
+    scanned = run.scanned[path]
+    return not (scanned.candidate or scanned.failed or scanned.skipped)
+
+
+def _inspect(run: Run, paths: Sequence[str]) -> list[Checked]:
+    with run.means.stage("link"):
+        project = link(run)
+    if run.means.cache is None or run.texts:
+        shared = InspectAll(project, run.settings, run.texts, run.comments)
+        return _run_all(run, shared, paths)
+    from torchmemlint.incremental.remembered import Remembered, Seen
+
+    seen = Seen([*run.scanned.values(), *(run.around or ())], run.before)
+    holding = run.before.holding if run.before is not None else None
+    remembered = Remembered(run.means.cache, project, seen, run.settings, run.by_hand, holding)
+    known = {path: found for path in paths if (found := remembered.checked(path)) is not None}
+    new = [path for path in paths if path not in known]
+    if new:
+        shared = InspectAll(project, run.settings, run.texts, run.comments, remembered.answers, remembered.keep)
+        # What was done where our cache is out of reach is kept here.
+        known |= {done.path: remembered.keep(done) for done in _run_all(run, shared, new)}
+    remembered.flush()
+    return [known[path] for path in paths]
+
+
+def _run_all(run: Run, shared: InspectAll, paths: Sequence[str]) -> list[Checked]:
+    tell = telling(run, "checking", paths)
+    if run.means.profile is not None:
+        shared = replace(shared, watch=run.means.profile)
+    if run.means.executor is None:
+        return run_all(inspect, shared, paths, jobs_for(run, paths, BYTES_TO_INSPECT), crashed, tell, shared.project.meet)
+    # Wherever it is done, our files and our cache may not be there: the texts go along.
+    executor, places = run.means.executor
+    answers = shared.answers.without_keeping() if shared.answers is not None else None
+    texts = dict(shared.texts)
+    for path in shared.project.paths:
+        if path not in texts:
+            with suppress(SourceError):
+                texts[path] = read(path)
+    return run_on(executor, places, inspect, replace(shared, texts=texts, answers=answers, keep=None), paths, crashed, tell)

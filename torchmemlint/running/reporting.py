@@ -1,0 +1,144 @@
+"""What of all findings is told, in which order and at which place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from torchmemlint.errors import TOO_LARGE, SourceError
+from torchmemlint.files.quoting import quoted
+from torchmemlint.source import is_notebook
+from torchmemlint.workers import read
+
+if TYPE_CHECKING:
+    from torchmemlint.findings import Finding
+    from torchmemlint.project.settings import Settings
+    from torchmemlint.running.state import Run
+    from torchmemlint.source.notebook import CellRows
+    from torchmemlint.suppress.since import Changed, Since
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run found, in the order of every output; ``settings`` by path of every file that it looked at.
+
+    problems    make the exit status 2: paths that cannot be checked, bad configuration files
+    skipped     files and functions that were left out for what they are; told to everyone
+    notes       told under ``-v``; ``crashes``, the tracebacks behind TML001, too
+    baselined   how many findings the baseline hides; ``stale``, how many of its entries have no finding any more (0 where
+                single files were checked: their callers may be out of sight)
+    unchanged   how many findings are not on rows that changed since the revision asked for
+    unconfirmed how many findings no experiment has confirmed, where only those are wanted
+    """
+
+    findings: tuple[Finding, ...]
+    settings: Mapping[str, Settings]
+    problems: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    crashes: tuple[str, ...] = ()
+    baselined: int = 0
+    stale: int = 0
+    unchanged: int = 0
+    unconfirmed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """Findings by path of every file of a run, as far as they are to be told, and how many are not."""
+
+    findings: Mapping[str, tuple[Finding, ...]]
+    baselined: int
+    stale: int
+    unchanged: int
+
+
+def outcome_of(run: Run) -> Outcome:
+    left = reported(run)
+    checked = [run.checked[path] for path in sorted(run.checked)]
+    skipped = [
+        f"{quoted(one.path)}: {one.skipped}"
+        for one in run.scanned.values()
+        if one.skipped and (run.told is None or one.path in run.told)
+    ]
+    said = sorted({note for one in checked for note in one.notes})
+    skipped += [note for note in said if note.endswith(TOO_LARGE)]
+    notes = [*run.notes, *(note for note in said if not note.endswith(TOO_LARGE))]
+    if not run.complete:
+        notes.append("the project around the given files is too large to be searched whole: some callers are unknown")
+    return Outcome(
+        findings=_placed(run, chain.from_iterable(left.findings.values())),
+        settings=run.settings,
+        problems=tuple(run.problems),
+        skipped=tuple(sorted(skipped)),
+        notes=tuple(notes),
+        crashes=tuple(crash for one in checked for crash in one.crashes),
+        baselined=left.baselined,
+        stale=left.stale,
+        unchanged=left.unchanged,
+    )
+
+
+def reported(run: Run) -> Reported:
+    """What the baselines, and rows that did not change, leave of each file's findings."""
+    found = {file.path: run.checked[file.path].findings if file.path in run.checked else () for file in run.files}
+    if not run.complete:  # a comment may be there for a caller that is out of sight
+        found = {path: tuple(one for one in findings if one.code != "TML002") for path, findings in found.items()}
+    baselined = stale = unchanged = 0
+    codes = {path: settings.codes for path, settings in run.settings.items()}
+    for name in sorted({settings.baseline for settings in run.settings.values()} - {""}) if run.baseline else ():
+        from torchmemlint.suppress.baseline import read_baseline, screen
+
+        if name not in run.baselines:
+            run.baselines[name] = read_baseline(name)
+        covered = {path: findings for path, findings in found.items() if run.settings[path].baseline == name}
+        screened = screen(run.baselines[name], covered, codes)
+        found |= screened.kept
+        baselined += screened.hidden
+        stale += 0 if run.by_hand or run.shard else screened.stale
+    if run.since is not None:
+        for path in [*found] or ["."]:
+            run.since.ask(path)  # a revision that git does not know must not look clean where nothing was found
+        for path, findings in found.items():
+            changed = _changed_rows(run, run.since, path) if findings else None
+            if changed is not None:
+                found[path] = tuple(finding for finding in findings if changed.covers(finding))
+                unchanged += len(findings) - len(found[path])
+    return Reported(found, baselined, stale, unchanged)
+
+
+def _changed_rows(run: Run, since: Since, path: str) -> Changed:
+    from torchmemlint.suppress.since import EVERYTHING
+
+    try:
+        source = read(path)
+        data = source.encode(source.text)
+    except SourceError:
+        return EVERYTHING  # of a file that cannot be read no row is known
+    changed = since.changed(path, data)
+    if source.notebook is not None:
+        changed = changed.renumbered(source.notebook.rows_in_file(source.lines))
+    return changed.carried(source.text, run.texts[path].text) if path in run.texts else changed
+
+
+def _placed(run: Run, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Findings in the order of every output. Up to here those of a notebook count the rows of the module that its cells
+    make; from here they count those of their cell."""
+    rows: dict[str, CellRows | None] = {}
+
+    def cells(path: str) -> CellRows | None:
+        if path not in rows:
+            try:
+                rows[path] = (run.texts.get(path) or read(path)).cells if is_notebook(path) else None
+            except SourceError:  # then its finding says why, and where in the file
+                rows[path] = None
+        return rows[path]
+
+    found = list(findings)
+    if any(is_notebook(path) for one in found for path in (one.path, *(step.path for step in one.flow))):
+        from torchmemlint.source.notebook import in_cells
+
+        found = [in_cells(finding, cells) for finding in found]
+    return tuple(sorted(found, key=lambda one: one.sort_key))
