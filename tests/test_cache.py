@@ -256,6 +256,21 @@ def test_paths_are_told_as_given(here: Path, agree, monkeypatch: pytest.MonkeyPa
     agree(".")
 
 
+def test_a_cache_is_told_from_that_of_another_program_by_all_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = Path(workers.__file__).parent
+    files = {str(path) for path in package.rglob("*.py")} | {str(package / "torch_facts" / "torch.toml")}
+    real, seen = os.stat, set()
+
+    def watch(path: str) -> os.stat_result:
+        seen.add(path)
+        return real(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", watch)
+        cache_module._own_digest()
+    assert seen >= files
+
+
 def test_another_version_of_the_program_starts_anew(
     here: Path, printed, inspected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:  # type: ignore[no-untyped-def]
