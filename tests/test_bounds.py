@@ -13,9 +13,9 @@ import pytest
 from benchmarks.bounds.__main__ import MIXTURES, faults, search
 from benchmarks.bounds.measure import Cost, cost
 from benchmarks.bounds.shapes import SHAPES, random_mix
-from torchmemlint.project.globs import FOLDERS, REST, STAR, Globs, literally, pieces_of
 from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.project.gitignore import ignored, parse_ignore_file
+from torchmemlint.project.globs import FOLDERS, REST, STAR, Globs, literally, pieces_of
 from torchmemlint.project.settings import Settings
 from torchmemlint.run import Outcome, check_paths
 from torchmemlint.semantics import state

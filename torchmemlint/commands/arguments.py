@@ -62,7 +62,7 @@ def _paths_in(file: str) -> list[str]:
     try:
         data = read_given(file, MAX_LIST_BYTES)
     except OSError as error:
-        raise UsageError(f"@{file}: cannot be read: {reason(error)}") from None
+        raise UsageError(f"@{file}: {reason(error)}") from None
     except ValueError as error:  # a null character in the name
         raise UsageError(f"@{file}: cannot be read: {error}") from None
     if b"\0" in data:

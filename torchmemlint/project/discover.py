@@ -16,9 +16,9 @@ from functools import lru_cache
 from torchmemlint.errors import ConfigError
 from torchmemlint.files.quoting import quoted
 from torchmemlint.files.reading import kind, read_beginning
-from torchmemlint.project.globs import Globs, literally, pieces_of
 from torchmemlint.project.config import Configuration
 from torchmemlint.project.gitignore import IgnoreFile, ignore_files, ignored, ignores_above, read_ignore_file
+from torchmemlint.project.globs import Globs, literally, pieces_of
 from torchmemlint.project.settings import Settings
 from torchmemlint.source import NOTEBOOK, is_notebook, normal
 
