@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,37 @@ def test_the_version_is_the_same_everywhere() -> None:
 def test_a_module_says_what_it_is_and_parses_on_the_oldest_python(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 10))
     assert ast.get_docstring(tree) or not tree.body, "no docstring"
+
+
+ENGINE = [path for path in MODULES if path.relative_to(PACKAGE).parts[0] in ("index", "lower", "semantics")]
+MOST_LINES, MOST_IN_A_FUNCTION, MOST_METHODS, MOST_BRANCHES, MOST_AT_THE_TOP = 600, 60, 40, 12, 12
+"""What one can pick up: lines of a file and of a function, methods of a class, McCabe's complexity, modules at the top."""
+
+
+@pytest.mark.parametrize("path", ENGINE, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_a_part_of_the_engine_can_be_picked_up(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= MOST_LINES
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            assert node.end_lineno is not None
+            assert node.end_lineno - node.lineno < MOST_IN_A_FUNCTION, node.name
+        elif isinstance(node, ast.ClassDef):
+            assert sum(isinstance(part, ast.FunctionDef) for part in node.body) <= MOST_METHODS, node.name
+
+
+def test_no_function_of_the_engine_has_too_many_branches() -> None:
+    ruff = shutil.which("ruff", path=str(Path(sys.executable).parent)) or shutil.which("ruff")
+    if ruff is None:
+        pytest.skip("needs ruff")
+    command = [ruff, "check", "--isolated", "--no-cache", "--select", "C901", "--output-format", "concise"]
+    limit = ["--config", f"lint.mccabe.max-complexity={MOST_BRANCHES}"]
+    done = subprocess.run([*command, *limit, *ENGINE], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout
+
+
+def test_few_modules_lie_at_the_top() -> None:
+    assert len([path for path in MODULES if path.parent == PACKAGE]) <= MOST_AT_THE_TOP
 
 
 def test_every_package_is_one() -> None:
