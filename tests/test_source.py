@@ -81,6 +81,14 @@ def test_declared_encodings(data: bytes, encoding: str, text: str) -> None:
         )
 
 
+@pytest.mark.parametrize("name", ["future_fstrings", "future-annotations"])
+def test_encodings_that_put_newer_syntax_in_older_words_are_utf_8(name: str) -> None:
+    text = f"# -*- coding: {name} -*-\nk = f'{{é}}'\n"
+    source = decode_source("a.py", text.encode())
+    assert (source.encoding, source.text) == ("utf-8", text)
+    assert source.encode(text) == text.encode()
+
+
 def test_byte_order_mark_is_not_text_and_comes_back() -> None:
     data = b"\xef\xbb\xbfimport torch\r\nx = 1\n\r\n"
     source = decode_source("a.py", data)

@@ -39,7 +39,7 @@ def tell_call(
             tuple(pairs),
             True,
             bool({"forward", "moved"} & m.record.flags),
-            tuple(m.deleted),
+            tuple(text for text, loops in m.deleted if loops == tuple(m.loops)),
             next_words(m.following),
             (
                 *((str(i), e.node) for i, e in enumerate(call.exprs)),

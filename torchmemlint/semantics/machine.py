@@ -177,8 +177,8 @@ class Machine:
     """Called before each statement with the state there (``trace`` looks through it)."""
     comprehension_names: list[frozenset[str]] = field(default_factory=list)
     """Names that the comprehension clauses being bound right now introduce: locals of their own, whatever is outside."""
-    deleted: list[str] = field(default_factory=list)
-    """Texts of what the root function has deleted so far."""
+    deleted: list[tuple[str, tuple[tuple[int, int], ...]]] = field(default_factory=list)
+    """Texts of what the root function has deleted so far, and the loops around."""
     defined: dict[int, State] = field(default_factory=dict)
     """Closures → the state at their definition."""
     owner_of_params: dict[int, int] = field(default_factory=dict)

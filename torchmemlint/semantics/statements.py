@@ -144,7 +144,7 @@ def run_raise(m: Machine, statement: ir.Raise, state: State) -> State | None:
 def run_delete(m: Machine, statement: ir.Delete, state: State) -> State | None:
     for target in statement.targets:
         if m.record.frames[m.frame].depth == 0:
-            m.deleted.append(text_of(target))
+            m.deleted.append((text_of(target), tuple(m.loops)))
         if isinstance(target, ir.Attr) and target.name == "grad":
             gradients_freed(m, statement.node)
         if isinstance(target, ir.Name):

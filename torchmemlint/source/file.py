@@ -167,6 +167,11 @@ def write_source(path: Path, source: SourceFile, text: str, inside: Sequence[str
         raise SourceError(f"was not written: it changed meanwhile, or {source.encoding} does not give its bytes back")
 
 
+_UTF_8_OF_NEWER_PYTHON = frozenset({"future-fstrings", "future-annotations", "future-breakpoint", "future-typing"})
+"""Encodings that packages of these names register: UTF-8, in which a newer Python's syntax is put in an older one's words
+(https://pypi.org/project/future-fstrings/ and its kin). What they read needs no such help here."""
+
+
 def _declared_encoding(data: bytes, bom: bool) -> str:
     rows = _FIRST_TWO_ROWS.match(data)
     assert rows is not None  # both groups may be empty
@@ -178,7 +183,7 @@ def _declared_encoding(data: bytes, bom: bool) -> str:
         return "utf-8"
     name = cookie.group(1).decode("latin-1")
     plain = name.lower().replace("_", "-")
-    if plain in ("utf-8", "utf8") or plain.startswith("utf-8-"):
+    if plain in ("utf-8", "utf8") or plain.startswith("utf-8-") or plain in _UTF_8_OF_NEWER_PYTHON:
         return "utf-8"
     row = 1 if _COOKIE.match(first) else 2
     if bom:

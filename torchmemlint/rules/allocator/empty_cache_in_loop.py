@@ -1,13 +1,17 @@
 """The allocator's cache is emptied in every step.
 
 ## What it does
-Reports `torch.cuda.empty_cache()`, and the same call of other devices, in every step: in a loop over batches, in a
-`forward`, or in a method that runs a model and is called step by step, by the code or by a framework. It is silent at
-the end of an epoch or stage (a turn that makes, loads or fills a model of its own is one, or one component of a model after the
-other; so is a forward that runs a model over frames or chunks in a loop of its own), in a loop of attempts that a success
-leaves, where the call is rate-limited or guarded by a measurement (also by a name that each step binds to one, or to what a
-function answers), for methods of that name on other objects, and behind `if not self.training:` in a module that no `eval()` in
-sight reaches (a loss that a trainer holds beside its network), and in unit tests and what helps them.
+Reports `torch.cuda.empty_cache()`, and the same call of other devices, in every step: in a loop of steps, in a
+`forward` and what it alone calls, or in a method that runs a model and is called step by step, by the code or by a
+framework. A loop is one of steps when it goes over a loader, or when a network runs, a backward or an optimizer's step
+in its own body; names that are deleted before the call change nothing.
+
+It is silent in a loop of stages: where training runs only in a loop inside it (epochs), where each turn makes, loads,
+fills or deletes a model of its own, or goes over one component of a model after the other; at the end of a forward that
+runs a model over frames or chunks in a loop of its own; in a loop of attempts that a success leaves; where the call is
+rate-limited or guarded by a measurement (also by a name that each step binds to one, or to what a function answers);
+for methods of that name on other objects; behind `if not self.training:` in a module that no `eval()` in sight reaches
+(a loss that a trainer holds beside its network); and in unit tests and what helps them.
 
 ## What it costs
 The call frees no tensor. It returns cached blocks that no tensor uses to the driver; the allocator would have used
@@ -66,10 +70,10 @@ from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.events import CALLED_KINDS, CallEffect, Graph, GraphKind, LoopInfo
+from torchmemlint.semantics.events import CALLED_KINDS, Backward, CallEffect, Graph, GraphKind, LoopInfo
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE
-from torchmemlint.torch_facts.words import Effect
+from torchmemlint.torch_facts.words import Effect, ToldCall
 
 RULE = Rule(
     code="TML301",
@@ -83,15 +87,8 @@ RULE = Rule(
 EVENT = CallEffect
 
 MEASURES = re.compile(r"memory_(allocated|reserved|stats|summary)|mem_get_info|reset_peak")
-EPOCH = re.compile(
-    r"epoch|stage|fold|trial|seed|repeat|model|checkpoint|experiment|task|dataset|config|size|phase", re.IGNORECASE
-)
 EPOCHS = re.compile(r"(max_|num_|n_|nb_)?epochs?")
 """Arguments that say for how many epochs a call trains."""
-STAGE = re.compile(
-    r"^_*(main|valid\w*|evaluat\w*|\w*epoch\w*|run|load|init|setup|set_up|close|reset|clear|clean|free|release|train|fit|start|stop|end|on_|exit|enter|del|test|teardown|build|unload|save|offload|export|profile)",
-    re.IGNORECASE,
-)
 STEPS = re.compile(
     r"(^|_)(step|batch|iter\w*|forward|call|predict\w*|infer\w*|generate\w*|decode\w*|encode\w*|sample\w*|loss\w*|optimize\w*|update\w*"
     r"|policy|act|action|apply|observe\w*|states?|train|valid\w*|extract\w*|embed\w*|classify|detect|segment|score\w*)(_|$)",
@@ -105,13 +102,18 @@ LAYERS = re.compile(
 """Iterables of which each turn runs the next part of one network."""
 DEVICE = re.compile(r"cuda|device|is_available|mps|xpu|npu", re.IGNORECASE)
 """Tests of where the code runs: they limit no rate."""
+CONJUNCTION = re.compile(r"\b(?:and|or)\b")
 SHORT = re.compile(r"memory|mem_|[<>%]", re.IGNORECASE)
 RATE = re.compile(
     r"oom|fail|error|retry|short|%|==|freq|interval|every|> |< |>=|<=|memory|mem_|threshold|flag|debug", re.IGNORECASE
 )
 
 
+STRIDE = re.compile(r"\brange\((?:[^(),]|\([^()]*\))+,(?:[^(),]|\([^()]*\))+,(?!\s*-?1\))(?:[^(),]|\([^()]*\))+\)")
+"""A ``range`` with a step of its own: from batch to batch."""
 EVALUATION = "not self.training"
+MAX_CALLERS_ABOVE = 3
+"""Callers that are looked at, from who calls a method to who calls that."""
 MAX_HOLDERS_ABOVE = 3
 """Objects that are looked at, from what holds a module to what holds that."""
 ANSWERS = re.compile(r"\w\(")
@@ -182,12 +184,11 @@ def step_path(event: CallEffect, flow: Flow) -> str | None:
         loop = event.site.loops[-1]
         if loop[0] != event.site.frame and is_stage(event.site.frame, flow):
             return None  # an inner function that goes over a whole set by itself: each call of it is a stage
-        info = record.loops.get(loop)
-        if info is None:
-            return None
-        if event.deleted_before and info.kind is not Kind.LOADER:
-            return None  # what was deleted just before is handed back: a stage's end
-        return "in every step of the loop" if loop_of_steps(event, flow, loop) else None
+        if loop not in record.loops or deletes_model(event, flow):
+            return None  # a model that was deleted just before is handed back: a stage's end
+        if loop_of_steps(event, flow, loop):
+            return "in every step of the loop"
+        return "in every forward" if is_part_of_forward(record.root, flow) else None
     ref = record.root
     if ref.qualname == MODULE:
         return None
@@ -243,7 +244,8 @@ def is_put_into_evaluation(cls: ClassRef, flow: Flow, depth: int = 0) -> bool:
 
 def is_rate(test: str) -> bool:
     """Whether a test lets the call through now and then: by a count, a size or a measurement."""
-    return bool(RATE.search(test)) and (not DEVICE.search(test) or bool(SHORT.search(test)))
+    parts = CONJUNCTION.split(test)
+    return any(RATE.search(part) and (not DEVICE.search(part) or SHORT.search(part)) for part in parts)
 
 
 def is_answer(value: str) -> bool:
@@ -252,50 +254,76 @@ def is_answer(value: str) -> bool:
 
 
 def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
-    """Whether the loop runs over batches: a loader, or a body that runs a model or back-propagates in the loop itself."""
+    """Whether a turn of the loop is a step: a batch of a loader, or a body that runs a network, back-propagates or steps an
+    optimizer in the loop itself. A loop in which these only run in a loop inside it is one of stages (epochs, folds, tasks)."""
     record = flow.record
     info = record.loops[loop]
     if info.attempts:
         return False
-    if info.kind is Kind.LOADER or (info.text.startswith("range") and "batch" in info.text.lower()):
+    if info.kind is Kind.LOADER or STRIDE.search(info.text):
         return True
-    if EPOCH.search(info.text):
-        return False
-    direct: list[Graph] = [
+    around = event.site.loops
+    networks = [
         g
         for g in [*record.graphs.values(), *record.forwards.values()]
-        if (g.kind is GraphKind.FORWARD or (g.kind is GraphKind.OPAQUE and runs_model(flow, g, info)))
-        and g.site.loops
-        and g.site.loops[: len(event.site.loops)] == event.site.loops
+        if g.site.loops[: len(around)] == around
+        and (g.kind is GraphKind.FORWARD or (g.kind is GraphKind.OPAQUE and runs_model(flow, g, info)))
     ]
-    if any(g.kind is GraphKind.FORWARD and loop in g.module_loops for g in direct):
+    trained = [e.site.loops for e in record.events.values() if is_training(e) and e.site.loops[: len(around)] == around]
+    if any(g.kind is GraphKind.FORWARD and loop in g.module_loops for g in networks):
         return False  # a model is made or loaded in every turn, and used: a turn is a stage
     if loop[0] == event.site.frame and trains_anew(event, flow, loop):
         return False
-    backwards = [
-        e
-        for e in record.events.values()
-        if type(e).__name__ == "Backward" and e.site.loops[: len(event.site.loops)] == event.site.loops
-    ]
-    if not backwards and (fills_weights(event, flow, loop) or goes_over_names(event, flow, loop)):
+    if not trained and (fills_weights(event, flow, loop) or goes_over_names(event, flow, loop)):
         return False  # a turn is one checkpoint, block or component
-    inner = [g for g in direct if len(g.site.loops) > len(event.site.loops)]
-    if inner and not [g for g in direct if len(g.site.loops) == len(event.site.loops)]:
+    if trained and around not in trained:
         return False
-    return bool(direct or backwards)
+    return around in trained or any(g.site.loops == around for g in networks)
+
+
+def is_training(event: object) -> bool:
+    """Whether an event is a backward, or an optimizer's step."""
+    return isinstance(event, Backward) or (isinstance(event, CallEffect) and event.effect is ToldCall.OPTIMIZER_STEP)
+
+
+def deletes_model(event: CallEffect, flow: Flow) -> bool:
+    """Whether a model was deleted in the same turn before: what is a module or is called as one, or what a call made of nothing
+    that the turn brings (``build()``)."""
+    networks = [
+        g for g in [*flow.record.graphs.values(), *flow.record.forwards.values()] if g.kind is GraphKind.FORWARD or g.direct
+    ]
+    called = {g.what for g in networks}
+    facts = flow.runs.world.facts(flow.frame(event.site).ref)
+    made = {(name, text.removesuffix("()")) for name, text in (*facts.bound, *facts.rebound) if text.endswith("()")}
+    fed = {call.callee for call in facts.calls if call.args}
+    empty = {call.callee for call in facts.calls} - fed
+    return any(
+        any(what == text or what.startswith(f"{text}.") for what in called)
+        or any(name == text and callee in empty for name, callee in made)
+        for text in event.deleted_before
+    )
+
+
+def is_part_of_forward(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
+    """Whether a method is a module's forward, or every call of it in sight is made by one."""
+    world = flow.runs.world
+    owner = world.facts(ref).owner if ref.qualname != MODULE else ""
+    if not owner:
+        return False
+    if ref.qualname.rpartition(".")[2] == "forward":
+        return bool(world.is_module_class(ClassRef(ref.path, owner)))
+    callers = world.project.callers(ref)
+    if not callers.calls or callers.escapes or depth == MAX_CALLERS_ABOVE:
+        return False
+    return all(c.ref != ref and is_part_of_forward(c.ref, flow, depth + 1) for c in callers.calls)
 
 
 def is_stage(frame: int, flow: Flow) -> bool:
-    """Whether the function that runs in a frame goes over a whole set by itself: it has a loop in which a model runs, over a
-    loader, or its name is a stage's."""
+    """Whether the function that runs in a frame goes over a whole set by itself: it has a loop in which a model runs, or trains."""
     record = flow.record
-    named = STAGE.search(record.frames[frame].ref.qualname.rpartition(".")[2])
-    return any(
-        loop[0] == frame and loop in record.loops and (named or record.loops[loop].kind is Kind.LOADER)
-        for g in [*record.graphs.values(), *record.forwards.values()]
-        if g.kind in CALLED_KINDS
-        for loop in g.site.loops
-    )
+    sites = [g.site for g in [*record.graphs.values(), *record.forwards.values()] if g.kind in CALLED_KINDS]
+    sites += [e.site for e in record.events.values() if is_training(e)]
+    return any(loop[0] == frame and loop in record.loops for site in sites for loop in site.loops)
 
 
 def trains_anew(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
@@ -414,7 +442,7 @@ def forwards_before(event: CallEffect, flow: Flow) -> bool:
 def called_in_steps(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
     """Whether some call of the method stands in a loop, or nothing in sight calls it (a framework's hook) and its name is no
     stage's."""
-    if depth > 3 or STAGE.search(ref.qualname.rpartition(".")[2]):
+    if depth > MAX_CALLERS_ABOVE:
         return False
     project = flow.runs.world.project
     callers = project.callers(ref)
