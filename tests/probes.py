@@ -27,7 +27,7 @@ from torchmemlint.semantics.dispatch import evaluate
 from torchmemlint.semantics.events import Record
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.runs import Runs
-from torchmemlint.semantics.state import State
+from torchmemlint.semantics.state import Meter, Mode, State
 from torchmemlint.semantics.values import Const, Obj, Plain, Tensor, Tuple, Unknown, Value
 from torchmemlint.semantics.world import MODULE
 
@@ -58,9 +58,9 @@ class ProbedRuns(Runs):
         self.looks: list[Looks] = []
 
     def _machine(
-        self, ref: FunctionRef, mode: str, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
+        self, ref: FunctionRef, mode: Mode, meter: Meter, assumptions: tuple[tuple[str, bool], ...], owner: ClassRef | None
     ) -> Machine:
-        run = super()._machine(ref, mode, assumptions, owner)
+        run = super()._machine(ref, mode, meter, assumptions, owner)
         looks = Looks(run)
         run.watch = looks.look
         self.looks.append(looks)

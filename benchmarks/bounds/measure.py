@@ -12,10 +12,23 @@ from pathlib import Path
 
 from benchmarks.bounds.shapes import Files
 
+PROGRAM = """
+import sys
+from torchmemlint.cli import main
+status = main(sys.argv[1:])
+sys.stdout.flush()
+try:
+    with open("/proc/self/status") as lines:
+        print(*(line for line in lines if line.startswith("VmHWM:")))
+except OSError:
+    pass
+sys.exit(status)
+"""
+"""Prints the process's own peak at the end: the one that ``wait4`` tells counts what its parent held when it was forked."""
 COMMAND = (
     "-P",
-    "-m",
-    "torchmemlint",
+    "-c",
+    PROGRAM,
     "check",
     ".",
     "--isolated",
@@ -50,11 +63,11 @@ def cost(files: Files, limit: int) -> Cost:
 
 
 def cost_of_folder(folder: str, lines: int, size: int, limit: int) -> Cost:
-    with tempfile.TemporaryFile() as errors:
+    with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             [sys.executable, *COMMAND],
             cwd=folder,
-            stdout=subprocess.DEVNULL,
+            stdout=output,
             stderr=errors,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1)),
@@ -63,11 +76,14 @@ def cost_of_folder(folder: str, lines: int, size: int, limit: int) -> Cost:
         process.returncode = os.waitstatus_to_exitcode(status)
         errors.seek(0)
         said = errors.read().decode(errors="replace")
+        output.seek(0)
+        last = output.read().decode(errors="replace").rpartition("VmHWM:")
+    inherited = usage.ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
     return Cost(
         lines=lines,
         size=size,
         seconds=round(usage.ru_utime + usage.ru_stime, 2),
-        megabytes=round(usage.ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2), 1),
+        megabytes=round(int(last[2].split()[0]) / 1024 if last[1] else inherited, 1),
         done=process.returncode == 0,
         stderr=said[-2000:],
     )

@@ -11,11 +11,11 @@ from torchmemlint.semantics.world import MODULE, PLAIN_ROOTS, World
 from torchmemlint.torch_facts import MODULE_KINDS, TORCH
 
 AFFINE = {
-    **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "GroupNorm", "LayerNorm", "RMSNorm"), True),
-    **dict.fromkeys(("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"), False),
+    **dict.fromkeys(TORCH.words["affine-norms"], True),
+    **dict.fromkeys(TORCH.words["plain-norms"], False),
 }
-"""Normalisations of ``torch.nn``, and whether they have parameters unless they are told otherwise."""
-HOLDERS = frozenset({"torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential"})
+"""Normalisations, and whether they have parameters unless they are told otherwise."""
+HOLDERS = TORCH.words["holders"]
 """Modules of which the parameters are those of what they are given."""
 RUNS = re.compile(r"_?(forward|encode|decode|generate|extract|predict|apply|get)(_|$)")
 """Methods of other packages' objects that may run a module, or give one."""
@@ -171,7 +171,7 @@ def makes_bare(world: World, ref: FunctionRef, callee: str, absolute: str) -> bo
     calls = [call for call in world.facts(ref).calls if call.callee == callee]
     if absolute in TORCH.given_weights:
         return bool(calls) and not any(arg.keyword == "freeze" and arg.const != "True" for call in calls for arg in call.args)
-    default = AFFINE.get(absolute.removeprefix("torch.nn."))
+    default = AFFINE.get(absolute)
     if default is None:
         return False
     given = [[arg.const for arg in call.args if arg.keyword in ("affine", "elementwise_affine")] for call in calls]

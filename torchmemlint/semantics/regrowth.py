@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 from torchmemlint.lower import ir
 from torchmemlint.semantics.text import text_of
+from torchmemlint.torch_facts import TORCH
 
-SIZES = frozenset({"shape", "size", "dim", "ndim", "numel", "device", "dtype", "nelement"})
+SIZES = TORCH.words["sizes"]
 _LEAVES = frozenset({str, int, bool, float, bytes, type(None)})
 """Types of fields that have no parts."""
 Branch = tuple[int, bool]

@@ -30,12 +30,7 @@ PLAIN_ROOTS = frozenset({"builtins", "abc", "typing", "enum", "collections", "da
 """The first parts of names of classes that bring no module or tensor to those below them."""
 PLAIN_FIELDS = frozenset({"int", "float", "bool", "str", "bytes", "complex"})
 """Annotations of a field that holds no tensor."""
-TENSORS_AGAIN = frozenset(
-    {
-        "tensor", "as_tensor", "from_numpy", "stack", "cat", "zeros", "ones", "empty", "full", "pad_sequence", "LongTensor",
-        "FloatTensor",
-    }
-)  # fmt: skip
+TENSORS_AGAIN = TORCH.words["tensors-again"]
 """Words of a function that makes tensors, also of arrays."""
 
 Key = TypeVar("Key", bound=Hashable)
