@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.index.project import ClassRef, FunctionRef
@@ -591,14 +591,6 @@ def is_primary(source: str) -> bool:
 
 def short(text: str, width: int = 40) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def with_severity(draft: Draft, severity: Severity) -> Draft:
-    return replace(draft, finding=replace(draft.finding, severity=severity))
-
-
-def pick(graphs: Iterable[Graph], kinds: frozenset[str]) -> Iterator[Graph]:
-    return (g for g in graphs if g.kind in kinds)
 
 
 def argument(event: CallEffect, position: int, keyword: str):  # type: ignore[no-untyped-def]
