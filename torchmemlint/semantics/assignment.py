@@ -19,6 +19,7 @@ from torchmemlint.semantics.syntax import reads_item
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
     EMPTY,
+    FREE_TENSOR,
     NOTHING,
     PLAIN,
     SCALAR,
@@ -39,6 +40,10 @@ from torchmemlint.semantics.values import (
     truth,
     with_flags_set,
 )
+from torchmemlint.torch_facts import TORCH
+
+WEIGHT_ALONE = TORCH.words["weight-alone"]
+"""Modules with no parameter but their ``weight``."""
 
 
 @handles(STATEMENTS, ir.Assign)
@@ -112,6 +117,8 @@ def assign_attribute(m: Machine, target: ir.Attr, value: Value, state: State, no
             continue
         info = m.heap[atom.oid]
         place = (atom.oid, target.name)
+        if target.name == "weight" and info.cls in WEIGHT_ALONE and value == FREE_TENSOR:
+            state.vars[atom.oid, FROZEN] = const(True)  # a module takes a parameter alone: one that requires no grad
         if atom.oid in m.contexts:
             value = keep_on_context(m, text, value, state, node, source)
         marked = tell_accumulation(m, place, text, value, state, node, source)

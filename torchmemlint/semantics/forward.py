@@ -14,7 +14,7 @@ from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.parameters import has_parameters
-from torchmemlint.semantics.state import TRAINING, Kind, Mode, State
+from torchmemlint.semantics.state import Kind, Mode, State
 from torchmemlint.semantics.values import (
     BATCH,
     COMPUTED,
@@ -23,7 +23,6 @@ from torchmemlint.semantics.values import (
     NOTHING,
     PACKED,
     SCALAR,
-    UNKNOWN,
     Const,
     Obj,
     Plain,
@@ -35,7 +34,6 @@ from torchmemlint.semantics.values import (
     only_indices,
     reshape,
     tensor,
-    truth,
 )
 from torchmemlint.torch_facts import TORCH
 
@@ -59,7 +57,7 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str) -> Va
     given = [m.deep(value, state) for value in call.all()]
     certain = NOTHING.union(*(graphs for graphs, _, _, _ in given)) if given else NOTHING
     graphs = certain.union(*(hints for _, hints, _, _ in given))
-    training = truth(state.vars.get((oid, TRAINING), UNKNOWN))
+    training = m.training(oid, state)
     frozen = stays_free(m, oid, graphs, state)
     inner = inside_forward(m, oid, call, state)
     if inner is None and own_class is not None and guards_what_it_runs(m.world, own_class):

@@ -20,7 +20,7 @@ from torchmemlint.semantics.events import (
     Site,
     Store,
 )
-from torchmemlint.semantics.state import ELEMENTS, FROZEN, KEYS, Kind, Meter, Mode, ObjInfo, RunLimit, State
+from torchmemlint.semantics.state import ELEMENTS, FROZEN, KEYS, TRAINING, Kind, Meter, Mode, ObjInfo, RunLimit, State
 from torchmemlint.semantics.values import EMPTY, NOTHING, WITHOUT_PARTS, Atom, Func, Obj, Tensor, Tuple, Unknown, Value, truth
 from torchmemlint.semantics.world import World
 
@@ -268,6 +268,17 @@ class Machine:
         """The open loops that the object was made outside of, the outermost first."""
         made = self.heap[oid].loops
         return tuple(loop for loop in self.loops if loop not in made)
+
+    def training(self, oid: int, state: State) -> bool | None:
+        """What is known of a module's training flag: its own, or that of the module that holds it."""
+        seen: set[int] = set()
+        while oid not in seen:
+            seen.add(oid)
+            held = state.vars.get((oid, TRAINING))
+            if held is not None:
+                return truth(held)
+            oid = self.holders.get(oid, oid)
+        return None
 
     def frozen(self, oid: int, state: State) -> bool:
         """Whether no parameter of a module wants a gradient, by what was said of it or of a module that holds it."""

@@ -8,7 +8,7 @@ from torchmemlint.semantics.dispatch import EXPRESSIONS, handles
 from torchmemlint.semantics.kinds import class_kind, looks_like_module
 from torchmemlint.semantics.machine import Closure, Machine
 from torchmemlint.semantics.parameters import made_without_parameters
-from torchmemlint.semantics.state import Kind, State
+from torchmemlint.semantics.state import TRAINING, Kind, State
 from torchmemlint.semantics.values import NONE, UNKNOWN, Cls, Ext, Func, Obj, Value, const
 from torchmemlint.semantics.variables import may_freeze_variable, said_of_variable, trains_in
 from torchmemlint.semantics.world import MODULE
@@ -40,7 +40,7 @@ def global_name(m: Machine, ident: str, state: State) -> Value:
         return held
     absolute = m.world.resolved(path, ident)
     if absolute is None:
-        return module_variable(m, path, ident)
+        return module_variable(m, path, ident, state)
     variable = m.world.variable(path, ident)
     return (variable and known_variable(m, *variable, ident, state)) or named(m, absolute, path, ident)
 
@@ -61,7 +61,7 @@ def known_variable(m: Machine, path: str, name: str, ident: str, state: State) -
         if isinstance(found, ClassRef) and text is not None and text.endswith("()"):
             note_bare(m, oid, found, FunctionRef(path, MODULE), text.removesuffix("()"))
     if "eval" in words and "train" not in words and not trains_in(m.world, path):
-        state.vars.setdefault((oid, "$training"), const(False))
+        state.vars.setdefault((oid, TRAINING), const(False))
     return frozenset((Obj(oid),))
 
 
@@ -93,7 +93,7 @@ def function_value(m: Machine, ref: FunctionRef, receiver: int = -1, owner: Clas
     return frozenset((Func(key, receiver),))
 
 
-def module_variable(m: Machine, path: str, ident: str) -> Value:
+def module_variable(m: Machine, path: str, ident: str, state: State) -> Value:
     """A module-level variable read inside a function: an object by what the module assigns to it."""
     text = m.world.project.assigned(path, ident)
     if text is not None:
@@ -102,6 +102,11 @@ def module_variable(m: Machine, path: str, ident: str) -> Value:
         classify(m, oid, found, ident)
         if isinstance(found, ClassRef) and text.endswith("()"):
             note_bare(m, oid, found, FunctionRef(path, MODULE), text.removesuffix("()"))
+        if text.endswith(".eval()") and not may_freeze_variable(m.world, path, ident):
+            if m.heap[oid].kind is Kind.THING:
+                m.retype(oid, Kind.MODULE, found)  # only modules have an `eval()` that gives them back
+            if "train" not in said_of_variable(m.world, path, ident):
+                state.vars.setdefault((oid, TRAINING), const(False))
         return frozenset((Obj(oid),))
     if ident == "torch":  # bound by an import that is not in sight (``from common import *``), or forgotten
         return named(m, ident, path, ident)

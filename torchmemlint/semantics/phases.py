@@ -20,14 +20,15 @@ PHASE_WORD = re.compile(
 )
 
 
-def phases_in(statement: ir.If) -> list[tuple[set[str], str, int]]:
+def phases_in(statement: ir.If, given: frozenset[str]) -> list[tuple[set[str], str, int]]:
     """The tests in an ``if`` that look like phases: their names, their text, and 2 for one that is sure, by what the branches do
-    and by its words, 1 for a suspicion."""
+    and by its words, or because it asks what the function was ``given`` (names of parameters); 1 for a suspicion."""
     test = statement.test
     while isinstance(test, ir.Unary) and test.op == "not":
         test = test.value
     found: list[tuple[set[str], str, int]] = []
-    trains = does_training(statement.then) or does_training(statement.orelse)
+    either = does_training(statement.then), does_training(statement.orelse)
+    trains = any(either)
     for one in [test.left, test.right] if isinstance(test, ir.BoolOp) else [test]:
         while isinstance(one, ir.Unary) and one.op == "not":
             one = one.value
@@ -37,8 +38,14 @@ def phases_in(statement: ir.If) -> list[tuple[set[str], str, int]]:
             text = text_of(one)
             says_so = PHASE_WORD.search(text.lower()) is not None
             if trains or says_so:
-                found.append((names_in(one), text, 2 if trains and says_so else 1))
+                asks = isinstance(one, ir.Name) and one.id in given and either[0] != either[1]
+                found.append((names_in(one), text, 2 if trains and (says_so or asks) else 1))
     return found
+
+
+def parameters_of(m: Machine) -> frozenset[str]:
+    """Names of the parameters of the function that runs."""
+    return frozenset(param.name for param in m.frame_closure[m.frame].function.params)
 
 
 def is_phase_test(test: ir.Expr) -> bool:
@@ -58,7 +65,7 @@ def note_phase(m: Machine, statement: ir.If) -> None:
     """Remember an undecided test that looks like a phase, by what its branches do and by its words."""
     found = m.phases.get(id(statement))
     if found is None:
-        found = m.phases[id(statement)] = phases_in(statement)
+        found = m.phases[id(statement)] = phases_in(statement, parameters_of(m))
     for names, text, weight in found:
         if not names & m.loop_names:
             key = f"{m.frame}:{text}"  # as ``phase_key``

@@ -347,10 +347,10 @@ def truth(value: Value) -> bool | None:
             answers.add(bool(atom.value))
         elif type(atom) is Tuple:
             answers.add(bool(atom.items))
-        elif type(atom) in (Func, Cls, Ext, Method):
+        elif type(atom) in (Func, Cls, Method):
             answers.add(True)
         else:
-            return None
+            return None  # a name outside may be a setting's as well as a function's
     return answers.pop() if len(answers) == 1 else None
 
 

@@ -96,6 +96,8 @@ def set_environment(m: Machine, name: str, call: Call, state: State) -> None:
 def call_library(m: Machine, name: str, call: Call, state: State) -> Value:
     """A function of which only the package is known."""
     root, _, rest = name.partition(".")
+    if name in IMPORTERS:
+        return frozenset((Obj(m.outside(Kind.THING, text_of(call.func), None, key=("imported", m.frame, call.node))),))
     if name in TORCH.inert_calls or (root in sys.stdlib_module_names and root not in STDLIB_WITH_VALUES):
         gids = [m.whole(v, state)[0] for v in call.all()]
         m.sink(NOTHING.union(*gids) if gids else NOTHING, SinkKind.SHOWN, name, call.node)
@@ -110,10 +112,16 @@ def call_library(m: Machine, name: str, call: Call, state: State) -> Value:
     return call_opaque(m, text_of(call.func), call, state)
 
 
+IMPORTERS = frozenset({"importlib.import_module", "builtins.__import__"})
+"""What gives a module of Python's that is named at run time: it may hold anything."""
+
+
 def construct_external(m: Machine, name: str, kind: Kind, call: Call, state: State) -> Value:
     if kind in CONTAINERS:
         return make_container(m, kind, call, state)
     if kind is Kind.PARAMETER:
+        if truth(call.get(1, "requires_grad") or const(True)) is False:
+            return FREE_TENSOR
         return leaf_tensor(m, call.node, text_of(call.func), state)
     if kind is Kind.DISTRIBUTION:
         oid = m.allocate(kind, call.node, text_of(call.func), name)

@@ -81,11 +81,12 @@ def clip_grad(m: Machine, op: Operation, call: Call, state: State) -> Value:
 @has_effect(Effect.AUTOGRAD_GRAD)
 def differentiate(m: Machine, op: Operation, call: Call, state: State) -> Value:
     m.record.flags.add("autograd-grad")
-    graphs = [m.whole(v, state)[0] for v in call.positional[:1]]
+    outputs = call.positional[:1] or [call.keywords[name] for name in ("outputs",) if name in call.keywords]
+    graphs = [m.whole(v, state)[0] for v in outputs]
     m.sink(NOTHING.union(*graphs) if graphs else NOTHING, SinkKind.BACKWARD, op.name, call.node)
-    back_propagate(m, [join_all(call.positional[:1])], call, state, partial=True, retain_at=3)
+    back_propagate(m, [join_all(outputs)], call, state, partial=True, retain_at=3)
     if truth(call.keywords.get("create_graph", const(False))) is not False:
-        return arithmetic(m, call.positional[:1], call.node, state)
+        return arithmetic(m, outputs, call.node, state)
     return FREE_TENSOR
 
 

@@ -16,7 +16,7 @@ from torchmemlint.semantics.machine import NO_TENSOR, Machine
 from torchmemlint.semantics.models.grad_managers import grad_manager
 from torchmemlint.semantics.models.operations import torch_function
 from torchmemlint.semantics.names import function_value
-from torchmemlint.semantics.state import TRAINING, Kind, Mode, State
+from torchmemlint.semantics.state import Kind, Mode, State
 from torchmemlint.semantics.stores import STORING, store_in
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
@@ -26,7 +26,6 @@ from torchmemlint.semantics.values import (
     NONE,
     NOTHING,
     PLAIN,
-    UNKNOWN,
     Ext,
     Tensor,
     Value,
@@ -34,7 +33,6 @@ from torchmemlint.semantics.values import (
     join_all,
     only_const,
     tensor,
-    truth,
 )
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect, ToldCall
@@ -92,7 +90,7 @@ def call_opaque(
     known = frozenset(g for g in gathered if g in m.record.graphs)
     gid = m.graph(
         GraphKind.OPAQUE, call.node, what, key=(what, oid), parents=known, mode=state.mode, module=oid, direct=direct,
-        training=truth(state.vars.get((oid, TRAINING), UNKNOWN)),
+        training=m.training(oid, state),
         frozen=direct and oid >= 0 and stays_free(m, oid, known, state),
     )  # fmt: skip
     if is_foreign(call) or not m.foreign.isdisjoint(known):
