@@ -177,8 +177,11 @@ def _without_clashes(names: dict[str, str]) -> dict[str, str]:
 
 
 def is_test(path: str, qualname: str) -> bool:
-    """Whether a function is a unit test or part of one: what it spends nobody misses."""
+    """Whether a function is a unit test or part of one: what it spends nobody misses. It lies among tests, or a test runner collects
+    it (https://docs.pytest.org/en/stable/explanation/goodpractices.html); ``test_net`` of ``eval.py``, and what a script
+    ``test_net.py`` does, are no such thing."""
     parts = path.replace("\\", "/").split("/")
-    file = parts[-1]
-    in_tests = file.startswith("test_") or file.endswith("_test.py") or not {"tests", "test"}.isdisjoint(parts[:-1])
-    return in_tests or qualname.startswith(("test_", "Test"))
+    if not {"tests", "test"}.isdisjoint(parts[:-1]):
+        return True
+    collected = parts[-1].startswith("test_") or parts[-1].endswith("_test.py")
+    return collected and qualname.startswith(("test_", "Test"))

@@ -173,6 +173,8 @@ class Project:
     callees = question(calls.callees)
     callers = question(calls.callers)
     functions_given = question(calls.functions_given)
+    classes_given = question(calls.classes_given)
+    objects_given = question(calls.objects_given)
     says = question(calls.says)
     speaks_of_cuda = question(calls.speaks_of_cuda)
 

@@ -7,6 +7,8 @@ import re
 from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.facts import ArgFact, AttrFact, FunctionFacts, ParamFact
 from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.semantics.kinds import class_kind, looks_like_module
+from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE, PLAIN_ROOTS, World
 from torchmemlint.torch_facts import MODULE_KINDS, TORCH
 
@@ -163,6 +165,46 @@ def parametric_attributes(world: World, cls: ClassRef) -> frozenset[str]:
         for attr in world.project.attrs(base)
         if _may_hold_parameter(world, base, attr)
     )
+
+
+def module_given(world: World, ref: FunctionRef, parameter: str) -> ClassRef | str | None:
+    """The class of the modules that calls in sight give for a parameter, ``torch.nn.Module`` where they are of several; None where
+    one gives an object of another kind, or nothing is known of any."""
+    found = world.project.classes_given(ref, parameter)
+    if not found and looks_like_module(words_given(world, ref, parameter)):
+        return "torch.nn.Module"
+    if not found or not all(_is_module(world, cls) for cls in found):
+        return None
+    return found[0] if len(found) == 1 else "torch.nn.Module"
+
+
+def words_given(world: World, ref: FunctionRef, parameter: str) -> frozenset[str]:
+    """The methods that callers call on what they give for a parameter."""
+    given = world.project.objects_given(ref, parameter)
+    return frozenset().union(*(world.evidence(caller).get(text, frozenset()) for caller, text in given))
+
+
+def may_be_given_frozen(world: World, ref: FunctionRef, parameter: str) -> bool:
+    """Whether a caller may have frozen the module that it gives for a parameter: it goes through its parameters or children, and
+    speaks of freezing."""
+    for caller, text in world.project.objects_given(ref, parameter):
+        facts = world.facts(caller)
+        if not facts.names & FREEZING:
+            continue
+        if any(value.startswith(f"{text}.") and value.endswith("[]") for _, value in (*facts.bound, *facts.rebound)):
+            return True
+        if world.evidence(caller).get(text, frozenset()) & FREEZING:
+            return True
+        if any("freeze" in call.callee and any(arg.name == text for arg in call.args) for call in facts.calls):
+            return True
+    return False
+
+
+FREEZING = frozenset({"requires_grad", "requires_grad_", "freeze"})
+
+
+def _is_module(world: World, cls: ClassRef | str) -> bool:
+    return bool(world.is_module_class(cls)) if isinstance(cls, ClassRef) else class_kind(cls) is Kind.MODULE
 
 
 def makes_bare(world: World, ref: FunctionRef, callee: str, absolute: str) -> bool:

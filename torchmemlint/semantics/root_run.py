@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics import assembly
@@ -15,6 +16,7 @@ from torchmemlint.semantics.functions import run_function
 from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.machine import EVERYTHING, TENSOR, Closure, FrameEnds, Machine
 from torchmemlint.semantics.names import classify
+from torchmemlint.semantics.parameters import module_given, parametric
 from torchmemlint.semantics.state import FROZEN, Kind, Mode, State, join_states
 from torchmemlint.semantics.syntax import cache_size
 from torchmemlint.semantics.text import dotted, text_of
@@ -145,8 +147,17 @@ def root_parameter(m: Machine, param: ir.Param) -> Value:
     oid = m.outside(Kind.THING, param.name, found, key=("param", m.frame, param.name))
     if found == "torch.Tensor":
         found = None
+    if found is None and is_used_as_object(m.world.facts(ref), param.name):
+        found = module_given(m.world, ref, param.name)
     classify(m, oid, found, param.name)
+    if isinstance(found, ClassRef) and m.heap[oid].kind is Kind.MODULE and parametric(m.world, found) == frozenset():
+        m.bare.add(oid)
     return frozenset((Obj(oid),))
+
+
+def is_used_as_object(facts: FunctionFacts, name: str) -> bool:
+    """Whether a function calls what it is given under a name, or a method of it."""
+    return any(call.callee.partition(".")[0] == name for call in facts.calls)
 
 
 def constructed_with(m: Machine, init: FunctionRef, flag: str) -> bool | None:

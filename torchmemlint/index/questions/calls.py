@@ -6,12 +6,14 @@ import re
 
 from torchmemlint.index import keys
 from torchmemlint.index.edges import Callees, Callers
-from torchmemlint.index.evidence import Method
+from torchmemlint.index.evidence import Instance, Method
 from torchmemlint.index.linked import Linked
-from torchmemlint.index.references import FunctionRef, Outside
+from torchmemlint.index.references import ClassRef, FunctionRef, Outside
 
 _GUARDS = re.compile(r"no_grad|inference|grad|eval", re.IGNORECASE)
 _MAX_CALLS = 30
+_MAX_UP = 2
+"""Calls over which a parameter is followed to where an object is made."""
 
 
 def calls_by_name(linked: Linked, name: str) -> tuple[tuple[FunctionRef, str, bool], ...]:
@@ -64,6 +66,43 @@ def functions_given(linked: Linked, ref: FunctionRef, parameter: str) -> tuple[F
                     return ()
                 found.add(value if isinstance(value, FunctionRef) else value.function)
     return tuple(sorted(found))
+
+
+def arguments_given(linked: Linked, ref: FunctionRef, parameter: str) -> tuple[tuple[FunctionRef, str], ...]:
+    """What calls in sight give for a parameter, where that is a name or an attribute: the function that calls, and the text."""
+    facts = linked.reader.header(ref)
+    names = [param.name for param in facts.params if param.kind == "positional"]
+    if facts.owner and not any(use.callee == "staticmethod" for use in facts.decorators):
+        names = names[1:]
+    found: dict[tuple[FunctionRef, str], None] = {}
+    for caller in linked.calls.callers(ref).calls[:_MAX_CALLS]:
+        places = iter(names)
+        for arg in caller.call.args:
+            if arg.keyword in ("*", "**"):
+                break
+            if (arg.keyword or next(places, "")) == parameter and arg.name:
+                found[caller.ref, arg.name] = None
+    return tuple(sorted(found))
+
+
+def objects_given(linked: Linked, ref: FunctionRef, parameter: str, depth: int = 0) -> tuple[tuple[FunctionRef, str], ...]:
+    """As ``arguments_given``, where an argument that is a parameter of its function in turn is followed to what its callers give."""
+    found: dict[tuple[FunctionRef, str], None] = {}
+    for caller, text in arguments_given(linked, ref, parameter):
+        found[caller, text] = None
+        if depth < _MAX_UP and caller != ref and text in {param.name for param in linked.reader.header(caller).params}:
+            found.update(dict.fromkeys(objects_given(linked, caller, text, depth + 1)))
+    return tuple(sorted(found))
+
+
+def classes_given(linked: Linked, ref: FunctionRef, parameter: str) -> tuple[ClassRef | str, ...]:
+    """The classes of the objects that calls in sight give for a parameter, as far as they are known, sorted."""
+    values = [
+        value
+        for caller, text in objects_given(linked, ref, parameter)
+        for value in linked.evidence.values(caller.path, caller.qualname, text)
+    ]
+    return tuple(sorted({value.klass for value in values if isinstance(value, Instance)}, key=str))
 
 
 def says(linked: Linked, word: str) -> bool:
