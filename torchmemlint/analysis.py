@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchmemlint.errors import TOO_LARGE, SourceError
 from torchmemlint.files.quoting import quoted
-from torchmemlint.findings import Finding
+from torchmemlint.findings import Confidence, Finding
 from torchmemlint.index.layout import is_test
 from torchmemlint.semantics import purpose
 
@@ -106,9 +106,13 @@ def is_candidate(
         receiver, _, name = call.callee.rpartition(".")
         if name in trainers and receiver in ("", "self") and call.loops:
             return True
-    if not words & {"RuntimeError", "Exception", "BaseException"}:
-        return False
-    return any("out of memory" in line for line in runs.world.lines(ref.path))
+    if words & {"RuntimeError", "Exception", "BaseException"} and any(
+        "out of memory" in line for line in runs.world.lines(ref.path)
+    ):
+        return True
+    from torchmemlint.semantics import roots
+
+    return roots.may_waste_graphs(runs.world, ref)
 
 
 def may_infer(runs: Runs, ref: FunctionRef, facts: FunctionFacts, rules: Sequence[Rule]) -> bool:
@@ -162,7 +166,7 @@ def analyze_module(
             project.ledger.note(f"{path}: {ref.qualname}: {TOO_LARGE}")
             continue
         try:
-            drafts = drafts_of(runs, ref, checks, ask or ask_rule)
+            drafts = [d for d in drafts_of(runs, ref, checks, ask or ask_rule) if d.finding.confidence is not Confidence.LOW]
             analysis.findings += [d.finding for d in told_once(drafts) if d.finding.code in codes]
             steps += runs.steps.get(ref, 0)
         except Exception:  # the one function is lost, the run goes on

@@ -24,10 +24,11 @@ class Severity(Enum):
 
 
 class Confidence(Enum):
-    """How much of a finding's flow was resolved: all of it (high), or all but one named assumption (medium)."""
+    """How much of a finding's flow was resolved: all of it (high), all but one named assumption (medium), or less (low)."""
 
     HIGH = "high"
     MEDIUM = "medium"
+    LOW = "low"
 
 
 class Safety(Enum):

@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.index.project import ClassRef, FunctionRef
@@ -54,6 +55,8 @@ class Flow:
     record: Record
     path: str
     severities: dict[str, Severity] = field(default_factory=dict)
+    judged: dict[int, Any] = field(default_factory=dict)
+    """What ``gradmode.judgement`` found of a graph: several rules ask."""
 
     # --- where ------------------------------------------------------------------------------------------------------
 

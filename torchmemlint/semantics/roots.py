@@ -12,7 +12,8 @@ from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.grad_guards import start_mode
-from torchmemlint.semantics.kinds import looks_like_module
+from torchmemlint.semantics.kinds import class_kind, looks_like_module
+from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
@@ -45,6 +46,33 @@ def may_build_graphs(world: World, ref: FunctionRef) -> bool:
     return (
         any(may_run_model(world, each, facts) for each, facts in family(world, ref)) and start_mode(world, ref) in WITH_GRAPHS
     )
+
+
+def may_waste_graphs(world: World, ref: FunctionRef) -> bool:
+    """Whether the function, which has no word of a mistake, may run a network for nothing but its result: what it calls is known
+    for a module, or reads like one, and it is itself no part of a module."""
+    facts = world.facts(ref)
+    if is_test(ref.path, ref.qualname):
+        return False
+    if facts.owner and world.is_module_class(ClassRef(ref.path, facts.owner)) is not False:
+        return False
+    called = {call.callee for call in facts.calls}
+    return any(is_known_module(world, ref, callee) for callee in sorted(called)) and start_mode(world, ref) in WITH_GRAPHS
+
+
+def is_known_module(world: World, ref: FunctionRef, callee: str) -> bool:
+    """Whether what a call names, or the object whose method it is, is known for a module, or reads like a network."""
+    receiver, _, name = callee.rpartition(".")
+    if name in TORCH.module_methods or name in TORCH.methods or name in OF_EVERYTHING:
+        return False
+    for text in (callee, receiver):
+        if text and text not in ("self", "cls"):
+            if purpose.may_be_network(text) or looks_like_module(world.evidence(ref).get(text, frozenset())):
+                return True
+            found = world.project.class_of(ref.path, ref.qualname, text)
+            if found is not None:
+                return bool(world.is_module_class(found)) if isinstance(found, ClassRef) else class_kind(found) is Kind.MODULE
+    return False
 
 
 def stores_in_loop(world: World, ref: FunctionRef) -> bool:

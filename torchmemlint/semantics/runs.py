@@ -57,6 +57,7 @@ class Fate:
     passed    calls of code out of sight that get a value and whose result is not followed to its end
     escapes   values leave the function by return or yield, and not all callers are known
     lost      something is computed from the values, attached, of which it is not known what becomes
+    held      some value is stored, be it for the function's time alone
     raises    some attached value is turned into an array on every path, here or in each caller: with grad mode on that raises
     callers   calls of the function (by caller) that were looked at
     """
@@ -70,12 +71,21 @@ class Fate:
     off_callers: int = 0
     lost: bool = False
     raises: bool = False
+    held: bool = False
 
     @property
     def only_cut(self) -> bool:
         """Every value ends in a cut: no backward can ever go through it."""
-        away = self.trains or self.kept or self.passed or self.escapes or self.lost
-        return not away and bool(self.cuts)
+        return not self._goes_on and bool(self.cuts)
+
+    @property
+    def never_read(self) -> bool:
+        """Nothing is done with any value."""
+        return not self._goes_on and not self.cuts and not self.held
+
+    @property
+    def _goes_on(self) -> bool:
+        return bool(self.trains or self.kept or self.passed or self.escapes or self.lost)
 
 
 class Runs:
@@ -294,6 +304,7 @@ class Runs:
             escapes=any(s.kind in (SinkKind.RETURNED, SinkKind.YIELDED) for s in sinks),
             lost=loses(record, gid, family),
             raises=any(MUST_BE_FREE in record.evidence.get(g, ()) for g in family),
+            held=any(s.kind in (SinkKind.STORED, SinkKind.PASSED) for s in sinks),
         )
 
     def _outlives(self, record: Record, sink: Sink) -> bool:
@@ -317,7 +328,7 @@ class Runs:
 
     def fate_of_result(self, ref: FunctionRef, depth: int = 0, cuts_alone: bool = False) -> Fate:
         """What the callers of a function do with what it returns; see ``fate``."""
-        if ref.qualname == MODULE or self._is_trained_forward(ref):
+        if ref.qualname == MODULE or self._is_forward(ref):
             return Fate(False, escapes=True)
         callers = self.world.project.callers(ref)
         if not callers.calls or callers.escapes or depth >= MAX_CALLER_DEPTH or len(callers.calls) > MAX_CALLERS:
@@ -359,13 +370,13 @@ class Runs:
         proven = bool(raises) and all(raises)
         return Fate(trains, tuple(cuts), tuple(kept), tuple(passed), escapes, tuple(seen), off, lost, proven)
 
-    def _is_trained_forward(self, ref: FunctionRef) -> bool:
-        """Whether a function is a module's own forward and asks ``self.training``: who trains the module may be out of sight (a
-        trainer that was handed it), whatever those in sight do with what it returns."""
-        facts = self.world.facts(ref)
-        if ref.qualname.rpartition(".")[2] != "forward" or not facts.owner or "training" not in facts.names:
+    def _is_forward(self, ref: FunctionRef) -> bool:
+        """Whether a function is a module's own forward: who runs the module may be out of sight (a trainer that was handed it),
+        whatever those in sight do with what it returns."""
+        owner = self.world.facts(ref).owner
+        if ref.qualname.rpartition(".")[2] not in ("forward", "__call__") or not owner:
             return False
-        return bool(self.world.is_module_class(ClassRef(ref.path, facts.owner)))
+        return self.world.is_module_class(ClassRef(ref.path, owner)) is not False
 
     def root_of(self, ref: FunctionRef) -> FunctionRef:
         return FunctionRef(ref.path, self.world.outermost(ref)) if ref.qualname != MODULE else ref

@@ -60,12 +60,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchmemlint.findings import Safety, Severity
+from torchmemlint.findings import Confidence, Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
-from torchmemlint.semantics import purpose
-from torchmemlint.semantics.events import Backward, Graph, GraphKind, SinkKind
-from torchmemlint.semantics.runs import descendants
-from torchmemlint.semantics.state import Mode
+from torchmemlint.rules.gradmode.judgement import DETACHES, Silent, is_constant, is_never_updated, judge
+from torchmemlint.semantics.events import Backward, Graph
 
 RULE = Rule(
     code="TML203",
@@ -79,74 +77,39 @@ RULE = Rule(
 EVENT = Graph
 
 COST = "one extra graph at peak, next to the graph that is trained"
+UNUSED_COST = f"{COST}, and one gradient for each of its parameters, which nobody reads or frees"
 SHOWN_COST = "one whole graph, built in each such step behind the backward, and thrown away"
-CUTS = frozenset({".detach()", ".data", ".detach_()"})
 
 
 def check(event: Graph, flow: Flow) -> Iterator[Draft]:
-    record = flow.record
-    if (
-        not (
-            event.kind is GraphKind.FORWARD
-            or (
-                event.kind is GraphKind.OPAQUE
-                and event.direct
-                and purpose.may_be_network(event.what)
-                and not flow.is_part(event)
-            )
-        )
-        or event.frozen
-        or not flow.own(event.site)
-        or flow.toggled(event)
-    ):
-        return
-    if event.training is False and any(
-        g.what == event.what and g.gid in record.backwarded and flow.own(g.site) for g in record.graphs.values()
-    ):
-        return  # the model that is trained here, evaluated on the side: TML201 speaks of it
-    if event.gid in record.backwarded or record.flags & {"input-grad", "autograd-grad"}:
-        return
-    trains = "backward" in record.flags
-    if event.mode is not Mode.ON and not (event.mode is Mode.UNKNOWN and trains):
-        return
-    if not trains or not flow.beside_backward(event):
-        return
-    fate = flow.runs.fate(record, event.gid, cuts_alone=True)
-    if not fate.only_cut or not any(s.how in CUTS for s in fate.cuts):
-        return
-    if is_kept_in_a_loss(event, flow) or not is_detached_itself(event, flow):
-        return
+    if is_never_updated(event, flow):
+        site, confidence, steps, cost = event.site, Confidence.MEDIUM, [], UNUSED_COST
+        text = "and a gradient is computed for it, but no optimizer holds its parameters"
+    else:
+        verdict = judge(event, flow)
+        if isinstance(verdict, Silent) or not is_constant(event, flow):
+            return
+        site = event.site if flow.own(event.site) else flow.own_call(event.site)[0]
+        confidence = verdict.confidence
+        steps = [flow.step(s.site, "detached here") for s in verdict.fate.cuts if s.how in DETACHES][:1]
+        cost = SHOWN_COST if is_behind_all_steps(event, flow) else COST
+        text = "but its output is only used detached, as a constant"
     yield Draft(
         flow.at(
             RULE,
-            event.site,
-            f"`{short(event.what)}(…)` runs with grad mode on, but its output is only used detached, as a constant",
+            site,
+            f"`{short(flow.callee(site))}(…)` runs with grad mode on, {text}",
+            confidence=confidence,
             label="builds an autograd graph that is thrown away",
-            cost=SHOWN_COST if is_behind_all_steps(event, flow) else COST,
+            cost=cost,
             help="run it under `with torch.no_grad():`; a detach afterwards comes too late for the peak",
-            flow=[flow.step(s.site, "detached here") for s in fate.cuts if s.how in CUTS][:1],
-            fix=flow.under_no_grad(event.site, "Switch grad mode off for the statement"),
+            flow=steps,
+            fix=flow.under_no_grad(site, "Switch grad mode off for the statement"),
         ),
         frozenset((event.gid,)),
         event.site.handler,
         event.gid,
     )
-
-
-def is_kept_in_a_loss(event: Graph, flow: Flow) -> bool:
-    """Whether the output also goes attached through a loss that is kept: it is meant to be trained there, whatever becomes of it."""
-    record = flow.record
-    family = descendants(record, event.gid)
-    lost = [g for g in family if "loss" in record.operations.get(g, ())]
-    return bool(lost) and any(s.kind is SinkKind.STORED for g in family for s in record.sinks.get(g, ()))
-
-
-def is_detached_itself(event: Graph, flow: Flow) -> bool:
-    """Whether the output, or a part of it, is detached, and not only what another call makes of it: that was not meant as a
-    constant by then."""
-    record = flow.record
-    parts = [g for g in descendants(record, event.gid) if record.graphs[g].site.key == event.site.key]
-    return any(s.how in CUTS for g in parts for s in record.sinks.get(g, ()))
 
 
 def is_behind_all_steps(event: Graph, flow: Flow) -> bool:

@@ -43,12 +43,12 @@ def claim(
     """The claim about a value that hangs on these graphs and is kept by way of ``mark``.
 
     None where nothing sure can be said: no graph that surely exists; the kept value is itself back-propagated later (it is
-    the objective, or part of it); the holder lives for one step only, made in the loop that back-propagates and filled in
+    the objective, or part of it), or is detached in place; the holder lives for one step only, made in the loop that back-propagates and filled in
     one inside it (``outlived``: the loops that it does outlive, where that is known); or it leaves for code out of sight while its graph is still alive (into a holder that was
     there before the function ran: ``outside``).
     """
     record = flow.record
-    if mark in record.backwarded:
+    if mark in record.backwarded or is_detached_in_place(flow, mark):
         return None
     graphs = [g for g in flow.real(gids)]
     if not graphs:
@@ -68,6 +68,11 @@ def claim(
     # A second backward through a freed graph raises: whatever else the value hangs on, it is no objective of a later one.
     freed = [g for g in reached if g.gid in record.freed]
     return Claim(tuple(freed), Severity.WARNING, NODES_COST, True) if freed and in_training_loop(flow, loop) else None
+
+
+def is_detached_in_place(flow: Flow, mark: int) -> bool:
+    """Whether what is kept is cut off again in every turn by ``detach_()``."""
+    return any(s.how == ".detach_()" and not s.site.guards for s in flow.record.sinks.get(mark, ()))
 
 
 def cost_of(told: Claim, event: Accumulate | Store, flow: Flow) -> str:

@@ -66,6 +66,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
+from torchmemlint.rules.retention.claims import is_detached_in_place
 from torchmemlint.semantics.events import Accumulate, Backward
 
 RULE = Rule(
@@ -86,7 +87,7 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft]:
         return
     record = flow.record
     graphs = flow.real(event.graphs)
-    if not graphs:
+    if not graphs or is_detached_in_place(flow, event.mark):
         return
     gids = frozenset(g.gid for g in graphs)
     inside = [

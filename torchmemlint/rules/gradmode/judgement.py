@@ -1,0 +1,425 @@
+"""Whether the graph of a forward is built for nothing, and how surely: asked by every rule that speaks of one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from torchmemlint.findings import Confidence
+from torchmemlint.index.layout import is_test
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.rules.api import Flow
+from torchmemlint.rules.gradmode.module_evidence import Evidence, evidence_of, is_trained_beside
+from torchmemlint.rules.gradmode.wanted_graphs import (
+    decided_elsewhere,
+    guards_its_network,
+    is_loaded,
+    needs_either,
+    runs_elsewhere,
+    takes_gradients,
+)
+from torchmemlint.semantics import purpose
+from torchmemlint.semantics.events import CALLED_KINDS, Graph, GraphKind, Record, SinkKind, Site
+from torchmemlint.semantics.optimized import is_copy
+from torchmemlint.semantics.parameters import may_be_given_frozen
+from torchmemlint.semantics.runs import Fate, descendants
+from torchmemlint.semantics.state import Mode
+from torchmemlint.semantics.world import MODULE
+from torchmemlint.torch_facts import TORCH
+
+
+class Silent(str):
+    """Why nothing is reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A graph that nothing in sight demands.
+
+    fate      what becomes of it
+    evaluated the module was put into evaluation mode before
+    doubts    how much of it is assumed: see ``judge``
+    """
+
+    fate: Fate
+    evaluated: bool
+    doubts: int
+    certain: bool
+
+    @property
+    def confidence(self) -> Confidence:
+        if self.doubts <= 0 and self.certain:
+            return Confidence.HIGH
+        return Confidence.MEDIUM if self.doubts <= MEDIUM_DOUBTS else Confidence.LOW
+
+
+MEDIUM_DOUBTS = 2
+
+
+def judge(event: Graph, flow: Flow) -> Verdict | Silent:
+    """Whether nothing that hangs on a forward's graph is demanded by a backward, as far as the project shows."""
+    if event.gid not in flow.judged:
+        flow.judged[event.gid] = _judge(event, flow)
+    found: Verdict | Silent = flow.judged[event.gid]
+    return found
+
+
+def is_constant(event: Graph, flow: Flow) -> bool:
+    """Whether a network that the function does not train gives its training step a constant: its output, or a part of it, is
+    detached there, and not only what another call makes of it."""
+    record = flow.record
+    if "backward" not in record.flags or not flow.beside_backward(event) or is_trained_beside(event, flow):
+        return False
+    parts = [g for g in descendants(record, event.gid) if record.graphs[g].site.key == event.site.key]
+    return any(s.how in DETACHES for g in parts for s in record.sinks.get(g, ()))
+
+
+def is_never_updated(event: Graph, flow: Flow) -> bool:
+    """Whether a step back-propagates into a network that no optimizer holds, and through it into nothing that wants a gradient: a
+    target network that is neither frozen nor run without grad."""
+    record, world = flow.record, flow.runs.world
+    if event.kind not in CALLED_KINDS or event.frozen or event.gid not in record.backwarded or not flow.own(event.site):
+        return False
+    if event.mode is Mode.OFF or record.flags & {"input-grad", "autograd-grad"} or not flow.beside_backward(event):
+        return False
+    if evidence_of(event, flow) > Evidence.LIKELY or flow.toggled(event):
+        return False
+    above = [record.graphs[gid] for gid in record.ancestors(event.parents)]
+    if any(g.kind is GraphKind.LEAF or (g.kind is GraphKind.OPAQUE and g.direct and g.gid in record.trained) for g in above):
+        return False
+    networks = {g.what for g in above if g.kind is GraphKind.FORWARD} | {event.what}
+    return all(is_copy(world, record.root, what) for what in sorted(networks))
+
+
+DETACHES = frozenset({".detach()", ".data", ".detach_()"})
+
+
+def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
+    known = not_at_issue(event, flow)
+    if known is not None:
+        return known
+    record = flow.record
+    root = record.root
+    name = "" if root.qualname == MODULE else root.qualname
+    evidence = evidence_of(event, flow)
+    if evidence is Evidence.NONE:
+        return Silent("nothing shows that it is a module")
+    if not stands_here(event, flow):
+        return Silent("it runs in a function that is judged by itself")
+    here = flow.runs.fate_here(record, event.gid)
+    evaluated = is_evaluated(event, flow)
+    beside = flow.beside_backward(event)
+    ends_here = here.only_cut or here.never_read
+    if not ends_here and not evaluated and (beside or needs_either(root, flow)):
+        return Silent("what it gives may be trained in the step or forward that it is part of")
+    if here.never_read and not (evaluated or is_unread(event, flow)):
+        return Silent("what becomes of the result is not seen")
+    if here.never_read and not (event.site.loops or beside or evaluated):
+        return Silent("nothing is done with the result, once")
+    if "requires_grad" in record.evidence.get(event.gid, ()):
+        return Silent("the function asks whether there is a graph")
+    wanted = wants_graph(event, flow)
+    if wanted is not None:
+        return wanted
+    fate = here if ends_here else flow.runs.fate(record, event.gid, cuts_alone=not (evaluated or purpose.evaluates(name)))
+    if fate.trains:
+        return Silent("a caller back-propagates the result")
+    if here.escapes and fate.callers and not fate.escapes and is_called_from_outside(flow, fate):
+        return Silent("its callers are asked, who alone know what the result is for")
+    if proves_no_graph(fate):
+        return Silent("`numpy()` of the result would raise if it had a graph")
+    if not flow.own(event.site) and trains_beside(event, flow, fate.only_cut):
+        return Silent("another part of the same forward is trained")
+    if is_kept_in_a_loss(event, flow):
+        return Silent("it also goes, attached, through a loss that is kept")
+    done = fate.only_cut or fate.never_read
+    if not done:
+        silent = may_be_demanded(event, flow, fate, evaluated, beside)
+        if silent is not None:
+            return silent
+    elif not (fate.cuts and all_detached(fate)) and event.kind is GraphKind.OPAQUE and decided_elsewhere(event, flow):
+        return Silent("the same call runs without grad elsewhere in the function")
+    kept = kept_by_module(event, flow)
+    if kept is None:
+        return Silent("the module keeps what it computes in attributes, and the function reads one of them")
+    doubts = int(evidence) + doubts_of(event, flow, fate, evaluated, done) + kept
+    return Verdict(fate, evaluated, doubts, evidence is Evidence.CERTAIN)
+
+
+def not_at_issue(event: Graph, flow: Flow) -> Silent | None:
+    """What the run itself says against a graph, or against one that is built for nothing."""
+    record = flow.record
+    if event.kind not in CALLED_KINDS:
+        return Silent("no call made it")
+    if event.frozen:
+        return Silent("all parameters of the module are frozen and no argument has a graph")
+    if event.mode is Mode.OFF:
+        return Silent("grad mode is off here")
+    if event.mode is not Mode.ON and not ("backward" in record.flags and flow.beside_backward(event)):
+        return Silent("whether grad mode is on here is not known")
+    if event.gid in record.backwarded:
+        return Silent("its graph is back-propagated")
+    root = record.root
+    name = "" if root.qualname == MODULE else root.qualname
+    callers = flow.runs.world.project.callers(root)
+    if is_test(root.path, name) or is_trial(event, flow, bool(callers.calls)):
+        return Silent("it is part of a unit test")
+    if is_private(name) and not callers.calls and not (callers.escapes or is_read(root, flow)):
+        return Silent("no public function, and nobody in sight calls it")
+    if record.mode is Mode.MIXED and (record.assumptions or flow.runs.world.project.grad_mode(root).chosen):
+        return Silent("callers choose grad mode by a flag: those, it may be, that ask for this phase switch it off")
+    return None
+
+
+def is_trial(event: Graph, flow: Flow, called: bool) -> bool:
+    """Whether the root tries something out on data of its own: ``def test():``, ``def test_decoder():``."""
+    root = flow.record.root
+    name = root.qualname
+    if flow.runs.world.facts(root).params or root.qualname == MODULE:
+        return False
+    return (name == "test" and not called) or (name.startswith("test_") and not event.site.loops)
+
+
+def wants_graph(event: Graph, flow: Flow) -> Silent | None:
+    """Why the graph may be wanted without a backward in sight, or not be built at all."""
+    record, root = flow.record, flow.record.root
+    if flow.watches_gradients():
+        return Silent("the function looks at the graph or at gradients itself")
+    if flow.toggled(event):
+        return Silent("Lightning may have frozen the network for this step")
+    if flow.hooks_forwards() and all(sink.kind is SinkKind.DROPPED for sink in record.sinks.get(event.gid, ())):
+        return Silent("what the hooks keep is the result")
+    if takes_gradients(event, flow):
+        return Silent("the module takes gradients within its own forward")
+    if runs_elsewhere(event, flow):
+        return Silent("it may be no network of torch's that records a graph")
+    if event.site.handler >= 0 and decided_elsewhere(event, flow):
+        return Silent("what was tried without grad needs it after all")
+    if event.cls is not None and guards_its_network(event, flow):
+        return Silent("its own forward switches grad mode off")
+    if event.what.isidentifier() and may_be_given_frozen(flow.runs.world, root, event.what):
+        return Silent("a caller may have frozen what it gives")
+    owner = flow.runs.world.facts(root).owner
+    if owner and event.what.startswith("self.") and flow.runs.frozen_where_made(ClassRef(root.path, owner)):
+        return Silent("whoever holds the object leaves its parameters frozen")
+    return None
+
+
+def is_evaluated(event: Graph, flow: Flow) -> bool:
+    """Whether the module was put into evaluation mode, or the phase is one that does not train."""
+    if event.training is False or flow.assumed_evaluation():
+        return True
+    flags = flow.record.flags
+    return not flow.own(event.site) and "eval()" in flags and "train()" not in flags
+
+
+def may_be_demanded(event: Graph, flow: Flow, fate: Fate, evaluated: bool, beside: bool) -> Silent | None:
+    """Why a result that leaves what is in sight may be trained there."""
+    record, root = flow.record, flow.record.root
+    name = "" if root.qualname == MODULE else root.qualname
+    if (fate.kept or fate.passed) and not evaluated and not purpose.evaluates(name):
+        return Silent("the result is kept, or passed to code out of sight")
+    if not evaluated and not purpose.evaluates(name):
+        return Silent("not all that becomes of the result is in sight")
+    if event.training is True or decided_elsewhere(event, flow):
+        return Silent("the module is in training mode, or the same call runs without grad elsewhere")
+    if record.flags & {"input-grad", "autograd-grad"}:
+        return Silent("the function asks for gradients of an input")
+    if evaluated and "eval()" not in record.flags and fate.escapes and (not purpose.uses(name) or flow.root_is_module()):
+        evaluated = flow.assumed_evaluation()  # another method called `eval()`; this one hands its result on
+    if not evaluated and needs_either(root, flow):
+        return Silent("the function is part of a forward, which runs in training and evaluation alike")
+    if (not evaluated or fate.escapes) and flow.called_in_training(by_trainers=fate.escapes):
+        return Silent("a caller computes a loss or trains")
+    if record.mode is Mode.MIXED and "eval()" not in record.flags:
+        return Silent("some callers switch grad mode off, and nothing says that the others want no graph")
+    if beside and (fate.passed or not evaluated):
+        return Silent("the result may be part of the step beside it")
+    if evaluated and not purpose.trains(name):
+        return None
+    if is_loaded(event, flow, "torch.hub.load"):
+        return Silent("a predictor of another repository may guard itself")
+    if fate.escapes and not is_detached(fate):
+        return Silent("its name alone says that nobody out of sight trains what it hands out")
+    return None if purpose.evaluates(name) else Silent("not all that becomes of the result is in sight")
+
+
+def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool) -> int:
+    """What is assumed of callers and of the ways that the result goes."""
+    record = flow.record
+    name = "" if record.root.qualname == MODULE else record.root.qualname
+    if done:
+        doubts = 0 if record.mode is not Mode.NO_CALLERS or is_entry(name) else 1
+        if record.mode is Mode.MIXED and "eval()" not in record.flags and not explicit(fate):
+            doubts += 3 if flow.runs.world.project.grad_mode(record.root).assumed else 1
+        if fate.never_read and event.kind is GraphKind.OPAQUE:
+            doubts += 2
+        if event.kind is GraphKind.OPAQUE and not evaluated and not explicit(fate) and not purpose.uses(name):
+            doubts += 1
+        return doubts
+    sure = event.kind is GraphKind.FORWARD and not fate.escapes and (record.mode is not Mode.NO_CALLERS or is_entry(name))
+    return 0 if sure and evaluated else 1
+
+
+def stands_here(event: Graph, flow: Flow) -> bool:
+    """Whether the finding stands in the root: at the forward itself, or at the root's call of a function of the project through
+    which it runs, where that function is part of forwards of either kind and its callers alone know what the result is for."""
+    if flow.own(event.site):
+        return True
+    record, world = flow.record, flow.runs.world
+    site, callee = flow.own_call(event.site)
+    if any(g.kind is GraphKind.FORWARD and g.site.key == site.key for g in record.graphs.values()):
+        return False  # where the call itself makes a graph, that one is judged
+    inside = entered(event, flow)
+    sinks = [s for gid in descendants(record, event.gid) for s in record.sinks.get(gid, ())]
+    comes_out = any(inside not in above(record, s.site.frame) for s in sinks)
+    owner = world.facts(callee).owner
+    if comes_out and owner and world.is_module_class(ClassRef(callee.path, owner)):
+        around = world.facts(record.root).owner
+        inherited = world.project.mro(ClassRef(record.root.path, around)) if around else ()
+        if ClassRef(callee.path, owner) not in inherited or callee.qualname.rpartition(".")[2] in ("forward", "__call__"):
+            return True
+    if not comes_out and not hands_out(callee, event, flow):
+        return False  # the function that is called keeps its result to itself
+    # Where no other caller trains what it returns, the finding stands in that function.
+    return flow.runs.fate_of_result(callee).trains
+
+
+def entered(event: Graph, flow: Flow) -> int:
+    """The frame of the function that the root called, in which a forward runs."""
+    frame = flow.frame(event.site)
+    while frame.parent >= 0 and not flow.own(Site(frame.parent, -1)):
+        frame = flow.record.frames[frame.parent]
+    return frame.number
+
+
+def above(record: Record, number: int) -> set[int]:
+    """A frame, and those that it was called from."""
+    found = set()
+    while number >= 0:
+        found.add(number)
+        number = record.frames[number].parent
+    return found
+
+
+def hands_out(callee: FunctionRef, event: Graph, flow: Flow) -> bool:
+    """Whether a function of the project returns what this forward in it gives, with the graph."""
+    return flow.frame(event.site).ref == callee and any(
+        (graph.site.node, graph.kind) == (event.site.node, event.kind) and flow.runs.fate_here(record, graph.gid).escapes
+        for record in flow.runs.records(callee)
+        for graph in record.graphs.values()
+    )
+
+
+def trains_beside(event: Graph, flow: Flow, only_cut: bool) -> bool:
+    """Whether the call of the root by which this module runs runs another one, or this one again, whose result is trained, or is
+    handed out with its graph where this one's is cut: both are of one forward, as of a discriminator that sees two inputs."""
+    site, _ = flow.own_call(event.site)
+    others = [g for g in flow.record.graphs.values() if g.kind == event.kind and g.gid != event.gid and not flow.own(g.site)]
+    fates = [flow.runs.fate(flow.record, other.gid) for other in others if flow.own_call(other.site)[0].key == site.key]
+    return any(fate.trains or (only_cut and fate.escapes) for fate in fates)
+
+
+def proves_no_graph(fate: Fate) -> bool:
+    """Whether a result is turned into an array without a detach: that raises where the result has a graph, so it has none. Where
+    it is detached as well, the array may be of that, unless it is known to be of another part of the result."""
+    if is_detached(fate):
+        return fate.raises
+    return any(s.how == ".numpy()" or s.how.startswith("numpy.") for s in fate.cuts)
+
+
+def is_detached(fate: Fate) -> bool:
+    """Whether the result is detached somewhere, whatever else becomes of it."""
+    return any(s.how in (".detach()", ".data") for s in fate.cuts)
+
+
+def all_detached(fate: Fate) -> bool:
+    """Whether every cut is one that is written for the graph's sake; the best one's index may be taken of the value as well."""
+    hows = {s.how for s in fate.cuts if s.kind is SinkKind.CUT}
+    return hows <= {".detach()", ".data", "no_grad"} | INDICES and not (hows and hows <= INDICES)
+
+
+INDICES = frozenset({".argmax()", ".argmin()", "torch.argmax", "torch.argmin"})
+"""Ways to an index, as they are written."""
+
+
+def explicit(fate: Fate) -> bool:
+    """Whether the code itself says that the graph is not wanted: a detach, or a conversion that needs one."""
+    return any(
+        s.kind is SinkKind.CUT and s.how in (".detach()", ".data", ".item()", ".tolist()", ".numpy()", "no_grad")
+        for s in fate.cuts
+    )
+
+
+def is_private(name: str) -> bool:
+    """Whether a function, or a class that it is a method of, is named for its module's own use."""
+    return any(part.startswith("_") and not part.startswith("__") for part in name.split("."))
+
+
+def is_read(root: FunctionRef, flow: Flow) -> bool:
+    """Whether a class of the same file keeps the root as a value (``self.loss = self._quantile_loss``): it is called under another
+    name."""
+    last = root.qualname.rpartition(".")[2]
+    classes = flow.runs.world.project.module(root.path).classes
+    return any(fact.kind == "name" and fact.value in (last, f"self.{last}") for cls in classes for fact in cls.attrs)
+
+
+def kept_by_module(event: Graph, flow: Flow) -> int | None:
+    """Doubts about what the module itself keeps of its forward (``net.loss``); None where the function back-propagates that."""
+    record = flow.record
+    if any(
+        g.kind is GraphKind.PARAM and g.what.startswith(event.what + ".") and g.gid in record.backwarded
+        for g in record.graphs.values()
+    ):
+        return None
+    if event.cls is None:
+        return 0
+    kept = {fact.name for fact in flow.runs.world.project.attrs(event.cls) if fact.method.rpartition(".")[2] == "forward"}
+    facts, start = flow.runs.world.facts(record.root), event.what + "."
+    texts = [*facts.reads, *(call.callee for call in facts.calls)]
+    read = {
+        text.removeprefix(start).partition(".")[0] for text in texts if text.startswith(start)
+    } - TORCH.module_methods.keys()
+    return (None if "backward" in record.flags else 1) if kept and read else 0
+
+
+def is_unread(event: Graph, flow: Flow) -> bool:
+    """Whether the result is dropped at once, or bound to names alone that nothing in the function reads."""
+    if any(s.kind is SinkKind.DROPPED for s in flow.record.sinks.get(event.gid, ())):
+        return True
+    site = event.site if flow.own(event.site) else flow.own_call(event.site)[0]
+    bound = NAMES.match(flow.lowered(site).statement(site.node)[1])
+    if bound is None:
+        return False
+    facts = flow.runs.world.facts(flow.record.root)
+    read = {text.partition(".")[0] for text in (*facts.reads, *(call.callee for call in facts.calls))}
+    read |= {arg.name.partition(".")[0] for call in facts.calls for arg in call.args}
+    return read.isdisjoint(name.strip(" ()*") for name in bound[1].split(","))
+
+
+NAMES = re.compile(r"([\w\s,()*]+?)\s*=[^=]")
+"""The targets of an assignment to names."""
+
+
+def is_called_from_outside(flow: Flow, fate: Fate) -> bool:
+    """Whether the root is a method of a module, and a function that is none of this object's own calls it."""
+    world, root = flow.runs.world, flow.record.root
+    owner = world.facts(root).owner
+    if not owner or not flow.root_is_module():
+        return False
+    own = {owner, *(cls.qualname for cls in world.project.mro(ClassRef(root.path, owner)) if isinstance(cls, ClassRef))}
+    return any(world.facts(caller).owner not in own for caller in fate.callers)
+
+
+def is_kept_in_a_loss(event: Graph, flow: Flow) -> bool:
+    """Whether the output also goes attached through a loss that is kept beside a backward: it is meant to be trained there."""
+    record = flow.record
+    if "backward" not in record.flags:
+        return False
+    family = descendants(record, event.gid)
+    lost = [g for g in family if "loss" in record.operations.get(g, ())]
+    return bool(lost) and any(s.kind is SinkKind.STORED for g in family for s in record.sinks.get(g, ()))
+
+
+def is_entry(name: str) -> bool:
+    return name.rpartition(".")[2] in ("main", "")

@@ -1,0 +1,191 @@
+"""Whether what a function calls is a module, by evidence: nothing else that is called builds a graph of its own."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.rules.api import Flow
+from torchmemlint.semantics import purpose
+from torchmemlint.semantics.events import Graph, GraphKind, SinkKind
+from torchmemlint.semantics.grad_guards import is_imported
+from torchmemlint.semantics.runs import descendants
+from torchmemlint.torch_facts import TORCH
+
+
+def may_be_module(event: Graph, flow: Flow) -> bool:
+    """Whether nothing speaks against a module."""
+    if (
+        not (event.direct or is_beside_trained(event, flow))
+        or flow.is_part(event)
+        or purpose.is_helper(event.what)
+        or is_callable(event.what, flow)
+    ):
+        return False
+    if CLASS.fullmatch(event.what.rpartition(".")[2]) and not words_on(event, flow) & MODULE_WORDS:
+        return False  # a class, by the way that classes are written: the call makes an object
+    seen = seen_on(event, flow)
+    if "array" in seen or ("maybe-array" in seen and not words_on(event, flow) & MODULE_WORDS):
+        return False  # a session of another library, which returns arrays
+    if seen & (MODULES_ALONE | {"named_parameters"}):
+        return False  # it gives a module, and runs none (``self._wrap_model(model)``)
+    if is_function_by_its_place(event.what, flow) and not words_on(event, flow) & MODULE_WORDS:
+        return False
+    return (
+        purpose.may_be_network(event.what)
+        or bool(words_on(event, flow) & MODULE_WORDS or seen & TENSOR_ONLY)
+        or is_trained_beside(event, flow)
+        or flow.trains_in_another_phase(event)
+    )
+
+
+class Evidence(IntEnum):
+    """How surely an object that is called is a module, by what the code shows of it; the number is that of its doubts (``judgement``)."""
+
+    CERTAIN = 0
+    """Its class says so, or the code does with it what can be done with modules alone."""
+    LIKELY = 1
+    """Its result is detached, or it reads like a network and its result is treated as a tensor."""
+    WEAK = 3
+    """It reads like a network, or its result is treated as a tensor."""
+    NONE = 9
+
+
+def evidence_of(event: Graph, flow: Flow) -> Evidence:
+    """How surely what is called is a module that has parameters."""
+    if event.kind is GraphKind.FORWARD or (event.what in ("self", "self.forward") and flow.root_is_module()):
+        return Evidence.CERTAIN
+    if not may_be_module(event, flow):
+        return Evidence.NONE
+    words, seen = words_on(event, flow), seen_on(event, flow)
+    if words & MODULE_WORDS or event.training is False or flow.trains_in_another_phase(event) or is_trained_beside(event, flow):
+        return Evidence.CERTAIN
+    cuts = cuts_of(event, flow)
+    if any(other.what.startswith(event.what + ".") and event.gid in other.parents for other in flow.record.graphs.values()):
+        cuts -= {".data", "no_grad"}  # an object with fields of its own: `data` is one of them
+    is_tensor = bool(
+        seen & TENSOR_ONLY or cuts & {".data", ".detach()", "no_grad"} or any(c.startswith("torch.") for c in cuts)
+    )
+    if is_detached_here(event, flow) or (is_tensor and purpose.may_be_network(event.what)):
+        return Evidence.LIKELY
+    return Evidence.WEAK
+
+
+def cuts_of(event: Graph, flow: Flow) -> set[str]:
+    """By what the result, or what is computed from it, loses its graph in this function."""
+    sinks = flow.record.sinks
+    return {s.how for gid in descendants(flow.record, event.gid) for s in sinks.get(gid, ()) if s.kind is SinkKind.CUT}
+
+
+def is_beside_trained(event: Graph, flow: Flow) -> bool:
+    """Whether a method of the same object as this one's gives, in this run, what is back-propagated: it holds networks."""
+    receiver = event.what.rpartition(".")[0]
+    record = flow.record
+    return bool(receiver) and any(
+        g.kind is GraphKind.OPAQUE
+        and g.what != event.what
+        and g.what.rpartition(".")[0] == receiver
+        and g.gid in record.trained
+        for g in record.graphs.values()
+    )
+
+
+def is_trained_beside(event: Graph, flow: Flow) -> bool:
+    """Whether another call of the same object is back-propagated in this run."""
+    record = flow.record
+    return any(g.what == event.what and g.gid in record.backwarded for g in record.graphs.values() if g.gid != event.gid)
+
+
+MODULES_ALONE = TORCH.words["modules-alone"]
+"""Methods that modules have, and no tensor."""
+MODULE_WORDS = MODULES_ALONE | {"cuda", "half"}
+TENSOR_ONLY = frozenset(
+    {
+        "detach", "argmax", "softmax", "sigmoid", "log_softmax", "unsqueeze", "squeeze", "cpu", "item", "backward", "cuda", "topk",
+        "permute", "view", "exp", "torch-op", "shape",
+    }
+)  # fmt: skip
+"""What is done to a result that only a tensor can undergo (arrays have ``sum``, ``max``, ``reshape`` as well)."""
+
+
+CLASS = re.compile(r"[A-Z]+[a-z]\w*")
+
+
+def is_detached_here(event: Graph, flow: Flow) -> bool:
+    """Whether the function itself detaches what it got. A helper that does so takes all kinds of values, and says nothing."""
+    if "detach" not in seen_on(event, flow):
+        return False
+    sinks = flow.record.sinks
+    family = descendants(flow.record, event.gid)
+    return any(s.how == ".detach()" and s.site.frame == event.site.frame for gid in family for s in sinks.get(gid, ()))
+
+
+def is_function_by_its_place(what: str, flow: Flow) -> bool:
+    """Whether what is called is a name that is imported, or one of ``self`` that no class in sight assigns (a method of a class
+    out of sight), and does not read like a network's."""
+    if purpose.may_be_network(what):
+        return False
+    world, root = flow.runs.world, flow.record.root
+    if what.isidentifier():
+        facts = world.facts(root)
+        if what in facts.locals or what in {p.name for p in facts.params}:
+            return False
+        if is_imported(world, root.path, what):
+            absolute = world.project.resolve(root.path, what, root.qualname)
+            is_variable = absolute is not None and world.symbol(absolute) is None and world.project.is_inside(absolute)
+            return not is_variable
+        return world.project.assigned(root.path, what) is None
+    owner, name = world.facts(root).owner, what.removeprefix("self.")
+    return bool(owner) and name != what and name.isidentifier() and not world.project.attr(ClassRef(root.path, owner), name)
+
+
+def is_callable(what: str, flow: Flow) -> bool:
+    """Whether what is called is a parameter of the root, or an attribute that holds one of its class's, that is annotated as a
+    function, and no more; or for which every call in sight gives a function that is no model's."""
+    project, root = flow.runs.world.project, flow.record.root
+    sources = [(root, what)]
+    owner, name = flow.runs.world.facts(root).owner, what.removeprefix("self.")
+    if owner and name != what:
+        held = project.attr(ClassRef(root.path, owner), name)
+        if any(says_function(fact.annotation, cls.path, flow) for fact, cls in held):
+            return True
+        sources = [(FunctionRef(cls.path, f.method), f.value) for f, cls in held if f.kind == "name" and f.method]
+    for ref, parameter in sources:
+        params = [p for p in flow.runs.world.facts(ref).params if p.name == parameter]
+        if any(says_function(p.annotation, ref.path, flow) for p in params):
+            return True
+        given = project.functions_given(ref, parameter) if params else ()
+        if given and not any(runs_model(each, flow) for each in given):
+            return True
+    return False
+
+
+def says_function(annotation: str, path: str, flow: Flow) -> bool:
+    """Whether an annotation is `Callable`, or a name that the file gives to one (``Score = Callable[[Any], float]``)."""
+    named = flow.runs.world.project.assigned(path, annotation) if annotation.isidentifier() else None
+    return (named or annotation).removesuffix("[]").rpartition(".")[2] == "Callable"
+
+
+def runs_model(ref: FunctionRef, flow: Flow) -> bool:
+    """Whether a function is a method of a module, or of a class that may be one."""
+    owner = flow.runs.world.facts(ref).owner
+    return bool(owner) and flow.runs.world.is_module_class(ClassRef(ref.path, owner)) is not False
+
+
+def words_on(event: Graph, flow: Flow) -> frozenset[str]:
+    """The methods that the function calls on what is called here."""
+    return flow.runs.world.evidence(flow.record.root).get(event.what, frozenset())
+
+
+def seen_on(event: Graph, flow: Flow) -> set[str]:
+    """What is done to the result, and to its items and fields."""
+    seen = set(flow.record.evidence.get(event.gid, ()))
+    for other in flow.record.graphs.values():
+        if (
+            other.kind is GraphKind.OPAQUE
+            and other.site == event.site
+            and other.what.startswith((event.what + "[", event.what + "."))
+        ):
+            seen |= flow.record.evidence.get(other.gid, set())
+    return seen
