@@ -85,7 +85,7 @@ def is_candidate(
     if words & enough:
         return True
     if facts.qualname == "<module>":
-        return bool(words & (BACKWARD | OF_INFERENCE | WITHOUT_GRAPH))
+        return bool(words & (BACKWARD | OF_INFERENCE | WITHOUT_GRAPH)) or may_waste_graphs(runs, ref, facts)
     if words & BACKWARD:
         return True
     if words & WITHOUT_GRAPH:
@@ -110,8 +110,16 @@ def is_candidate(
         "out of memory" in line for line in runs.world.lines(ref.path)
     ):
         return True
+    return may_waste_graphs(runs, ref, facts)
+
+
+def may_waste_graphs(runs: Runs, ref: FunctionRef, facts: FunctionFacts) -> bool:
+    """Whether a function with no word of a mistake may run a network for nothing but its result; the file's own statements only in
+    a loop: what they run once costs little."""
     from torchmemlint.semantics import roots
 
+    if facts.qualname == "<module>" and not any(call.loops for call in facts.calls):
+        return False
     return roots.may_waste_graphs(runs.world, ref)
 
 

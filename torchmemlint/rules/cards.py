@@ -111,7 +111,7 @@ CARDS = {
         summary="A model is run for its result alone, but with grad mode on",
         severity=Severity.ERROR,
         fix=Safety.UNSAFE,
-        triggers=frozenset({"append", "argmax", "cpu", "detach", "eval", "item", "max", "numpy", "sigmoid", "softmax", "tolist", "topk"}),
+        triggers=frozenset({"append", "argmax", "detach", "eval", "for", "item", "numpy", "while"}),
         experiment="peak",
     ),
     "gradmode.ineffective_no_grad": Rule(

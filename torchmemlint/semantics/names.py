@@ -40,7 +40,7 @@ def global_name(m: Machine, ident: str, state: State) -> Value:
         return held
     absolute = m.world.resolved(path, ident)
     if absolute is None:
-        return module_variable(m, path, ident, state)
+        return module_variable(m, path, ident)
     variable = m.world.variable(path, ident)
     return (variable and known_variable(m, *variable, ident, state)) or named(m, absolute, path, ident)
 
@@ -50,14 +50,15 @@ def known_variable(m: Machine, path: str, name: str, ident: str, state: State) -
     is, or may leave it frozen."""
     found = m.world.project.class_of(path, MODULE, name)
     words = said_of_variable(m.world, path, name)
-    if (found is None and not looks_like_module(words)) or may_freeze_variable(m.world, path, name):
+    text = m.world.project.assigned(path, name)
+    is_module = looks_like_module(words) or (text is not None and text.endswith(".eval()"))  # only modules have an `eval()` so
+    if (found is None and not is_module) or may_freeze_variable(m.world, path, name):
         return None
     oid = m.outside(Kind.THING, ident, found, key=(path, name))
     if m.heap[oid].kind is Kind.THING:
         classify(m, oid, found, ident)
         if m.heap[oid].kind is Kind.THING:
-            m.retype(oid, Kind.MODULE if looks_like_module(words) else Kind.THING, found)
-        text = m.world.project.assigned(path, name)
+            m.retype(oid, Kind.MODULE if is_module else Kind.THING, found)
         if isinstance(found, ClassRef) and text is not None and text.endswith("()"):
             note_bare(m, oid, found, FunctionRef(path, MODULE), text.removesuffix("()"))
     if "eval" in words and "train" not in words and not trains_in(m.world, path):
@@ -93,7 +94,7 @@ def function_value(m: Machine, ref: FunctionRef, receiver: int = -1, owner: Clas
     return frozenset((Func(key, receiver),))
 
 
-def module_variable(m: Machine, path: str, ident: str, state: State) -> Value:
+def module_variable(m: Machine, path: str, ident: str) -> Value:
     """A module-level variable read inside a function: an object by what the module assigns to it."""
     text = m.world.project.assigned(path, ident)
     if text is not None:
@@ -102,11 +103,6 @@ def module_variable(m: Machine, path: str, ident: str, state: State) -> Value:
         classify(m, oid, found, ident)
         if isinstance(found, ClassRef) and text.endswith("()"):
             note_bare(m, oid, found, FunctionRef(path, MODULE), text.removesuffix("()"))
-        if text.endswith(".eval()") and not may_freeze_variable(m.world, path, ident):
-            if m.heap[oid].kind is Kind.THING:
-                m.retype(oid, Kind.MODULE, found)  # only modules have an `eval()` that gives them back
-            if "train" not in said_of_variable(m.world, path, ident):
-                state.vars.setdefault((oid, TRAINING), const(False))
         return frozenset((Obj(oid),))
     if ident == "torch":  # bound by an import that is not in sight (``from common import *``), or forgotten
         return named(m, ident, path, ident)

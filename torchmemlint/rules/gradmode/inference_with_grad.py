@@ -83,8 +83,9 @@ from collections.abc import Iterator
 from torchmemlint.findings import Edit, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.gradmode.judgement import Silent, Verdict, is_constant, is_entry, judge
+from torchmemlint.rules.retention.claims import WHOLE_COST, claim
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.events import CALLED_KINDS, Graph, GraphKind, SinkKind, Store
+from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Graph, GraphKind, SinkKind, Store
 from torchmemlint.semantics.roots import reaches
 from torchmemlint.semantics.runs import MAX_CALLERS, descendants
 from torchmemlint.semantics.state import Mode
@@ -97,9 +98,7 @@ RULE = Rule(
     summary="A model is run for its result alone, but with grad mode on",
     severity=Severity.ERROR,
     fix=Safety.UNSAFE,
-    triggers=frozenset(
-        {"eval", "detach", "item", "numpy", "argmax", "cpu", "max", "tolist", "topk", "append", "softmax", "sigmoid"}
-    ),
+    triggers=frozenset({"for", "while", "eval", "detach", "item", "numpy", "argmax", "append"}),
     experiment="peak",
 )
 EVENT = Graph
@@ -121,7 +120,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
     if isinstance(verdict, Silent) or is_constant(event, flow):
         return
     hanging = descendants(flow.record, event.gid)
-    kept = [
+    kept: list[Accumulate | Store] = [
         e
         for e in flow.record.events.values()
         if isinstance(e, Store)
@@ -130,25 +129,46 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
         and e.loop in event.site.loops  # else each turn keeps the one graph that was made before
         and flow.own(e.site)
     ]
-    elsewhere = [] if kept or event.gid not in flow.record.returned else kept_by_callers(event, flow)
+    totals: list[Accumulate | Store] = [
+        e
+        for e in flow.record.events.values()
+        if isinstance(e, Accumulate)
+        and hanging & e.graphs
+        and e.loop in event.site.loops
+        and flow.own(e.site)
+        and keeps_whole_graphs(e, flow)
+    ]
+    if totals and not verdict.evaluated:
+        return  # the total is the mistake: TML101 tells it
+    elsewhere = [] if kept or totals or event.gid not in flow.record.returned else kept_by_callers(event, flow)
     site = event.site if flow.own(event.site) else flow.own_call(event.site)[0]
     yield Draft(
         flow.at(
             RULE,
             site,
             f"`{short(flow.callee(site))}(…)` runs with grad mode on{when(event, flow)}, {text_of(verdict, flow)}",
-            severity=Severity.ERROR if kept or elsewhere else Severity.NOTE if is_once(event, flow) else Severity.WARNING,
+            severity=Severity.ERROR
+            if kept or totals or elsewhere
+            else Severity.NOTE
+            if is_once(event, flow)
+            else Severity.WARNING,
             confidence=verdict.confidence,
             label="builds an autograd graph that is never used",
-            cost=KEPT_COST if kept or elsewhere else cost_at_peak(event, flow),
+            cost=KEPT_COST if kept or totals or elsewhere else cost_at_peak(event, flow),
             help=help_for(event, flow),
-            flow=[flow.step(e.site, f"kept with its graph in `{short(e.place)}`") for e in kept[:3]] + elsewhere[:3],
+            flow=[flow.step(e.site, f"kept with its graph in `{short(e.place)}`") for e in (kept + totals)[:3]] + elsewhere[:3],
             fix=decorate(event, flow),
         ),
         frozenset((event.gid,)),
         event.site.handler,
         event.gid,
     )
+
+
+def keeps_whole_graphs(event: Accumulate, flow: Flow) -> bool:
+    """Whether a running total keeps every step's whole graph."""
+    told = claim(flow, event.graphs, event.mark, event.holder_frame < 0, event.loop, total=True)
+    return told is not None and not event.through_module and told.cost == WHOLE_COST
 
 
 def text_of(verdict: Verdict, flow: Flow) -> str:

@@ -10,7 +10,7 @@ from torchmemlint.rules.api import Flow
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import Graph, GraphKind, SinkKind
 from torchmemlint.semantics.grad_guards import is_imported
-from torchmemlint.semantics.runs import descendants
+from torchmemlint.semantics.runs import MAX_CALLERS, descendants
 from torchmemlint.torch_facts import TORCH
 
 
@@ -61,6 +61,8 @@ def evidence_of(event: Graph, flow: Flow) -> Evidence:
     words, seen = words_on(event, flow), seen_on(event, flow)
     if words & MODULE_WORDS or event.training is False or flow.trains_in_another_phase(event) or is_trained_beside(event, flow):
         return Evidence.CERTAIN
+    if is_trained_by_callers(event, flow):
+        return Evidence.CERTAIN
     cuts = cuts_of(event, flow)
     if any(other.what.startswith(event.what + ".") and event.gid in other.parents for other in flow.record.graphs.values()):
         cuts -= {".data", "no_grad"}  # an object with fields of its own: `data` is one of them
@@ -89,6 +91,23 @@ def is_beside_trained(event: Graph, flow: Flow) -> bool:
         and g.gid in record.trained
         for g in record.graphs.values()
     )
+
+
+def is_trained_by_callers(event: Graph, flow: Flow) -> bool:
+    """Whether a caller back-propagates what it computes itself with the very object that it gives here."""
+    if not event.what.isidentifier():
+        return False
+    given = flow.runs.world.project.objects_given(flow.record.root, event.what)
+    return len(given) <= MAX_CALLERS and any(
+        graph.what == text and graph.gid in record.trained
+        for caller, text in given
+        if BACKWARD & flow.runs.world.facts(caller).names
+        for record in flow.runs.records(flow.runs.root_of(caller))
+        for graph in record.graphs.values()
+    )
+
+
+BACKWARD = frozenset({"backward", "manual_backward"})
 
 
 def is_trained_beside(event: Graph, flow: Flow) -> bool:

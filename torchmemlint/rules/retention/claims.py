@@ -39,8 +39,10 @@ def claim(
     outside: bool,
     loop: tuple[int, int] | None,
     outlived: tuple[tuple[int, int], ...] = (),
+    *,
+    total: bool = False,
 ) -> Claim | None:
-    """The claim about a value that hangs on these graphs and is kept by way of ``mark``.
+    """The claim about a value that hangs on these graphs and is kept by way of ``mark``; ``total``: added to what was there.
 
     None where nothing sure can be said: no graph that surely exists; the kept value is itself back-propagated later (it is
     the objective, or part of it), or is detached in place; the holder lives for one step only, made in the loop that back-propagates and filled in
@@ -62,7 +64,8 @@ def claim(
         if retained:
             return Claim(tuple(graphs), Severity.ERROR, RETAINED_COST, False)
         return Claim(tuple(graphs), Severity.WARNING, NODES_COST, True)
-    whole = None if outside or not in_training_loop(flow, loop, graphs) else side_branches(flow, graphs, reached, mark)
+    steps = in_training_loop(flow, loop, graphs) or (total and runs_forwards(loop, graphs))
+    whole = side_branches(flow, graphs, reached, mark) if steps and not outside else None
     if whole is not None:
         return whole
     # A second backward through a freed graph raises: whatever else the value hangs on, it is no objective of a later one.
@@ -137,6 +140,11 @@ def in_training_loop(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[
     return loop is not None and any(
         isinstance(e, Backward) and loop in e.site.loops and (made_here or not e.gradients) for e in flow.record.events.values()
     )
+
+
+def runs_forwards(loop: tuple[int, int] | None, graphs: Sequence[Graph]) -> bool:
+    """Whether each turn of the loop runs the forwards anew whose results are kept."""
+    return loop is not None and bool(graphs) and all(g.kind in CALLED_KINDS and loop in g.site.loops for g in graphs)
 
 
 def only_partially(flow: Flow, graph: Graph) -> bool:

@@ -97,7 +97,7 @@ EVENT = Accumulate
 def check(event: Accumulate, flow: Flow) -> Iterator[Draft]:
     if event.through_module or not flow.own(event.site) or is_one_graph(flow, event):
         return
-    told = claim(flow, event.graphs, event.mark, event.holder_frame < 0, event.loop)
+    told = claim(flow, event.graphs, event.mark, event.holder_frame < 0, event.loop, total=True)
     if told is None or (told.freed and is_term_of_one_step(event, flow)):
         return
     outlives = "the loop" if event.loop is not None else "this call"
