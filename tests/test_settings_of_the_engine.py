@@ -112,6 +112,8 @@ def test_every_group_of_words_is_asked_for() -> None:
     asked = {
         str(node.slice.value)
         for node in nodes()
-        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "TORCH.words" and isinstance(node.slice, ast.Constant)
+        if isinstance(node, ast.Subscript)
+        and ast.unparse(node.value) in ("TORCH.words", "torch.words")
+        and isinstance(node.slice, ast.Constant)
     }
     assert asked == set(TORCH.words)

@@ -236,6 +236,43 @@ def test_every_method_and_attribute_exists() -> None:
     assert evidence <= set(TORCH.module_methods)
 
 
+NOT_NAMES_OF_TORCH = {
+    "DDP": "what everyone calls DistributedDataParallel",
+    "FSDP": "what everyone calls FullyShardedDataParallel",
+    "copy": "of dicts, and so of containers that projects derive",
+    "float8": "the beginning of float8_e4m3fn and the others",
+    "get": "of dicts, and so of containers that projects derive",
+    "loss": "stands for every loss function",
+    "preserve_rng_state": "read out of **kwargs",
+    "product": "of products that are written out",
+    "reduce_loss": "a helper around all_reduce",
+    "reduce_mean": "a helper around all_reduce",
+}
+"""Words of torch's table that are not (or no longer) names of torch, with the reason."""
+PLACES = """
+    Tensor nn.Module nn nn.functional nn.modules.module nn.ModuleList nn.ModuleDict nn.parallel nn.utils.rnn optim.Optimizer
+    autograd autograd.Function autograd.functional autograd.graph.Node func distributed distributed.fsdp jit amp amp.GradScaler
+    cuda compiler profiler utils.checkpoint linalg backends.cuda.matmul backends
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_word_of_the_table_of_torch_is_a_name_of_torch() -> None:
+    """A method, a function, a class, an argument, a variable of the environment …: what torch itself says."""
+    torch = the_torch()
+    text = (Path(loader.__file__).parent / "torch.toml").read_text(encoding="utf-8")
+    words = {word for group in loader.parse({"torch.toml": text}).words.values() for word in group}
+    places = [torch, torch.nn.Module(), *(resolve(f"torch.{place}") for place in PLACES.split())]
+    others = {"torch", *TORCH.words["allocator-variables"], *ABSENT_METHODS}
+    others |= set(inspect.signature(torch.utils.checkpoint.checkpoint).parameters)
+    unknown = {
+        word
+        for word in words - others
+        if not (resolves(word) if word.startswith("torch.") else any(hasattr(place, word) for place in places))
+    }
+    assert unknown == set(NOT_NAMES_OF_TORCH)
+
+
 def test_every_public_name_of_the_tensor_is_known() -> None:
     torch = the_torch()
     known = {*TORCH.methods, *TORCH.attributes}

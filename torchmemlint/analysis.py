@@ -13,6 +13,7 @@ from torchmemlint.files.quoting import quoted
 from torchmemlint.findings import Confidence, Finding
 from torchmemlint.index.layout import is_test
 from torchmemlint.semantics import purpose
+from torchmemlint.torch_facts import TORCH
 
 if TYPE_CHECKING:
     from torchmemlint.index.facts import FunctionFacts
@@ -34,9 +35,9 @@ class Analysis:
     questions: set[Question] = field(default_factory=set)
 
 
-BACKWARD = frozenset({"backward", "manual_backward", "empty_cache"})
-OF_INFERENCE = frozenset({"eval", "detach"})
-AS_AN_ARRAY = frozenset({"data", "numpy"})
+BACKWARD = TORCH.words["back-propagates"] | {"empty_cache"}
+OF_INFERENCE = TORCH.words["of-inference"]
+AS_AN_ARRAY = TORCH.words["as-array"]
 """The words of ``net(x).data.numpy()``, which is a detach."""
 AskRule = Callable[[Any, object, object], Iterable[Any]]
 """As ``ask_rule``."""
@@ -55,13 +56,11 @@ def training_names(project: Project, path: str) -> frozenset[str]:
     return frozenset(
         facts.qualname.rpartition(".")[2]
         for facts in project.module(path).functions
-        if facts.qualname != "<module>" and facts.names & {"backward", "manual_backward"}
+        if facts.qualname != "<module>" and facts.names & TORCH.words["back-propagates"]
     )
 
 
-OTHER_FRAMEWORKS = frozenset(
-    {"mxnet", "tensorflow", "keras", "paddle", "mindspore", "jax", "flax", "chainer", "megengine", "oneflow", "tinygrad"}
-)
+OTHER_FRAMEWORKS = TORCH.words["rival-frameworks"]
 """Top packages of frameworks with networks and gradients of their own."""
 
 
@@ -142,13 +141,8 @@ def may_infer(runs: Runs, ref: FunctionRef, facts: FunctionFacts, rules: Sequenc
     )
 
 
-NO_GRAD = frozenset({"no_grad", "inference_mode"})
-WITHOUT_GRAPH = frozenset(
-    {
-        "no_grad", "inference_mode", "enable_grad", "volatile", "set_per_process_memory_fraction", "OutOfMemoryError",
-        "set_grad_enabled",
-    }
-)  # fmt: skip
+NO_GRAD = TORCH.words["grad-guards"]
+WITHOUT_GRAPH = TORCH.words["grad-words"] | TORCH.words["memory-words"]
 
 
 def analyze_module(

@@ -12,6 +12,7 @@ from torchmemlint.confirm.verdict import Doubts
 from torchmemlint.errors import SourceError
 from torchmemlint.files.reading import MAX_BYTES, as_text, read_beginning, read_text
 from torchmemlint.findings import Confidence, Finding
+from torchmemlint.torch_facts import TORCH
 
 if TYPE_CHECKING:
     from torchmemlint.index.project import Project
@@ -25,6 +26,9 @@ CUDA_ONLY = frozenset({"TML301", "TML302", "TML305", "TML306", "TML307", "TML308
 """Rules about the CUDA allocator: a CPU has none."""
 
 _FORWARD = frozenset({"TML201", "TML202", "TML203"})
+
+_TAKES_GRADIENTS = TORCH.words["back-propagates"] | {"grad"}
+"""Attributes by which code asks for gradients, or looks at them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +245,7 @@ def consumed_later(tree: ast.Module, name: str, function: str, local: bool = Fal
             if scope is not tree
             else [node for top in tree.body if not _is_definition(top) for node in ast.walk(top)]
         )
-        if not any(isinstance(node, ast.Attribute) and node.attr in {"backward", "grad", "manual_backward"} for node in nodes):
+        if not any(isinstance(node, ast.Attribute) and node.attr in _TAKES_GRADIENTS for node in nodes):
             continue
         elsewhere = local and own != getattr(scope, "name", own)
         for node in nodes:

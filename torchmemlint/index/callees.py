@@ -254,5 +254,4 @@ class CallResolver:
 def _methods_of_everything(torch: TorchFacts) -> frozenset[str]:
     """Names of methods that containers, strings, tensors, modules and optimizers have: they tell nothing about an object."""
     found = {name for kind in (list, dict, set, str, bytes, tuple, float) for name in dir(kind)}
-    found |= {"step", "close", "write", "read", "flush", "put", "run", "start", "item"}
-    return frozenset(found | set(torch.methods) | set(torch.module_methods))
+    return torch.words["methods-of-everything"].union(found, torch.methods, torch.module_methods)

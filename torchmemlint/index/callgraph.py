@@ -18,7 +18,7 @@ from torchmemlint.index.names import Names
 from torchmemlint.index.references import ClassRef, FunctionRef, Outside
 from torchmemlint.index.tables import Site, Tables
 from torchmemlint.index.trail import answered
-from torchmemlint.torch_facts import TorchFacts
+from torchmemlint.torch_facts import TORCH, TorchFacts
 
 if TYPE_CHECKING:
     from torchmemlint.processes.board import Board
@@ -79,7 +79,7 @@ class CallGraph:
         if self._trail.on:  # for what ``_called`` and ``_called_objects`` say of it
             self._trail.page.append((keys.CALLS, ref.path, ref.qualname))
         found = [caller for word in self.resolver.with_aliases(words) for caller in self._called(word).get(ref, ())]
-        if facts.owner and name in ("forward", "__call__"):
+        if facts.owner and name in TORCH.words["forward"]:
             seen = {id(caller.call) for caller in found}
             found += [caller for caller in self._called_objects().get(ref, ()) if id(caller.call) not in seen]
         return tuple(sorted(found, key=lambda caller: (caller.ref, caller.call.place, caller.call.callee)))

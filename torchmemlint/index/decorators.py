@@ -7,18 +7,9 @@ from collections.abc import Iterator
 from torchmemlint.index.facts import CallFact
 from torchmemlint.index.reader import FactReader, Head
 from torchmemlint.index.references import FunctionRef
+from torchmemlint.torch_facts import TORCH
 
-INERT = frozenset(
-    {
-        "staticmethod", "classmethod", "abstractmethod", "wraps", "lru_cache", "cache", "overload", "override", "final",
-        "contextmanager", "asynccontextmanager", "no_grad", "inference_mode", "enable_grad", "set_grad_enabled", "autocast",
-        "custom_fwd", "custom_bwd", "script", "export", "ignore", "unused", "compile", "disable", "script_method",
-        "rank_zero_only", "deprecated", "typechecked", "jit", "njit", "experimental", "torch_required", "singledispatch",
-        "record_function", "replace_return_docstrings", "add_start_docstrings", "add_start_docstrings_to_model_forward",
-        "add_end_docstrings", "can_return_tuple", "check_model_inputs", "auto_docstring", "requires_backends", "retry",
-        "synchronized", "jaxtyped", "beartype", "type_check",
-    }
-)  # fmt: skip
+INERT = TORCH.words["inert-decorators"]
 """Decorators that leave a function to be called by its name alone."""
 
 

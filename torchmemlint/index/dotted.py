@@ -6,17 +6,15 @@ import ast
 import re
 from functools import lru_cache
 
+from torchmemlint.torch_facts import TORCH
+
 _DOTTED = re.compile(r"^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*$")
 
 _COMPARISONS: dict[type[ast.cmpop], str] = {ast.Eq: "==", ast.NotEq: "!=", ast.Is: "is", ast.IsNot: "is not"}
 
 # `x = x.to(device)` and `x = nn.DataParallel(x)` leave x what it was, as far as facts go.
-_SAME_METHODS = frozenset(
-    {"to", "cuda", "cpu", "eval", "train", "half", "float", "double", "bfloat16", "requires_grad_", "share_memory", "to_empty"}
-)
-_SAME_WRAPPERS = frozenset(
-    {"DataParallel", "DistributedDataParallel", "DDP", "FullyShardedDataParallel", "FSDP", "compile", "prepare"}
-)
+_SAME_METHODS = TORCH.words["gives-itself"]
+_SAME_WRAPPERS = TORCH.words["parallel"] | TORCH.words["hands-module-on"]
 
 
 def dotted(node: ast.expr) -> str:

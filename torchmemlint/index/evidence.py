@@ -17,30 +17,14 @@ from torchmemlint.index.memo import Memo
 from torchmemlint.index.names import Names
 from torchmemlint.index.reader import Head, Scope
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside, Symbol, Variable, outside
-from torchmemlint.torch_facts import TorchFacts
+from torchmemlint.torch_facts import TORCH, TorchFacts
 
 _PARTS = re.compile(r"[^\W\d]\w*|\?|\(\)|\[\]")
 _MAX_VALUES = 12
 _MAX_DEPTH = 40
 
 # Methods of nn.Module (and of tensors) that give the receiver back.
-_SAME = frozenset(
-    {
-        "to",
-        "cuda",
-        "cpu",
-        "eval",
-        "train",
-        "half",
-        "float",
-        "double",
-        "bfloat16",
-        "requires_grad_",
-        "share_memory",
-        "to_empty",
-        "apply",
-    }
-)
+_SAME = TORCH.words["gives-itself"] | {"apply"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,22 +12,14 @@ from torchmemlint.index.memo import Memo
 from torchmemlint.index.reader import FactReader
 from torchmemlint.index.references import ClassRef, FunctionRef, Symbol
 from torchmemlint.index.trail import answered
+from torchmemlint.torch_facts import TORCH
 
 _MAX_BASES = 60
 """Classes above each other, at the most."""
 _MANY = 30
 """Classes below one from which a method of theirs is looked for by its name."""
 
-_CLOSED_BASES = frozenset(
-    {
-        "abc.ABC", "builtins.Exception", "builtins.dict", "builtins.float", "builtins.int", "builtins.list", "builtins.object",
-        "builtins.set", "builtins.str", "builtins.tuple", "collections.OrderedDict", "collections.abc.Mapping", "enum.Enum",
-        "enum.IntEnum", "torch.autograd.Function", "torch.nn.Module", "torch.nn.ModuleDict", "torch.nn.ModuleList",
-        "torch.nn.Sequential", "torch.nn.modules.Module", "torch.nn.modules.module.Module", "torch.optim.Optimizer",
-        "torch.utils.data.Dataset", "torch.utils.data.IterableDataset", "torch.utils.data.Sampler", "typing.Generic",
-        "typing.NamedTuple", "typing.Protocol", "typing_extensions.Protocol",
-    }
-)  # fmt: skip
+_CLOSED_BASES = TORCH.words["closed-bases"]
 """Outside bases whose own bases are known to be none of interest."""
 
 

@@ -15,13 +15,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-_LIBRARIES = frozenset(
-    {
-        "accelerate", "catalyst", "diffusers", "fastai", "ignite", "jax", "keras", "lightning", "mxnet", "numpy", "pandas",
-        "pytorch_lightning", "scipy", "sentence_transformers", "sklearn", "skorch", "tensorflow", "timm", "tokenizers",
-        "torchaudio", "torchmetrics", "torchtext", "torchvision", "transformers",
-    }
-)  # fmt: skip
+from torchmemlint.torch_facts import TORCH
+
+_LIBRARIES = TORCH.words["adapted-packages"]
 """Names that adapters in a package often bear (``backends/numpy.py``), while its files mean the library by them."""
 
 

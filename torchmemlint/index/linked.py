@@ -54,7 +54,7 @@ class Linked:
     def _find_differentiating(self, whole: str) -> frozenset[FunctionRef]:
         level = {
             ref
-            for word in ("grad", "jacobian", "hessian", "vjp", "jvp")
+            for word in sorted(TORCH.words["differentiates"])
             for ref, call in self.calls.tables.calls(word)
             if any(
                 isinstance(value, Outside) and value.name.startswith(("torch.autograd.", "torch.func."))

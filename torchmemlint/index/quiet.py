@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import sys
 
-_QUIET_PACKAGES = frozenset(sys.stdlib_module_names) | {
-    "PIL", "absl", "attr", "celery", "cherrypy", "click", "datasets", "docutils", "fastapi", "fire", "flask", "gin", "gradio",
-    "gym", "gymnasium", "h5py", "hydra", "imgaug", "jinja2", "librosa", "matplotlib", "networkx", "nltk", "numba", "numpy",
-    "omegaconf", "optuna", "pandas", "pettingzoo", "pydantic", "pytest", "ray", "requests", "sacred", "scipy", "six", "sklearn",
-    "starlette", "streamlit", "tokenizers", "torch", "torchaudio", "torchtext", "torchvision", "tornado", "tqdm", "typer",
-    "typing_extensions", "yaml",
-}  # fmt: skip
+from torchmemlint.torch_facts import TORCH
+
+_QUIET_PACKAGES = frozenset(sys.stdlib_module_names) | TORCH.words["quiet-packages"]
 
 
 def is_quiet(name: str) -> bool:

@@ -20,16 +20,16 @@ from torchmemlint.index.quiet import is_quiet
 from torchmemlint.index.reader import Head
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef
 from torchmemlint.index.trail import answered
-from torchmemlint.torch_facts import TorchFacts
+from torchmemlint.torch_facts import TORCH, TorchFacts
 
 # The branch on which another framework than torch runs.
 _ELSEWHERE = re.compile(r"not .* (==|is) .*\b(torch|pytorch|pt)'?$|not .*\bis_torch_available\(\)$", re.IGNORECASE)
 
-# torch calls these itself, inside its own no_grad (the backward of a Function, unless create_graph is asked for).
-_FUNCTION_HOOKS = frozenset({"forward", "backward", "setup_context", "vjp", "jvp"})
+_FUNCTION_HOOKS = TORCH.words["function-hooks"]
+"""Methods of a ``Function`` that torch calls itself, with grad mode off."""
 
 _LIGHTNING = "pytorch_lightning.LightningModule"
-_HOOK_SET = ("training_step", "configure_optimizers")
+_DRIVEN = sorted(TORCH.words["driven-module"], reverse=True)
 """What a class has that a loop of its own or of a framework drives, by names that Lightning gave to them."""
 
 
@@ -114,8 +114,8 @@ class Starts:
         if facts.owner and self._runs_guarded(ref, ClassRef(ref.path, facts.owner)):
             return StartMode.OFF
         name = ref.qualname.rpartition(".")[2]
-        if facts.owner and name not in _HOOK_SET and self._torch.hooks.get((_LIGHTNING, name)) == "grad-off":
-            methods = [self._classes.method(ClassRef(ref.path, facts.owner), hook) for hook in _HOOK_SET]
+        if facts.owner and name not in _DRIVEN and self._torch.hooks.get((_LIGHTNING, name)) == "grad-off":
+            methods = [self._classes.method(ClassRef(ref.path, facts.owner), hook) for hook in _DRIVEN]
             if all(method is not None and not self._calls.callers(method).calls for method in methods):
                 return StartMode.UNSEEN_BASE  # a loop out of sight runs the hooks of such a class, in the mode that it chooses
         if facts.owner and not (name.startswith("__") and name.endswith("__")):

@@ -17,6 +17,7 @@ from torchmemlint.index.modules import Modules
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef
 from torchmemlint.index.trail import Trail
 from torchmemlint.index.views import by_qualname
+from torchmemlint.torch_facts import TORCH
 
 _LEAST_LETTERS = 4
 """Letters that a name which is put together shows at least: less of it says nothing."""
@@ -42,8 +43,8 @@ class Tables:
         self._aliases: dict[str, set[str]] = defaultdict(set)
         self._methods: dict[str, list[ClassRef]] = defaultdict(list)
         self._held: set[str] = set()
-        self._members = {"forward", "__call__"}  # last names of dotted text that an object, or its method, may go by
-        self._locals = {"forward", "__call__"}  # and names that may be bound to one
+        self._members = set(TORCH.words["forward"])  # last names of dotted text that an object, or its method, may go by
+        self._locals = set(TORCH.words["forward"])  # and names that may be bound to one
         self._functions: set[str] = set()
         self._looked_up: set[str] = set()
         self._patterns: set[str] = set()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchmemlint.index.facts import ClassFacts, FunctionFacts, ModuleFacts
+from torchmemlint.torch_facts import TORCH
 
-_BACKWARD = frozenset({"backward", "manual_backward"})
+_BACKWARD = TORCH.words["back-propagates"]
 
 
 def by_qualname(functions: Sequence[FunctionFacts]) -> dict[str, FunctionFacts]:

@@ -381,7 +381,7 @@ class Flow:
             for ref in callers:
                 last = ref.qualname.rpartition(".")[2]
                 if by_trainers and (
-                    self.runs.world.facts(ref).names & {"backward", "manual_backward"} or purpose.words(last)[:1] == ("train",)
+                    self.runs.world.facts(ref).names & TORCH.words["back-propagates"] or purpose.words(last)[:1] == ("train",)
                 ):
                     return True
                 if last in ("forward", "__call__", "training_step", "compute_loss") or (

@@ -49,7 +49,12 @@ from torchmemlint.semantics.values import (
 )
 from torchmemlint.torch_facts import TORCH
 
+FORWARD = TORCH.words["forward"]
 HOOKS = TORCH.words["forward-hooks"]
+MAKES_MODEL = TORCH.words["makes-model"]
+SUPER_GIVES_NOTHING = TORCH.words["super-gives-nothing"]
+TO_DEVICE = TORCH.words["to-device"]
+TOLD_BY_NAME = TORCH.words["told-by-name"]
 """Methods of a module (or functions of torch) that keep a function and call it with inputs, outputs or gradients."""
 
 
@@ -67,9 +72,9 @@ def evaluate_call(m: Machine, expr: ir.Call, state: State) -> Value:
         if func.name in HOOKS and call.positional:
             m.hooked |= {a for a in call.positional[0] if type(a) is Func}
         hand_over(m, receiver, func.name, call, state)
-        if func.name in ("cuda", "to") and reaches_device(func.name, call):
+        if func.name in TO_DEVICE and reaches_device(func.name, call):
             m.record.flags.add("device")
-        if func.name in ("zero_grad", "zero_", "fill_", "load_state_dict", "cuda", "to"):
+        if func.name in TOLD_BY_NAME:
             tell_by_name(m, func, receiver, call, state)
         out = EMPTY
         for atom in sorted_atoms(receiver):
@@ -168,9 +173,9 @@ def super_call(m: Machine, name: str, expr: ir.Call, state: State) -> Value:
             if method is not None and oids:
                 (key_atom,) = function_value(m, method, oids[0])
                 return call_atom(m, key_atom, call, state)
-    if name in ("forward", "__call__") and oids and m.heap[oids[0]].kind in (Kind.MODULE, Kind.SELF):
+    if name in FORWARD and oids and m.heap[oids[0]].kind in (Kind.MODULE, Kind.SELF):
         return run_forward(m, oids[0], call, state, "super().forward")
-    if name in ("__init__", "__setattr__", "setUp", "train", "eval"):
+    if name in SUPER_GIVES_NOTHING:
         return NONE
     return call_opaque(m, f"super().{name}", call, state)
 
@@ -275,7 +280,7 @@ def class_method(m: Machine, cls: ClassRef, name: str, call: Call, state: State)
         return call_atom(m, atom, call, state)
     if name == "apply" and m.world.project.is_subclass(cls, "torch.autograd.Function"):
         return arithmetic(m, call.all(), call.node, state)
-    if name in ("from_pretrained", "from_config", "load_from_checkpoint") and m.world.is_module_class(cls):
+    if name in MAKES_MODEL and m.world.is_module_class(cls):
         return frozenset((Obj(m.allocate(Kind.MODULE, call.node, text_of(call.func), cls)),))
     return call_opaque(m, text_of(call.func), call, state)
 

@@ -75,7 +75,7 @@ def _hands_on(world: World, ref: FunctionRef, name: str) -> bool:
 
 def _guards(world: World, ref: FunctionRef) -> bool:
     facts = world.facts(ref)
-    if facts.names & {"no_grad", "inference_mode", "set_grad_enabled"}:
+    if facts.names & TORCH.words["switches-grad"]:
         return True
     return any(world.project.decorator_effect(ref.path, facts.parent, use) == "off" for use in facts.decorators)
 

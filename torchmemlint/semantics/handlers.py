@@ -29,22 +29,14 @@ CLEANS = re.compile(
     r"(clear|free|empty|release|clean)\w*(mem|cache|gpu|cuda)|(mem|cache|gpu|cuda)\w*(clear|free|clean)|cleanup|clean_up",
     re.IGNORECASE,
 )
-CATCHES_OOM = frozenset({"builtins.RuntimeError", "builtins.Exception", "builtins.BaseException", ""})
+CATCHES_OOM = TORCH.words["wide-exceptions"] | {""}
 """Types wide enough to catch an out-of-memory error; by themselves they say nothing of memory."""
-RUNS = frozenset({"backward", "manual_backward", "forward", "zero_grad"})
+RUNS = TORCH.words["trains-something"] | {"forward"}
 """Words of a function that runs a model."""
 DRIVES = frozenset({"fit", "train", "run", "predict", "generate", "forward", "training_step"})
 """Methods that run a model on an object of which nothing is known."""
-QUIET = frozenset(
-    {
-        "print", "str", "repr", "format", "isinstance", "len", "hasattr", "getattr", "warn", "warning", "info", "error", "debug",
-        "log", "exception", "critical", "write", "flush", "exit", "_exit", "memory_summary", "memory_allocated", "memory_reserved",
-        "max_memory_allocated", "device_count", "is_available", "lower", "upper", "join", "RuntimeError", "ValueError", "Exception",
-        "append", "print_exc", "format_exc",
-    }
-)  # fmt: skip
-
-
+QUIET = TORCH.words["tells"]
+"""Names of calls that run nothing on a device: they ask, tell or leave."""
 MOVES = TORCH.words["moves"]
 """Methods that bring a module or tensor to a device or type: what fails there holds one parameter, and no graph."""
 CALCULATES = frozenset(
@@ -110,7 +102,9 @@ def names_other_device(tests: Sequence[object]) -> bool:
     return any(isinstance(text, str) and OTHER_DEVICES.search(text) for text in texts)
 
 
-OTHER_DEVICES = re.compile(r"\b(mps|xpu|npu|hpu|cpu|mlu)\b|DefaultCPUAllocator", re.IGNORECASE)
+OTHER_DEVICES = re.compile(
+    rf"\b({'|'.join(sorted(TORCH.words['devices-without-oom-class']))})\b|DefaultCPUAllocator", re.IGNORECASE
+)
 """Devices that have no class of their own for being out of memory."""
 
 
@@ -143,12 +137,12 @@ def reads_error(node: object, names: frozenset[str]) -> bool:
     for inner in walk(node):
         if isinstance(inner, ir.Name) and inner.id in names:
             return True
-        if isinstance(inner, ir.Call) and READS_ERROR.search(dotted(inner.func)):
+        if isinstance(inner, ir.Call) and dotted(inner.func).rpartition(".")[2] in READS_ERROR:
             return True
     return False
 
 
-READS_ERROR = re.compile(r"(^|\.)(format_exc|exc_info|exception|format_exception|format_exception_only)$")
+READS_ERROR = TORCH.words["reads-error"]
 
 
 def only_moves(tried: list[ir.Stmt]) -> bool:

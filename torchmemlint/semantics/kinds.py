@@ -11,7 +11,8 @@ MODULE_EVIDENCE = TORCH.words["module-evidence"]
 STRONG_EVIDENCE = TORCH.words["sure-module-evidence"]
 """Methods that only an ``nn.Module`` has; one of them, or two of the others, make an object a module. (Data sets and metrics
 have ``eval`` and ``train`` in some projects, optimizers have ``state_dict``.)"""
-TRAINER_WORDS = frozenset({"fit", "predict", "score", "transform", "step", "backward"})
+EVIDENCE_WHEN_CALLED = TORCH.words["evidence-when-called"]
+TRAINER_WORDS = TORCH.words["trainers"]
 """Methods that a module does not have: an object with one of these has ``eval``/``train`` of its own."""
 PROPERTIES = frozenset({"property", "cached_property", "abstractproperty"})
 
@@ -22,9 +23,7 @@ def looks_like_module(words: frozenset[str]) -> bool:
         return True
     if words & TRAINER_WORDS:
         return False
-    return len(words & MODULE_EVIDENCE) >= 2 or (
-        "()" in words and bool(words & {"eval", "train", "state_dict", "load_state_dict"})
-    )
+    return len(words & MODULE_EVIDENCE) >= 2 or ("()" in words and bool(words & EVIDENCE_WHEN_CALLED))
 
 
 MADE = {

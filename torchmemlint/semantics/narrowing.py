@@ -10,8 +10,10 @@ from torchmemlint.semantics.state import Key, Kind, State
 from torchmemlint.semantics.syntax import type_names
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.values import PLAIN, Atom, Cls, Const, Ext, Obj, Plain, Tensor, Tuple, Unknown, Value
+from torchmemlint.torch_facts import TORCH
 
-PLAIN_TYPES = frozenset({"int", "float", "str", "bool", "bytes", "Number", "ndarray"})
+PLAIN_TYPES = TORCH.words["plain-types"]
+TENSOR_TYPES = TORCH.words["tensor-types"]
 
 
 def narrow(m: Machine, test: ir.Expr, holds: bool, state: State) -> bool:
@@ -122,7 +124,7 @@ def asks_for_tensor(m: Machine, func: ir.Expr, rest: list[ir.Arg], state: State)
     if name == "isinstance" and len(rest) == 1:
         types = rest[0].value.items if isinstance(rest[0].value, ir.Sequence) else [rest[0].value]
         names = {a.name for t in types if dotted(t) for a in evaluate(m, t, state) if type(a) is Ext}
-        return bool(names) and any(n.rpartition(".")[2] in ("Tensor", "Variable") and n.startswith("torch") for n in names)
+        return bool(names) and any(n.rpartition(".")[2] in TENSOR_TYPES and n.startswith("torch") for n in names)
     return any(type(a) is Ext and a.name == "torch.is_tensor" for a in evaluate(m, func, state)) if name else False
 
 

@@ -62,7 +62,7 @@ def _find_parametric(world: World, key: tuple[ClassRef, bool]) -> frozenset[str]
 
 def _is_bare_base(base: str) -> bool:
     """Whether a base class out of sight brings no parameters of its own."""
-    if base in ("torch.nn.Module", "torch.nn.modules.module.Module") or base.split(".")[0] in PLAIN_ROOTS:
+    if base in TORCH.words["bare-bases"] or base.split(".")[0] in PLAIN_ROOTS:
         return True
     return TORCH.class_kind(base) in ("loss", "module-noparam")
 
@@ -92,9 +92,9 @@ def _with_constructor(
 def _adds_modules(constructor: FunctionFacts) -> bool:
     """Whether a constructor adds parameters or modules in another way than by assigning attributes."""
     names = constructor.names
-    if names & {"register_parameter", "add_module", "register_module", "setattr"}:
+    if names & TORCH.words["registers"]:
         return True
-    return "append" in names and bool(names & {"ModuleList", "Sequential", "ModuleDict", "ParameterList"})
+    return "append" in names and bool(names & TORCH.words["parameter-containers"])
 
 
 def _handed_on(
@@ -276,7 +276,7 @@ def _may_give_parameter(world: World, cls: ClassRef, attr: AttrFact, made: str, 
     effect = TORCH.function_effect(absolute)
     if effect == "load":
         return "()" in _said_of(world, cls, attr)  # what is called is a compiled module
-    if effect is not None or absolute.split(".")[0] in PLAIN_ROOTS | {"math", "numpy"}:
+    if effect is not None or absolute.split(".")[0] in PLAIN_ROOTS | TORCH.words["without-parameters"]:
         return effect in ("leaf", "module", "compile")
     function = world.project.function(absolute)
     if function is not None:

@@ -11,19 +11,11 @@ from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics import roots
 from torchmemlint.semantics.world import World
+from torchmemlint.torch_facts import TORCH
 
-WORDS = frozenset(
-    {
-        "torch", "backward", "manual_backward", "no_grad", "inference_mode", "set_grad_enabled", "enable_grad", "detach", "eval",
-        "train", "training", "requires_grad", "requires_grad_", "zero_grad", "state_dict", "load_state_dict", "parameters",
-        "named_parameters", "modules", "children", "step", "empty_cache", "cuda", "cpu", "to", "device", "autocast", "GradScaler",
-        "checkpoint", "checkpoint_sequential", "logits", "softmax", "clear", "partial",
-    }
-)  # fmt: skip
+WORDS = TORCH.words["of-tensors"]
 """A function with one of these words works on tensors or modules, or changes what others see."""
-PACKAGES = sys.stdlib_module_names | {
-    "numpy", "yaml", "requests", "httpx", "tqdm", "packaging", "filelock", "regex", "jinja2", "huggingface_hub", "omegaconf",
-}  # fmt: skip
+PACKAGES = sys.stdlib_module_names | TORCH.words["plain-packages"]
 """Packages outside whose functions give no tensors or modules."""
 BUILTINS = frozenset(dir(builtins))
 MOST_FUNCTIONS = 100

@@ -23,7 +23,9 @@ from torchmemlint.semantics.events import (
 )
 from torchmemlint.semantics.runs import MAX_CALLERS, Runs, descendants
 from torchmemlint.semantics.world import PLAIN_ROOTS
+from torchmemlint.torch_facts import TORCH
 
+WORDS = (*sorted(TORCH.words["back-propagates"] | {"grad"}),)
 MAX_DEPTH = 2
 """Callers of callers that are asked about a graph which a parameter brought in."""
 
@@ -159,7 +161,7 @@ def _class_goes_back(runs: Runs, root: FunctionRef) -> bool:
         qualname != root.qualname
         for cls in classes
         if isinstance(cls, ClassRef)
-        for qualname in project.saying(cls.path, cls.qualname, "backward", "grad", "manual_backward")
+        for qualname in project.saying(cls.path, cls.qualname, *WORDS)
     )
 
 

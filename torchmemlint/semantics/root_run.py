@@ -21,6 +21,7 @@ from torchmemlint.semantics.state import FROZEN, Kind, Mode, State, join_states
 from torchmemlint.semantics.syntax import cache_size
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import EMPTY, NOTHING, UNKNOWN, Cls, Ext, Func, Obj, Value, const, sorted_atoms
+from torchmemlint.torch_facts import TORCH
 
 assembly.check()  # whoever runs a root has all handlers
 
@@ -109,7 +110,7 @@ def bind_root(m: Machine, function: ir.Function, owner: ClassRef | None, state: 
         start = 1
     for param in params[start:]:
         state.vars[m.frame, param.name] = root_parameter(m, param)
-    if owner is not None and function.name in ("forward", "setup_context") and m.world.is_autograd_function(owner):
+    if owner is not None and function.name in TORCH.words["context-methods"] and m.world.is_autograd_function(owner):
         open_context(m, function, state)
 
 

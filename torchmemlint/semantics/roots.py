@@ -20,18 +20,15 @@ from torchmemlint.torch_facts.words import ClassKind
 
 WITH_GRAPHS = frozenset({StartMode.ON, StartMode.MIXED, StartMode.NO_CALLERS, StartMode.ESCAPES})
 """Modes of a function's callers (``grad_guards.start_mode``) in which a model that it runs may build a graph."""
-BACKWARD = frozenset({"backward", "manual_backward"})
-DEVICE_WORDS = frozenset({"to", "cuda", "device", "to_device", "move_to_device", "get_device"})
+BACKWARD = TORCH.words["back-propagates"]
+DEVICE_WORDS = TORCH.words["device-words"] | {"to_device", "move_to_device"}
 CALLS_DEEP = 2
 """Calls over which a word is looked for."""
 LOOP = re.compile(r"^\s*(async\s+)?for\b|\bfor\b.*\bin\b")
 NAME = re.compile(r"[^\W\d][\w.]*")
-RUN_WHAT_THEY_GET = frozenset({"map", "checkpoint", "checkpoint_sequential"})
+RUN_WHAT_THEY_GET = TORCH.words["runs-its-argument"]
 """Functions that call their argument: facts leave ``map`` out, and tell the others by their own name."""
-OF_EVERYTHING = frozenset(name for kind in (list, dict, set, str, bytes, float) for name in dir(kind)) | {
-    "debug", "info", "warning", "error", "exception", "group", "groups", "read", "write", "readline", "close", "match", "search",
-    "sub", "findall",
-}  # fmt: skip
+OF_EVERYTHING = TORCH.words["methods-of-plain-objects"].union(*map(dir, (list, dict, set, str, bytes, float)))
 """Methods of containers, strings, files, patterns and loggers."""
 
 
@@ -84,7 +81,7 @@ def may_collect_on_device(world: World, ref: FunctionRef) -> bool:
     """Whether outputs that the function collects may be those of a data set, and on a device: no part of a model or of a training
     step does that, nor a method that a framework calls for one batch, nor code that never speaks of devices."""
     last = ref.qualname.rpartition(".")[2]
-    if last in ("forward", "__call__") or purpose.trains(ref.qualname) or world.is_hook(ref):
+    if last in TORCH.words["forward"] or purpose.trains(ref.qualname) or world.is_hook(ref):
         return False
     return speaks_of_devices(world, ref) and stores_in_loop(world, ref) and loops_over_data(world, ref)
 
@@ -172,7 +169,7 @@ def may_run_model(world: World, ref: FunctionRef, facts: FunctionFacts) -> bool:
 def may_be_module(world: World, ref: FunctionRef, cls: ClassRef | None, callee: str) -> bool:
     """Whether what a call names may be a module, or run one in its place."""
     receiver, _, name = callee.rpartition(".")
-    if not name.isidentifier() or name in ("forward", "__call__"):
+    if not name.isidentifier() or name in TORCH.words["forward"]:
         return True  # a text that is no name, or what a call or a subscript gives
     if receiver in ("self", "cls") and cls is not None:
         return world.project.method(cls, name) is None and name not in TORCH.module_methods

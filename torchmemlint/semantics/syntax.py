@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from torchmemlint.lower import ir
 from torchmemlint.semantics.text import dotted, text_of
+from torchmemlint.torch_facts import TORCH
 
 INSIDE = ir.Const(-1, None)
 """Stands for a stored value that no expression of its own names (it is inside an argument): nothing a fix could change."""
+TRAINS = TORCH.words["back-propagates"] | TORCH.words["optimizer-words"]
+HALF_FIXES = TORCH.words["half-fixes"]
 
 
 def names_tested(test: ir.Expr) -> list[str]:
@@ -166,7 +169,7 @@ def does_training(body: list[ir.Stmt]) -> bool:
         if isinstance(statement, ir.ExprStmt) and isinstance(statement.value, ir.Call):
             func = statement.value.func
             last = func.name if isinstance(func, ir.Attr) else dotted(func)
-            if last in ("backward", "step", "zero_grad", "manual_backward"):
+            if last in TRAINS:
                 return True
         for inner in nested_blocks(statement):
             if does_training(inner):
@@ -195,7 +198,7 @@ def half_fix(expr: ir.Expr | None) -> tuple[str, int]:
     """The move or copy that stands where a detach should, and the node it is called on: ("cpu", out) for ``out.cpu()``."""
     name, base = "", -1
     while isinstance(expr, ir.Call) and isinstance(expr.func, ir.Attr):
-        if expr.func.name in ("cpu", "clone", "float", "double", "half", "contiguous", "to"):
+        if expr.func.name in HALF_FIXES:
             name, base = expr.func.name, expr.func.value.node
         else:
             break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.torch_facts import TORCH
 
 
 def said_of_variable(world: World, path: str, name: str) -> frozenset[str]:
@@ -29,9 +30,9 @@ def _find_said(world: World, key: tuple[str, str]) -> frozenset[str]:
 def may_freeze_variable(world: World, path: str, name: str) -> bool:
     """Whether a file's own statements may leave a module frozen that one of its variables holds."""
     top = world.facts(FunctionRef(path, MODULE))
-    if not top.names & {"requires_grad", "requires_grad_", "freeze"}:
+    if not top.names & TORCH.words["freezes"]:
         return False
-    if said_of_variable(world, path, name) & {"requires_grad_", "freeze"}:
+    if said_of_variable(world, path, name) & TORCH.words["freezing-methods"]:
         return True
     looped = any(text.startswith(f"{name}.") and text.endswith("[]") for _, text in (*top.bound, *top.rebound))
     return looped or any("freeze" in call.callee and any(arg.name == name for arg in call.args) for call in top.calls)
@@ -39,4 +40,4 @@ def may_freeze_variable(world: World, path: str, name: str) -> bool:
 
 def trains_in(world: World, path: str) -> bool:
     """Whether any function of a file back-propagates."""
-    return any(facts.names & {"backward", "zero_grad"} for facts in world.project.module(path).functions)
+    return any(facts.names & TORCH.words["backward-words"] for facts in world.project.module(path).functions)

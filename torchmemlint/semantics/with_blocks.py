@@ -75,7 +75,7 @@ def given_by(m: Machine, manager: ir.Expr, value: Value, state: State) -> Value:
     """What ``with manager as x`` binds: a progress bar itself, and what a tensor of a graph was made into (a scaled loss)."""
     if not isinstance(manager, ir.Call):
         return UNKNOWN
-    if dotted(manager.func).rpartition(".")[2] in ("tqdm", "trange"):
+    if dotted(manager.func).rpartition(".")[2] in TORCH.words["progress-bars"]:
         return value
     if manager.args and not manager.args[0].star and type(manager.args[0].value) in (ir.Name, ir.Attr, ir.Subscript):
         first = evaluate(m, manager.args[0].value, state)

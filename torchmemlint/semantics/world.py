@@ -26,7 +26,7 @@ KEPT_REGIONS = 300
 HOOKS = frozenset(name for _, name in TORCH.hooks)
 """Names of methods that a framework calls."""
 
-PLAIN_ROOTS = frozenset({"builtins", "abc", "typing", "enum", "collections", "dataclasses", "object", "Generic"})
+PLAIN_ROOTS = TORCH.words["plain-bases"]
 """The first parts of names of classes that bring no module or tensor to those below them."""
 PLAIN_FIELDS = frozenset({"int", "float", "bool", "str", "bytes", "complex"})
 """Annotations of a field that holds no tensor."""
@@ -176,7 +176,7 @@ class World:
         facts = self.facts(ref)
         if "eval" not in words or "train" in words or not facts.owner:
             return None
-        return None if self.project.saying(ref.path, facts.owner, "backward", "manual_backward", "zero_grad") else False
+        return None if self.project.saying(ref.path, facts.owner, *sorted(TORCH.words["trains-something"])) else False
 
     def is_session(self, cls: ClassRef | str) -> bool:
         """Whether the objects of a class are called like a network and run in another library: no module, and its ``__call__``
@@ -184,7 +184,7 @@ class World:
         if isinstance(cls, str) or self.is_module_class(cls) is not False:
             return False
         call = self.project.method(cls, "__call__")
-        return call is not None and bool(self.facts(call).names & {"numpy", "from_numpy"})
+        return call is not None and bool(self.facts(call).names & TORCH.words["through-arrays"])
 
     def is_autograd_function(self, cls: ClassRef) -> bool:
         """Whether a class of the project is below ``torch.autograd.Function``."""
@@ -224,7 +224,7 @@ class World:
         facts = self.facts(ref)
         if facts.names & TENSORS_AGAIN or facts.returns.rpartition(".")[2] == "Tensor":
             return False
-        if facts.names & {"numpy", "tolist"} or facts.returns in ("str", "bytes"):
+        if facts.names & TORCH.words["as-data"] or facts.returns in ("str", "bytes"):
             return True
         if depth == 2 or not facts.owner:
             return False

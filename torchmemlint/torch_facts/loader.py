@@ -1,7 +1,8 @@
 """Reads the tables (one TOML file a library) into one, and refuses them when they contradict each other.
 
 What is true of names stands there, in the words of ``words.py``; what follows from it is decided in ``semantics``. A library's
-file has its names alone; those of the standard library stand in ``python.toml``. The tables:
+file has its names alone; those of the standard library stand in ``python.toml``, and what is true of whole packages in
+``packages.toml``. The tables:
 
     operations      names that exist both as torch.X(tensor, …) and as tensor.X(…)
     functions       absolute names, or names under every module of ``under``

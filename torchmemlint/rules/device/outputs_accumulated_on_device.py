@@ -65,6 +65,7 @@ from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import GraphKind, SinkKind, Store
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.values import COLUMN, COMPUTED, DETACHED, INTEGER, MOVED, SCALAR, VIEW
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML401",
@@ -88,7 +89,7 @@ SMALL = re.compile(
 """Collections that by their name hold some numbers for each step, or indices."""
 JOINS = re.compile(r"(^|[._])(cat|concat\w*|[hv]?stack|pad_sequence|gather|all_gather\w*)(_|$)", re.IGNORECASE)
 """Functions that put tensors together."""
-TREATED = frozenset({"joined", "cpu", "cuda", "detach", "numpy", "data", "to", "float", "half", "double", "type"})
+TREATED = TORCH.words["done-with-tensors"] | {"joined"}
 """What is done with tensors alone: evidence of a collection's elements."""
 
 
@@ -111,7 +112,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
     if info.text.startswith("range(") or flow.runs.world.is_hook(record.root):
         return  # pieces of what lies on the device already, or of the one batch that a framework hands over
     root = record.root.qualname
-    if "backward" in record.flags or root.rpartition(".")[2] in ("forward", "__call__") or purpose.trains(root):
+    if "backward" in record.flags or root.rpartition(".")[2] in TORCH.words["forward"] or purpose.trains(root):
         return  # mini-batches of one step, and not a data set
     if any(f.what.split(".")[0].split("[")[0] in info.targets for f in forwards):
         return  # a loop over layers, not over batches

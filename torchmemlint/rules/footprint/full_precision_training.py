@@ -72,6 +72,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics.events import Backward, CallEffect, GraphKind, Site
+from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ToldCall
 
 RULE = Rule(
@@ -85,13 +86,7 @@ RULE = Rule(
 )
 EVENT = Backward
 
-SMALLER = frozenset(
-    {
-        "autocast", "GradScaler", "bfloat16", "float16", "half", "allow_tf32", "set_float32_matmul_precision", "fp32_precision",
-        "set_default_dtype", "amp", "fp16", "bf16", "use_amp", "precision", "mixed_precision", "Accelerator", "Fabric", "deepspeed",
-        "HalfTensor", "FP16_Optimizer", "torch_dtype", "autocast_model", "float8",
-    }
-)  # fmt: skip
+SMALLER = TORCH.words["smaller-types"] | {"autocast_model", "use_amp"}
 """What code says that takes a smaller type, or lets a framework take one."""
 
 

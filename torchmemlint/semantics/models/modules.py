@@ -32,7 +32,8 @@ from torchmemlint.torch_facts.words import ModuleEffect
 
 FREEZING = {"requires_grad": False, "trainable": False, "freeze": True, "frozen": True}
 """Constructor arguments of modules, and the value with which no parameter requires grad."""
-PARAMETERS = frozenset({"parameters", "named_parameters", "requires_grad_"})
+PARAMETER_ITERATORS = TORCH.words["parameter-iterators"]
+PARAMETERS = PARAMETER_ITERATORS | {"requires_grad_"}
 DRAWING = frozenset({"sample", "predict", "act"})
 """Methods of a model that may run it without an argument."""
 DICT_METHODS = TORCH.words["container-methods"]

@@ -24,6 +24,7 @@ from torchmemlint.semantics.models.libraries import call_external
 from torchmemlint.semantics.models.modules import (
     DICT_METHODS,
     DRAWING,
+    PARAMETER_ITERATORS,
     PARAMETERS,
     gives_data,
     gives_indices,
@@ -64,7 +65,8 @@ from torchmemlint.semantics.values import (
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect, ModuleEffect, ToldCall
 
-FORWARD = frozenset({"forward", "__call__"})
+FORWARD = TORCH.words["forward"]
+TO_DEVICE = TORCH.words["to-device"]
 
 
 def call_object(m: Machine, oid: int, call: Call, state: State) -> Value:
@@ -281,13 +283,13 @@ def method_by_name(m: Machine, oid: int, name: str, call: Call, state: State) ->
     if name == "requires_grad_":
         require_parameters_grad(m, oid, call, state)
         return me
-    if name in ("parameters", "named_parameters"):
+    if name in PARAMETER_ITERATORS:
         params = m.outside(Kind.PARAMS, f"{info.name}.{name}()", None, key=(oid, "params"))
         m.owner_of_params[params] = oid
         return frozenset((Obj(params),))
     effect = TORCH.module_methods.get(name)
     if effect is ModuleEffect.SELF:
-        if name in ("cuda", "to") and info.kind is Kind.MODULE:
+        if name in TO_DEVICE and info.kind is Kind.MODULE:
             m.record.flags.add("moved")
         return me
     return PLAIN if effect is ModuleEffect.PLAIN and info.kind is Kind.MODULE else None

@@ -62,6 +62,15 @@ TENSORS_ONLY = TORCH.words["tensors-only"]
 """Functions of which every positional argument is a tensor."""
 FROM_ARRAYS = TORCH.words["from-arrays"]
 """What these are given is no tensor: they refuse one."""
+SMALL_VIEWS = TORCH.words["small-views"]
+"""Views that are much smaller than the storage they keep."""
+ALWAYS_PAIRS = TORCH.words["always-pairs"]
+"""Methods that give values and indices, also where the call has no dimension."""
+CUT_FLOATS = TORCH.words["cut-floats"]
+"""Methods without a graph whose result is no index and no truth value."""
+COPIES_VALUES = TORCH.words["copies-values"]
+FLATTENS = TORCH.words["flattens"]
+RESHAPES = TORCH.words["reshapes"]
 
 OF_TENSORS = frozenset({Effect.KEEP, Effect.LOSS, Effect.VIEW, Effect.CUT, Effect.MIXED_MAX})
 """Effects of functions whose first argument is a tensor."""
@@ -189,11 +198,11 @@ def keep(m: Machine, op: Operation, call: Call, state: State) -> Value:
 def view(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if op.receiver is None:
         result = keep(m, op, call, state)
-        return with_flags(result, VIEW) if op.name in ("torch.select", "torch.diagonal") else result
+        return with_flags(result, VIEW) if op.name in SMALL_VIEWS else result
     made = in_role(m, op.name, made_in_mode(m, op.me, call.node, state), [op.me], call.node, state)
     if is_column(op.name, call.all()):
         made = with_flags(made, COLUMN)
-    return with_flags(made, VIEW) if op.name in ("select", "diagonal", "narrow") and op.receiver.outputs else made
+    return with_flags(made, VIEW) if op.name in SMALL_VIEWS and op.receiver.outputs else made
 
 
 @has_effect(Effect.PACK)
@@ -217,7 +226,7 @@ def keep_values(m: Machine, op: Operation, call: Call, state: State) -> Value:
         return frozenset((Tuple((values, tensor(flags=INTEGER))),))
     if another:
         return arithmetic(m, operands, call.node, state)
-    if not call.all() and op.name not in ("sort", "topk", "kthvalue"):
+    if not call.all() and op.name not in ALWAYS_PAIRS:
         return with_flags_set(op.me, SCALAR)
     whole = frozenset((op.receiver._replace(flags=op.receiver.flags & ~VIEW),))
     values = made_in_mode(m, whole, call.node, state)
@@ -261,7 +270,7 @@ def cut(m: Machine, op: Operation, call: Call, state: State) -> Value:
     m.sink(op.graphs, SinkKind.CUT, op.shown, call.node)
     if op.name == "detach":
         return detached(op.me) if op.sure else FREE_TENSOR
-    flags = INTEGER if op.name not in ("sign", "zeros_like") else 0
+    flags = INTEGER if op.name not in CUT_FLOATS else 0
     return tensor(NOTHING, NOTHING, NOTHING, flags | (op.receiver.flags & SCALAR))
 
 
@@ -292,7 +301,7 @@ def detach_in_place(m: Machine, op: Operation, call: Call, state: State) -> Valu
 def make_leaf(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if op.receiver is not None:
         return FREE_TENSOR
-    if op.name in ("torch.tensor", "torch.as_tensor", "torch.stack"):
+    if op.name in COPIES_VALUES:
         cut_all(m, call, state, op.shown)
     if truth(call.keywords.get("requires_grad", const(False))) is True:
         m.record.flags.add("input-grad")
@@ -315,9 +324,9 @@ def run_backward(m: Machine, op: Operation, call: Call, state: State) -> Value:
 
 def is_column(name: str, values: list[Value]) -> bool:
     """Whether a tensor is made one-dimensional: ``flatten()``, ``view(-1)``."""
-    if name in ("flatten", "ravel"):
+    if name in FLATTENS:
         return not values
-    return name in ("view", "reshape") and [only_const(v) for v in values] == [Const(-1, "int")]
+    return name in RESHAPES and [only_const(v) for v in values] == [Const(-1, "int")]
 
 
 def over_queries(dim: Value | None) -> bool:

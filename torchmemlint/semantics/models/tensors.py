@@ -112,7 +112,7 @@ def method_of_opaque(m: Machine, atom: Tensor, me: Value, name: str, call: Call,
     return join(result, arithmetic(m, [me], call.node, state)) if has_graph(m, result) else result
 
 
-CONVERTING = frozenset({"to", "type"})
+CONVERTING = TORCH.words["converts"]
 
 
 def cannot_carry_graph(atom: Atom) -> bool:

@@ -103,7 +103,7 @@ def call_opaque(
 def known_by_name(m: Machine, last: str, call: Call, state: State, oid: int, direct: bool) -> Value | None:
     """What a call out of sight gives, where the last part of its name tells that; None where it does not."""
     values = call.all()
-    if oid >= 0 and last not in ("forward", "__call__") and guards_itself(m.world, last):
+    if oid >= 0 and last not in TORCH.words["forward"] and guards_itself(m.world, last):
         cut_all(m, call, state, "no_grad")
         return FREE_TENSOR
     if "detach" in last or any(type(a) is Ext and a.name.endswith(".detach") for v in values for a in v):
