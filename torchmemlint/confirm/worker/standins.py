@@ -19,6 +19,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
+from torchmemlint.torch_facts import TORCH
+
 FORWARD_BYTES = 1 << 20
 CODE = "<confirmed>"
 """The file name under which the flagged file is compiled."""
@@ -217,23 +219,8 @@ def _discards(frame: Any) -> bool:
     return False
 
 
-_CUTS = frozenset(
-    words(
-        """
-    argmax argmin eq ne lt le gt ge isnan isinf isfinite bool long int short byte bincount multinomial one_hot
-    nonzero argsort logical_and logical_or logical_not logical_xor sign_bit bucketize searchsorted __eq__ __ne__
-    __lt__ __le__ __gt__ __ge__ equal allclose detach
-    """
-    )
-)  # fmt: skip
-_FACTORIES = frozenset(
-    words(
-        """
-    zeros ones randn rand empty full arange randint eye linspace randperm normal new_zeros new_ones new_full
-    new_empty
-    """
-    )
-)
+_CUTS = TORCH.words["gives-no-graph"]
+_FACTORIES = TORCH.words["makes-fresh"]
 _NUMBERS: dict[str, object] = {
     "item": 0.5,
     "__float__": 0.5,
@@ -249,7 +236,7 @@ _NUMBERS: dict[str, object] = {
     "is_floating_point": True,
     "data_ptr": 0,
 }
-_ON_HOST = frozenset({"cpu", "numpy", "tolist", "item"})
+_ON_HOST = TORCH.words["on-host"]
 
 
 class Bench(TorchFunctionMode):
@@ -326,14 +313,14 @@ class Bench(TorchFunctionMode):
             return leaf.tml_tensor()
         if isinstance(leaf, torch.device) and (leaf.type, leaf.index or 0) != (self._device.type, self._device.index or 0):
             return self._device
-        if isinstance(leaf, str) and leaf.split(":")[0] in {"cuda", "mps", "xpu", "npu", "hpu", "mlu", "musa"}:
+        if isinstance(leaf, str) and leaf.split(":")[0] in TORCH.words["accelerators"]:
             return str(self._device)
         return leaf
 
     def _move(self, name: str, args: Any) -> Any:
         """Moves between devices on a machine that has one: to the device they are nothing, to the host a copy that no
         longer counts."""
-        if name in {"cuda", "xpu", "npu", "mps"} and args and isinstance(args[0], torch.Tensor) and self._device.type == "cpu":
+        if name in TORCH.words["to-accelerator"] and args and isinstance(args[0], torch.Tensor) and self._device.type == "cpu":
             return args[0]
         if name == "pin_memory" and self._device.type == "cpu":
             return args[0]
@@ -492,25 +479,10 @@ def _part(tensor: torch.Tensor, which: str) -> torch.Tensor:
     return marked(data(), guess, direct)
 
 
-_TENSOR_MEMBERS = frozenset(
-    words(
-        """
-    backward detach item argmax softmax log_softmax max min mean sum view reshape squeeze unsqueeze float double
-    half cpu numpy size shape dim requires_grad grad_fn transpose permute flatten sigmoid tanh exp log pow abs
-    clone data topk gather norm tolist ndim dtype device
-    """
-    )
-)  # fmt: skip
-_ALONE = frozenset({"log", "exp", "abs", "sigmoid", "tanh"})
+_TENSOR_MEMBERS = TORCH.words["tensor-members"]
+_ALONE = TORCH.words["alone"]
 """Of these the ones that a tensor does without arguments: ``accelerator.log(info, step=…)`` is no logarithm."""
-_SAME_DATA = frozenset(
-    words(
-        """
-    to cuda cpu float double half bfloat16 long int type contiguous clone detach view reshape squeeze unsqueeze
-    permute transpose flatten repeat expand pin_memory requires_grad_ copy astype
-    """
-    )
-)
+_SAME_DATA = TORCH.words["same-data"]
 _NETWORK = re.compile(
     r"(^|_)(model|net|network|module|encoder|decoder|generator|discriminator|critic|actor|policy|backbone|head|classifier|embedding|"
     r"embeddings|rnn|lstm|gru|transformer|bert|unet|resnet|teacher|student|agent|q|qnet|criterion|loss_fn|loss_func|fc\d*|conv\d*|linear\d*)\d*$"
