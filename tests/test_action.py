@@ -38,7 +38,9 @@ def step(number: int, folder: Path, temporary: Path, **inputs: str) -> Done:
     }
     given = {"github.action_path": str(ACTION.parent)} | {f"inputs.{name}": value for name, value in values.items()}
     chosen = action["runs"]["steps"][number]
-    environment = {name: re.sub(r"\$\{\{ (.+?) \}\}", lambda use: given[use[1]], text) for name, text in chosen["env"].items()}
+    environment = {
+        name: re.sub(r"\$\{\{ (.+?) \}\}", lambda use: given[str(use[1])], text) for name, text in chosen["env"].items()
+    }
     assert "${{" not in chosen["run"]  # an input in the script itself would be read as shell
     temporary.mkdir(exist_ok=True)
     output = temporary / "output"

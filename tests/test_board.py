@@ -70,7 +70,7 @@ def asked(one: Project) -> list[object]:
 
 
 def test_what_one_tells_the_others_hear_once(board: Board) -> None:
-    told = {"one": 1, "none": [], "large": ["x" * 300_000], ("work", 3): [("a", True)]}
+    told: dict[str | tuple[str, int], object] = {"one": 1, "none": [], "large": ["x" * 300_000], ("work", 3): [("a", True)]}
 
     def work() -> None:
         for of, value in told.items():
@@ -89,6 +89,7 @@ def test_each_piece_is_done_once(board: Board) -> None:
     def work() -> None:
         for _ in range(PIECES // 2):  # as if it had gone on to other things
             number = _taken(board._pieces["work"])
+            assert number is not None
             each = len(items) // PIECES + 1
             board.tell(("work", number), [[at, os.getpid()] for at in items[number * each : (number + 1) * each]])
 
@@ -151,7 +152,7 @@ def test_answers_are_the_same_with_a_board(board: Board, monkeypatch: pytest.Mon
     expected = asked(project())
     one = project()
     one.meet(board)
-    beside(lambda: asked(one))  # type: ignore[arg-type,return-value]
+    beside(lambda: asked(one))  # type: ignore[arg-type]
     calls = one.linked.calls
     work = calls.reached
     monkeypatch.setattr(calls, "object_reached", None)  # all is heard, nothing is worked out

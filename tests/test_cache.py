@@ -8,9 +8,10 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import bent_project
 import pytest
@@ -42,6 +43,11 @@ def lay_out(files: Mapping[str, str], root: Path) -> None:
             path.write_text(text, encoding="utf-8")
 
 
+Printed: TypeAlias = Callable[..., tuple[int, str, str]]
+Agree: TypeAlias = Callable[..., str]
+Inspect: TypeAlias = Callable[[workers.InspectAll, str], workers.Checked]
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -52,7 +58,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def printed(capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
     def run(*arguments: str) -> tuple[int, str, str]:
         from torchmemlint.project import neighbours
 
@@ -65,7 +71,7 @@ def printed(capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
 
 
 @pytest.fixture
-def agree(printed):  # type: ignore[no-untyped-def]
+def agree(printed: Printed) -> Agree:
     """Runs with and without the cache, and holds one to the other; what was printed."""
 
     def run(*arguments: str) -> str:
@@ -83,7 +89,7 @@ def inspected(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that are inspected, as they are."""
     seen: list[str] = []
 
-    def watch(shared: workers.InspectAll, path: str, real=workers.inspect) -> workers.Checked:  # type: ignore[no-untyped-def]
+    def watch(shared: workers.InspectAll, path: str, real: Inspect = workers.inspect) -> workers.Checked:
         seen.append(path)
         return real(shared, path)
 
@@ -95,7 +101,7 @@ def inspected(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("switch", bent_project.SWITCHES)
-def test_a_change_is_seen_wherever_it_matters(switch: str, here: Path, agree, printed) -> None:  # type: ignore[no-untyped-def]
+def test_a_change_is_seen_wherever_it_matters(switch: str, here: Path, agree: Agree, printed: Printed) -> None:
     before = printed(".", "--preview")
     lay_out(bent_project.project([switch]), here)
     agree()
@@ -104,14 +110,14 @@ def test_a_change_is_seen_wherever_it_matters(switch: str, here: Path, agree, pr
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_any_row_of_changes(seed: int, here: Path, agree) -> None:  # type: ignore[no-untyped-def]
+def test_any_row_of_changes(seed: int, here: Path, agree: Agree) -> None:
     chance = random.Random(seed)
     for on in bent_project.walk(seed + 100, 5):
         lay_out(bent_project.project(on), here)
         agree(*chance.choice(((), (), ("pkg", "train.py"), ("evaluate.py",), (".", "--select", "TML1,TML2"), (".", "--diff"))))
 
 
-def test_the_first_caller_and_its_end(here: Path, agree, inspected: list[str]) -> None:  # type: ignore[no-untyped-def]
+def test_the_first_caller_and_its_end(here: Path, agree: Agree, inspected: list[str]) -> None:
     alone = agree()
     assert "evaluate.py" not in alone
     lay_out(bent_project.project(["second_caller"]), here)
@@ -121,7 +127,7 @@ def test_the_first_caller_and_its_end(here: Path, agree, inspected: list[str]) -
     assert agree() == alone
 
 
-def test_only_what_rests_on_the_change_is_inspected_again(here: Path, printed, inspected: list[str]) -> None:  # type: ignore[no-untyped-def]
+def test_only_what_rests_on_the_change_is_inspected_again(here: Path, printed: Printed, inspected: list[str]) -> None:
     printed(".")
     inspected.clear()
     printed(".")
@@ -141,8 +147,15 @@ def test_only_what_rests_on_the_change_is_inspected_again(here: Path, printed, i
     ],
 )
 def test_what_changes_nothing_for_others_links_nothing(
-    path: str, old: str, new: str, again: list[str], here: Path, printed, inspected: list[str], monkeypatch
-) -> None:  # type: ignore[no-untyped-def]
+    path: str,
+    old: str,
+    new: str,
+    again: list[str] | None,
+    here: Path,
+    printed: Printed,
+    inspected: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     printed(".")
     inspected.clear()
     text = (here / path).read_text()
@@ -167,7 +180,7 @@ def test_what_changes_nothing_for_others_links_nothing(
     assert inspected == []
 
 
-def test_a_file_without_a_word_of_torch_moves_below_those_that_run_it(here: Path, agree, inspected: list[str]) -> None:  # type: ignore[no-untyped-def]
+def test_a_file_without_a_word_of_torch_moves_below_those_that_run_it(here: Path, agree: Agree, inspected: list[str]) -> None:
     (here / "plain.py").write_text("def double(x):\n    return x * 2\n")
     text = "import torch\nfrom plain import double\n\n\ndef fit(model, loader, optimizer):\n    total = 0\n    for batch in loader:\n"
     text += "        loss = double(model(batch).mean())\n        loss.backward()\n        optimizer.step()\n        total += loss\n    return total\n"
@@ -179,7 +192,9 @@ def test_a_file_without_a_word_of_torch_moves_below_those_that_run_it(here: Path
         assert "fits.py" in agree()
 
 
-def test_what_another_run_kept_meanwhile_is_not_believed(here: Path, printed, inspected: list[str], agree) -> None:  # type: ignore[no-untyped-def]
+def test_what_another_run_kept_meanwhile_is_not_believed(
+    here: Path, printed: Printed, inspected: list[str], agree: Agree
+) -> None:
     """Answers of a run over other paths are answers about another project."""
     agree()
     models = here / "pkg/models.py"
@@ -191,7 +206,7 @@ def test_what_another_run_kept_meanwhile_is_not_believed(here: Path, printed, in
     agree()
 
 
-def test_files_of_another_framework_are_not_inspected_again(here: Path, printed, inspected: list[str]) -> None:  # type: ignore[no-untyped-def]
+def test_files_of_another_framework_are_not_inspected_again(here: Path, printed: Printed, inspected: list[str]) -> None:
     (here / "other.py").write_text("import tensorflow as tf\n\n\ndef no_grad(backward):\n    return backward.detach()\n")
     printed(".")
     assert "other.py" in inspected
@@ -202,7 +217,7 @@ def test_files_of_another_framework_are_not_inspected_again(here: Path, printed,
     assert "other.py" not in inspected
 
 
-def test_files_named_one_by_one_use_what_is_known_of_those_around(here: Path, agree, inspected: list[str]) -> None:  # type: ignore[no-untyped-def]
+def test_files_named_one_by_one_use_what_is_known_of_those_around(here: Path, agree: Agree, inspected: list[str]) -> None:
     agree("evaluate.py")
     inspected.clear()
     agree("evaluate.py")
@@ -216,7 +231,7 @@ def test_files_named_one_by_one_use_what_is_known_of_those_around(here: Path, ag
 # --- what stays the same, and what does not -------------------------------------------------------------------------
 
 
-def test_a_new_time_with_the_same_content_is_no_change(here: Path, printed, inspected: list[str]) -> None:  # type: ignore[no-untyped-def]
+def test_a_new_time_with_the_same_content_is_no_change(here: Path, printed: Printed, inspected: list[str]) -> None:
     printed(".")
     inspected.clear()
     for path in here.rglob("*.py"):
@@ -225,7 +240,7 @@ def test_a_new_time_with_the_same_content_is_no_change(here: Path, printed, insp
     assert inspected == []
 
 
-def test_a_change_that_keeps_size_and_time_at_once_is_seen(here: Path, agree) -> None:  # type: ignore[no-untyped-def]
+def test_a_change_that_keeps_size_and_time_at_once_is_seen(here: Path, agree: Agree) -> None:
     path = here / "pkg/steps.py"
     times = path.stat()
     agree()
@@ -236,7 +251,7 @@ def test_a_change_that_keeps_size_and_time_at_once_is_seen(here: Path, agree) ->
     assert "--> pkg/steps.py" not in agree()
 
 
-def test_settings_have_their_own_results(here: Path, agree) -> None:  # type: ignore[no-untyped-def]
+def test_settings_have_their_own_results(here: Path, agree: Agree) -> None:
     everything = agree()
     assert agree(".", "--ignore", "TML201") != everything
     (here / "pyproject.toml").write_text('[tool.torchmemlint]\nignore = ["TML102"]\n')
@@ -248,7 +263,7 @@ def test_settings_have_their_own_results(here: Path, agree) -> None:  # type: ig
     assert agree() == everything
 
 
-def test_paths_are_told_as_given(here: Path, agree, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_paths_are_told_as_given(here: Path, agree: Agree, monkeypatch: pytest.MonkeyPatch) -> None:
     agree()
     assert str(here) in agree(str(here))
     monkeypatch.chdir(here / "pkg")
@@ -272,8 +287,8 @@ def test_a_cache_is_told_from_that_of_another_program_by_all_of_the_package(monk
 
 
 def test_another_version_of_the_program_starts_anew(
-    here: Path, printed, inspected: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:  # type: ignore[no-untyped-def]
+    here: Path, printed: Printed, inspected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     printed(".")
     inspected.clear()
     monkeypatch.setattr(cache_module, "_own_digest", lambda: "other")
@@ -281,7 +296,7 @@ def test_another_version_of_the_program_starts_anew(
     assert inspected
 
 
-def test_a_failure_of_ours_is_not_kept(here: Path, printed, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_failure_of_ours_is_not_kept(here: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as broken:
         broken.setattr("torchmemlint.analysis.analyze_module", lambda *_: 1 / 0)
         assert printed(".")[0] == 2
@@ -289,7 +304,7 @@ def test_a_failure_of_ours_is_not_kept(here: Path, printed, monkeypatch: pytest.
     assert printed(".")[0] == 1
 
 
-def test_skipped_and_unparsable_files_are_told_again(here: Path, agree) -> None:  # type: ignore[no-untyped-def]
+def test_skipped_and_unparsable_files_are_told_again(here: Path, agree: Agree) -> None:
     (here / "large.py").write_text("import torch\n" + "x = 1\n" * 200_000)
     (here / "bad.py").write_text("import torch\ndef (\n")
     assert "TML000" in agree()
@@ -297,7 +312,7 @@ def test_skipped_and_unparsable_files_are_told_again(here: Path, agree) -> None:
     agree()
 
 
-def test_fixes_are_the_same(here: Path, printed) -> None:  # type: ignore[no-untyped-def]
+def test_fixes_are_the_same(here: Path, printed: Printed) -> None:
     printed(".")
     words = (".", "--diff", "--unsafe-fixes")
     assert printed(*words) == printed(*words, "--no-cache")
@@ -307,13 +322,13 @@ def test_fixes_are_the_same(here: Path, printed) -> None:  # type: ignore[no-unt
 # --- the folder -----------------------------------------------------------------------------------------------------
 
 
-def test_the_folder_says_what_it_is(here: Path, printed) -> None:  # type: ignore[no-untyped-def]
+def test_the_folder_says_what_it_is(here: Path, printed: Printed) -> None:
     printed(".")
     assert (here / FOLDER / "CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55\n")
     assert (here / FOLDER / ".gitignore").read_text() == "*\n"
 
 
-def test_it_stands_beside_the_configuration(here: Path, printed, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_it_stands_beside_the_configuration(here: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "pyproject.toml").write_text("[tool.torchmemlint]\n")
     monkeypatch.chdir(here / "pkg")
     printed(".")
@@ -321,7 +336,7 @@ def test_it_stands_beside_the_configuration(here: Path, printed, monkeypatch: py
     assert not (here / "pkg" / FOLDER).exists()
 
 
-def test_where_it_stands_can_be_said(here: Path, printed, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_where_it_stands_can_be_said(here: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
     printed(".", "--cache-dir", "elsewhere/deep")
     assert (here / "elsewhere/deep/CACHEDIR.TAG").exists()
     monkeypatch.setenv("TORCHMEMLINT_CACHE_DIR", "by_environment")
@@ -335,7 +350,7 @@ def test_where_it_stands_can_be_said(here: Path, printed, monkeypatch: pytest.Mo
     assert not (here / "by_environment").exists()
 
 
-def test_clean_deletes_our_folder_only(here: Path, printed) -> None:  # type: ignore[no-untyped-def]
+def test_clean_deletes_our_folder_only(here: Path, printed: Printed) -> None:
     printed(".")
     assert printed("clean")[0] == 0
     assert not (here / FOLDER).exists()
@@ -348,7 +363,7 @@ def test_clean_deletes_our_folder_only(here: Path, printed) -> None:  # type: ig
         clean(str(here))
 
 
-def test_a_folder_of_something_else_is_left_alone(here: Path, printed) -> None:  # type: ignore[no-untyped-def]
+def test_a_folder_of_something_else_is_left_alone(here: Path, printed: Printed) -> None:
     fresh = printed(".", "--no-cache")
     status, out, err = printed(".", "--cache-dir", "pkg")
     assert (status, out) == fresh[:2]
@@ -363,7 +378,7 @@ def test_a_folder_of_something_else_is_left_alone(here: Path, printed) -> None: 
     ]
 
 
-def test_a_cache_that_cannot_be_written_costs_one_warning(here: Path, printed) -> None:  # type: ignore[no-untyped-def]
+def test_a_cache_that_cannot_be_written_costs_one_warning(here: Path, printed: Printed) -> None:
     (here / FOLDER).write_text("a file")
     fresh = printed(".", "--no-cache")
     status, out, err = printed(".")
@@ -373,7 +388,7 @@ def test_a_cache_that_cannot_be_written_costs_one_warning(here: Path, printed) -
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", "null", '{"a": 1}', "[[1, 2], 3]", "\x00\xff", "[" * 100_000])
-def test_a_damaged_cache_is_an_empty_one(damage: str, here: Path, agree, printed) -> None:  # type: ignore[no-untyped-def]
+def test_a_damaged_cache_is_an_empty_one(damage: str, here: Path, agree: Agree, printed: Printed) -> None:
     fresh = agree()
     for path in (here / FOLDER).rglob("*.json"):
         path.write_text(damage, encoding="latin-1")
@@ -384,7 +399,7 @@ def test_a_damaged_cache_is_an_empty_one(damage: str, here: Path, agree, printed
     "damage",
     ["", "\n", "[[],[],0]", "[[],[],-1]", "[[],[],1]", "[[],[],1]\nx", "[[],[],9]\nx\ny", "[[1],[],0]\nx\ny", "\x00\xff"],
 )
-def test_findings_that_are_not_what_was_kept_are_not_there(damage: str, here: Path, agree) -> None:  # type: ignore[no-untyped-def]
+def test_findings_that_are_not_what_was_kept_are_not_there(damage: str, here: Path, agree: Agree) -> None:
     fresh = agree()
     paths = [*(here / FOLDER).rglob("findings/*/*")]
     assert paths
@@ -412,7 +427,7 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 ADDED = "\n\ndef added(model, x):\n    return model(x).sum()\n"
 
 
-def test_an_edit_that_others_see_is_followed(here: Path, printed, followed: list[bool], inspected: list[str]) -> None:  # type: ignore[no-untyped-def]
+def test_an_edit_that_others_see_is_followed(here: Path, printed: Printed, followed: list[bool], inspected: list[str]) -> None:
     printed(".", "-v")
     for turn in range(3):  # each starts from what the one before it wrote down
         inspected.clear()
@@ -423,7 +438,9 @@ def test_an_edit_that_others_see_is_followed(here: Path, printed, followed: list
     assert followed == [True] * 3
 
 
-def test_only_the_questions_that_an_edit_can_answer_anew_are_asked(here: Path, printed, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_only_the_questions_that_an_edit_can_answer_anew_are_asked(
+    here: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     printed(".")
     asked: list[str] = []
 
@@ -437,7 +454,7 @@ def test_only_the_questions_that_an_edit_can_answer_anew_are_asked(here: Path, p
     assert "train_step" not in asked
 
 
-def test_files_that_come_and_go_are_followed(here: Path, agree, followed: list[bool]) -> None:  # type: ignore[no-untyped-def]
+def test_files_that_come_and_go_are_followed(here: Path, agree: Agree, followed: list[bool]) -> None:
     (here / "plain.py").write_text("def settings():\n    return {}\n")
     agree()
     helper = (here / "helper.py").read_text()
@@ -461,14 +478,14 @@ def test_files_that_come_and_go_are_followed(here: Path, agree, followed: list[b
         assert followed == [True] * number
 
 
-def test_another_set_of_packages_is_not_followed(here: Path, agree, followed: list[bool]) -> None:  # type: ignore[no-untyped-def]
+def test_another_set_of_packages_is_not_followed(here: Path, agree: Agree, followed: list[bool]) -> None:
     agree()
     (here / "pkg/__init__.py").unlink()
     agree()
     assert followed == [False]
 
 
-def test_segments_of_runs_that_did_not_end_are_let_go_of(here: Path, printed) -> None:  # type: ignore[no-untyped-def]
+def test_segments_of_runs_that_did_not_end_are_let_go_of(here: Path, printed: Printed) -> None:
     printed(".")
     (folder,) = {path.parent for path in (here / FOLDER).rglob("segments/*")}
     for name, age in (("lost", 7200), ("at-work", 60)):
@@ -483,7 +500,7 @@ def test_segments_of_runs_that_did_not_end_are_let_go_of(here: Path, printed) ->
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "flipped", "trails"])
-def test_a_damaged_trail_is_not_followed(damage: str, here: Path, agree, followed: list[bool]) -> None:  # type: ignore[no-untyped-def]
+def test_a_damaged_trail_is_not_followed(damage: str, here: Path, agree: Agree, followed: list[bool]) -> None:
     agree()
     (segment,) = (here / FOLDER).rglob("segments/*")
     data = segment.read_bytes()
@@ -505,7 +522,7 @@ def test_a_damaged_trail_is_not_followed(damage: str, here: Path, agree, followe
     assert len([*(here / FOLDER).rglob("segments/*")]) == 2  # the others are let go of
 
 
-def test_damage_in_the_middle_of_a_value(here: Path, agree, printed) -> None:  # type: ignore[no-untyped-def]
+def test_damage_in_the_middle_of_a_value(here: Path, agree: Agree, printed: Printed) -> None:
     fresh = agree()
     chance = random.Random(7)
     for _ in range(6):
@@ -529,7 +546,7 @@ def test_damage_in_the_middle_of_a_value(here: Path, agree, printed) -> None:  #
         assert agree() == fresh
 
 
-def test_runs_at_the_same_time_do_not_disturb_each_other(here: Path, agree) -> None:  # type: ignore[no-untyped-def]
+def test_runs_at_the_same_time_do_not_disturb_each_other(here: Path, agree: Agree) -> None:
     command = [sys.executable, "-m", "torchmemlint", ".", "--preview"]
     fresh = subprocess.run([*command, "--no-cache"], capture_output=True, check=False).stdout
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in range(3)]
@@ -538,7 +555,7 @@ def test_runs_at_the_same_time_do_not_disturb_each_other(here: Path, agree) -> N
     agree()
 
 
-def test_several_processes_leave_the_same_cache(here: Path, agree, printed) -> None:  # type: ignore[no-untyped-def]
+def test_several_processes_leave_the_same_cache(here: Path, agree: Agree, printed: Printed) -> None:
     one = printed(".", "-j", "1")
     files = {path.relative_to(here): path.read_bytes() for path in (here / FOLDER).rglob("findings/*/*")}
     assert files
@@ -548,7 +565,7 @@ def test_several_processes_leave_the_same_cache(here: Path, agree, printed) -> N
     agree(".", "-j", "2")
 
 
-def test_what_is_old_goes(here: Path, printed, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_what_is_old_goes(here: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
     printed(".")
     before = next((here / FOLDER).glob("*-*"))
     for path in before.rglob("*"):

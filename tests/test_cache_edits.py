@@ -106,7 +106,8 @@ def suppressed(chance: random.Random, lines: list[str]) -> None:
 
 
 def some_name(chance: random.Random, lines: list[str]) -> str:
-    return chance.choice(NAME.findall("\n".join(lines)) or ["model"])
+    names: list[str] = NAME.findall("\n".join(lines))
+    return chance.choice(names or ["model"])
 
 
 def add_function(chance: random.Random, lines: list[str]) -> None:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -97,7 +98,7 @@ class Runner:
             try:
                 code = cli.main(arguments)
             except SystemExit as end:
-                code = end.code
+                code = cast(int, end.code)
             written = []
             for stream in streams.values():
                 stream.flush()
@@ -307,7 +308,7 @@ def test_verbose_says_what_was_left_out(lint: Runner) -> None:
         (["--color", "never"], {"FORCE_COLOR": "1"}, False),
     ],
 )
-def test_colour(lint: Runner, arguments: list[str], environment: dict[str, str], expected: bool) -> None:
+def test_colour(lint: Runner, arguments: list[str], environment: dict[str, Any], expected: bool) -> None:
     assert ("\x1b[" in lint(*arguments, **environment).stdout) is expected
 
 

@@ -96,7 +96,7 @@ def test_checkpointed_layers_free_what_they_computed() -> None:
             net, x = mlp(), torch.randn(16, 64)
             before = meter.live_bytes()
             out = checkpoint(net, x, use_reentrant=False) if checkpointed else net(x)
-            return meter.live_bytes() - before - out.nbytes
+            return int(meter.live_bytes() - before - out.nbytes)
 
     assert after_forward(False) == ACTIVATIONS
     assert after_forward(True) < ACTIVATIONS / 10
@@ -163,7 +163,7 @@ def test_a_walk_creates_no_growth() -> None:
 
 
 def test_a_walk_sees_what_a_function_keeps_on_its_context() -> None:
-    class Keeps(torch.autograd.Function):
+    class Keeps(torch.autograd.Function):  # type: ignore[name-defined, misc]
         @staticmethod
         def forward(ctx, x):  # type: ignore[no-untyped-def]
             ctx.kept = x * 2
@@ -208,7 +208,7 @@ def test_retained_graphs_grow_and_the_control_is_flat() -> None:
                 del loss
                 gc.collect()
                 live.append(meter.live_bytes())
-            return live[-1] - live[-2]
+            return int(live[-1] - live[-2])
 
     assert growth(mistake=False) == 0
     assert growth(mistake=True) == ACTIVATIONS + 16 * 64 * FLOAT + FLOAT

@@ -7,11 +7,12 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from torchmemlint.confirm import command, html, launch, report
+from torchmemlint.confirm import command, html, report
 from torchmemlint.confirm.plan import Plan, consumed_later, fixed_twin
 from torchmemlint.confirm.settle import Settled
 from torchmemlint.confirm.verdict import UNUSED, Doubts, Outcome, Run, Verdict, decide, decide_isolated, slope
@@ -108,7 +109,7 @@ def test_a_crash_of_carried_state_is_a_verdict() -> None:
         ({}, Doubts("on", consumed=True), "later backward"),
     ],
 )
-def test_growth_is_no_proof_where_something_unseen_could_turn_it(before: dict[str, object], doubts: Doubts, words: str) -> None:
+def test_growth_is_no_proof_where_something_unseen_could_turn_it(before: dict[str, Any], doubts: Doubts, words: str) -> None:
     grows = run(GRAPH, 9, **before)
     assert decide_isolated("TML102", grows, FLAT, None, Doubts("on")).outcome is (
         Outcome.INCONCLUSIVE if before else Outcome.CONFIRMED
@@ -239,7 +240,7 @@ def test_exit_status(items: list[Settled], status: int) -> None:
 def test_without_torch_there_is_one_line_and_status_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(launch.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert command.main(["x.py"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1

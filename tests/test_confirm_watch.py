@@ -58,9 +58,9 @@ def test_every_verdict_of_a_script_is_right(name: str, tmp_path: Path, monkeypat
     status = watch.run(findings, [sys.executable, *program], "json", str(report))
     verdicts = [row["confirm"] for row in json.loads(report.read_text())]
     told = [(verdict["verdict"], verdict["kind"] or "") for verdict in verdicts]
-    for (outcome, kind), (want, words) in zip(told, expected, strict=True):
+    for (outcome, kind), (want, word) in zip(told, expected, strict=True):
         assert outcome == want, (name, told, [verdict["reason"] for verdict in verdicts])
-        assert words in kind
+        assert word in kind
     assert status == int(any(outcome == "refuted" for outcome, _ in told))
 
 

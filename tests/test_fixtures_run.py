@@ -109,7 +109,7 @@ class LiveBytes(TorchDispatchMode):
     """Bytes of all storages born under the mode: alive now, and at most."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.sizes: dict[int, int] = {}
         self.live = 0
         self.peak = 0
@@ -128,7 +128,7 @@ class LiveBytes(TorchDispatchMode):
         self.sizes[key] = storage.nbytes()
         self.live += storage.nbytes()
         self.peak = max(self.peak, self.live)
-        weakref.finalize(storage, self.forget, key).atexit = False
+        weakref.finalize(storage, self.forget, key).atexit = False  # type: ignore[misc]  # a property, for typeshed a slot
 
     def forget(self, key: int) -> None:
         self.live -= self.sizes.pop(key)

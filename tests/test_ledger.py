@@ -65,7 +65,8 @@ def test_findings_rest_on_the_callers_of_their_function() -> None:
 
 
 def test_an_answer_is_worked_out_once_and_charged_twice() -> None:
-    ledger, known, calls = Ledger(), {}, []
+    ledger, calls = Ledger(), list[int]()
+    known: dict[str, tuple[int, Page]] = {}
 
     def compute() -> int:
         calls.append(1)
@@ -81,7 +82,8 @@ def test_an_answer_is_worked_out_once_and_charged_twice() -> None:
 
 
 def test_a_circle_is_charged_to_both_sides() -> None:
-    ledger, known = Ledger(), {}
+    ledger = Ledger()
+    known: dict[str, tuple[int, Page]] = {}
 
     def outer() -> int:
         ledger.open.questions.add(("outer",))
@@ -99,7 +101,8 @@ def test_a_circle_is_charged_to_both_sides() -> None:
 
 
 def test_an_answer_that_fails_is_charged_and_not_remembered() -> None:
-    ledger, known = Ledger(), {}
+    ledger = Ledger()
+    known: dict[str, tuple[int, Page]] = {}
 
     def fail() -> int:
         ledger.open.questions.add(("failed",))

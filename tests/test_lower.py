@@ -10,13 +10,15 @@ import sysconfig
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from torchmemlint.errors import SourceError
 from torchmemlint.findings import Position, Span
 from torchmemlint.index.facts import ModuleFacts
-from torchmemlint.index.module_facts import MAX_DEPTH, module_facts
+from torchmemlint.index.module_facts import module_facts
+from torchmemlint.index.walk import MAX_DEPTH
 from torchmemlint.lower import ir, quick
 from torchmemlint.lower.lowered import Lowered
 from torchmemlint.lower.lowered import from_libcst as lower
@@ -61,10 +63,10 @@ def walk(value: object) -> Iterator[object]:
             yield from walk(item)
 
 
-def only(lowered: Lowered, kind: type, source: str | None = None) -> int:
+def only(lowered: Lowered, kind: type[Any], source: str | None = None) -> int:
     """The number of the one node of a kind (whose source is ``source``)."""
     (function,) = lowered.functions.values()
-    found = [n.node for n in walk(function) if isinstance(n, kind) and source in (None, lowered.source(n.node))]
+    found: list[int] = [n.node for n in walk(function) if isinstance(n, kind) and source in (None, lowered.source(n.node))]
     assert len(found) == 1, (kind, source, found)
     return found[0]
 

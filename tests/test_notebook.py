@@ -9,6 +9,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -118,7 +119,7 @@ def test_cells_that_hold_no_python_are_left_out() -> None:
         ({"language_info": 3, "kernelspec": []}, ""),
     ],
 )
-def test_only_python_kernels(metadata: dict[str, object], other: str) -> None:
+def test_only_python_kernels(metadata: dict[str, Any], other: str) -> None:
     found = read(notebook("x = 1", **metadata))[1]
     assert found.other == other
     assert bool(found.cells) is not bool(other)

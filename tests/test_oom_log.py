@@ -155,9 +155,7 @@ def test_nothing_outside_the_root_is_opened(tmp_path: Path, named: str) -> None:
     (root / "link.py").symlink_to(tmp_path / "secret.py")
     for name in (named, str(tmp_path / "secret.py"), "/x/link.py"):
         assert (
-            find_local(
-                cases.read_traceback(f'Traceback (most recent call last)\n  File "{name}", line 1, in f\n'.encode(), ""), root
-            )
+            find_local(read_traceback(f'Traceback (most recent call last)\n  File "{name}", line 1, in f\n'.encode(), ""), root)
             == ()
         )
 

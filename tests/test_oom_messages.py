@@ -6,6 +6,7 @@ import io
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,10 @@ HERE = Path(__file__).parent / "oom_messages"
 UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
-def load(name: str) -> list[dict[str, object]]:
+def load(name: str) -> list[dict[str, Any]]:
     with (HERE / name).open("rb") as file:
-        return tomllib.load(file)["message"]
+        messages: list[dict[str, Any]] = tomllib.load(file)["message"]
+    return messages
 
 
 KNOWN, FROM_FORMATS = load("known.toml"), load("from_formats.toml")
@@ -40,7 +42,7 @@ def test_there_are_enough_messages_and_none_twice() -> None:
 
 
 @pytest.mark.parametrize("entry", [*KNOWN, *FROM_FORMATS], ids=lambda entry: entry["name"])
-def test_a_message_is_read_in_full(entry: Mapping[str, object]) -> None:
+def test_a_message_is_read_in_full(entry: Mapping[str, Any]) -> None:
     occurrences = list(scan(io.BytesIO(str(entry["log"]).encode())))
     assert len(occurrences) == 1
     message = occurrences[0].message

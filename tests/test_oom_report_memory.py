@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def test_it_is_printed_as_one_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert len({len(line) for line in lines}) == 1
 
 
-def cuda_module(**changes: object) -> SimpleNamespace:
+def cuda_module(**changes: object) -> Any:
     blocks = [
         {"size": 512, "state": "active_allocated"},
         {"size": 1 << 20, "state": "inactive"},
@@ -80,7 +81,7 @@ def test_an_apple_row() -> None:
     mps = SimpleNamespace(
         current_allocated_memory=lambda: 1, driver_allocated_memory=lambda: 2, recommended_max_memory=lambda: 3
     )
-    torch = SimpleNamespace(backends=SimpleNamespace(mps=SimpleNamespace(is_available=lambda: True)), mps=mps)
+    torch: Any = SimpleNamespace(backends=SimpleNamespace(mps=SimpleNamespace(is_available=lambda: True)), mps=mps)
     assert list(module._mps(torch)) == [DeviceMemory("mps", 1, 2, None, None, None, None, 3)]
     assert "-" in as_table(list(module._mps(torch)))
 

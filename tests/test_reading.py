@@ -53,6 +53,7 @@ def _in(node: ast.AST, name: str, inside: tuple[str, ...]) -> Iterator[tuple[str
         called = isinstance(child, ast.Call) and isinstance(child.func, ast.Attribute) and child.func.attr in METHODS
         named = isinstance(child, ast.Attribute) and child.attr in METHODS - {"open"}
         if called or named or (isinstance(child, ast.Name) and child.id in NAMES and isinstance(child.ctx, ast.Load)):
+            assert isinstance(child, ast.expr)
             yield f"{name}:{'.'.join(inside)}", child.lineno
         if isinstance(child, (ast.Import, ast.ImportFrom)):
             for alias in child.names:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from torchmemlint import api, workers
+from torchmemlint.index.facts import ModuleFacts
 from torchmemlint.processes import pool
 from torchmemlint.processes.pool import run_all
 from torchmemlint.project import neighbours as around
@@ -138,7 +139,7 @@ def test_a_file_around_that_is_named_like_a_library_stays_inside_its_package(tre
     assert list(api.check_paths(["pkg/score.py"])) == []
 
 
-def _linked(path: str) -> list[object]:
+def _linked(path: str) -> list[ModuleFacts]:
     run = Run([Found(path, Configuration(CommandLine(isolated=True)).default)], 1, by_hand=True)
     scan_files(run, [path])
     project = link(run)

@@ -97,7 +97,8 @@ async def shown(client: LanguageClient, uri: str, codes: list[str] | None = None
 async def actions(client: LanguageClient, uri: str, place: types.Range, *only: str) -> list[types.CodeAction]:
     context = types.CodeActionContext([], only=list(only) or None)
     params = types.CodeActionParams(types.TextDocumentIdentifier(uri), place, context)
-    return list(await client.text_document_code_action_async(params) or [])
+    found = await client.text_document_code_action_async(params) or []
+    return [each for each in found if isinstance(each, types.CodeAction)]
 
 
 def applied(text: str, edits: list[types.TextEdit]) -> str:
@@ -122,7 +123,7 @@ def edits_of(action: types.CodeAction, uri: str) -> list[types.TextEdit]:
     (only,) = action.edit.document_changes
     assert isinstance(only, types.TextDocumentEdit)
     assert only.text_document.uri == uri
-    return list(only.edits)
+    return [edit for edit in only.edits if isinstance(edit, types.TextEdit)]
 
 
 EVERYWHERE = types.Range(types.Position(0, 0), types.Position(10_000, 0))
@@ -231,7 +232,10 @@ async def test_hovering(client: LanguageClient, tmp_path: Path) -> None:
     async def page(line: int, character: int) -> str:
         params = types.HoverParams(types.TextDocumentIdentifier(uri), types.Position(line, character))
         hover = await client.text_document_hover_async(params)
-        return hover.contents.value.partition("\n")[0] if hover else ""
+        if hover is None:
+            return ""
+        assert isinstance(hover.contents, types.MarkupContent)
+        return hover.contents.value.partition("\n")[0]
 
     assert await page(8, 10) == "# TML101: graph-attached-running-total"
     assert await page(10, 17) == "# TML301: empty-cache-in-loop"

@@ -9,6 +9,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import bent_project
 import pytest
@@ -160,7 +161,7 @@ def test_the_files_need_not_be_where_the_work_is_done(
         raise AssertionError(f"{path} was read")
 
     class Elsewhere(ThreadPoolExecutor):
-        def submit(self, function, /, *arguments):  # type: ignore[no-untyped-def]
+        def submit(self, function: Any, /, *arguments: Any) -> Any:  # type: ignore[override]
             with monkeypatch.context() as far:
                 far.setattr("torchmemlint.workers.read_bytes", elsewhere)
                 future = super().submit(function, *arguments)

@@ -11,7 +11,8 @@ from torchmemlint.torch_facts.words import ClassKind, Effect
 
 
 def test_members_are_the_same_keys_as_strings() -> None:
-    assert {Kind.LIST: 1}["list"] == 1
+    keyed: dict[str, int] = {Kind.LIST: 1}
+    assert keyed["list"] == 1
     assert "list" in {Kind.LIST}
     assert hash(Kind.MODULE) == hash("module")
     assert {Effect.CUT, "cut"} == {"cut"}

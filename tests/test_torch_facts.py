@@ -9,7 +9,7 @@ import pickle
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice
@@ -364,7 +364,10 @@ def patterns() -> Iterator[tuple[object, ...]]:
     index = torch.tensor([0, 1, 2, 3])
     square = index[:, None].expand(4, 4)
     mask = torch.eye(4, dtype=torch.bool)
-    x = lambda: floats(4, 4)  # noqa: E731
+
+    def x() -> Any:
+        return floats(4, 4)
+
     yield (x(),)
     yield (x(), x())
     yield (x(), 1)
@@ -500,8 +503,7 @@ def attached_run(function: Callable[..., object], arguments: tuple[object, ...])
     """
     keywords: dict[str, Any] = {}
     if arguments and isinstance(arguments[-1], dict):
-        *positional, keywords = arguments
-        arguments = tuple(positional)
+        keywords, arguments = arguments[-1], arguments[:-1]
     given = tensors_in(list(arguments))
     if given and not any(tensor.requires_grad for tensor in given):
         return None
@@ -665,7 +667,7 @@ NOT_RUN = {
 }
 
 
-def runnable(names: dict[str, str]) -> dict[str, str]:
+def runnable(names: Mapping[str, str]) -> dict[str, str]:
     return {name: effect for name, effect in names.items() if effect in RUNNABLE}
 
 
@@ -796,7 +798,7 @@ def test_a_renamed_call_takes_what_the_old_one_took(old: str) -> None:
     new = TORCH.renamed[old]
     assert new.name in TORCH.versions
     before, after = (
-        inspect.signature(what.__init__ if isinstance(what, type) else what).parameters
+        inspect.signature(vars(what)["__init__"] if isinstance(what, type) else what).parameters
         for what in map(resolve, (old, new.name))
     )
     assert {new.keyword, *new.parameters} <= set(after)

@@ -79,7 +79,7 @@ def all_questions(module: ModuleFacts) -> Iterator[Question]:
 def is_within_what_it_was(before: ModuleFacts, now: ModuleFacts, keys: set[Read]) -> None:
     """Of these answers nothing is kept: their trail must tell it all."""
     one, other = Project.build([before]), Project.build([now])
-    for name in {each.qualname for each in (*before.functions, *before.classes)}:
+    for name in {*(each.qualname for each in before.functions), *(each.qualname for each in before.classes)}:
         if (INSIDE, before.path, name) not in keys:
             assert shape(one.within(before.path, name)) == shape(other.within(before.path, name))
 
@@ -113,7 +113,8 @@ class Kept:
         answers = Answers(project, Seen((), None))
         for question in sorted(questions, key=str):
             ((_, told),), code = answers.written([question])
-            self.told[question] = told, *array("Q", zlib.decompress(code))
+            (node,) = array("Q", zlib.decompress(code))
+            self.told[question] = told, node
         segment.read(written(project.trail))
         self.segments.append(segment)
 

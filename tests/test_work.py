@@ -3,8 +3,10 @@
 import ast
 import gc
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -63,7 +65,7 @@ def test_twice_the_lines_cost_twice_the_work(warm: None, tmp_path: Path) -> None
 def test_every_file_is_parsed_once(warm: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[int] = []
 
-    def parse(source: str | bytes, *arguments: object, real=ast.parse, **keywords: object) -> ast.AST:  # type: ignore[no-untyped-def]
+    def parse(source: str | bytes, *arguments: Any, real: Callable[..., ast.AST] = ast.parse, **keywords: Any) -> ast.AST:
         parsed.append(len(source))
         return real(source, *arguments, **keywords)
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 CPU_SECONDS = 20
 """What one run of the program, with the processes that it starts counted each for itself, may spend."""
@@ -35,8 +36,8 @@ def run(
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs ``python arguments…`` in ``cwd``. Fails where it loops or is blocked, and where it prints a traceback."""
     command = [sys.executable, *arguments]
-    given = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
-    done = subprocess.run(
+    given: dict[str, Any] = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
+    done: subprocess.CompletedProcess[bytes] = subprocess.run(
         command, cwd=cwd, env=environment(env), preexec_fn=limited, capture_output=True, timeout=BLOCKED_SECONDS, **given
     )
     assert done.returncode not in (-signal.SIGXCPU, -signal.SIGKILL), f"more than {CPU_SECONDS} s of CPU time"

@@ -94,7 +94,7 @@ def test_named_by_hand(project: Path, make: Make) -> None:
     done = lint("helper.py", "train.py", "--output-format", "concise", cwd=project)
     assert done.returncode == 2
     (line,) = done.stderr.decode().splitlines()
-    kinds = {a_device: "a device", a_socket: "a socket"}
+    kinds: dict[Make, str] = {a_device: "a device", a_socket: "a socket"}
     assert line == f"torchmemlint: error: helper.py: is {kinds.get(make, 'a FIFO')}, not a regular file"
     assert FOUND in done.stdout.decode()
 
