@@ -32,6 +32,7 @@ from torchmemlint.semantics.events import (
     Handler,
     LastLogits,
     Record,
+    RecordFlag,
     SinkKind,
     Site,
     Store,
@@ -374,7 +375,7 @@ def silence(code: str, event: Event | Graph, flow: Flow, words: Words) -> str | 
     match event:
         case Graph():
             shown = event.kind is GraphKind.FORWARD or (event.kind is GraphKind.OPAQUE and flow.own(event.site))
-            if not shown or (code == "TML203" and "backward" not in flow.record.flags):
+            if not shown or (code == "TML203" and RecordFlag.BACKWARD not in flow.record.flags):
                 return None
             return _no_waste(event, flow, words)
         case Accumulate() | Store():
@@ -431,7 +432,7 @@ def _no_waste(event: Graph, flow: Flow, words: Words) -> str:
         return "all parameters of the module are frozen and no argument has a graph"
     if event.gid in record.backwarded:
         return f"the graph of `{short(event.what)}` is used{words.passed_back(event.gid).split(', not')[0]}"
-    if record.flags & {"input-grad", "autograd-grad"}:
+    if record.flags & {RecordFlag.INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD}:
         return "the function asks for gradients of an input"
     if event.training is True:
         return "the module is in training mode"

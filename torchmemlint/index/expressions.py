@@ -9,7 +9,7 @@ from typing import Any
 
 from torchmemlint.errors import SourceError
 from torchmemlint.index.dotted import dotted, literal, name_pattern, test_text
-from torchmemlint.index.facts import ArgFact, CallableUse, CallFact
+from torchmemlint.index.facts import ArgFact, CallableUse, CallFact, Used
 from torchmemlint.index.walk import MAX_DEPTH, Walk
 
 
@@ -28,7 +28,7 @@ def read(walk: Walk, node: ast.expr, depth: int) -> str:
     return text
 
 
-def visit(walk: Walk, node: ast.expr, depth: int, used: str = "other") -> str:
+def visit(walk: Walk, node: ast.expr, depth: int, used: Used = "other") -> str:
     """Note the calls and words of an expression and return its dotted text."""
     kind = type(node)
     if kind is ast.Constant:
@@ -95,7 +95,7 @@ def _yield(walk: Walk, node: ast.Yield | ast.YieldFrom, depth: int) -> str:
     return _parts(walk, node, depth)
 
 
-def call(walk: Walk, node: ast.Call, depth: int, used: str) -> str:
+def call(walk: Walk, node: ast.Call, depth: int, used: Used) -> str:
     frame = walk.frame
     func = node.func
     callee = visit(walk, func, depth)

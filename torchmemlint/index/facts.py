@@ -16,9 +16,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 Kind = TypeVar("Kind", bound=tuple[object, ...])
+
+# Closed sets of words. They are literals and no enums: columns come from JSON and other processes as plain strings.
+Used: TypeAlias = Literal["dropped", "returned", "other"]
+"""What becomes of a call's result; "dropped" by an expression statement."""
+ParamKind: TypeAlias = Literal["positional", "keyword", "*", "**"]
+AttrKind: TypeAlias = Literal["call", "name", "const", "list", "dict", "set", "tuple", "function", "other"]
+"""The form of what an attribute is assigned; "function" is a lambda."""
 
 
 class ArgFact(NamedTuple):
@@ -58,7 +65,6 @@ class CallFact(NamedTuple):
     inside this function and the statements before it that change the grad mode for the rest of the function
     (``torch.set_grad_enabled(False)``), in the order in which they take effect: the last that touches the grad mode wins.
     ``loops`` counts the loops and comprehensions around it.
-    ``used`` tells what becomes of the result: "dropped" (an expression statement), "returned", "other".
     ``branch``: dotted text of the innermost enclosing ``if`` tests, outermost first, with "not " in front on the else branch;
     "" for a test that is no name, attribute, ``not`` of one, or comparison of one with a literal (``phase == 'train'``) or another.
     ``place`` is its place among the calls of its function, in the order of evaluation: on which row it stands, the function
@@ -69,7 +75,7 @@ class CallFact(NamedTuple):
     args: tuple[ArgFact, ...]
     loops: int
     managers: tuple[CallableUse, ...]
-    used: str
+    used: Used
     branch: tuple[str, ...]
     place: int
     deferred: bool = False
@@ -87,7 +93,7 @@ class ParamFact(NamedTuple):
     name: str
     annotation: str
     default: str
-    kind: str
+    kind: ParamKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +156,12 @@ class FunctionFacts:
 class AttrFact(NamedTuple):
     """One assignment to an attribute of ``self`` (or in the class body, with method "").
 
-    ``value`` is dotted text, with "()" when it is a call; ``kind`` is "call", "name", "const", "list", "dict", "set", "tuple",
-    "function" (a lambda) or "other" by the form of the value; ``const`` is the repr of a literal. ``annotation`` is as for parameters; ``element`` is
+    ``value`` is dotted text, with "()" when it is a call; ``const`` is the repr of a literal. ``annotation`` is as for parameters; ``element`` is
     the text of what a container holds when all of it has the same (``ModuleList([Block() for …])``: "Block()").
     """
 
     name: str
-    kind: str
+    kind: AttrKind
     value: str
     const: str
     method: str

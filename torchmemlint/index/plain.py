@@ -111,7 +111,7 @@ def _function(plain: Any, rows: Any) -> FunctionFacts:
         end_row=end_row,
         owner=owner,
         parent=parent,
-        params=same(ParamFact, tuple(ParamFact(*map(sys.intern, param)) for param in params)),
+        params=same(ParamFact, tuple(ParamFact._make(map(sys.intern, param)) for param in params)),
         decorators=_uses(decorators),
         is_async=is_async,
         is_generator=is_generator,
@@ -133,7 +133,7 @@ def _function(plain: Any, rows: Any) -> FunctionFacts:
 def _class(plain: Any, rows: Any) -> ClassFacts:
     qualname, bases, decorators, methods, attrs = plain
     row, end_row = rows
-    attributes = tuple(AttrFact(*map(sys.intern, attr)) for attr in attrs)
+    attributes = tuple(AttrFact._make(map(sys.intern, attr)) for attr in attrs)
     return ClassFacts(qualname, row, end_row, _strings(bases), _uses(decorators), _pairs(methods), attributes)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from torchmemlint.index.dotted import annotation_text, literal
-from torchmemlint.index.facts import CallableUse, ParamFact
+from torchmemlint.index.facts import CallableUse, ParamFact, ParamKind
 
 
 def receiver_name(node: ast.FunctionDef | ast.AsyncFunctionDef, decorators: Iterable[CallableUse]) -> str:
@@ -41,14 +41,14 @@ def params_of(arguments: ast.arguments) -> Iterator[ParamFact]:
         yield _param(arguments.kwarg, None, "**")
 
 
-def _param(argument: ast.arg, default: ast.expr | None, kind: str) -> ParamFact:
+def _param(argument: ast.arg, default: ast.expr | None, kind: ParamKind) -> ParamFact:
     return _param_fact(
         argument.arg, annotation_text(argument.annotation), literal(default) if default is not None else "", kind
     )
 
 
 @lru_cache(maxsize=5000)
-def _param_fact(name: str, annotation: str, default: str, kind: str) -> ParamFact:
+def _param_fact(name: str, annotation: str, default: str, kind: ParamKind) -> ParamFact:
     return ParamFact(name, annotation, default, kind)  # a project's functions have many of the same
 
 

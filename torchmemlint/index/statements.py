@@ -18,7 +18,7 @@ from torchmemlint.index.dotted import (
     literal,
 )
 from torchmemlint.index.expressions import bind_loop_target, bind_target, callable_use, read, visit
-from torchmemlint.index.facts import AttrFact, CallableUse, ClassFacts
+from torchmemlint.index.facts import AttrFact, AttrKind, CallableUse, ClassFacts
 from torchmemlint.index.signatures import all_arguments, receiver_name
 from torchmemlint.index.walk import MAX_DEPTH, ClassBody, Frame, Walk, finished
 
@@ -406,7 +406,7 @@ def joined(
     return (*before, CallableUse(last_one.callee, last_one.args, last_one.called, last_other, last_one.statement))
 
 
-_KINDS: dict[type, str] = {
+_KINDS: dict[type, AttrKind] = {
     ast.Call: "call",
     **dict.fromkeys((ast.Name, ast.Attribute), "name"),
     **dict.fromkeys((ast.List, ast.ListComp), "list"),
@@ -420,7 +420,7 @@ _KINDS: dict[type, str] = {
 
 def attr_fact(name: str, value: ast.expr | None, text: str, annotation: str, method: str) -> AttrFact:
     const = literal(value) if value is not None else ""
-    kind = "const" if const else _KINDS.get(type(value), "other")
+    kind: AttrKind = "const" if const else _KINDS.get(type(value), "other")
     if not text and kind == "other" and isinstance(value, ast.BoolOp | ast.IfExp):
         text = alternative(value)
     return AttrFact(name, kind, text, const, method, annotation, element_text(value))

@@ -16,8 +16,7 @@ from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Posi
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.card import Rule as Rule
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.events import Backward, CallEffect, Frame, Graph, Record, Site
-from torchmemlint.semantics.machine import NO_TENSOR, TENSOR
+from torchmemlint.semantics.events import Backward, CallEffect, Evidence, Frame, Graph, Record, RecordFlag, Site
 from torchmemlint.semantics.roots import family, speaks_of_devices
 from torchmemlint.semantics.runs import Runs, is_part
 from torchmemlint.semantics.uses import Written, uses_of, written
@@ -29,7 +28,7 @@ PAGE_HEADINGS = ("What it does", "What it costs", "Example", "Fix", "When to ign
 """The headings of a rule's page, in this order; a test holds every page to them."""
 
 
-TENSOR_WORDS = (frozenset(TORCH.methods) | {TENSOR}) - TORCH.words["not-tensors-alone"]
+TENSOR_WORDS = (frozenset(TORCH.methods) | {Evidence.TENSOR}) - TORCH.words["not-tensors-alone"]
 """Methods that only tensors have (not arrays, strings, lists, modules), and what the engine says of annotated tensors."""
 GRADIENT_HOOKS = TORCH.words["gradient-hooks"]
 
@@ -365,7 +364,7 @@ class Flow:
         """Whether something is moved to a CUDA device in the function, or to a device that is not named in a project that works
         with CUDA."""
         flags = self.record.flags
-        return "on-cuda" in flags or ("on-some-device" in flags and self.speaks_of_cuda())
+        return RecordFlag.ON_CUDA in flags or (RecordFlag.ON_SOME_DEVICE in flags and self.speaks_of_cuda())
 
     def speaks_of_cuda(self) -> bool:
         """Whether the project works with CUDA devices anywhere."""
@@ -470,7 +469,7 @@ class Flow:
     def shown_tensor(self, gid: int) -> bool:
         """Whether the code treats an unknown object, given by its graph, as only a tensor can be treated."""
         words = self.record.evidence.get(gid, set())
-        return bool(words & TENSOR_WORDS) and NO_TENSOR not in words
+        return bool(words & TENSOR_WORDS) and Evidence.NO_TENSOR not in words
 
     # --- graphs -----------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from torchmemlint.semantics.arithmetic import operate
 from torchmemlint.semantics.call import call_at
 from torchmemlint.semantics.dispatch import STATEMENTS, assign, call_atom, evaluate, handles
 from torchmemlint.semantics.elements import iterate, note_key
-from torchmemlint.semantics.events import Accumulate, GraphKind, Regrowth, SinkKind
+from torchmemlint.semantics.events import Accumulate, GraphKind, Regrowth, SinkKind, StoreKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.places import place_of
@@ -189,7 +189,7 @@ def run_augmented(m: Machine, statement: ir.AugAssign, state: State) -> State | 
     if lists and statement.op == "+":
         item = iterate(m, added, statement.node, state)
         for atom in lists:
-            store_in(m, atom.oid, text_of(target), "extend", item, statement.node, statement.value, state)
+            store_in(m, atom.oid, text_of(target), StoreKind.EXTEND, item, statement.node, statement.value, state)
         return state
     value = operate(m, statement.op, old, added, statement.node, state, in_place=True)
     tensors = frozenset(a for a in old if type(a) is Tensor)

@@ -6,7 +6,7 @@ from enum import Enum, auto
 from functools import partial
 
 from torchmemlint.semantics.attention import MIXES, flags_of, role
-from torchmemlint.semantics.events import MARK_KINDS, Attention, GraphKind, SinkKind
+from torchmemlint.semantics.events import MARK_KINDS, Attention, GraphKind, RecordFlag, SinkKind
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.state import ELEMENTS, Kind, Mode, State
 from torchmemlint.semantics.values import (
@@ -183,7 +183,7 @@ def whole_logits(m: Machine, operands: list[Value], state: State) -> None:
     """Note where something is done with the logits of all positions."""
     for value in operands:
         if m.deep(value, state)[3] & LOGITS:
-            m.record.flags.add("logits-used")
+            m.record.flags.add(RecordFlag.LOGITS_USED)
 
 
 def is_parameter(m: Machine, value: Value) -> bool:

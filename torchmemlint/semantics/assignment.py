@@ -8,7 +8,7 @@ from torchmemlint.semantics.accumulation import fresh_graphs, note_regrowth, out
 from torchmemlint.semantics.call_effects import gradients_freed, tell_environment
 from torchmemlint.semantics.dispatch import STATEMENTS, TARGETS, assign, evaluate, handles
 from torchmemlint.semantics.elements import iterate, put
-from torchmemlint.semantics.events import CERTAIN_KINDS, GraphKind, Store
+from torchmemlint.semantics.events import CERTAIN_KINDS, GraphKind, RecordFlag, Store, StoreKind
 from torchmemlint.semantics.kinds import looks_like_module
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.parts import part_of, thing_element
@@ -137,7 +137,7 @@ def assign_requires_grad(m: Machine, target: ir.Attr, owners: Value, known: bool
             owner = m.owner_of_params.get(atom.oid, atom.oid)
             state.vars[owner, FROZEN] = const(True) if known is False else UNKNOWN
         elif known is not False:
-            m.record.flags.add("input-grad")
+            m.record.flags.add(RecordFlag.INPUT_GRAD)
     if isinstance(target.value, ir.Name) and any(type(a) is Tensor for a in owners):
         # Only a leaf may be told so: whatever made the tensor gave it no history.
         state.vars[place_of(m, target.value.id)] = frozenset(
@@ -179,7 +179,9 @@ def put_item(
         marked = outside_total(m, oid, place, text, "+", value, fresh_graphs(m, graphs), hints, node, term_of(source, text))
     else:
         stored = source if source is not None else target
-        marked = store_in(m, oid, text, "item", value, node, stored, state, keyed=True, constant_key=key is not None or slots)
+        marked = store_in(
+            m, oid, text, StoreKind.ITEM, value, node, stored, state, keyed=True, constant_key=key is not None or slots
+        )
     put(m, oid, index[0] if len(index) == 1 else PLAIN, shallow(marked), state)
     site = (m.frame, m.turn, target.node)
     m.stored_items[site] = join(m.stored_items.get(site, EMPTY), marked)
@@ -208,7 +210,7 @@ def write_into(
     if loop is not None:
         m.emit(
             Store(
-                m.site(node), text_of(target.value), -1, "item", mark, fresh_graphs(m, graphs), hints, NOTHING, 0, loop,
+                m.site(node), text_of(target.value), -1, StoreKind.ITEM, mark, fresh_graphs(m, graphs), hints, NOTHING, 0, loop,
                 source.node if source is not None else node, False,
             )
         )  # fmt: skip

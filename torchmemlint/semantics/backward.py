@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.events import Backward, GraphKind, SinkKind
+from torchmemlint.semantics.events import Backward, GraphKind, RecordFlag, SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.state import Kind, State
 from torchmemlint.semantics.text import text_of
@@ -35,7 +35,7 @@ def back_propagate(
     create = truth(created) if created is not None else False
     retain = truth(retained) if retained is not None and not is_none(retained) else create
     kept_by = call.keyword_exprs.get("retain_graph")
-    m.record.flags |= {"backward", "create-graph"} if create is True else {"backward"}
+    m.record.flags |= {RecordFlag.BACKWARD, RecordFlag.CREATE_GRAPH} if create is True else {RecordFlag.BACKWARD}
     if m.loaded and m.loops:
         m.record.alive |= {a.oid for value in state.vars.values() for a in value if type(a) is Obj and a.oid in m.loaded}
     sole = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchmemlint.lower import ir
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import evaluate
-from torchmemlint.semantics.events import CallEffect, EnvironmentSet, GradientsFreed, SinkKind
+from torchmemlint.semantics.events import CallEffect, EnvironmentSet, GradientsFreed, RecordFlag, SinkKind
 from torchmemlint.semantics.gates import bound_to
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.state import Kind, State
@@ -38,7 +38,7 @@ def tell_call(
             name,
             tuple(pairs),
             True,
-            bool({"forward", "moved"} & m.record.flags),
+            bool({RecordFlag.FORWARD, RecordFlag.MOVED} & m.record.flags),
             tuple(text for text, loops in m.deleted if loops == tuple(m.loops)),
             next_words(m.following),
             (
@@ -76,14 +76,14 @@ def tell_by_name(m: Machine, func: ir.Attr, receiver: Value, call: Call, state: 
         case "zero_grad" if "set_to_none" in call.keywords or (kinds & {Kind.OPTIMIZER, Kind.MODULE} and call.positional):
             tell_call(m, ToldCall.ZERO_GRAD, text_of(func), call)
         case "cuda":
-            m.record.flags.add("on-cuda")
+            m.record.flags.add(RecordFlag.ON_CUDA)
         case "to":
             place = call.get(0, "device")
             single = only_const(place) if place is not None else None
             if single is not None and str(single.value).startswith("cuda"):
-                m.record.flags.add("on-cuda")
+                m.record.flags.add(RecordFlag.ON_CUDA)
             elif place is not None and single is None and not any(type(a) is Ext for a in place):  # no dtype
-                m.record.flags.add("on-some-device")
+                m.record.flags.add(RecordFlag.ON_SOME_DEVICE)
         case "zero_" | "fill_":
             owner = gradient_owner(func.value)
             if owner is None or (func.name == "fill_" and not is_zero(call.get(0, "value"))):
@@ -103,7 +103,7 @@ def tell_environment(m: Machine, key: Value, value: Value, node: int) -> None:
     if name is None or not isinstance(name.value, str) or name.value not in ALLOCATOR_VARIABLES:
         return
     text = held.value if held is not None and isinstance(held.value, str) else None
-    m.emit(EnvironmentSet(m.site(node), name.value, text, "device" in m.record.flags, torch_loaded(m)))
+    m.emit(EnvironmentSet(m.site(node), name.value, text, RecordFlag.DEVICE in m.record.flags, torch_loaded(m)))
 
 
 def torch_loaded(m: Machine) -> bool:
@@ -111,7 +111,7 @@ def torch_loaded(m: Machine) -> bool:
     function (unless the function imports it itself)."""
     function = m.frame_closure[m.frame].function
     if function.name == MODULE:
-        return "torch" in m.record.flags
+        return RecordFlag.TORCH in m.record.flags
     imports = m.world.project.imports(m.path)
     roots = {local for local, target in imports if target.partition(".")[0] == "torch"}
     return bool(roots - function.locals)
@@ -126,7 +126,7 @@ def zeroed(m: Machine, to_none: Value | None, node: int) -> None:
 
 
 def gradients_freed(m: Machine, node: int) -> None:
-    if "create-graph" in m.record.flags:
+    if RecordFlag.CREATE_GRAPH in m.record.flags:
         m.emit(GradientsFreed(m.site(node)))
 
 

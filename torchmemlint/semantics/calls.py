@@ -10,7 +10,7 @@ from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import reaches_device, tell_by_name
 from torchmemlint.semantics.dispatch import CALLEES, EXPRESSIONS, METHODS, assign, call_atom, call_method, evaluate, handles
 from torchmemlint.semantics.elements import items_of, iterate
-from torchmemlint.semantics.events import GraphKind, SinkKind
+from torchmemlint.semantics.events import Evidence, GraphKind, RecordFlag, SinkKind
 from torchmemlint.semantics.forward import run_forward
 from torchmemlint.semantics.functions import call_function
 from torchmemlint.semantics.kinds import looks_like_module
@@ -73,7 +73,7 @@ def evaluate_call(m: Machine, expr: ir.Call, state: State) -> Value:
             m.hooked |= {a for a in call.positional[0] if type(a) is Func}
         hand_over(m, receiver, func.name, call, state)
         if func.name in TO_DEVICE and reaches_device(func.name, call):
-            m.record.flags.add("device")
+            m.record.flags.add(RecordFlag.DEVICE)
         if func.name in TOLD_BY_NAME:
             tell_by_name(m, func, receiver, call, state)
         out = EMPTY
@@ -216,7 +216,7 @@ def call_taken_method(m: Machine, atom: Method, call: Call, state: State) -> Val
 @handles(CALLEES, Tensor, Unknown)
 def call_unknown(m: Machine, atom: Tensor | Unknown, call: Call, state: State) -> Value:
     if type(atom) is Tensor:
-        m.notice(atom.graphs, "called")
+        m.notice(atom.graphs, Evidence.CALLED)
     text = dotted(call.func)
     if text and looks_like_module(m.evidence.get(text, frozenset())):
         oid = m.outside(Kind.MODULE, text, None, key=("called", text))

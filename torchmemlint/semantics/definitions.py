@@ -7,7 +7,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.call_effects import tell_call
 from torchmemlint.semantics.calls import evaluate_arguments
 from torchmemlint.semantics.dispatch import STATEMENTS, evaluate, handles
-from torchmemlint.semantics.events import GradModeMisuse
+from torchmemlint.semantics.events import GradModeMisuse, Misuse
 from torchmemlint.semantics.machine import Handed, Machine
 from torchmemlint.semantics.places import place_of
 from torchmemlint.semantics.state import State
@@ -48,10 +48,10 @@ def check_decorator(m: Machine, decorator: ir.Expr, function: ir.Function, node:
             tell_call(m, ToldCall.RENAMED, atom.name, evaluate_arguments(m, use, state))
         if type(atom) is Ext and TORCH.function_effect(atom.name) is Effect.GRAD_OFF:
             if function.is_async:
-                kind = "async-generator-decorator" if function.is_generator else "async-decorator"
+                kind = Misuse.ASYNC_GENERATOR_DECORATOR if function.is_generator else Misuse.ASYNC_DECORATOR
                 m.emit(GradModeMisuse(m.site(decorator.node), kind, text_of(decorator)))
             elif not isinstance(decorator, ir.Call):
-                m.emit(GradModeMisuse(m.site(decorator.node), "bare-decorator", text_of(decorator)))
+                m.emit(GradModeMisuse(m.site(decorator.node), Misuse.BARE_DECORATOR, text_of(decorator)))
 
 
 @handles(STATEMENTS, ir.ClassDef)
@@ -60,7 +60,7 @@ def run_class(m: Machine, statement: ir.ClassDef, state: State) -> State | None:
         callee = decorator.func if isinstance(decorator, ir.Call) else decorator
         for atom in evaluate(m, callee, state) if dotted(callee) else ():
             if type(atom) is Ext and TORCH.function_effect(atom.name) is Effect.GRAD_OFF:
-                m.emit(GradModeMisuse(m.site(decorator.node), "class-decorator", text_of(decorator)))
+                m.emit(GradModeMisuse(m.site(decorator.node), Misuse.CLASS_DECORATOR, text_of(decorator)))
     qualname = statement.name
     found = m.world.project.klass(f"{m.world.project.module_name(m.path)}.{qualname}")
     state.vars[place_of(m, statement.name)] = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import made_in_mode
 from torchmemlint.semantics.dispatch import EXPRESSIONS, evaluate, handles
-from torchmemlint.semantics.events import UNSURE_KINDS, LastLogits
+from torchmemlint.semantics.events import UNSURE_KINDS, LastLogits, RecordFlag
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.parts import part_of, thing_element
 from torchmemlint.semantics.state import ELEMENTS, ITEMS, KEYS, Kind, State
@@ -102,7 +102,7 @@ def element_of_tensor(
         if is_last(expr.index, index):
             m.emit(LastLogits(m.site(expr.node)))
         else:
-            m.record.flags.add("logits-used")
+            m.record.flags.add(RecordFlag.LOGITS_USED)
         part = frozenset(a._replace(flags=a.flags & ~LOGITS) if type(a) is Tensor else a for a in part)
     return with_flags(part, view)
 

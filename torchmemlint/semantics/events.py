@@ -124,8 +124,107 @@ class Graph:
     cls: ClassRef | None = None
 
 
-MUST_BE_FREE = "numpy of what is attached"
-"""Evidence about a graph: an array is made of what hangs on it, on every path, which raises with grad mode on."""
+class Evidence(StrEnum):
+    """What was seen of the values that hang on a graph, beside the methods called on them, which go by their names."""
+
+    ARRAY = "array"
+    """They are given to functions of numpy, or run in another library."""
+    MAYBE_ARRAY = "maybe-array"
+    """A test asks whether they are arrays."""
+    TORCH_OP = "torch-op"
+    """A function of torch takes them, which refuses anything but tensors."""
+    JOINED = "joined"
+    """They are put together with others (``torch.cat``)."""
+    CALLED = "called"
+    TENSOR = "tensor"
+    """An unknown object is used, or annotated, as only a tensor can be."""
+    NO_TENSOR = "no-tensor"
+    """An unknown object is used as no tensor can be."""
+    MUST_BE_FREE = "numpy of what is attached"
+    """An array is made of them, on every path, which raises with grad mode on."""
+
+
+MUST_BE_FREE = Evidence.MUST_BE_FREE
+
+
+class RecordFlag(StrEnum):
+    """What is true of a whole run."""
+
+    AUTOGRAD_GRAD = "autograd-grad"
+    BACKWARD = "backward"
+    CREATE_GRAPH = "create-graph"
+    """A backward with ``create_graph=True``."""
+    DEVICE = "device"
+    """Something is moved to, or made on, a device."""
+    EVAL = "eval()"
+    FORWARD = "forward"
+    """A module is run."""
+    INPUT_GRAD = "input-grad"
+    """Something that is no parameter is made to require grad."""
+    LIMIT = "limit"
+    """The run met a bound of the engine, and does not tell everything."""
+    LOGITS_USED = "logits-used"
+    """The logits of all positions are used."""
+    MOVED = "moved"
+    """A module is moved to a device."""
+    ON_CUDA = "on-cuda"
+    ON_SOME_DEVICE = "on-some-device"
+    TORCH = "torch"
+    """torch is imported."""
+    TRAIN = "train()"
+    WEIGHTS_KEPT = "weights-kept"
+    """The weights of attention are kept, or given away."""
+
+
+class StoreKind(StrEnum):
+    """How a value is put where it outlives a loop, or the calls of a function."""
+
+    ADD = "add"
+    APPEND = "append"
+    ATTR = "attr"
+    COMPREHENSION = "comprehension"
+    EXTEND = "extend"
+    INSERT = "insert"
+    ITEM = "item"
+    """A subscript, or an entry of a mapping."""
+    RECORDED = "recorded"
+    """By a recorder out of sight, see the setting ``recorders``."""
+
+
+class Recovery(StrEnum):
+    """A statement inside an ``except`` that needs memory, or means to free it."""
+
+    CLEANUP = "cleanup"
+    """A function whose name says that it frees memory."""
+    COLLECT = "gc.collect"
+    DELETE = "del"
+    EMPTY_CACHE = "empty_cache"
+    HOST_RETRY = "host-retry"
+    """What failed runs once more, on the host."""
+    MOVE = "move"
+    """Something is brought to the host."""
+    RETRY = "retry"
+    """What failed runs once more."""
+    ZERO_GRAD = "zero_grad"
+
+
+class Misuse(StrEnum):
+    """A spelling that does not do to grad mode what it says."""
+
+    STATEMENT = "statement"
+    """``torch.no_grad()`` as a statement."""
+    ENABLE_STATEMENT = "enable-statement"
+    """``torch.enable_grad()`` as a statement."""
+    ENABLE_STATEMENT_OFF = "enable-statement-off"
+    """The same where grad mode is off."""
+    WITH_UNCALLED = "with-uncalled"
+    ASYNC_DECORATOR = "async-decorator"
+    ASYNC_GENERATOR_DECORATOR = "async-generator-decorator"
+    CLASS_DECORATOR = "class-decorator"
+    BARE_DECORATOR = "bare-decorator"
+    VOLATILE = "volatile"
+    GENERATOR_LEAK = "generator-leak"
+    """At the first yield of a block."""
 
 
 class Sink(NamedTuple):
@@ -171,8 +270,6 @@ class Accumulate:
 class Store:
     """A value is put where it outlives a loop, or the calls of this function.
 
-    how: "append", "extend", "insert", "add", "item" (subscript), "attr", "comprehension", "yield", "setdefault", "global",
-    "recorded" (by a recorder out of sight, see the setting ``recorders``)
     external: the holder was not made in the root function (an attribute, a parameter, a global)
     ``value`` node is the stored expression
     """
@@ -180,7 +277,7 @@ class Store:
     site: Site
     place: str
     holder: int
-    how: str
+    how: StoreKind
     mark: int
     graphs: frozenset[int]
     hints: frozenset[int]
@@ -338,15 +435,12 @@ class CallEffect:
 class GradModeMisuse:
     """A spelling of grad mode that switches nothing off, or fails.
 
-    kind: "statement", "enable-statement" (``torch.enable_grad()``; "enable-statement-off" where grad mode is off), "with-uncalled",
-    "async-decorator", "async-generator-decorator", "class-decorator", "volatile", "generator-leak" (at the first yield of a
-    block), "bare-decorator"
-    name: what is spelled so; for "generator-leak" the text of the manager, "" where grad mode was switched off by no ``with``
-    hands_out: for "with-uncalled": what the block makes is what the function returns
+    name: what is spelled so; for a leak the text of the manager, "" where grad mode was switched off by no ``with``
+    hands_out: for an uncalled manager: what the block makes is what the function returns
     """
 
     site: Site
-    kind: str
+    kind: Misuse
     name: str
     hands_out: bool = False
 
@@ -359,8 +453,7 @@ class Handler:
     tests    nodes of comparisons of the message with out-of-memory words inside; matched: the words are tested at all
     name     name bound to the exception, "" for none
     reraises every path through the out-of-memory branch ends in ``raise``
-    recovery (node, what) of statements that run inside the handler and need memory or free it: "retry", "empty_cache", "gc",
-             "del", "zero_grad", "forward"
+    recovery (node, what) of statements that run inside the handler and need memory or free it
     keeps    node of a statement that keeps the exception beyond the handler, -1
     moves    all that was tried is to bring something to a device
     """
@@ -371,7 +464,7 @@ class Handler:
     tests: tuple[int, ...]
     guarded: bool
     reraises: bool
-    recovery: tuple[tuple[int, str], ...]
+    recovery: tuple[tuple[int, Recovery], ...]
     keeps: int
     moves: bool
     loop: tuple[int, int] | None
@@ -470,8 +563,7 @@ class Record:
     fates: list[CallFate] = field(default_factory=list)
     handed: set[FunctionRef] = field(default_factory=set)
     """Closures that the root gives to what runs them (``pool.map(score, batches)``)."""
-    flags: set[str] = field(default_factory=set)
-    """Facts about the whole run: "backward", "optimizer-step", "input-grad", "autograd-grad", "train()", "eval()", "limit"."""
+    flags: set[RecordFlag] = field(default_factory=set)
     loops: dict[tuple[int, int], LoopInfo] = field(default_factory=dict)
     cleared: set[int] = field(default_factory=set)
     """Containers that are emptied by ``clear()`` somewhere in the run."""
@@ -498,7 +590,7 @@ class Record:
         if self.known_children is None:
             self.known_children = {}
             for gid, graph in self.graphs.items():
-                if graph.kind in ("forward", "opaque"):
+                if graph.kind in CALLED_KINDS:
                     for parent in graph.parents:
                         self.known_children.setdefault(parent, []).append(gid)
         return self.known_children

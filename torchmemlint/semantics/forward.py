@@ -8,7 +8,7 @@ from torchmemlint.index.project import ClassRef
 from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import call_atom
-from torchmemlint.semantics.events import CERTAIN_KINDS, Graph, GraphKind, SinkKind
+from torchmemlint.semantics.events import CERTAIN_KINDS, Graph, GraphKind, RecordFlag, SinkKind
 from torchmemlint.semantics.grad_guards import guards_what_it_runs
 from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.machine import Machine
@@ -62,7 +62,7 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str) -> Va
     inner = inside_forward(m, oid, call, state)
     if inner is None and own_class is not None and guards_what_it_runs(m.world, own_class):
         return arithmetic(m, call.all(), call.node, state)
-    m.record.flags.add("forward")
+    m.record.flags.add(RecordFlag.FORWARD)
     if training is None:
         training = m.world.training_of(m.frame_closure[m.frame].ref, info.name)
     if state.mode is Mode.OFF:

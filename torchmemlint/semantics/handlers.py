@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from torchmemlint.lower import ir
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.dispatch import evaluate
-from torchmemlint.semantics.events import Handler
+from torchmemlint.semantics.events import Handler, Recovery
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.state import State
 from torchmemlint.semantics.text import dotted, text_of
@@ -86,7 +86,8 @@ def is_oom_type(name: str) -> bool:
     return name in TORCH.oom_exceptions or name.rpartition(".")[2] == "OutOfMemoryError"
 
 
-CLEANUPS = frozenset({"empty_cache", "gc.collect", "cleanup", "del", "zero_grad"})
+CLEANUPS = frozenset(Recovery) - {Recovery.RETRY, Recovery.HOST_RETRY, Recovery.MOVE}
+"""What frees memory, and needs none."""
 
 
 def is_behind_class(m: Machine, handler: ir.Handler, statement: ir.Try, state: State) -> bool:
@@ -306,32 +307,32 @@ def tests_message(node: object) -> bool:
 
 def recoveries(
     body: list[ir.Stmt], tried: list[ir.Stmt], m: Machine, about_error: frozenset[str], state: State
-) -> list[tuple[int, str]]:
+) -> list[tuple[int, Recovery]]:
     """Statements inside the handler that need memory or mean to free it, in order."""
     attempted, first = attempts(tried, m)
     moving = only_moves(tried)
     data = made_of_the_same(body, tried, about_error)
-    out: list[tuple[int, str]] = []
+    out: list[tuple[int, Recovery]] = []
     own = m.ref.qualname.rpartition(".")[2]
     for node in nodes_of(body):
         if isinstance(node, ir.Delete):
             if any(isinstance(target, ir.Name) for target in node.targets):
-                out.append((node.node, "del"))
+                out.append((node.node, Recovery.DELETE))
         elif isinstance(node, ir.Call):
             name = dotted(node.func)
             last = name.rpartition(".")[2]
             if not name or last in QUIET:
                 continue
             if last == "empty_cache":
-                out.append((node.node, "empty_cache"))
+                out.append((node.node, Recovery.EMPTY_CACHE))
             elif name in ("gc.collect",):
-                out.append((node.node, "gc.collect"))
+                out.append((node.node, Recovery.COLLECT))
             elif last == "zero_grad":
-                out.append((node.node, "zero_grad"))
+                out.append((node.node, Recovery.ZERO_GRAD))
             elif CLEANS.search(last):
-                out.append((node.node, "cleanup"))
+                out.append((node.node, Recovery.CLEANUP))
             elif last == "cpu" or (last == "to" and node.args and text_of(node.args[0].value) in TO_HOST):
-                out.append((node.node, "move"))
+                out.append((node.node, Recovery.MOVE))
             elif (
                 last == own
                 or (
@@ -344,7 +345,7 @@ def recoveries(
                 )
                 or (on_the_same(node, data, m, state) and does_the_same(m, name, attempted))
             ):
-                out.append((node.node, "host-retry" if moves_to_host(node.args) else "retry"))
+                out.append((node.node, Recovery.HOST_RETRY if moves_to_host(node.args) else Recovery.RETRY))
     return out
 
 

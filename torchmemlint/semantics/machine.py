@@ -41,11 +41,6 @@ MAX_GRAPHS = 4_000
 """Graphs and marks that one run may tell apart."""
 
 
-TENSOR = "tensor"
-NO_TENSOR = "no-tensor"
-"""Words of evidence: an unknown object is used, or annotated, as only a tensor can be; as no tensor can."""
-
-
 class Closure:
     """A function value: its IR, where it was defined, and the frame whose locals it sees (-1 for none)."""
 

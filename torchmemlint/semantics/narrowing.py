@@ -5,6 +5,7 @@ from __future__ import annotations
 from torchmemlint.index.project import ClassRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import evaluate
+from torchmemlint.semantics.events import Evidence
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.state import Key, Kind, State
 from torchmemlint.semantics.syntax import type_names
@@ -55,7 +56,7 @@ def narrow_type(m: Machine, place: Key, func: ir.Expr, rest: list[ir.Arg], holds
     kept = old
     if holds and asks_for_number(m, func, rest):
         if all(name.rpartition(".")[2] == "ndarray" for name in type_names(rest[0].value)):
-            m.notice((g for a in old if type(a) is Tensor for g in a.graphs), "maybe-array")
+            m.notice((g for a in old if type(a) is Tensor for g in a.graphs), Evidence.MAYBE_ARRAY)
         kept = PLAIN
     elif asks_for_tensor(m, func, rest, state):
         kept = only_tensors(m, old) if holds else without_tensors(m, old)

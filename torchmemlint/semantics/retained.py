@@ -17,6 +17,7 @@ from torchmemlint.semantics.events import (
     Graph,
     GraphKind,
     Record,
+    RecordFlag,
     SinkKind,
     Site,
     Store,
@@ -35,7 +36,7 @@ def needless(runs: Runs, root: FunctionRef, ref: FunctionRef, node: int, depth: 
     that is this function or calls it; None where the root's runs do not come by."""
     found = None
     for record in runs.records(root):
-        if "limit" in record.flags:
+        if RecordFlag.LIMIT in record.flags:
             return None
         for event in backwards(record):
             if event.site.node == node and record.frames[event.site.frame].ref == ref:

@@ -11,10 +11,10 @@ from torchmemlint.semantics import assembly
 from torchmemlint.semantics.attributes import object_attribute
 from torchmemlint.semantics.definitions import check_decorator
 from torchmemlint.semantics.dispatch import evaluate, run_block
-from torchmemlint.semantics.events import Backward, CachedFunction, GraphKind, Record, SinkKind
+from torchmemlint.semantics.events import Backward, CachedFunction, Evidence, GraphKind, Record, SinkKind
 from torchmemlint.semantics.functions import run_function
 from torchmemlint.semantics.grad_modes import decorated_mode
-from torchmemlint.semantics.machine import EVERYTHING, TENSOR, Closure, FrameEnds, Machine
+from torchmemlint.semantics.machine import EVERYTHING, Closure, FrameEnds, Machine
 from torchmemlint.semantics.names import classify
 from torchmemlint.semantics.parameters import module_given, parametric
 from torchmemlint.semantics.state import FROZEN, Kind, Mode, State, join_states
@@ -128,10 +128,10 @@ def open_context(m: Machine, function: ir.Function, state: State) -> None:
             elif m.heap[atom.oid].kind is not Kind.THING:
                 continue
             elif param.annotation is not None and text_of(param.annotation) in ("torch.Tensor", "Tensor"):
-                m.notice((m.thing_graph(atom.oid),), TENSOR)
+                m.notice((m.thing_graph(atom.oid),), Evidence.TENSOR)
             if number == 2 and function.name == "setup_context":
                 m.record.returned.add(m.thing_graph(atom.oid))  # the output
-                m.notice((m.thing_graph(atom.oid),), TENSOR)
+                m.notice((m.thing_graph(atom.oid),), Evidence.TENSOR)
 
 
 def root_parameter(m: Machine, param: ir.Param) -> Value:

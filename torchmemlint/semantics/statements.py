@@ -6,7 +6,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.call_effects import gradients_freed
 from torchmemlint.semantics.dispatch import STATEMENTS, evaluate, handles, run_block
 from torchmemlint.semantics.elements import iterate
-from torchmemlint.semantics.events import DeprecatedImport, SinkKind
+from torchmemlint.semantics.events import DeprecatedImport, RecordFlag, SinkKind
 from torchmemlint.semantics.handlers import describe
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.names import named
@@ -166,7 +166,7 @@ def run_import(m: Machine, statement: ir.ImportStmt, state: State) -> State | No
         m.emit(DeprecatedImport(m.site(statement.node), old))
     for name, absolute in statement.bindings:
         if absolute.partition(".")[0] == "torch":
-            m.record.flags.add("torch")
+            m.record.flags.add(RecordFlag.TORCH)
         if not name.startswith("*"):
             resolved = m.world.project.resolve(m.path, name)
             value = named(m, resolved if resolved is not None else absolute.lstrip("."), m.path, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchmemlint.lower import ir
 from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.events import ContextStore, GraphKind, HookStore, SinkKind, Store
+from torchmemlint.semantics.events import ContextStore, GraphKind, HookStore, RecordFlag, SinkKind, Store, StoreKind
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.places import place_of
 from torchmemlint.semantics.state import ELEMENTS, Kind, State
@@ -27,25 +27,31 @@ from torchmemlint.semantics.values import (
     shallow,
 )
 
-RECORDED = "recorded"
-"""How a value is stored that is handed to a recorder out of sight."""
-STORING = {"append": "append", "extend": "extend", "insert": "insert", "appendleft": "append", "add": "add", "put": "append"}
+RECORDED = StoreKind.RECORDED
+STORING = {
+    "append": StoreKind.APPEND,
+    "extend": StoreKind.EXTEND,
+    "insert": StoreKind.INSERT,
+    "appendleft": StoreKind.APPEND,
+    "add": StoreKind.ADD,
+    "put": StoreKind.APPEND,
+}
 """Container methods that keep their last argument."""
 
 
 def note_kept(m: Machine, flags: int) -> None:
     """Attention's weights are kept or given away; the logits of all positions are used."""
     if flags & WEIGHTS:
-        m.record.flags.add("weights-kept")
+        m.record.flags.add(RecordFlag.WEIGHTS_KEPT)
     if flags & LOGITS:
-        m.record.flags.add("logits-used")
+        m.record.flags.add(RecordFlag.LOGITS_USED)
 
 
 def store_in(
     m: Machine,
     oid: int,
     place: str,
-    how: str,
+    how: StoreKind,
     value: Value,
     node: int,
     stored: ir.Expr,
@@ -61,7 +67,7 @@ def store_in(
     graphs |= things
     if m.hook_arguments & (graphs | hints) and not keyed and m.heap[oid].frame != m.frame:
         single = len(value) == 1 and bool(things)
-        m.emit(HookStore(m.site(node), place, stored.node, single and how == "append"), tag=place)
+        m.emit(HookStore(m.site(node), place, stored.node, single and how is StoreKind.APPEND), tag=place)
     mark = m.graph(GraphKind.STORED, node, place, key=(oid, how))
     value = add_marks(value, frozenset((mark,)))
     info = m.heap[oid]
@@ -97,7 +103,7 @@ def keep_attribute(
     info = m.heap[oid]
     m.emit(
         Store(
-            m.site(node), text, oid, "attr", mark, graphs, hints, outputs, flags, m.outlived_loop(oid),
+            m.site(node), text, oid, StoreKind.ATTR, mark, graphs, hints, outputs, flags, m.outlived_loop(oid),
             source.node if source is not None else node, info.external, *half_fix(source), True, info.frame,
         ),
         tag=f"{oid}",
@@ -117,7 +123,7 @@ def record(m: Machine, name: str, call: Call, state: State) -> Value:
             m,
             oid,
             name,
-            RECORDED,
+            StoreKind.RECORDED,
             value,
             call.node,
             call.exprs[position] if position < len(call.exprs) else INSIDE,
@@ -125,9 +131,9 @@ def record(m: Machine, name: str, call: Call, state: State) -> Value:
             keyed=True,
         )
     for word, value in call.keywords.items():
-        store_in(m, oid, name, RECORDED, value, call.node, call.keyword_exprs.get(word, INSIDE), state, keyed=True)
+        store_in(m, oid, name, StoreKind.RECORDED, value, call.node, call.keyword_exprs.get(word, INSIDE), state, keyed=True)
     for value in call.more:
-        store_in(m, oid, name, RECORDED, value, call.node, INSIDE, state, keyed=True)
+        store_in(m, oid, name, StoreKind.RECORDED, value, call.node, INSIDE, state, keyed=True)
     return UNKNOWN
 
 

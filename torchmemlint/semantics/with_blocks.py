@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import STATEMENTS, assign, evaluate, handles, run_block
-from torchmemlint.semantics.events import GradModeMisuse
+from torchmemlint.semantics.events import GradModeMisuse, Misuse
 from torchmemlint.semantics.grad_modes import project_manager_mode
 from torchmemlint.semantics.machine import LoopEnds, Machine
 from torchmemlint.semantics.phases import assumed
@@ -57,7 +57,7 @@ def enter_manager(m: Machine, item: ir.WithItem, state: State, statement: ir.Wit
             modes.add(current if mode == "none" else Mode(mode))
         elif type(atom) is Ext and TORCH.function_effect(atom.name) in ("grad-off", "grad-on", "grad-set"):
             name, gives = text_of(item.manager), hands_out(statement.body, m.frame_closure[m.frame].function.body)
-            m.emit(GradModeMisuse(m.site(item.node), "with-uncalled", name, gives))
+            m.emit(GradModeMisuse(m.site(item.node), Misuse.WITH_UNCALLED, name, gives))
         elif home_made is None:
             modes.add(current)
     if home_made is not None:
@@ -94,9 +94,9 @@ def check_bare_manager(m: Machine, value: ir.Expr, statement: ir.ExprStmt, state
     for atom in evaluate(m, value.func, state):
         effect = TORCH.function_effect(atom.name) if type(atom) is Ext else None
         if effect is Effect.GRAD_OFF:
-            m.emit(GradModeMisuse(m.site(statement.node), "statement", text_of(value)))
+            m.emit(GradModeMisuse(m.site(statement.node), Misuse.STATEMENT, text_of(value)))
         elif effect is Effect.GRAD_ON:
-            kind = "enable-statement-off" if state.mode is Mode.OFF else "enable-statement"
+            kind = Misuse.ENABLE_STATEMENT_OFF if state.mode is Mode.OFF else Misuse.ENABLE_STATEMENT
             m.emit(GradModeMisuse(m.site(statement.node), kind, text_of(value)))
 
 

@@ -62,7 +62,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.events import GraphKind, SinkKind, Store
+from torchmemlint.semantics.events import GraphKind, RecordFlag, SinkKind, Store, StoreKind
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.values import COLUMN, COMPUTED, DETACHED, INTEGER, MOVED, SCALAR, VIEW
 from torchmemlint.torch_facts import TORCH
@@ -112,7 +112,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
     if info.text.startswith("range(") or flow.runs.world.is_hook(record.root):
         return  # pieces of what lies on the device already, or of the one batch that a framework hands over
     root = record.root.qualname
-    if "backward" in record.flags or root.rpartition(".")[2] in TORCH.words["forward"] or purpose.trains(root):
+    if RecordFlag.BACKWARD in record.flags or root.rpartition(".")[2] in TORCH.words["forward"] or purpose.trains(root):
         return  # mini-batches of one step, and not a data set
     if any(f.what.split(".")[0].split("[")[0] in info.targets for f in forwards):
         return  # a loop over layers, not over batches
@@ -126,7 +126,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
     if info.kind is not Kind.LOADER and any(each.targets and not ROUNDS.search(each.text) for each in around):
         return  # the pieces of one item, which are put together again before the next
     fix = None
-    if event.how in ("append", "item") and event.value >= 0 and event.sure_tensor:
+    if event.how in (StoreKind.APPEND, StoreKind.ITEM) and event.value >= 0 and event.sure_tensor:
         fix = flow.append_to(event.site, event.value, ".cpu()", "Move the stored tensor to the CPU", Safety.UNSAFE)
     yield Draft(
         flow.at(
@@ -151,7 +151,7 @@ def holds_tensors(event: Store, flow: Flow) -> bool:
     if event.flags & (COMPUTED | DETACHED):
         return True
     if (
-        event.how in ("append", "item")
+        event.how in (StoreKind.APPEND, StoreKind.ITEM)
         and event.sure_tensor
         and any(f.cls is not None and f.kind is GraphKind.FORWARD for f in made)
     ):

@@ -61,7 +61,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
-from torchmemlint.semantics.events import Store
+from torchmemlint.semantics.events import Store, StoreKind
 from torchmemlint.semantics.values import VIEW
 
 RULE = Rule(
@@ -83,7 +83,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
     if not forwards or not event.flags & VIEW or event.constant_key or event.loop is None or not flow.own(event.site):
         return
     fix = None
-    if event.how == "append" and event.value >= 0 and event.sure_tensor:
+    if event.how == StoreKind.APPEND and event.value >= 0 and event.sure_tensor:
         fix = flow.append_to(event.site, event.value, ".clone()", "Copy the slice", Safety.UNSAFE)
     yield Draft(
         flow.at(

@@ -64,7 +64,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
-from torchmemlint.semantics.events import Attention
+from torchmemlint.semantics.events import Attention, RecordFlag
 from torchmemlint.semantics.state import Mode
 
 RULE = Rule(
@@ -82,7 +82,7 @@ EVENT = Attention
 
 def check(event: Attention, flow: Flow) -> Iterator[Draft]:
     target = flow.runs.world.settings.target_torch
-    if not flow.own(event.site) or "weights-kept" in flow.record.flags or (target is not None and target < (2, 0)):
+    if not flow.own(event.site) or RecordFlag.WEIGHTS_KEPT in flow.record.flags or (target is not None and target < (2, 0)):
         return
     if flow.class_says(event.site, frozenset({"scaled_dot_product_attention"})):
         return

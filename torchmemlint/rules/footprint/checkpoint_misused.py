@@ -69,7 +69,7 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, argument, short
 from torchmemlint.semantics import roots
-from torchmemlint.semantics.events import MADE_KINDS, Backward, CallEffect, Graph
+from torchmemlint.semantics.events import MADE_KINDS, Backward, CallEffect, Graph, RecordFlag
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.values import Const, Plain, Tensor, Value, only_const, truth
@@ -142,7 +142,7 @@ def judge(event: CallEffect, flow: Flow) -> tuple[str, Severity, str, str, str, 
         and inputs
         and not event.more
         and all(asks_for_none(v) for v in inputs)
-        and "input-grad" not in flow.record.flags
+        and RecordFlag.INPUT_GRAD not in flow.record.flags
     ):
         if any(type(a) is Tensor for v in inputs for a in v):
             node = dict(event.nodes).get("use_reentrant")

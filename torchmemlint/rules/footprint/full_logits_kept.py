@@ -60,7 +60,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
-from torchmemlint.semantics.events import LastLogits
+from torchmemlint.semantics.events import LastLogits, RecordFlag
 
 RULE = Rule(
     code="TML508",
@@ -76,7 +76,7 @@ EVENT = LastLogits
 
 
 def check(event: LastLogits, flow: Flow) -> Iterator[Draft]:
-    if not flow.own(event.site) or "logits-used" in flow.record.flags:
+    if not flow.own(event.site) or RecordFlag.LOGITS_USED in flow.record.flags:
         return
     if flow.passes_keyword(event.site, frozenset({"logits_to_keep", "num_logits_to_keep"})):
         return

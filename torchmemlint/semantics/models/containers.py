@@ -7,6 +7,7 @@ from collections.abc import Callable
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import call_atom
 from torchmemlint.semantics.elements import copy_contents, forget, iterate, put
+from torchmemlint.semantics.events import StoreKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.parts import thing_element
 from torchmemlint.semantics.state import ELEMENTS, Kind, State
@@ -66,11 +67,11 @@ def update(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
                 copy_contents(m, atom.oid, oid, state)
                 value = join_all(m.contents(atom.oid, state))
         # What another dict brings along is put under the names that are there already, step after step.
-        store_in(m, oid, text, "item", value, call.node, INSIDE, state, keyed=True, constant_key=info.external)
+        store_in(m, oid, text, StoreKind.ITEM, value, call.node, INSIDE, state, keyed=True, constant_key=info.external)
     for word, value in call.keywords.items():
         put(m, oid, const(word), value, state)
         stored = call.keyword_exprs.get(word, INSIDE)
-        store_in(m, oid, text, "item", value, call.node, stored, state, keyed=True)
+        store_in(m, oid, text, StoreKind.ITEM, value, call.node, stored, state, keyed=True)
     return NONE
 
 

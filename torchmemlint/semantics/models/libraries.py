@@ -7,7 +7,7 @@ import sys
 from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all, tell_call, tell_environment
-from torchmemlint.semantics.events import GradModeMisuse, SinkKind
+from torchmemlint.semantics.events import GradModeMisuse, Misuse, SinkKind
 from torchmemlint.semantics.kinds import class_kind
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.models.builtins import BUILTINS
@@ -48,7 +48,7 @@ PARALLEL = TORCH.words["parallel"]
 def call_external(m: Machine, name: str, call: Call, state: State) -> Value:
     volatile = truth(call.keywords.get("volatile", const(False))) is True and name.startswith("torch.")
     if volatile and state.mode is not Mode.OFF:  # else what it asks for is so
-        m.emit(GradModeMisuse(m.site(call.node), "volatile", name))
+        m.emit(GradModeMisuse(m.site(call.node), Misuse.VOLATILE, name))
     if name in TORCH.renamed:
         tell_call(m, ToldCall.RENAMED, name, call)
     if name in TORCH.given_weights:

@@ -14,7 +14,7 @@ from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all, tell_call
 from torchmemlint.semantics.dispatch import call_atom
 from torchmemlint.semantics.elements import iterate
-from torchmemlint.semantics.events import SinkKind
+from torchmemlint.semantics.events import RecordFlag, SinkKind
 from torchmemlint.semantics.forward import run_forward
 from torchmemlint.semantics.grad_guards import guards_itself
 from torchmemlint.semantics.kinds import is_property, looks_like_module
@@ -290,7 +290,7 @@ def method_by_name(m: Machine, oid: int, name: str, call: Call, state: State) ->
     effect = TORCH.module_methods.get(name)
     if effect is ModuleEffect.SELF:
         if name in TO_DEVICE and info.kind is Kind.MODULE:
-            m.record.flags.add("moved")
+            m.record.flags.add(RecordFlag.MOVED)
         return me
     return PLAIN if effect is ModuleEffect.PLAIN and info.kind is Kind.MODULE else None
 
@@ -300,10 +300,10 @@ def set_training(m: Machine, oid: int, on: bool, call: Call, state: State) -> No
     if on and call.positional:
         known = truth(call.positional[0])
         state.vars[oid, TRAINING] = UNKNOWN if known is None else const(known)
-        m.record.flags.add("train()" if known is not False else "eval()")
+        m.record.flags.add(RecordFlag.TRAIN if known is not False else RecordFlag.EVAL)
     elif not call.all():
         state.vars[oid, TRAINING] = const(on)
-        m.record.flags.add("train()" if on else "eval()")
+        m.record.flags.add(RecordFlag.TRAIN if on else RecordFlag.EVAL)
 
 
 def require_parameters_grad(m: Machine, oid: int, call: Call, state: State) -> None:
@@ -312,7 +312,7 @@ def require_parameters_grad(m: Machine, oid: int, call: Call, state: State) -> N
     if known is False:
         state.vars[oid, FROZEN] = const(True)
     elif known is True and m.heap[oid].kind is Kind.THING:
-        m.record.flags.add("input-grad")
+        m.record.flags.add(RecordFlag.INPUT_GRAD)
     else:
         state.vars[oid, FROZEN] = UNKNOWN
 

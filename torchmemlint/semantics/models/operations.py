@@ -12,8 +12,8 @@ from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all
 from torchmemlint.semantics.dispatch import assign, evaluate
-from torchmemlint.semantics.events import CALLED_KINDS, MUST_BE_FREE, GraphKind, SinkKind
-from torchmemlint.semantics.machine import CONTAINERS, TENSOR, Machine
+from torchmemlint.semantics.events import CALLED_KINDS, Evidence, GraphKind, RecordFlag, SinkKind
+from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.state import Kind, Mode, State
 from torchmemlint.semantics.syntax import is_small
 from torchmemlint.semantics.values import (
@@ -148,26 +148,28 @@ def note_operands(m: Machine, name: str, last: str, effect: Effect, call: Call, 
     """What a call of a function of torch tells of its arguments."""
     values = call.all()
     if names_device(call.keywords.get("device")):
-        m.record.flags.add("device")
+        m.record.flags.add(RecordFlag.DEVICE)
     for value in values[:2]:
         for atom in value:
             if type(atom) is Tensor and name in FROM_ARRAYS:
-                m.notice(atom.graphs, "array")
+                m.notice(atom.graphs, Evidence.ARRAY)
             elif type(atom) is Tensor:
-                m.notice(atom.graphs, "torch-op")
+                m.notice(atom.graphs, Evidence.TORCH_OP)
                 m.operation(atom.graphs, "loss" if effect is Effect.LOSS else last)
     if last in JOINS:
         note_joined(m, call, state)
     if m.weighs_evidence and effect in OF_TENSORS:
         for value in values if last in TENSORS_ONLY else values[:1]:
-            m.notice((m.thing_graph(a.oid) for a in value if type(a) is Obj and m.heap[a.oid].kind is Kind.THING), TENSOR)
+            m.notice(
+                (m.thing_graph(a.oid) for a in value if type(a) is Obj and m.heap[a.oid].kind is Kind.THING), Evidence.TENSOR
+            )
 
 
 def note_joined(m: Machine, call: Call, state: State) -> None:
     """What is put together are tensors, in whatever list they came."""
     for value in call.all()[:1]:
         graphs, hints, _, _ = m.deep(value, state)
-        m.notice(graphs | hints, "joined")
+        m.notice(graphs | hints, Evidence.JOINED)
 
 
 # --- what keeps the graph -------------------------------------------------------------------------------------------
@@ -285,7 +287,7 @@ def read_number(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if op.effect is Effect.ITEM:
         m.sink(op.graphs, SinkKind.CUT, op.shown, call.node)
     if op.name == "numpy" and op.sure:
-        m.notice(must_be_free(m, op.receiver), MUST_BE_FREE)
+        m.notice(must_be_free(m, op.receiver), Evidence.MUST_BE_FREE)
     return PLAIN
 
 
@@ -304,7 +306,7 @@ def make_leaf(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if op.name in COPIES_VALUES:
         cut_all(m, call, state, op.shown)
     if truth(call.keywords.get("requires_grad", const(False))) is True:
-        m.record.flags.add("input-grad")
+        m.record.flags.add(RecordFlag.INPUT_GRAD)
     if op.name == "torch.tensor" and call.exprs and is_small(call.exprs[0]):
         return tensor(flags=SCALAR)
     return FREE_TENSOR

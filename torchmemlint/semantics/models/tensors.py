@@ -8,7 +8,7 @@ from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import METHODS, call_atom, handles
-from torchmemlint.semantics.events import CERTAIN_KINDS
+from torchmemlint.semantics.events import CERTAIN_KINDS, RecordFlag
 from torchmemlint.semantics.forward import has_graph
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.operations import EFFECTS, Operation, has_effect
@@ -143,11 +143,11 @@ def move(m: Machine, op: Operation, call: Call, state: State) -> Value:
 def require_grad(m: Machine, op: Operation, call: Call, state: State) -> Value:
     on = truth(call.positional[0]) if call.positional else True
     if on is not False:
-        m.record.flags.add("input-grad")
+        m.record.flags.add(RecordFlag.INPUT_GRAD)
     return op.me
 
 
 @has_effect(Effect.HOOK)
 def register_hook(m: Machine, op: Operation, call: Call, state: State) -> Value:
-    m.record.flags.add("input-grad")
+    m.record.flags.add(RecordFlag.INPUT_GRAD)
     return UNKNOWN

@@ -7,7 +7,7 @@ from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import tell_call
 from torchmemlint.semantics.dispatch import call_atom
-from torchmemlint.semantics.events import SinkKind
+from torchmemlint.semantics.events import RecordFlag, SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.grad_managers import grad_manager, make_manager
 from torchmemlint.semantics.models.operations import Operation, has_effect, keep
@@ -52,7 +52,7 @@ def checkpoint(m: Machine, op: Operation, call: Call, state: State) -> Value:
 
 @has_effect(Effect.LEAF)
 def make_trained_leaf(m: Machine, op: Operation, call: Call, state: State) -> Value:
-    m.record.flags.add("input-grad")
+    m.record.flags.add(RecordFlag.INPUT_GRAD)
     return FREE_TENSOR
 
 
@@ -74,13 +74,13 @@ def rng_state(m: Machine, op: Operation, call: Call, state: State) -> Value:
 @has_effect(Effect.CLIP_GRAD)
 def clip_grad(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if truth(call.keywords.get("requires_grad", const(False))) is True:
-        m.record.flags.add("input-grad")
+        m.record.flags.add(RecordFlag.INPUT_GRAD)
     return FREE_TENSOR
 
 
 @has_effect(Effect.AUTOGRAD_GRAD)
 def differentiate(m: Machine, op: Operation, call: Call, state: State) -> Value:
-    m.record.flags.add("autograd-grad")
+    m.record.flags.add(RecordFlag.AUTOGRAD_GRAD)
     outputs = call.positional[:1] or [call.keywords[name] for name in ("outputs",) if name in call.keywords]
     graphs = [m.whole(v, state)[0] for v in outputs]
     m.sink(NOTHING.union(*graphs) if graphs else NOTHING, SinkKind.BACKWARD, op.name, call.node)

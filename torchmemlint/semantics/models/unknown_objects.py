@@ -9,10 +9,10 @@ from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all, tell_call
 from torchmemlint.semantics.dispatch import call_atom, call_method
-from torchmemlint.semantics.events import MADE_KINDS, Graph, GraphKind, SinkKind
+from torchmemlint.semantics.events import MADE_KINDS, Evidence, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.forward import stays_free, through_module
 from torchmemlint.semantics.grad_guards import guards_itself
-from torchmemlint.semantics.machine import NO_TENSOR, Machine
+from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.grad_managers import grad_manager
 from torchmemlint.semantics.models.operations import torch_function
 from torchmemlint.semantics.names import function_value
@@ -95,7 +95,7 @@ def call_opaque(
     )  # fmt: skip
     if is_foreign(call) or not m.foreign.isdisjoint(known):
         m.foreign.add(gid)
-        m.notice((gid,), "array")
+        m.notice((gid,), Evidence.ARRAY)
     through = through_module(m, known) if direct else set()
     return tensor(frozenset((gid, *through)), known)
 
@@ -164,7 +164,7 @@ def thing_method(m: Machine, oid: int, name: str, call: Call, state: State) -> V
     if name in TORCH.methods:
         return call_method(m, Tensor(frozenset((gid,))), name, call, state)
     if m.weighs_evidence:
-        m.notice((gid,), NO_TENSOR)
+        m.notice((gid,), Evidence.NO_TENSOR)
     return method_no_tensor_has(m, oid, name, call, state)
 
 
