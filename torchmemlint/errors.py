@@ -5,8 +5,7 @@
     ├── ConfigError       a setting is unknown, or its value is not valid (exit status 2)
     ├── SourceError       a file cannot be read, decoded or parsed (the file's result is TML000, the run goes on)
     ├── TorchFactsError   the table of torch knowledge is inconsistent (a defect of torchmemlint)
-    ├── BaselineError     a baseline file cannot be read or written (exit status 2)
-    └── ConfirmError      an experiment cannot be set up (its verdict is "inconclusive")
+    └── BaselineError     a baseline file cannot be read or written (exit status 2)
 
 Each carries one sentence that says what is wrong and what to do. All of them survive pickling, because worker
 processes send them home.
@@ -48,10 +47,6 @@ class TorchFactsError(TorchmemlintError):
 
 class BaselineError(TorchmemlintError):
     """A baseline file cannot be used."""
-
-
-class ConfirmError(TorchmemlintError):
-    """An experiment cannot be set up."""
 
 
 class Stopped(KeyboardInterrupt):

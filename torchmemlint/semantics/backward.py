@@ -45,7 +45,7 @@ def back_propagate(
         m.notice(sole, "backward")
     m.sink(graphs | hints, SinkKind.BACKWARD, text_of(call.func), call.node)
     event = Backward(
-        m.site(call.node), frozenset(graphs), frozenset(hints), retain is not False, create is not False,
+        m.site(call.node), frozenset(graphs), frozenset(hints), retain is not False,
         partial or "inputs" in call.keywords, retain is True, create is True,
         kept_by.node if kept_by is not None else -1, retain_at == 3,
     )  # fmt: skip

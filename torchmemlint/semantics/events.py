@@ -182,7 +182,6 @@ class StoreKind(StrEnum):
     ADD = "add"
     APPEND = "append"
     ATTR = "attr"
-    COMPREHENSION = "comprehension"
     EXTEND = "extend"
     INSERT = "insert"
     ITEM = "item"
@@ -328,7 +327,7 @@ class Regrowth:
 class Backward:
     """``value.backward(...)``, or a call that back-propagates its argument.
 
-    retain, create_graph   the call may keep the graph, or build one of the gradients
+    retain                 the call may keep the graph
     partial                it runs through part of the graph only (``inputs=…``, ``autograd.grad``)
     retains, creates       ``retain_graph=True``, ``create_graph=True`` in so many words
     kept_by                node of the value of ``retain_graph``, -1 where it is not given by its name
@@ -339,7 +338,6 @@ class Backward:
     graphs: frozenset[int]
     hints: frozenset[int]
     retain: bool
-    create_graph: bool
     partial: bool
     retains: bool = False
     creates: bool = False
@@ -520,7 +518,6 @@ class CallFate:
     site: Site
     mode: Mode
     mark: int
-    kept_graph: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,6 @@ elements and (object number, "['k']") for one constant key."""
 
 ELEMENTS = "[]"
 """The place of what a container holds, all of it joined."""
-HIDDEN = "$"
-"""How the places begin that are no name of the code."""
 KEYS = "$keys"
 """The place of the constant keys under which a dictionary holds something."""
 ITEMS = "$items"

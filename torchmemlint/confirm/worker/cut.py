@@ -114,18 +114,6 @@ def place_of(statement: ast.stmt) -> ast.expr | None:
     return target if isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)) else None
 
 
-def root_name(place: ast.expr | None) -> str:
-    """``"losses"`` of ``losses``, ``self.losses`` and ``self.losses.train``'s second part: the name that tells a place
-    from others."""
-    while isinstance(place, ast.Subscript):
-        place = place.value
-    while isinstance(place, ast.Attribute) and isinstance(place.value, ast.Attribute):
-        place = place.value
-    if isinstance(place, ast.Attribute):
-        return place.attr
-    return place.id if isinstance(place, ast.Name) else ""
-
-
 def _call(method: str, *arguments: ast.expr) -> ast.Call:
     return ast.Call(ast.Attribute(ast.Name(HARNESS, ast.Load()), method, ast.Load()), list(arguments), [])
 

@@ -116,7 +116,6 @@ class Harness:
         self._depth = 0
         self.seen: set[str] = set()
         self.grad_modes: set[bool] = set()
-        self.grad_off_by: list[str] = []
         self.contexts: set[str] = set()
         self.places: set[str] = set()
         self.errors: list[str] = []
