@@ -18,6 +18,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.lower import ir
 from torchmemlint.project.settings import Settings
 from torchmemlint.rules.api import Draft, Flow, short
+from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import (
     GRAPH_KINDS,
     Accumulate,
@@ -32,7 +33,6 @@ from torchmemlint.semantics.events import (
     Handler,
     LastLogits,
     Record,
-    RecordFlag,
     SinkKind,
     Site,
     Store,

@@ -16,7 +16,8 @@ from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Posi
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.card import Rule as Rule
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.events import Backward, CallEffect, Evidence, Frame, Graph, Record, RecordFlag, Site
+from torchmemlint.semantics.event_words import Evidence, RecordFlag
+from torchmemlint.semantics.events import Backward, CallEffect, Frame, Graph, Record, Site
 from torchmemlint.semantics.roots import family, speaks_of_devices
 from torchmemlint.semantics.runs import Runs, is_part
 from torchmemlint.semantics.uses import Written, uses_of, written

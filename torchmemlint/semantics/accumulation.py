@@ -10,7 +10,8 @@ from torchmemlint.semantics.arithmetic import operate
 from torchmemlint.semantics.call import call_at
 from torchmemlint.semantics.dispatch import STATEMENTS, assign, call_atom, evaluate, handles
 from torchmemlint.semantics.elements import iterate, note_key
-from torchmemlint.semantics.events import Accumulate, GraphKind, Regrowth, SinkKind, StoreKind
+from torchmemlint.semantics.event_words import StoreKind
+from torchmemlint.semantics.events import Accumulate, GraphKind, Regrowth, SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.places import place_of

@@ -6,7 +6,8 @@ from enum import Enum, auto
 from functools import partial
 
 from torchmemlint.semantics.attention import MIXES, flags_of, role
-from torchmemlint.semantics.events import MARK_KINDS, Attention, GraphKind, RecordFlag, SinkKind
+from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.events import MARK_KINDS, Attention, GraphKind, SinkKind
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.state import ELEMENTS, Kind, Mode, State
 from torchmemlint.semantics.values import (

@@ -8,7 +8,8 @@ from torchmemlint.semantics.accumulation import fresh_graphs, note_regrowth, out
 from torchmemlint.semantics.call_effects import gradients_freed, tell_environment
 from torchmemlint.semantics.dispatch import STATEMENTS, TARGETS, assign, evaluate, handles
 from torchmemlint.semantics.elements import iterate, put
-from torchmemlint.semantics.events import CERTAIN_KINDS, GraphKind, RecordFlag, Store, StoreKind
+from torchmemlint.semantics.event_words import RecordFlag, StoreKind
+from torchmemlint.semantics.events import CERTAIN_KINDS, GraphKind, Store
 from torchmemlint.semantics.kinds import looks_like_module
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.parts import part_of, thing_element

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.events import Backward, GraphKind, RecordFlag, SinkKind
+from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.events import Backward, GraphKind, SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.state import Kind, State
 from torchmemlint.semantics.text import text_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 from torchmemlint.lower import ir
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import evaluate
-from torchmemlint.semantics.events import CallEffect, EnvironmentSet, GradientsFreed, RecordFlag, SinkKind
+from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.events import CallEffect, EnvironmentSet, GradientsFreed, SinkKind
 from torchmemlint.semantics.gates import bound_to
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.state import Kind, State

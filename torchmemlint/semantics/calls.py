@@ -10,7 +10,8 @@ from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import reaches_device, tell_by_name
 from torchmemlint.semantics.dispatch import CALLEES, EXPRESSIONS, METHODS, assign, call_atom, call_method, evaluate, handles
 from torchmemlint.semantics.elements import items_of, iterate
-from torchmemlint.semantics.events import Evidence, GraphKind, RecordFlag, SinkKind
+from torchmemlint.semantics.event_words import Evidence, RecordFlag
+from torchmemlint.semantics.events import GraphKind, SinkKind
 from torchmemlint.semantics.forward import run_forward
 from torchmemlint.semantics.functions import call_function
 from torchmemlint.semantics.kinds import looks_like_module

@@ -7,7 +7,8 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.call_effects import tell_call
 from torchmemlint.semantics.calls import evaluate_arguments
 from torchmemlint.semantics.dispatch import STATEMENTS, evaluate, handles
-from torchmemlint.semantics.events import GradModeMisuse, Misuse
+from torchmemlint.semantics.event_words import Misuse
+from torchmemlint.semantics.events import GradModeMisuse
 from torchmemlint.semantics.machine import Handed, Machine
 from torchmemlint.semantics.places import place_of
 from torchmemlint.semantics.state import State

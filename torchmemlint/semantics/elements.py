@@ -5,7 +5,8 @@ from __future__ import annotations
 from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import made_in_mode
 from torchmemlint.semantics.dispatch import EXPRESSIONS, evaluate, handles
-from torchmemlint.semantics.events import UNSURE_KINDS, LastLogits, RecordFlag
+from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.events import UNSURE_KINDS, LastLogits
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.parts import part_of, thing_element
 from torchmemlint.semantics.state import ELEMENTS, ITEMS, KEYS, Kind, State

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.semantics.event_words import Evidence, Misuse, RecordFlag, Recovery, StoreKind
 from torchmemlint.semantics.state import Kind, Mode, State
 from torchmemlint.semantics.values import EMPTY, NOTHING, Value
 from torchmemlint.str_enum import StrEnum
@@ -124,106 +125,7 @@ class Graph:
     cls: ClassRef | None = None
 
 
-class Evidence(StrEnum):
-    """What was seen of the values that hang on a graph, beside the methods called on them, which go by their names."""
-
-    ARRAY = "array"
-    """They are given to functions of numpy, or run in another library."""
-    MAYBE_ARRAY = "maybe-array"
-    """A test asks whether they are arrays."""
-    TORCH_OP = "torch-op"
-    """A function of torch takes them, which refuses anything but tensors."""
-    JOINED = "joined"
-    """They are put together with others (``torch.cat``)."""
-    CALLED = "called"
-    TENSOR = "tensor"
-    """An unknown object is used, or annotated, as only a tensor can be."""
-    NO_TENSOR = "no-tensor"
-    """An unknown object is used as no tensor can be."""
-    MUST_BE_FREE = "numpy of what is attached"
-    """An array is made of them, on every path, which raises with grad mode on."""
-
-
 MUST_BE_FREE = Evidence.MUST_BE_FREE
-
-
-class RecordFlag(StrEnum):
-    """What is true of a whole run."""
-
-    AUTOGRAD_GRAD = "autograd-grad"
-    BACKWARD = "backward"
-    CREATE_GRAPH = "create-graph"
-    """A backward with ``create_graph=True``."""
-    DEVICE = "device"
-    """Something is moved to, or made on, a device."""
-    EVAL = "eval()"
-    FORWARD = "forward"
-    """A module is run."""
-    INPUT_GRAD = "input-grad"
-    """Something that is no parameter is made to require grad."""
-    LIMIT = "limit"
-    """The run met a bound of the engine, and does not tell everything."""
-    LOGITS_USED = "logits-used"
-    """The logits of all positions are used."""
-    MOVED = "moved"
-    """A module is moved to a device."""
-    ON_CUDA = "on-cuda"
-    ON_SOME_DEVICE = "on-some-device"
-    TORCH = "torch"
-    """torch is imported."""
-    TRAIN = "train()"
-    WEIGHTS_KEPT = "weights-kept"
-    """The weights of attention are kept, or given away."""
-
-
-class StoreKind(StrEnum):
-    """How a value is put where it outlives a loop, or the calls of a function."""
-
-    ADD = "add"
-    APPEND = "append"
-    ATTR = "attr"
-    EXTEND = "extend"
-    INSERT = "insert"
-    ITEM = "item"
-    """A subscript, or an entry of a mapping."""
-    RECORDED = "recorded"
-    """By a recorder out of sight, see the setting ``recorders``."""
-
-
-class Recovery(StrEnum):
-    """A statement inside an ``except`` that needs memory, or means to free it."""
-
-    CLEANUP = "cleanup"
-    """A function whose name says that it frees memory."""
-    COLLECT = "gc.collect"
-    DELETE = "del"
-    EMPTY_CACHE = "empty_cache"
-    HOST_RETRY = "host-retry"
-    """What failed runs once more, on the host."""
-    MOVE = "move"
-    """Something is brought to the host."""
-    RETRY = "retry"
-    """What failed runs once more."""
-    ZERO_GRAD = "zero_grad"
-
-
-class Misuse(StrEnum):
-    """A spelling that does not do to grad mode what it says."""
-
-    STATEMENT = "statement"
-    """``torch.no_grad()`` as a statement."""
-    ENABLE_STATEMENT = "enable-statement"
-    """``torch.enable_grad()`` as a statement."""
-    ENABLE_STATEMENT_OFF = "enable-statement-off"
-    """The same where grad mode is off."""
-    WITH_UNCALLED = "with-uncalled"
-    ASYNC_DECORATOR = "async-decorator"
-    ASYNC_GENERATOR_DECORATOR = "async-generator-decorator"
-    CLASS_DECORATOR = "class-decorator"
-    BARE_DECORATOR = "bare-decorator"
-    VOLATILE = "volatile"
-    GENERATOR_LEAK = "generator-leak"
-    """At the first yield of a block."""
 
 
 class Sink(NamedTuple):

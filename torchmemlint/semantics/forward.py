@@ -8,7 +8,8 @@ from torchmemlint.index.project import ClassRef
 from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import call_atom
-from torchmemlint.semantics.events import CERTAIN_KINDS, Graph, GraphKind, RecordFlag, SinkKind
+from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.events import CERTAIN_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.grad_guards import guards_what_it_runs
 from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.machine import Machine

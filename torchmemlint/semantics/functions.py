@@ -7,7 +7,8 @@ from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call, call_at
 from torchmemlint.semantics.dispatch import EXPRESSIONS, STATEMENTS, evaluate, handles, run_block
 from torchmemlint.semantics.elements import forget, iterate, put
-from torchmemlint.semantics.events import CallFate, GradModeMisuse, GraphKind, Misuse, RecordFlag, SinkKind
+from torchmemlint.semantics.event_words import Misuse, RecordFlag
+from torchmemlint.semantics.events import CallFate, GradModeMisuse, GraphKind, SinkKind
 from torchmemlint.semantics.expressions import evaluate_constant
 from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.machine import CONTAINERS, Closure, FrameEnds, Machine

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from torchmemlint.lower import ir
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.dispatch import evaluate
-from torchmemlint.semantics.events import Handler, Recovery
+from torchmemlint.semantics.event_words import Recovery
+from torchmemlint.semantics.events import Handler
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.state import State
 from torchmemlint.semantics.text import dotted, text_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchmemlint.index.project import ClassRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import evaluate
-from torchmemlint.semantics.events import Evidence
+from torchmemlint.semantics.event_words import Evidence
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.state import Key, Kind, State
 from torchmemlint.semantics.syntax import type_names

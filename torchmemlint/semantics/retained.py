@@ -9,6 +9,7 @@ theirs.
 from __future__ import annotations
 
 from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import (
     CERTAIN_KINDS,
     MARK_KINDS,
@@ -17,7 +18,6 @@ from torchmemlint.semantics.events import (
     Graph,
     GraphKind,
     Record,
-    RecordFlag,
     SinkKind,
     Site,
     Store,

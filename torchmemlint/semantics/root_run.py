@@ -11,7 +11,8 @@ from torchmemlint.semantics import assembly
 from torchmemlint.semantics.attributes import object_attribute
 from torchmemlint.semantics.definitions import check_decorator
 from torchmemlint.semantics.dispatch import evaluate, run_block
-from torchmemlint.semantics.events import Backward, CachedFunction, Evidence, GraphKind, Record, SinkKind
+from torchmemlint.semantics.event_words import Evidence
+from torchmemlint.semantics.events import Backward, CachedFunction, GraphKind, Record, SinkKind
 from torchmemlint.semantics.functions import run_function
 from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.machine import EVERYTHING, Closure, FrameEnds, Machine

@@ -6,7 +6,8 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.call_effects import gradients_freed
 from torchmemlint.semantics.dispatch import STATEMENTS, evaluate, handles, run_block
 from torchmemlint.semantics.elements import iterate
-from torchmemlint.semantics.events import DeprecatedImport, RecordFlag, SinkKind
+from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.events import DeprecatedImport, SinkKind
 from torchmemlint.semantics.handlers import describe
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.names import named

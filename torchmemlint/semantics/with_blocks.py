@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import STATEMENTS, assign, evaluate, handles, run_block
-from torchmemlint.semantics.events import GradModeMisuse, Misuse
+from torchmemlint.semantics.event_words import Misuse
+from torchmemlint.semantics.events import GradModeMisuse
 from torchmemlint.semantics.grad_modes import project_manager_mode
 from torchmemlint.semantics.machine import LoopEnds, Machine
 from torchmemlint.semantics.phases import assumed

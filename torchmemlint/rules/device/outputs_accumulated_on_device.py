@@ -62,7 +62,8 @@ from collections.abc import Iterator
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.events import GraphKind, RecordFlag, SinkKind, Store, StoreKind
+from torchmemlint.semantics.event_words import RecordFlag, StoreKind
+from torchmemlint.semantics.events import GraphKind, SinkKind, Store
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.values import COLUMN, COMPUTED, DETACHED, INTEGER, MOVED, SCALAR, VIEW
 from torchmemlint.torch_facts import TORCH

@@ -61,7 +61,8 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
-from torchmemlint.semantics.events import Store, StoreKind
+from torchmemlint.semantics.event_words import StoreKind
+from torchmemlint.semantics.events import Store
 from torchmemlint.semantics.values import VIEW
 
 RULE = Rule(

@@ -64,7 +64,8 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
-from torchmemlint.semantics.events import Attention, RecordFlag
+from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.events import Attention
 from torchmemlint.semantics.state import Mode
 
 RULE = Rule(

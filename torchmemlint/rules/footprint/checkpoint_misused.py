@@ -69,7 +69,8 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, argument, short
 from torchmemlint.semantics import roots
-from torchmemlint.semantics.events import MADE_KINDS, Backward, CallEffect, Graph, RecordFlag
+from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.events import MADE_KINDS, Backward, CallEffect, Graph
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.values import Const, Plain, Tensor, Value, only_const, truth

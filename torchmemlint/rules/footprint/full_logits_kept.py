@@ -60,7 +60,8 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
-from torchmemlint.semantics.events import LastLogits, RecordFlag
+from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.events import LastLogits
 
 RULE = Rule(
     code="TML508",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import call_atom
 from torchmemlint.semantics.elements import copy_contents, forget, iterate, put
-from torchmemlint.semantics.events import StoreKind
+from torchmemlint.semantics.event_words import StoreKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.parts import thing_element
 from torchmemlint.semantics.state import ELEMENTS, Kind, State

@@ -7,7 +7,8 @@ import sys
 from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all, tell_call, tell_environment
-from torchmemlint.semantics.events import GradModeMisuse, Misuse, SinkKind
+from torchmemlint.semantics.event_words import Misuse
+from torchmemlint.semantics.events import GradModeMisuse, SinkKind
 from torchmemlint.semantics.kinds import class_kind
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.models.builtins import BUILTINS

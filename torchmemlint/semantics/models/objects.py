@@ -14,7 +14,8 @@ from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all, tell_call
 from torchmemlint.semantics.dispatch import call_atom
 from torchmemlint.semantics.elements import iterate
-from torchmemlint.semantics.events import RecordFlag, SinkKind
+from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.events import SinkKind
 from torchmemlint.semantics.forward import run_forward
 from torchmemlint.semantics.grad_guards import guards_itself
 from torchmemlint.semantics.kinds import is_property, looks_like_module

@@ -12,7 +12,8 @@ from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all
 from torchmemlint.semantics.dispatch import assign, evaluate
-from torchmemlint.semantics.events import CALLED_KINDS, Evidence, GraphKind, RecordFlag, SinkKind
+from torchmemlint.semantics.event_words import Evidence, RecordFlag
+from torchmemlint.semantics.events import CALLED_KINDS, GraphKind, SinkKind
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.state import Kind, Mode, State
 from torchmemlint.semantics.syntax import is_small

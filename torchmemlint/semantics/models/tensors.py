@@ -8,7 +8,8 @@ from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import METHODS, call_atom, handles
-from torchmemlint.semantics.events import CERTAIN_KINDS, RecordFlag
+from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.events import CERTAIN_KINDS
 from torchmemlint.semantics.forward import has_graph
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.operations import EFFECTS, Operation, has_effect

@@ -9,7 +9,8 @@ from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all, tell_call
 from torchmemlint.semantics.dispatch import call_atom, call_method
-from torchmemlint.semantics.events import MADE_KINDS, Evidence, Graph, GraphKind, SinkKind
+from torchmemlint.semantics.event_words import Evidence
+from torchmemlint.semantics.events import MADE_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.forward import stays_free, through_module
 from torchmemlint.semantics.grad_guards import guards_itself
 from torchmemlint.semantics.machine import Machine
