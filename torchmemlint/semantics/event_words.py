@@ -39,8 +39,6 @@ class RecordFlag(StrEnum):
     """A module is run."""
     INPUT_GRAD = "input-grad"
     """Something that is no parameter is made to require grad."""
-    LIMIT = "limit"
-    """The run met a bound of the engine, and does not tell everything."""
     LOGITS_USED = "logits-used"
     """The logits of all positions are used."""
     MOVED = "moved"

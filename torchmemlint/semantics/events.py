@@ -450,6 +450,8 @@ class Record:
     evidence: dict[int, set[str]] = field(default_factory=dict)
     operations: dict[int, set[str]] = field(default_factory=dict)
     """Torch functions and operators (by their last name; "loss" for a loss) that took a value which hangs on a graph or mark."""
+    carried: dict[int, set[int]] = field(default_factory=dict)
+    """"carried" marks → the graphs and marks that the place's value hangs on when a pass of the loop ends."""
     backwarded: set[int] = field(default_factory=set)
     """Graphs and marks that certainly or possibly reach a backward."""
     trained: set[int] = field(default_factory=set)
@@ -463,6 +465,8 @@ class Record:
     handed: set[FunctionRef] = field(default_factory=set)
     """Closures that the root gives to what runs them (``pool.map(score, batches)``)."""
     flags: set[RecordFlag] = field(default_factory=set)
+    unfollowed: set[FunctionRef] = field(default_factory=set)
+    """Functions of the project that were called, and not followed: too deep, or the run was too long by then."""
     loops: dict[tuple[int, int], LoopInfo] = field(default_factory=dict)
     cleared: set[int] = field(default_factory=set)
     """Containers that are emptied by ``clear()`` somewhere in the run."""

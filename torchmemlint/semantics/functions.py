@@ -7,7 +7,7 @@ from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call, call_at
 from torchmemlint.semantics.dispatch import EXPRESSIONS, STATEMENTS, evaluate, handles, run_block
 from torchmemlint.semantics.elements import forget, iterate, put
-from torchmemlint.semantics.event_words import Misuse, RecordFlag
+from torchmemlint.semantics.event_words import Misuse
 from torchmemlint.semantics.events import CallFate, GradModeMisuse, GraphKind, SinkKind
 from torchmemlint.semantics.expressions import evaluate_constant
 from torchmemlint.semantics.grad_modes import decorated_mode
@@ -64,7 +64,7 @@ def call_function(m: Machine, atom: Func, call: Call, state: State) -> Value:
         # A function that calls itself returns what its other branches do: here nothing is added to them.
         return not_followed(m, call, state)
     if depth >= MAX_DEPTH or m.is_tired():
-        record.flags.add(RecordFlag.LIMIT)
+        record.unfollowed.add(closure.ref)
         return call_opaque(m, text_of(call.func), call, state)
     if is_plumbing(m, closure, atom.receiver, call, state):
         return handed_back(m, closure, atom.receiver, call) or not_followed(m, call, state)

@@ -9,7 +9,6 @@ theirs.
 from __future__ import annotations
 
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import (
     CERTAIN_KINDS,
     MARK_KINDS,
@@ -26,9 +25,12 @@ from torchmemlint.semantics.runs import MAX_CALLERS, Runs, descendants
 from torchmemlint.semantics.world import PLAIN_ROOTS
 from torchmemlint.torch_facts import TORCH
 
-WORDS = (*sorted(TORCH.words["back-propagates"] | {"grad"}),)
 MAX_DEPTH = 2
 """Callers of callers that are asked about a graph which a parameter brought in."""
+GOING_BACK = (*sorted(TORCH.words["back-propagates"] | {"grad"}),)
+"""Words of functions that back-propagate."""
+MAX_BELOW = 60
+"""Functions that are looked through for such words, below one that was not followed."""
 
 
 def needless(runs: Runs, root: FunctionRef, ref: FunctionRef, node: int, depth: int = 0) -> bool | None:
@@ -36,7 +38,7 @@ def needless(runs: Runs, root: FunctionRef, ref: FunctionRef, node: int, depth: 
     that is this function or calls it; None where the root's runs do not come by."""
     found = None
     for record in runs.records(root):
-        if RecordFlag.LIMIT in record.flags:
+        if any(_may_go_back(runs, unfollowed) for unfollowed in record.unfollowed):
             return None
         for event in backwards(record):
             if event.site.node == node and record.frames[event.site.frame].ref == ref:
@@ -52,12 +54,12 @@ def backwards(record: Record) -> list[Backward]:
 
 def _needless_here(runs: Runs, record: Record, event: Backward, depth: int) -> bool:
     own = frozenset(g for g in record.ancestors(event.graphs) if record.graphs[g].kind not in MARK_KINDS)
-    if any(record.graphs[g].kind is GraphKind.CARRIED for g in event.graphs):
-        return False  # the next turn's graph hangs on this one
+    if any(_hangs_on_earlier_turn(record, g, event) for g in event.graphs):
+        return False
     graphs = [record.graphs[g] for g in own]
     brought = [graph for graph in graphs if graph.kind is GraphKind.PARAM and graph.site.node < 0]
     made = [graph for graph in graphs if graph.kind is not GraphKind.PARAM]
-    if any(event.site.loops[: len(graph.site.loops)] != graph.site.loops or _repeats(graph, event) for graph in made):
+    if any(_repeats(graph, event) for graph in made):
         return False
     others = [other for other in backwards(record) if other is not event]
     if any(_follows(record, event, other, own) for other in others):
@@ -72,9 +74,19 @@ def _needless_here(runs: Runs, record: Record, event: Backward, depth: int) -> b
     return _needless_for_callers(runs, record, event, whole, depth)
 
 
+def _hangs_on_earlier_turn(record: Record, gid: int, event: Backward) -> bool:
+    """Whether a mark says that the value hangs on what an earlier turn of a loop around the backward left attached: then that
+    turn's graph is gone through again. What a loop inside the turn carries round is of this turn alone."""
+    mark = record.graphs[gid]
+    if mark.kind is not GraphKind.CARRIED or mark.site.loops != event.site.loops[: len(mark.site.loops)]:
+        return False
+    brought = [record.graphs[g] for g in record.carried.get(gid, ())]
+    return any(graph.kind is not GraphKind.PARAM for graph in brought if graph.kind not in MARK_KINDS)
+
+
 def _repeats(graph: Graph, event: Backward) -> bool:
     """Whether the backward runs several times over one graph: it stands in a loop that the graph was made outside of."""
-    return len(event.site.loops) > len(graph.site.loops)
+    return len(event.site.loops) > len(_common(event.site.loops, graph.site.loops))
 
 
 def _is_fresh(graph: Graph) -> bool:
@@ -147,6 +159,22 @@ def _escapes(runs: Runs, record: Record, event: Backward, own: frozenset[int], d
     return False
 
 
+def _may_go_back(runs: Runs, ref: FunctionRef) -> bool:
+    """Whether a function back-propagates, or may call one of the project that does."""
+    project = runs.world.project
+    seen, todo = {ref}, [ref]
+    while todo:
+        at = todo.pop()
+        facts = runs.world.facts(at)
+        if not facts.names.isdisjoint(GOING_BACK) or len(seen) > MAX_BELOW:
+            return True
+        for call in facts.calls:
+            below = set(project.callees(at.path, at.qualname, call.callee, *call.keywords).refs) - seen
+            seen |= below
+            todo += below
+    return False
+
+
 def _class_goes_back(runs: Runs, root: FunctionRef) -> bool:
     """Whether another method of the root's class, of its bases or of its subclasses back-propagates anything, or is out of
     sight."""
@@ -162,7 +190,7 @@ def _class_goes_back(runs: Runs, root: FunctionRef) -> bool:
         qualname != root.qualname
         for cls in classes
         if isinstance(cls, ClassRef)
-        for qualname in project.saying(cls.path, cls.qualname, *WORDS)
+        for qualname in project.saying(cls.path, cls.qualname, *GOING_BACK)
     )
 
 
