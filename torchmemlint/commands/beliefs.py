@@ -377,7 +377,7 @@ def silence(code: str, event: Event | Graph, flow: Flow, words: Words) -> str | 
             shown = event.kind is GraphKind.FORWARD or (event.kind is GraphKind.OPAQUE and flow.own(event.site))
             if not shown or (code == "TML203" and RecordFlag.BACKWARD not in flow.record.flags):
                 return None
-            return _no_waste(event, flow, words)
+            return _no_waste(event, flow)
         case Accumulate() | Store():
             own = flow.own(event.site)
             if code == "TML104":

@@ -450,8 +450,8 @@ class Record:
     evidence: dict[int, set[str]] = field(default_factory=dict)
     operations: dict[int, set[str]] = field(default_factory=dict)
     """Torch functions and operators (by their last name; "loss" for a loss) that took a value which hangs on a graph or mark."""
-    carried: dict[int, set[int]] = field(default_factory=dict)
-    """"carried" marks → the graphs and marks that the place's value hangs on when a pass of the loop ends."""
+    carried: dict[tuple[tuple[int, str], tuple[int, int]], set[int]] = field(default_factory=dict)
+    """A place and a loop that carries it round → the graphs and marks that its value hangs on when a pass of the loop ends."""
     backwarded: set[int] = field(default_factory=set)
     """Graphs and marks that certainly or possibly reach a backward."""
     trained: set[int] = field(default_factory=set)

@@ -36,6 +36,7 @@ from torchmemlint.semantics.values import (
     shallow,
     unknown,
 )
+from torchmemlint.semantics.world import MODULE
 
 MAX_DEPTH = 5
 MAX_RECURSION = 2
@@ -53,6 +54,12 @@ def call_function(m: Machine, atom: Func, call: Call, state: State) -> Value:
         closure.function, closure.lowered = found
     closure.called = True
     if is_abstract(closure.function):
+        if (
+            closure.parent >= 0
+            and m.frame_closure[closure.parent].ref.qualname == MODULE
+            and m.plumbing(closure.ref) is not None
+        ):
+            return not_followed(m, call, state)  # a module's own statements are cut without the bodies of its functions
         return call_opaque(m, text_of(call.func), call, state, oid=atom.receiver)
     record = m.record
     depth = record.frames[m.frame].depth

@@ -173,7 +173,8 @@ def loop_passes(
                 marks[place] = frozenset((m.number_mark(GraphKind.CARRIED, place[1], place, loop[1], loop),))
                 marked = True
             if place in marks:
-                note_carried(m, marks[place], value, end)
+                brought = m.record.carried.setdefault((place, loop), set())
+                brought |= m.whole(value, end)[0]
         merged = join_states(head, end)
         assert merged is not None
         if number and not marked and merged.vars == head.vars and merged.mode == head.mode:
@@ -182,13 +183,6 @@ def loop_passes(
         head = merged
     m.loops.pop()
     return exits if endless else join_states(head, exits)
-
-
-def note_carried(m: Machine, marks: frozenset[int], value: Value, state: State) -> None:
-    """Note on what the value hangs that a place takes from one turn into the next (``Record.carried``)."""
-    brought = m.whole(value, state)[0]
-    for mark in marks:
-        m.record.carried.setdefault(mark, set()).update(brought)
 
 
 def starts_alike(m: Machine, now: State, last: State, loop: tuple[int, int], own: frozenset[Key]) -> bool:

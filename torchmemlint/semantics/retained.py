@@ -14,6 +14,7 @@ from torchmemlint.semantics.events import (
     MARK_KINDS,
     Accumulate,
     Backward,
+    CallEffect,
     Graph,
     GraphKind,
     Record,
@@ -22,8 +23,10 @@ from torchmemlint.semantics.events import (
     Store,
 )
 from torchmemlint.semantics.runs import MAX_CALLERS, Runs, descendants
+from torchmemlint.semantics.values import Tensor, Tuple, Unknown
 from torchmemlint.semantics.world import PLAIN_ROOTS
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import ToldCall
 
 MAX_DEPTH = 2
 """Callers of callers that are asked about a graph which a parameter brought in."""
@@ -54,7 +57,7 @@ def backwards(record: Record) -> list[Backward]:
 
 def _needless_here(runs: Runs, record: Record, event: Backward, depth: int) -> bool:
     own = frozenset(g for g in record.ancestors(event.graphs) if record.graphs[g].kind not in MARK_KINDS)
-    if any(_hangs_on_earlier_turn(record, g, event) for g in event.graphs):
+    if any(_hangs_on_earlier_turn(runs, record, g, event) for g in event.graphs):
         return False
     graphs = [record.graphs[g] for g in own]
     brought = [graph for graph in graphs if graph.kind is GraphKind.PARAM and graph.site.node < 0]
@@ -74,14 +77,34 @@ def _needless_here(runs: Runs, record: Record, event: Backward, depth: int) -> b
     return _needless_for_callers(runs, record, event, whole, depth)
 
 
-def _hangs_on_earlier_turn(record: Record, gid: int, event: Backward) -> bool:
-    """Whether a mark says that the value hangs on what an earlier turn of a loop around the backward left attached: then that
-    turn's graph is gone through again. What a loop inside the turn carries round is of this turn alone."""
+def _hangs_on_earlier_turn(runs: Runs, record: Record, gid: int, event: Backward) -> bool:
+    """Whether a mark says that the value hangs on what an earlier turn of a loop around the backward, or an earlier call, left
+    attached: then that turn's graph is gone through again. What a loop inside the turn carries round is of this turn alone."""
     mark = record.graphs[gid]
-    if mark.kind is not GraphKind.CARRIED or mark.site.loops != event.site.loops[: len(mark.site.loops)]:
+    if mark.kind is not GraphKind.CARRIED:
         return False
-    brought = [record.graphs[g] for g in record.carried.get(gid, ())]
+    if mark.site.node < 0:
+        return _is_left_attached(runs, record, mark)
+    if mark.site.loops != event.site.loops[: len(mark.site.loops)]:
+        return False
+    brought = [record.graphs[g] for g in record.carried.get((mark.place, mark.site.loops[-1]), ())]
     return any(graph.kind is not GraphKind.PARAM for graph in brought if graph.kind not in MARK_KINDS)
+
+
+def _is_left_attached(runs: Runs, record: Record, mark: Graph) -> bool:
+    """Whether an attribute that the run finds may hold what an earlier call left: something is put there, here or in a method of
+    the root's class other than the one that makes the object."""
+    oid, name = mark.place
+    for event in record.events.values():
+        if isinstance(event, Store) and event.holder == oid and event.place.rpartition(".")[2] == name:
+            return True
+        if isinstance(event, Accumulate) and event.key == mark.place:
+            return True
+    owner = runs.world.facts(record.root).owner
+    if not owner or mark.what != f"self.{name}":
+        return False
+    found = runs.world.project.attr(ClassRef(record.root.path, owner), name)
+    return any(not fact.method.endswith("__init__") for fact, _ in found)
 
 
 def _repeats(graph: Graph, event: Backward) -> bool:
@@ -143,20 +166,61 @@ def _common(left: tuple[tuple[int, int], ...], right: tuple[tuple[int, int], ...
 def _escapes(runs: Runs, record: Record, event: Backward, own: frozenset[int], depth: int) -> bool:
     """Whether a value that hangs on the graph may reach a backward out of this function."""
     family = frozenset().union(*(descendants(record, g) for g in own)) if own else frozenset()
+    steps = _steps_after(record, event)
+    certain = frozenset(g for g in own if record.graphs[g].kind in CERTAIN_KINDS or record.graphs[g].direct)
+
+    def is_spent(value: frozenset[int]) -> bool:
+        return bool(steps and certain) and certain <= record.ancestors(value)
+
     for other in record.events.values():
-        if isinstance(other, (Store, Accumulate)) and other.graphs & family and _is_kept(other):
+        if isinstance(other, (Store, Accumulate)) and other.graphs & family and _is_kept(other) and not is_spent(other.graphs):
             if not other.place.startswith("self.") or _class_goes_back(runs, record.root):
                 return True
+    passed: dict[Site, set[int]] = {}
     for gid in family:
         for sink in record.sinks.get(gid, ()):
             if sink.kind is SinkKind.YIELDED:
                 return True
             if sink.kind is SinkKind.PASSED and precedes(record, event.site, sink.site):
-                return True
-    if record.returned & family:
+                passed.setdefault(sink.site, set()).add(gid)
+    for site, given in passed.items():
+        if not (is_spent(frozenset(given)) and any(precedes(record, step, site) for step in steps)):
+            return True
+    if any(not is_spent(value) for value in _returned(record, family)):
         fate = runs.fate_of_result(record.root, depth)
         return fate.trains or fate.escapes or bool(fate.kept or fate.passed)
     return False
+
+
+def _steps_after(record: Record, event: Backward) -> list[Site]:
+    """Steps of an optimizer behind a backward, in its turn: what was computed with the parameters that they change cannot be
+    gone through again (autograd raises, for a tensor that it saved was modified in place)."""
+    return [
+        other.site
+        for other in record.events.values()
+        if isinstance(other, CallEffect)
+        and other.effect is ToldCall.OPTIMIZER_STEP
+        and other.site.loops == event.site.loops[: len(other.site.loops)]
+        and precedes(record, event.site, other.site)
+    ]
+
+
+def _returned(record: Record, family: frozenset[int]) -> list[frozenset[int]]:
+    """What each returned value hangs on, of those that hang on a family of graphs; all of it together where they are not told
+    apart."""
+    values = []
+    todo = list(record.result)
+    while todo:
+        atom = todo.pop()
+        if type(atom) is Tuple:
+            todo += [inner for item in atom.items for inner in item]
+        elif type(atom) is Tensor:
+            values.append(frozenset(atom.graphs | atom.hints))
+        elif type(atom) is Unknown:
+            values.append(frozenset(atom.hints))
+    hanging = [value for value in values if value & family]
+    rest = (record.returned & family).difference(*hanging)
+    return [*hanging, frozenset(rest)] if rest else hanging
 
 
 def _may_go_back(runs: Runs, ref: FunctionRef) -> bool:

@@ -154,7 +154,7 @@ def call_object_method(m: Machine, oid: int, name: str, call: Call, state: State
     if generic is not None:
         return generic
     kind = info.kind
-    if kind is Kind.SELF and name in TORCH.module_methods and name not in FORWARD:
+    if kind in (Kind.SELF, Kind.LOSS, Kind.FUNCTION_MODULE) and name in TORCH.module_methods and name not in FORWARD:
         # A method that every module has: it runs nothing.
         return me_or_plain(oid, TORCH.module_methods[name])
     if isinstance(info.cls, ClassRef) and kind in (Kind.SELF, Kind.MODULE, Kind.INSTANCE):
