@@ -174,8 +174,7 @@ def is_of_tests(flow: Flow) -> bool:
 
 def step_path(event: CallEffect, flow: Flow) -> str | None:
     """Where in the steps the call stands, in words; None where it runs seldom or at a stage's end."""
-    tests = [g for g in event.site.guards if not g.startswith("not ")]
-    if any(is_rate(test) for test in [*tests, *event.gates]) or any(is_answer(test) for test in event.gates):
+    if is_limited(event, flow):
         return None
     if event.followed_by in ("break", "return", "raise") or MEASURES.search(event.followed_by):
         return None
@@ -207,6 +206,21 @@ def step_path(event: CallEffect, flow: Flow) -> str | None:
     if facts.owner and forwards_before(event, flow) and called_in_steps(ref, flow):
         return "in every call of a method that is called step by step"
     return None
+
+
+def is_limited(event: CallEffect, flow: Flow) -> bool:
+    """Whether a test lets the call through now and then only. A test that a step of training waits for as well decides how often
+    there is a step, not how often the call comes with one."""
+    of_steps = {
+        test
+        for other in flow.record.events.values()
+        if is_training(other) and other.site.loops == event.site.loops
+        for test in other.site.guards
+    }
+    own = [test for test in event.site.guards if test not in of_steps]
+    tests = [test for test in own if not test.startswith("not ")]
+    gates = event.gates if own else ()
+    return any(is_rate(test) for test in [*tests, *gates]) or any(is_answer(test) for test in gates)
 
 
 def is_put_into_evaluation(cls: ClassRef, flow: Flow, depth: int = 0) -> bool:
