@@ -106,7 +106,9 @@ def test_told_in_every_shape(text: str, cell: bool, tmp_path: Path, capsys: pyte
     for source, count in ((kept, 1), (plain, 0)):
         if cell:
             path = tmp_path / "a.ipynb"
-            cells = [{"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": source}]
+            cells: list[dict[str, object]] = [
+                {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": source}
+            ]
             path.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
         else:
             path = tmp_path / "a.py"

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from torchmemlint import rules
 from torchmemlint.analysis import analyze_module, checks_for, is_of_another_framework, make_runs, roots_of
 from torchmemlint.files.quoting import quoted
-from torchmemlint.findings import Finding
+from torchmemlint.findings import Confidence, Finding
 from torchmemlint.index.edges import Caller
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.lower import ir
 from torchmemlint.project.settings import Settings
 from torchmemlint.rules.api import Draft, Flow, short
+from torchmemlint.rules.gradmode.judgement import Silent, judge
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import (
     GRAPH_KINDS,
@@ -423,25 +424,14 @@ def _not_kept(event: Accumulate | Store, flow: Flow, words: Words) -> str | None
     return _unsure(event.mark, flow)
 
 
-def _no_waste(event: Graph, flow: Flow, words: Words) -> str:
+def _no_waste(event: Graph, flow: Flow) -> str:
     """Why a forward with its graph may be just what is wanted."""
-    record = flow.record
-    if event.mode is Mode.OFF:
-        return "grad mode is off here"
-    if event.frozen:
-        return "all parameters of the module are frozen and no argument has a graph"
-    if event.gid in record.backwarded:
-        return f"the graph of `{short(event.what)}` is used{words.passed_back(event.gid).split(', not')[0]}"
-    if record.flags & {RecordFlag.INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD}:
-        return "the function asks for gradients of an input"
-    if event.training is True:
-        return "the module is in training mode"
-    if event.mode is not Mode.ON:
-        return "whether grad mode is on here is not known"
-    if event.kind is GraphKind.OPAQUE and not event.direct:
-        return f"nothing shows that `{short(event.what)}` is a module"
-    unsure = _unsure(event.gid, flow)
-    return f"nothing shows that the result is wanted without its graph{': ' if unsure else ''}{unsure or ''}"
+    verdict = judge(event, flow)
+    if isinstance(verdict, Silent):
+        return str(verdict)
+    if verdict.confidence is Confidence.LOW:
+        return "nothing in sight demands the graph, but too much of that is assumed"
+    return "another rule speaks of the graph"
 
 
 def _unsure(gid: int, flow: Flow) -> str | None:

@@ -456,7 +456,7 @@ class StandInTensor(torch.Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         with torch._C.DisableTorchFunctionSubclass():
-            return self.detach().__reduce_ex__(protocol)  # type: ignore[no-untyped-call]
+            return self.detach().__reduce_ex__(protocol)
 
     def __deepcopy__(self, memory: Any) -> Any:
         if self.grad_fn is not None:
