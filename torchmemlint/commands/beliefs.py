@@ -378,7 +378,7 @@ def silence(code: str, event: Event | Graph, flow: Flow, words: Words) -> str | 
             shown = event.kind is GraphKind.FORWARD or (event.kind is GraphKind.OPAQUE and flow.own(event.site))
             if not shown or (code == "TML203" and RecordFlag.BACKWARD not in flow.record.flags):
                 return None
-            return _no_waste(event, flow)
+            return _no_waste(event, flow, words)
         case Accumulate() | Store():
             own = flow.own(event.site)
             if code == "TML104":
@@ -424,9 +424,11 @@ def _not_kept(event: Accumulate | Store, flow: Flow, words: Words) -> str | None
     return _unsure(event.mark, flow)
 
 
-def _no_waste(event: Graph, flow: Flow) -> str:
+def _no_waste(event: Graph, flow: Flow, words: Words) -> str:
     """Why a forward with its graph may be just what is wanted."""
     verdict = judge(event, flow)
+    if event.gid in flow.record.backwarded:
+        return f"the graph of `{short(event.what)}` is used{words.passed_back(event.gid).split(', not')[0]}"
     if isinstance(verdict, Silent):
         return str(verdict)
     if verdict.confidence is Confidence.LOW:

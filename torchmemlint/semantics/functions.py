@@ -63,11 +63,7 @@ def call_function(m: Machine, atom: Func, call: Call, state: State) -> Value:
         return call_opaque(m, text_of(call.func), call, state, oid=atom.receiver)
     record = m.record
     depth = record.frames[m.frame].depth
-    chain, within = m.frame, 0
-    while chain >= 0:
-        within += m.frame_closure[chain].function is closure.function
-        chain = record.frames[chain].parent
-    if within >= MAX_RECURSION:
+    if runs_within(m, closure) >= MAX_RECURSION:
         # A function that calls itself returns what its other branches do: here nothing is added to them.
         return not_followed(m, call, state)
     if depth >= MAX_DEPTH or m.is_tired():
@@ -91,6 +87,15 @@ def call_function(m: Machine, atom: Func, call: Call, state: State) -> Value:
         return result
     mark_contents(m, result, frozenset((mark,)), state)
     return add_marks(result, frozenset((mark,)))
+
+
+def runs_within(m: Machine, closure: Closure) -> int:
+    """How many of the open frames are those of one function."""
+    chain, within = m.frame, 0
+    while chain >= 0:
+        within += m.frame_closure[chain].function is closure.function
+        chain = m.record.frames[chain].parent
+    return within
 
 
 def not_followed(m: Machine, call: Call, state: State) -> Value:

@@ -95,12 +95,11 @@ DETACHES = frozenset({".detach()", ".data", ".detach_()"})
 
 
 def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
-    known = not_at_issue(event, flow)
-    if known is not None:
-        return known
     record = flow.record
-    root = record.root
-    name = "" if root.qualname == MODULE else root.qualname
+    name = "" if record.root.qualname == MODULE else record.root.qualname
+    silent = not_at_issue(event, flow)
+    if silent is not None:
+        return silent
     evidence = evidence_of(event, flow)
     if evidence is Evidence.NONE:
         return Silent("nothing shows that it is a module")
@@ -108,20 +107,43 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
         return Silent("it runs in a function that is judged by itself")
     here = flow.runs.fate_here(record, event.gid)
     evaluated = is_evaluated(event, flow)
+    # What follows may need the callers, who are run for it: first what would rule the graph out whatever they do.
+    silent = open_here(event, flow, here, evaluated) or wants_graph(event, flow)
+    if silent is not None:
+        return silent
+    ends_here = here.only_cut or here.never_read
+    fate = here if ends_here else flow.runs.fate(record, event.gid, cuts_alone=not (evaluated or purpose.evaluates(name)))
+    done = fate.only_cut or fate.never_read
+    silent = is_demanded(event, flow, here, fate) or (None if done else may_be_demanded(event, flow, fate, evaluated))
+    if silent is not None:
+        return silent
+    chosen = event.kind is GraphKind.OPAQUE and not (fate.cuts and all_detached(fate)) and decided_elsewhere(event, flow)
+    if done and chosen:
+        return Silent("the same call runs without grad elsewhere in the function")
+    kept = kept_by_module(event, flow)
+    if kept is None:
+        return Silent("the module keeps what it computes in attributes, and the function reads one of them")
+    doubts = int(evidence) + doubts_of(event, flow, fate, evaluated, done) + kept
+    return Verdict(fate, evaluated, doubts, evidence is Evidence.CERTAIN)
+
+
+def open_here(event: Graph, flow: Flow, here: Fate, evaluated: bool) -> Silent | None:
+    """What the function itself leaves open of the result, so that nothing is said whatever its callers do."""
     beside = flow.beside_backward(event)
     ends_here = here.only_cut or here.never_read
-    if not ends_here and not evaluated and (beside or needs_either(root, flow)):
+    if not ends_here and not evaluated and (beside or needs_either(flow.record.root, flow)):
         return Silent("what it gives may be trained in the step or forward that it is part of")
     if here.never_read and not (evaluated or is_unread(event, flow)):
         return Silent("what becomes of the result is not seen")
     if here.never_read and not (event.site.loops or beside or evaluated):
         return Silent("nothing is done with the result, once")
-    if "requires_grad" in record.evidence.get(event.gid, ()):
+    if "requires_grad" in flow.record.evidence.get(event.gid, ()):
         return Silent("the function asks whether there is a graph")
-    wanted = wants_graph(event, flow)
-    if wanted is not None:
-        return wanted
-    fate = here if ends_here else flow.runs.fate(record, event.gid, cuts_alone=not (evaluated or purpose.evaluates(name)))
+    return None
+
+
+def is_demanded(event: Graph, flow: Flow, here: Fate, fate: Fate) -> Silent | None:
+    """Why the graph is wanted, or is none, or is told elsewhere, by all that becomes of the result."""
     if fate.trains:
         return Silent("a caller back-propagates the result")
     if here.escapes and fate.callers and not fate.escapes and is_called_from_outside(flow, fate):
@@ -132,18 +154,7 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
         return Silent("another part of the same forward is trained")
     if is_kept_in_a_loss(event, flow):
         return Silent("it also goes, attached, through a loss that is kept")
-    done = fate.only_cut or fate.never_read
-    if not done:
-        silent = may_be_demanded(event, flow, fate, evaluated, beside)
-        if silent is not None:
-            return silent
-    elif not (fate.cuts and all_detached(fate)) and event.kind is GraphKind.OPAQUE and decided_elsewhere(event, flow):
-        return Silent("the same call runs without grad elsewhere in the function")
-    kept = kept_by_module(event, flow)
-    if kept is None:
-        return Silent("the module keeps what it computes in attributes, and the function reads one of them")
-    doubts = int(evidence) + doubts_of(event, flow, fate, evaluated, done) + kept
-    return Verdict(fate, evaluated, doubts, evidence is Evidence.CERTAIN)
+    return None
 
 
 def not_at_issue(event: Graph, flow: Flow) -> Silent | None:
@@ -213,7 +224,7 @@ def is_evaluated(event: Graph, flow: Flow) -> bool:
     return not flow.own(event.site) and "eval()" in flags and "train()" not in flags
 
 
-def may_be_demanded(event: Graph, flow: Flow, fate: Fate, evaluated: bool, beside: bool) -> Silent | None:
+def may_be_demanded(event: Graph, flow: Flow, fate: Fate, evaluated: bool) -> Silent | None:
     """Why a result that leaves what is in sight may be trained there."""
     record, root = flow.record, flow.record.root
     name = "" if root.qualname == MODULE else root.qualname
@@ -233,7 +244,7 @@ def may_be_demanded(event: Graph, flow: Flow, fate: Fate, evaluated: bool, besid
         return Silent("a caller computes a loss or trains")
     if record.mode is Mode.MIXED and "eval()" not in record.flags:
         return Silent("some callers switch grad mode off, and nothing says that the others want no graph")
-    if beside and (fate.passed or not evaluated):
+    if flow.beside_backward(event) and (fate.passed or not evaluated):
         return Silent("the result may be part of the step beside it")
     if evaluated and not purpose.trains(name):
         return None
