@@ -1,23 +1,25 @@
 """A model is run for its result alone, but with grad mode on.
 
 ## What it does
-Reports the call of a model that builds an autograd graph which nothing uses: after `model.eval()`, in a function that
-evaluates, predicts, samples or acts, or wherever every result is only detached, turned into numbers or compared. The
-finding stands at the first such call of a function, or the first whose results are kept, and speaks for all of them.
+Reports the call of a model that builds an autograd graph which no `backward()` uses: everything computed from the result is
+detached, turned into numbers, compared, printed or never read. It does not matter what the function is called, nor whether
+it also trains: an evaluation inside a training step is reported as well. The finding stands at the first such call of a
+function, or the first whose results are kept, and speaks for all of them. Where a function of the project that runs the
+model serves training and evaluation alike, the finding stands at the call that evaluates.
 
-Grad mode is followed through `with` blocks, decorators, `set_grad_enabled`, the project's own wrappers, hooks that a
-framework runs without grad (`validation_step`), and the function's callers; a function, closure or lambda that is given to what
-runs it (a pool, a process, the `map` of a data set, a command line) starts in the mode of that call. It is silent where all callers switch grad
-mode off, or some do and the function neither calls `eval()` nor detaches or reads its result, in a method that
-overrides one of a base class out of sight, where all parameters are frozen (`requires_grad_(False)`, Lightning's
-`freeze()`), for modules that
-have none, in the hooks of a module with a `training_step` that nothing in sight drives, for networks of JAX,
-TensorFlow, OpenVINO and ONNX Runtime, for what `torch.jit.load` gives unless it is treated as a module (`eval()`), where
-nodes of the graph are read (`grad_fn`), in
-code that needs gradients of inputs (attacks, saliency) or hooks into gradients, for modules whose own forward takes
-gradients (forces from an energy), and where `numpy()` of what is not detached would raise with grad mode on. A function without a caller in sight is taken to run with grad mode on, with
-confidence medium; it is silent about one that hands its result out with the graph where nothing but its name
-(`predict`, `infer`) says that it evaluates, and no detach in sight.
+Results are followed through the function, the functions of the project that it calls, and its callers. Grad mode is followed
+through `with` blocks, decorators, `set_grad_enabled`, the project's own wrappers, hooks that a framework runs without grad
+(`validation_step`), and the function's callers. What is called is known for a module by its class, by what callers give, or by
+what is done with it (`eval()`, `parameters()`, a result that is trained or detached elsewhere).
+
+Each assumption lowers the confidence: nothing in sight calls the function, the model is one by its name alone, the result leaves the
+function and only `eval()` says that nobody trains it. Findings with too many assumptions are not reported.
+
+It is silent where grad mode is off or some callers leave it to a flag, where all parameters are frozen (`requires_grad_(False)`,
+Lightning's `freeze()`, also by a caller), for modules that have none, for what a module keeps in attributes that the function
+reads, where nodes of the graph are read (`grad_fn`), for modules whose own forward takes gradients (forces from an energy) or
+switches grad mode off, where `numpy()` of what is not detached would raise with grad mode on, for networks of other frameworks,
+and in unit tests.
 
 `eval()` changes dropout and batch normalisation. It does not switch grad mode off.
 
