@@ -166,14 +166,16 @@ def _common(left: tuple[tuple[int, int], ...], right: tuple[tuple[int, int], ...
 def _escapes(runs: Runs, record: Record, event: Backward, own: frozenset[int], depth: int) -> bool:
     """Whether a value that hangs on the graph may reach a backward out of this function."""
     family = frozenset().union(*(descendants(record, g) for g in own)) if own else frozenset()
-    steps = _steps_after(record, event)
+    stepped = _steps_in_turn(record, event)
     certain = frozenset(g for g in own if record.graphs[g].kind in CERTAIN_KINDS or record.graphs[g].direct)
 
     def is_spent(value: frozenset[int]) -> bool:
-        return bool(steps and certain) and certain <= record.ancestors(value)
+        return stepped and bool(certain) and certain <= record.ancestors(value)
 
     for other in record.events.values():
-        if isinstance(other, (Store, Accumulate)) and other.graphs & family and _is_kept(other) and not is_spent(other.graphs):
+        if isinstance(other, (Store, Accumulate)) and other.graphs & family and _is_kept(other):
+            if _collects(other) and is_spent(other.graphs):
+                continue
             if not other.place.startswith("self.") or _class_goes_back(runs, record.root):
                 return True
     passed: dict[Site, set[int]] = {}
@@ -184,7 +186,7 @@ def _escapes(runs: Runs, record: Record, event: Backward, own: frozenset[int], d
             if sink.kind is SinkKind.PASSED and precedes(record, event.site, sink.site):
                 passed.setdefault(sink.site, set()).add(gid)
     for site, given in passed.items():
-        if not (is_spent(frozenset(given)) and any(precedes(record, step, site) for step in steps)):
+        if len(site.loops) >= len(event.site.loops) or not is_spent(frozenset(given)):
             return True
     if any(not is_spent(value) for value in _returned(record, family)):
         fate = runs.fate_of_result(record.root, depth)
@@ -192,17 +194,22 @@ def _escapes(runs: Runs, record: Record, event: Backward, own: frozenset[int], d
     return False
 
 
-def _steps_after(record: Record, event: Backward) -> list[Site]:
-    """Steps of an optimizer behind a backward, in its turn: what was computed with the parameters that they change cannot be
-    gone through again (autograd raises, for a tensor that it saved was modified in place)."""
-    return [
-        other.site
-        for other in record.events.values()
-        if isinstance(other, CallEffect)
+def _steps_in_turn(record: Record, event: Backward) -> bool:
+    """Whether an optimizer steps behind a backward in each turn of its loop. What is taken out of the loop is then of no use for
+    training: autograd refuses to go back through what was computed with parameters that have changed since. A single step says
+    less: it may be that of another part (a temperature, a discriminator) than the one that is trained next."""
+    return bool(event.site.loops) and any(
+        isinstance(other, CallEffect)
         and other.effect is ToldCall.OPTIMIZER_STEP
-        and other.site.loops == event.site.loops[: len(other.site.loops)]
+        and other.site.loops == event.site.loops
         and precedes(record, event.site, other.site)
-    ]
+        for other in record.events.values()
+    )
+
+
+def _collects(event: Store | Accumulate) -> bool:
+    """Whether a place gathers a value of each turn, instead of holding the last one for whoever comes next."""
+    return isinstance(event, Accumulate) or event.how in ("append", "extend", "insert", "add")
 
 
 def _returned(record: Record, family: frozenset[int]) -> list[frozenset[int]]:
