@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from torchmemlint.errors import TOO_LARGE, SourceError
+from torchmemlint.errors import TOO_LARGE, SourceError, TooLargeError
 from torchmemlint.files.quoting import quoted
 from torchmemlint.findings import Confidence, Finding
 from torchmemlint.index.layout import is_test
@@ -168,9 +168,10 @@ def analyze_module(
             project.ledger.note(f"{path}: {ref.qualname}: {TOO_LARGE}")
             continue
         try:
-            drafts = [d for d in drafts_of(runs, ref, checks, ask or ask_rule) if d.finding.confidence is not Confidence.LOW]
+            drafts, walked = bounded_drafts_of(runs, ref, checks, ask or ask_rule)
+            drafts = [d for d in drafts if d.finding.confidence is not Confidence.LOW]
             analysis.findings += [d.finding for d in told_once(drafts) if d.finding.code in codes]
-            steps += runs.steps.get(ref, 0)
+            steps += runs.steps.get(ref, 0) + walked
         except Exception:  # the one function is lost, the run goes on
             analysis.crashes.append(f"{quoted(path)}: {ref.qualname}: {traceback.format_exc()}")
     analysis.questions, analysis.notes = account(page)
@@ -211,12 +212,32 @@ def ask_rule(module, event, flow):  # type: ignore[no-untyped-def]
 
 
 MAX_IN_FILE = 12_000_000
-"""Steps that the runs over the functions of one file may take; those that follow are not analysed."""
+"""Steps that the runs over the functions of one file, and the walks for the rules, may take; the functions that follow are not
+analysed."""
+MAX_WALKED = 4_000_000
+"""Steps that the rules, asked about one root, may go from graph to graph, in its records and its callers'."""
 MAX_ASKED = 2_000_000_000
 """Events and graphs that the rules may look at, over all events of a root: each may look through the whole record for each."""
 
 
-def drafts_of(runs: Runs, ref, checks, ask=ask_rule):  # type: ignore[no-untyped-def]
+def bounded_drafts_of(runs: Runs, ref, checks, ask):  # type: ignore[no-untyped-def]
+    """``drafts_of``, and the steps of the walks for it; no drafts where these are too many, or libcst would take too much memory
+    to read what a finding stands in."""
+    from torchmemlint.semantics.state import UNBOUNDED, RunLimit
+
+    meter = runs.world.asking
+    meter.left = MAX_WALKED
+    try:
+        drafts = drafts_of(runs, ref, checks, ask)
+        return drafts, MAX_WALKED - meter.left
+    except (RunLimit, TooLargeError):
+        runs.world.ledger.note(f"{ref.path}: {ref.qualname}: {TOO_LARGE}")
+        return [], MAX_WALKED - max(0, meter.left)
+    finally:
+        meter.left = UNBOUNDED
+
+
+def drafts_of(runs: Runs, ref, checks, ask):  # type: ignore[no-untyped-def]
     """Every draft of the rules over one root's records, the same place told once."""
     from torchmemlint.rules.api import Flow
 
@@ -242,6 +263,8 @@ def drafts_of(runs: Runs, ref, checks, ask=ask_rule):  # type: ignore[no-untyped
                         key = (draft.finding.code, draft.finding.span, draft.finding.path)
                         if key not in seen:
                             seen[key] = draft
+                except TooLargeError:
+                    raise
                 except SourceError as error:  # the place that a finding would show has no source that libcst can read
                     runs.world.ledger.note(f"{quoted(ref.path)}: {ref.qualname}: not reported: {error}")
     return list(seen.values())

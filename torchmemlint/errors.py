@@ -4,6 +4,7 @@
     ├── UsageError        the command line cannot be carried out (exit status 2)
     ├── ConfigError       a setting is unknown, or its value is not valid (exit status 2)
     ├── SourceError       a file cannot be read, decoded or parsed (the file's result is TML000, the run goes on)
+    │   └── TooLargeError of a function, which libcst would take too much memory to read (a note)
     ├── TorchFactsError   the table of torch knowledge is inconsistent (a defect of torchmemlint)
     └── BaselineError     a baseline file cannot be read or written (exit status 2)
 
@@ -39,6 +40,10 @@ class SourceError(TorchmemlintError):
 
     def __str__(self) -> str:
         return self.message
+
+
+class TooLargeError(SourceError):
+    """A function asks too much of libcst."""
 
 
 class TorchFactsError(TorchmemlintError):

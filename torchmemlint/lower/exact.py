@@ -20,18 +20,19 @@ from torchmemlint.errors import SourceError
 from torchmemlint.lower import ir
 from torchmemlint.lower.builder import Builder
 from torchmemlint.lower.layout import Places
-from torchmemlint.lower.limits import TOO_DEEP, refuse_long_chains
+from torchmemlint.lower.limits import TOO_DEEP, refuse_heavy, refuse_long_chains
 from torchmemlint.lower.regions import Region
 
 
 def read(region: Region) -> tuple[ir.Function, Places]:
-    """Parse a region and lower it. Raises ``SourceError`` where libcst cannot read it, or it is nested too deeply.
+    """Parse a region and lower it. Raises ``SourceError`` where libcst cannot read it, or it is nested too deeply or too large.
 
     Python's own parser must have read the region, and ``index.module_facts`` the file: it refuses deep nesting. libcst recurses
     on the C stack, and a sum of 10,000 terms ends the process. What is flat to ``ast`` but nested to libcst is refused here.
     """
     try:
         refuse_long_chains(region)
+        refuse_heavy(region)
         tree = cst.parse_module(region.text)
         source = _Translation(tree)
         with warnings.catch_warnings():

@@ -1,11 +1,12 @@
-"""What is refused, whoever reads it, lest libcst end the process: it recurses on the C stack."""
+"""What is refused lest libcst end the process, which recurses on the C stack, or fill the memory."""
 
 from __future__ import annotations
 
 import ast
+import re
 from typing import Final
 
-from torchmemlint.errors import SourceError
+from torchmemlint.errors import SourceError, TooLargeError
 from torchmemlint.index.parse import parse
 from torchmemlint.lower.regions import Region
 
@@ -22,3 +23,42 @@ def refuse_long_chains(region: Region) -> None:
         if isinstance(node, ast.BoolOp) and len(node.values) > LONGEST_CHAIN:
             message = f"a chain of more than {LONGEST_CHAIN} 'and' or 'or' cannot be analysed"
             raise SourceError(message, region.rows[node.lineno - 1])
+
+
+MAX_WEIGHT: Final = 50_000
+"""What libcst may read at once. Each unit takes 1.1 to 1.3 kB while libcst 1.9 parses; the heaviest of 455 functions with a finding
+in 51 packages, 891 lines long, has 14,077."""
+_SIGNS: Final = frozenset({"+", "-", "~", "not"})
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<comment> \#[^\n]* )
+  | (?P<prefix> [A-Za-z]{0,2} ) (?P<string> \"{3}(?:\\.|[^\\])*?\"{3} | '{3}(?:\\.|[^\\])*?'{3} | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' )
+  | (?P<open> [(\[{] ) | (?P<close> [)\]}] ) | (?P<word> \w+ ) | (?P<other> [^\w\s] )
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+
+
+def refuse_heavy(region: Region) -> None:
+    """Raises ``TooLargeError`` where libcst would take more memory than it may."""
+    if weight(region.text) > MAX_WEIGHT:
+        raise TooLargeError("function too large", region.first_row)
+
+
+def weight(text: str) -> int:
+    """What source asks of libcst's memory: for each token two units, and one for each bracket that is open around it, as the
+    parser looks at what stands in brackets again and again; something for each sign in a row of signs (``--x``). Of an f-string each
+    character counts as a token."""
+    depth = signs = total = 0
+    for token in _TOKEN.finditer(text):
+        kind = token.lastgroup
+        if kind == "comment":
+            continue
+        if kind == "open":
+            depth += 1
+        elif kind == "close":
+            depth = max(0, depth - 1)
+        signs = signs + 1 if token[0] in _SIGNS else 0
+        formatted = kind == "string" and "f" in token["prefix"].lower()
+        total += (2 + depth) * (len(token["string"]) if formatted else 1) + signs // 10
+    return total

@@ -25,17 +25,27 @@ class Lowered:
     region: Region
     functions: dict[str, ir.Function]
     _places: Places | None = field(default=None, repr=False, compare=False)
+    _refused: SourceError | None = field(default=None, repr=False, compare=False)
 
     @property
     def places(self) -> Places:
+        if self._refused is not None:
+            raise self._refused
         if self._places is None:
-            from torchmemlint.lower.exact import read
-
-            function, self._places = read(self.region)
-            if self.functions != {function.qualname: function}:  # then a number may name another node there
-                self._places = None
-                raise SourceError("libcst reads something else here than Python's own parser", self.region.first_row)
+            try:
+                self._places = self._read()
+            except SourceError as error:
+                self._refused = error
+                raise
         return self._places
+
+    def _read(self) -> Places:
+        from torchmemlint.lower.exact import read
+
+        function, places = read(self.region)
+        if self.functions != {function.qualname: function}:  # then a number may name another node there
+            raise SourceError("libcst reads something else here than Python's own parser", self.region.first_row)
+        return places
 
     def enclosing(self, node: int) -> int:
         """The simple statement, compound statement, handler, case or decorator that ``node`` belongs to (or is)."""

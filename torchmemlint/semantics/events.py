@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.event_words import Evidence, Misuse, RecordFlag, Recovery, StoreKind
-from torchmemlint.semantics.state import Kind, Mode, State
+from torchmemlint.semantics.state import Kind, Meter, Mode, State
 from torchmemlint.semantics.values import EMPTY, NOTHING, Value
 from torchmemlint.str_enum import StrEnum
 from torchmemlint.torch_facts.words import Effect, ToldCall
@@ -480,6 +480,11 @@ class Record:
     """The state in which the root ends."""
     result: Value = EMPTY
     """What the root returns."""
+    asking: Meter | None = None
+    """Counts what questions look at that go from graph to graph once the run is over. All records of a process share it, as such
+    a question may lead to other functions."""
+    step: int = 0
+    """What looking at one graph counts: one, and the sinks that a graph has on average."""
     known_children: dict[int, list[int]] | None = None
     """What ``children`` was worked out to be, once the run was over; ``outliving`` and ``followed`` are such tables, too."""
     outliving: set[tuple[int, int]] | None = None
@@ -489,9 +494,13 @@ class Record:
 
     @property
     def children(self) -> dict[int, list[int]]:
-        """Graphs and marks → the graphs that hang on them; marks excepted (they are ways, not graphs)."""
+        """Graphs and marks → the graphs that hang on them; marks excepted (they are ways, not graphs). To look at it is to look
+        at one graph, and is counted."""
+        if self.asking is not None:
+            self.asking.take(self.step)
         if self.known_children is None:
             self.known_children = {}
+            self.step = 1 + sum(map(len, self.sinks.values())) // max(1, len(self.graphs))
             for gid, graph in self.graphs.items():
                 if graph.kind in CALLED_KINDS:
                     for parent in graph.parents:

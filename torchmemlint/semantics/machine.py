@@ -476,4 +476,4 @@ def new_machine(
 ) -> Machine:
     """The state in which a run over a root function starts: with a grad mode, and answers to tests of a phase."""
     assumed = tuple(assumptions)
-    return Machine(world, Record(root, mode, assumed), dict(assumed), meter)
+    return Machine(world, Record(root, mode, assumed, asking=world.asking), dict(assumed), meter)

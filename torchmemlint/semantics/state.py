@@ -90,6 +90,8 @@ class Kind(StrEnum):
 MAX_WORK = 10_000_000
 """Steps that the runs over one root function may take, of which none takes longer than some tenth of a microsecond: a few seconds.
 Steps are counted, and no clock is asked, so that every machine gives up on the same functions."""
+UNBOUNDED = 1 << 62
+"""Steps of a meter that only counts."""
 STATEMENT = 100
 """Steps that are counted for a statement, beside what it copies and joins."""
 

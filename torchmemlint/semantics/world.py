@@ -12,6 +12,7 @@ from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.index.sources import split_lines
 from torchmemlint.lower import ir
+from torchmemlint.semantics.state import UNBOUNDED, Meter
 from torchmemlint.torch_facts import MODULE_KINDS, TORCH
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class World:
         self.settings = settings
         self._read = read
         self.ledger = project.ledger
+        self.asking = Meter(UNBOUNDED)
+        """Counts what questions look at that go from graph to graph (``Record.children``)."""
         self._lines: dict[str, list[str]] = {}
         self._regions: dict[tuple[str, str], tuple[object, Page]] = {}
         self._let_go: set[tuple[str, str]] = set()
