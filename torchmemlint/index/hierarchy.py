@@ -16,6 +16,9 @@ from torchmemlint.torch_facts import TORCH
 
 _MAX_BASES = 60
 """Classes above each other, at the most."""
+_MAX_ORDER = 60
+"""Classes of a method resolution order that are told; whatever stands above them is out of sight."""
+_OUT_OF_SIGHT = "<more classes>"
 _MANY = 30
 """Classes below one from which a method of theirs is looked for by its name."""
 
@@ -49,7 +52,7 @@ class ClassHierarchy:
         self._having: dict[str, set[ClassRef]] | None = None
 
     def mro(self, ref: ClassRef) -> tuple[ClassRef | str, ...]:
-        """The method resolution order, ``ref`` first."""
+        """The method resolution order, ``ref`` first; of a very long one, the nearest classes, and one out of sight."""
         return self._mros.answer(ref)
 
     def _linearise(self, ref: ClassRef) -> tuple[ClassRef | str, ...]:
@@ -57,7 +60,8 @@ class ClassHierarchy:
         bases = self._bases(ref)
         queues: list[list[ClassRef | str]] = [list(self.mro(base)) if isinstance(base, ClassRef) else [base] for base in bases]
         queues.append(list(bases))
-        return (ref, *merged(queues))
+        order = (ref, *merged(queues))
+        return order if len(order) <= _MAX_ORDER else (*order[:_MAX_ORDER], _OUT_OF_SIGHT)
 
     def method(self, ref: ClassRef, name: str, after: ClassRef | None = None) -> FunctionRef | None:
         """The function that ``name`` is in ``ref`` or the first of its bases that has it (after ``after``, for ``super()``)."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.index.questions.contents import MAX_INSIDE
 from torchmemlint.rules.card import Rule as Rule
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import Evidence, RecordFlag
@@ -421,6 +422,9 @@ class Flow:
         if any(own.names & GRAPH_NODES for _, own in family(world, self.record.root)):
             return True
         prefix = (facts.owner or facts.qualname) + "."
+        inside = world.within(self.record.root.path, prefix[:-1])
+        if len(inside) > MAX_INSIDE:
+            inside = world.within(self.record.root.path, facts.qualname)
         return any(
             other.names & GRADIENT_HOOKS
             or any(
@@ -430,7 +434,7 @@ class Flow:
                 and call.callee.split(".")[1] in facts.names
                 for call in other.calls
             )
-            for other in world.within(self.record.root.path, prefix[:-1])
+            for other in inside
             if other.qualname == facts.qualname or other.qualname.startswith(prefix)
         )
 

@@ -188,8 +188,12 @@ def join(left: Value, right: Value) -> Value:
 
 
 def join_all(values: Iterable[Value]) -> Value:
+    every = list(values)
+    atoms = EMPTY.union(*every)
+    if len(every) > 2 and all(type(atom) is Tensor or type(atom) is Unknown for atom in atoms):
+        return normal(atoms)  # nothing can be widened on the way: all at once, as two by two takes the square of their number
     out = EMPTY
-    for value in values:
+    for value in every:
         out = join(out, value)
     return out
 
@@ -235,18 +239,16 @@ def normal(atoms: Iterable[Atom]) -> Value:
 
 def _join_tensors(tensors: list[Tensor]) -> Tensor:
     first = tensors[0]
-    graphs, hints, outputs = first.graphs, first.hints, first.outputs
     both = first.flags
     either = first.flags
     doubted = any((other.flags ^ first.flags) & DETACHED for other in tensors[1:])
     for other in tensors[1:]:
-        graphs, hints, outputs = graphs | other.graphs, hints | other.hints, outputs | other.outputs
         both &= other.flags
         either |= other.flags
     return Tensor(
-        graphs,
-        hints,
-        outputs,
+        NOTHING.union(*(each.graphs for each in tensors)),
+        NOTHING.union(*(each.hints for each in tensors)),
+        NOTHING.union(*(each.outputs for each in tensors)),
         (both & (SCALAR | INTEGER | DETACHED | COLUMN | COMPUTED))
         | (either & (VIEW | BATCH | PACKED | SCORES | WEIGHTS | LOGITS | DOUBTED | MOVED))
         | (DOUBTED if doubted else 0),

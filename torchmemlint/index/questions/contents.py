@@ -35,14 +35,18 @@ def within(linked: Linked, path: str, qualname: str) -> tuple[FunctionFacts, ...
     linked.note(keys.INSIDE, path, qualname)
     known = linked.within.get(path)
     if known is None:
-        known = {}
+        inside: dict[str, list[FunctionFacts]] = {}
         for facts in linked.reader.whole(path).functions:
             around = facts.qualname
             while around:
-                known[around] = (*known.get(around, ()), facts)
+                inside.setdefault(around, []).append(facts)
                 around = around.rpartition(".")[0]
-        linked.within[path] = known
+        known = linked.within[path] = {around: tuple(each) for around, each in inside.items()}
     return known.get(qualname, ())
+
+
+MAX_INSIDE = 400
+"""Functions inside a class that are looked at for what they tell of its attributes. Each method asks for it, of all others."""
 
 
 def receivers(linked: Linked, path: str, around: str, qualname: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -50,7 +54,8 @@ def receivers(linked: Linked, path: str, around: str, qualname: str) -> tuple[tu
     what of ``self``. "()" is the method of what is called itself with arguments, ``BACKWARD_ALONE`` that of a plain
     ``backward()``. Of all that ``within`` gives, what others mostly want to know."""
     gathered: dict[str, set[str]] = {}
-    for other in within(linked, path, around):
+    inside = within(linked, path, around)
+    for other in inside if len(inside) <= MAX_INSIDE else within(linked, path, qualname):
         same = other.qualname == qualname or other.qualname.startswith(f"{qualname}.")
         if not same and other.qualname == around:
             continue
