@@ -14,12 +14,16 @@ import pytest
 from benchmarks.bounds.__main__ import MIXTURES, faults, search
 from benchmarks.bounds.measure import Cost, cost
 from benchmarks.bounds.shapes import SHAPES, random_mix
+from torchmemlint.index.module_facts import module_facts
+from torchmemlint.index.project import ClassRef, Project
+from torchmemlint.lower.limits import weight
 from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.project.gitignore import ignored, parse_ignore_file
 from torchmemlint.project.globs import FOLDERS, REST, STAR, Globs, literally, pieces_of
 from torchmemlint.project.settings import Settings
 from torchmemlint.run import Outcome, check_paths
 from torchmemlint.semantics import state
+from torchmemlint.semantics.values import EMPTY, Tensor, Unknown, join, join_all, normal
 from torchmemlint.suppress.per_file import ignored_prefixes
 
 STARS = ("a*a*a*a*a*a*a*a*b", "**/**/**/**/x", "**/a*/**/a*/**/a*/**/b", "*a*a*a*a*a*a*[b]")
@@ -127,6 +131,75 @@ def test_a_step_more_or_less_decides(tmp_path: Path, monkeypatch: pytest.MonkeyP
     outcome = checked(tmp_path)
     assert not outcome.findings
     assert [line.endswith("train: function too large: not analysed") for line in outcome.skipped] == [True]
+
+
+@pytest.mark.parametrize("name", ["swapped", "unpacked_loop", "pairs_of_pairs"])
+def test_walks_over_graphs_are_counted(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the rules ask goes from graph to graph, for each graph, over all that hang on it: a function that asks for too many of
+    these steps is left out, one with fewer is not."""
+    (tmp_path / "a.py").write_text(SHAPES[name](24)["a.py"])
+    assert not checked(tmp_path).skipped
+    (tmp_path / "a.py").write_text(SHAPES[name](150)["a.py"])
+    outcome: list[Outcome] = []
+    assert cpu(lambda: outcome.append(checked(tmp_path))) < 8
+    monkeypatch.setattr("torchmemlint.analysis.MAX_WALKED", 1000)
+    (skipped,) = checked(tmp_path).skipped
+    assert skipped.endswith("a.py: train: function too large: not analysed")
+
+
+@pytest.mark.parametrize(("name", "size"), [("conditionals", 60), ("deep_unary", 1200), ("f_strings", 200), ("booleans", 1200)])
+def test_libcst_is_not_given_what_fills_the_memory(name: str, size: int, tmp_path: Path) -> None:
+    """Nested brackets, and signs in a row, take libcst kilobytes for each character."""
+    (tmp_path / "a.py").write_text(SHAPES[name](size)["a.py"])
+    outcome = checked(tmp_path)
+    assert not outcome.findings
+    assert [line.endswith("a.py: train: function too large: not analysed") for line in outcome.skipped] == [True]
+    measured = cost(SHAPES[name](size), 30)
+    assert measured.megabytes < 90
+
+
+def test_what_is_in_brackets_weighs_more() -> None:
+    assert weight("a + b  # ((((") == 6
+    assert weight("f(a)") == 2 + 3 + 3 + 2
+    assert weight('\'((((\' + ("""((\n""")') == 2 + 2 + 3 + 3 + 2
+    assert weight("f'{a}'") == 5 * 2
+    assert weight("(" * 50 + ")" * 50) > 10 * weight("()" * 10)
+    assert weight("-" * 90 + "x") > weight("- x\n" * 90)
+
+
+@pytest.mark.parametrize("name", ["class_chain", "many_methods", "small_functions"])
+def test_long_files_take_seconds_and_no_memory_for_each_function(name: str) -> None:
+    measured = cost(SHAPES[name](4000), 30)
+    assert measured.done
+    assert measured.seconds < 10
+    assert measured.megabytes < 130
+
+
+def test_a_long_chain_of_classes_ends_out_of_sight() -> None:
+    chain = "\n".join(f"class C{i}(C{i - 1}): pass" for i in range(1, 300))
+    facts = module_facts("a.py", f"import torch\nclass C0(torch.nn.Module): pass\n{chain}\n")
+    project = Project.build([facts])
+    orders = [project.mro(ClassRef("a.py", f"C{i}")) for i in range(300)]
+    assert max(map(len, orders)) == 61
+    assert orders[40][-1] == "torch.nn.Module"
+    assert Project.build([facts]).mro(ClassRef("a.py", "C299")) == orders[299]
+    assert project.is_subclass(ClassRef("a.py", "C299"), "torch.nn.Module") is None
+
+
+def test_tensors_are_joined_at_once_as_two_by_two() -> None:
+    chance = random.Random(3)
+
+    def some() -> frozenset[int]:
+        return frozenset(chance.sample(range(6), chance.randint(0, 3)))
+
+    for _ in range(2000):
+        flags = [chance.choice((0, 1, 2, 4, 16, 16384, 8192, 4096)) for _ in range(3)]
+        atoms = [*(Tensor(some(), some(), some(), flag) for flag in flags), Unknown(some()), Unknown()]
+        values = [normal(chance.sample(atoms, chance.randint(0, 2))) for _ in range(chance.randint(0, 5))]
+        pairs = EMPTY
+        for value in values:
+            pairs = join(pairs, value)
+        assert join_all(values) == pairs
 
 
 @pytest.mark.slow

@@ -441,7 +441,8 @@ def test_implicit_concatenation_is_flat_in_the_ir_and_refused_when_endless() -> 
 @pytest.mark.parametrize(
     ("begin", "end"), [("f(", ")"), ("f(k=", ")"), ("not ", ""), ("a + ", ""), ("lambda: ", ""), ("a if b else ", "")]
 )
-def test_what_the_index_lets_pass_is_not_nested_too_deeply(begin: str, end: str) -> None:
+def test_what_the_index_lets_pass_is_not_nested_too_deeply(begin: str, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchmemlint.lower.limits.MAX_WEIGHT", 10**6)
     lowered, module = lower_text(begin * MAX_DEPTH + "0" + end * MAX_DEPTH + "\n")
     assert place(lowered.span(module.body[0].node))[:2] == (1, 1)
 

@@ -43,7 +43,7 @@ class ClassHierarchy:
         self._dotted = dotted
         self._absolute = absolute
         # A class that is below itself, which Python refuses, is cut there.
-        self._mros: Memo[ClassRef, tuple[ClassRef | str, ...]] = Memo(trail, self._linearise, (), _MAX_BASES)
+        self._mros: Memo[ClassRef, tuple[ClassRef | str, ...]] = Memo(trail, self._linearise, (_OUT_OF_SIGHT,), _MAX_BASES)
         self._methods = answered(trail, self._find_method)
         self._below: dict[ClassRef, tuple[ClassRef, ...]] | None = None
         self.known_above: Callable[[], Iterable[tuple[ClassRef, Sequence[ClassRef]]]] | None = None

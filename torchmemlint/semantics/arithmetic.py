@@ -36,6 +36,9 @@ from torchmemlint.semantics.values import (
 )
 from torchmemlint.torch_facts import TORCH
 
+OPERATION = 50
+"""Steps that are counted for an operation on tensors, beside the graphs that it looks at."""
+
 
 class Role(Enum):
     """What a graph is to an operation on values that hang on it."""
@@ -73,7 +76,7 @@ def arithmetic(m: Machine, operands: list[Value], node: int, state: State, scale
     if scale:
         atoms += as_tensors(m, scale, state, node)
     tensors = [atom for atom in atoms if type(atom) is Tensor]
-    m.meter.take(sum(len(atom.graphs) + len(atom.hints) for atom in tensors))
+    m.meter.take(OPERATION + sum(len(atom.graphs) + len(atom.hints) for atom in tensors))
     blind = [atom for atom in atoms if type(atom) is Unknown]
     if not tensors:
         if all(type(atom) in (Const, Plain) for atom in atoms):
