@@ -211,10 +211,10 @@ def ask_rule(module, event, flow):  # type: ignore[no-untyped-def]
     return module.check(event, flow)
 
 
-MAX_IN_FILE = 12_000_000
+MAX_IN_FILE = 15_000_000
 """Steps that the runs over the functions of one file, and the walks for the rules, may take; the functions that follow are not
 analysed."""
-TOLD = 16_000
+TOLD = 20_000
 """Steps that are counted for a function with a finding: libcst reads it, and what it calls, in milliseconds."""
 MAX_WALKED = 4_000_000
 """Steps that the rules, asked about one root, may go from graph to graph, in its records and its callers'."""

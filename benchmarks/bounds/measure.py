@@ -30,7 +30,6 @@ COMMAND = (
     "-c",
     PROGRAM,
     "check",
-    ".",
     "--isolated",
     "--exit-zero",
     "--no-cache",
@@ -59,13 +58,14 @@ def cost(files: Files, limit: int) -> Cost:
     with tempfile.TemporaryDirectory() as folder:
         for name, text in files.items():
             Path(folder, name).write_text(text)
-        return cost_of_folder(folder, sum(text.count("\n") for text in files.values()), sum(map(len, files.values())), limit)
+        return cost_of_path(".", folder, sum(text.count("\n") for text in files.values()), sum(map(len, files.values())), limit)
 
 
-def cost_of_folder(folder: str, lines: int, size: int, limit: int) -> Cost:
+def cost_of_path(path: str, folder: str, lines: int, size: int, limit: int) -> Cost:
+    """Checks a path from within a folder, with at most ``limit`` seconds of CPU."""
     with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
-            [sys.executable, *COMMAND],
+            [sys.executable, *COMMAND, path],
             cwd=folder,
             stdout=output,
             stderr=errors,

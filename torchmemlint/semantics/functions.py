@@ -42,8 +42,12 @@ MAX_DEPTH = 5
 MAX_RECURSION = 2
 """Times that a function is followed inside itself: a helper that flattens or detaches a container of containers."""
 
+CALL = 100
+"""Steps that are counted for a call of a function in sight, beside its statements."""
+
 
 def call_function(m: Machine, atom: Func, call: Call, state: State) -> Value:
+    m.meter.take(CALL)
     closure = m.closures[atom.key]
     if closure.ref.qualname.rpartition(".")[2] in JOINS:
         note_joined(m, call, state)
