@@ -23,7 +23,7 @@ from torchmemlint.project.globs import FOLDERS, REST, STAR, Globs, literally, pi
 from torchmemlint.project.settings import Settings
 from torchmemlint.run import Outcome, check_paths
 from torchmemlint.semantics import state
-from torchmemlint.semantics.values import EMPTY, Tensor, Unknown, join, join_all, normal
+from torchmemlint.semantics.values import EMPTY, Atom, Tensor, Unknown, join, join_all, normal
 from torchmemlint.suppress.per_file import ignored_prefixes
 
 STARS = ("a*a*a*a*a*a*a*a*b", "**/**/**/**/x", "**/a*/**/a*/**/a*/**/b", "*a*a*a*a*a*a*[b]")
@@ -194,7 +194,7 @@ def test_tensors_are_joined_at_once_as_two_by_two() -> None:
 
     for _ in range(2000):
         flags = [chance.choice((0, 1, 2, 4, 16, 16384, 8192, 4096)) for _ in range(3)]
-        atoms = [*(Tensor(some(), some(), some(), flag) for flag in flags), Unknown(some()), Unknown()]
+        atoms: list[Atom] = [*(Tensor(some(), some(), some(), flag) for flag in flags), Unknown(some()), Unknown()]
         values = [normal(chance.sample(atoms, chance.randint(0, 2))) for _ in range(chance.randint(0, 5))]
         pairs = EMPTY
         for value in values:

@@ -172,12 +172,14 @@ def _escapes(runs: Runs, record: Record, event: Backward, own: frozenset[int], d
     def is_spent(value: frozenset[int]) -> bool:
         return stepped and bool(certain) and certain <= record.ancestors(value)
 
-    for other in record.events.values():
-        if isinstance(other, (Store, Accumulate)) and other.graphs & family and _is_kept(other):
-            if _collects(other) and is_spent(other.graphs):
-                continue
-            if not other.place.startswith("self.") or _class_goes_back(runs, record.root):
-                return True
+    kept = [
+        other
+        for other in record.events.values()
+        if isinstance(other, (Store, Accumulate)) and other.graphs & family and _is_kept(other)
+    ]
+    kept = [other for other in kept if not (_collects(other) and is_spent(other.graphs))]
+    if any(not other.place.startswith("self.") or _class_goes_back(runs, record.root) for other in kept):
+        return True
     passed: dict[Site, set[int]] = {}
     for gid in family:
         for sink in record.sinks.get(gid, ()):
