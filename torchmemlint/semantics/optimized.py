@@ -29,10 +29,10 @@ def _params(world: World, ref: FunctionRef) -> frozenset[str]:
 
 def _is_copy_in(world: World, ref: FunctionRef, text: str) -> bool:
     scope = _scope(world, ref, text)
-    makers = [facts for facts in scope if _makes_optimizer(world, ref.path, facts)]
-    if not makers or any(_speaks_of(facts, text) for facts in makers):
+    if not any(_copies_into(facts, text) for facts in scope):
         return False
-    return any(_copies_into(facts, text) for facts in scope)
+    makers = [facts for facts in scope if world.remember(_makes_optimizer, FunctionRef(ref.path, facts.qualname))]
+    return bool(makers) and not any(_speaks_of(facts, text) for facts in makers)
 
 
 def _scope(world: World, ref: FunctionRef, text: str) -> tuple[FunctionFacts, ...]:
@@ -48,11 +48,10 @@ def _scope(world: World, ref: FunctionRef, text: str) -> tuple[FunctionFacts, ..
     )
 
 
-def _makes_optimizer(world: World, path: str, facts: FunctionFacts) -> bool:
-    return any(
-        absolute is not None and class_kind(absolute) is Kind.OPTIMIZER
-        for absolute in {world.project.resolve(path, call.callee, facts.qualname) for call in facts.calls}
-    )
+def _makes_optimizer(world: World, ref: FunctionRef) -> bool:
+    """Whether a function calls the constructor of an optimizer."""
+    names = {world.project.resolve(ref.path, call.callee, ref.qualname) for call in world.facts(ref).calls}
+    return any(name is not None and class_kind(name) is Kind.OPTIMIZER for name in names)
 
 
 def _speaks_of(facts: FunctionFacts, text: str) -> bool:
