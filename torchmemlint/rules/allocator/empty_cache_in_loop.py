@@ -9,7 +9,8 @@ in its own body; names that are deleted before the call change nothing.
 It is silent in a loop of stages: where training runs only in a loop inside it (epochs), where each turn makes, loads,
 fills or deletes a model of its own, or goes over one component of a model after the other; at the end of a forward that
 runs a model over frames or chunks in a loop of its own; in a loop of attempts that a success leaves; where the call is
-rate-limited or guarded by a measurement (also by a name that each step binds to one, or to what a function answers);
+rate-limited or guarded by a measurement (also by a name that each step binds to one, or to what a function answers),
+unless a backward or an optimizer's step waits for the same test: then the call comes with each of these;
 for methods of that name on other objects; behind `if not self.training:` in a module that no `eval()` in sight reaches
 (a loss that a trainer holds beside its network); and in unit tests and what helps them.
 

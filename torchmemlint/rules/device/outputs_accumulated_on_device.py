@@ -63,7 +63,7 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag, StoreKind
-from torchmemlint.semantics.events import GraphKind, SinkKind, Store
+from torchmemlint.semantics.events import Backward, GraphKind, SinkKind, Store
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.values import COLUMN, COMPUTED, DETACHED, INTEGER, MOVED, SCALAR, VIEW
 from torchmemlint.torch_facts import TORCH
@@ -113,7 +113,9 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
     if info.text.startswith("range(") or flow.runs.world.is_hook(record.root):
         return  # pieces of what lies on the device already, or of the one batch that a framework hands over
     root = record.root.qualname
-    if RecordFlag.BACKWARD in record.flags or root.rpartition(".")[2] in TORCH.words["forward"] or purpose.trains(root):
+    if root.rpartition(".")[2] in TORCH.words["forward"]:
+        return  # the pieces of one batch
+    if goes_back(event, flow) if info.kind is Kind.LOADER else RecordFlag.BACKWARD in record.flags or purpose.trains(root):
         return  # mini-batches of one step, and not a data set
     if any(f.what.split(".")[0].split("[")[0] in info.targets for f in forwards):
         return  # a loop over layers, not over batches
@@ -143,6 +145,11 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
         frozenset(event.outputs),
         event.site.handler,
     )
+
+
+def goes_back(event: Store, flow: Flow) -> bool:
+    """Whether a turn of the loop trains. A loader's loop that does not is an evaluation, whatever stands around it."""
+    return any(isinstance(other, Backward) and event.loop in other.site.loops for other in flow.record.events.values())
 
 
 def holds_tensors(event: Store, flow: Flow) -> bool:

@@ -8,8 +8,9 @@ carried on without `detach()`, a generator's output that is not detached for the
 
 It is silent where a later backward shares any part of the graph, where the call stands in a loop that the graph was
 made outside of (the rows of a Jacobian, several heads on one trunk), where the graph hangs on what an earlier step
-left (TML104 says what to do there), where the loss comes from callers that are not in sight, and where the value goes
-to code that is not in sight.
+left attached (TML104 says what to do there), where the loss comes from callers that are not in sight, and where the value
+goes to code that is not in sight. It is not where the loss leaves a loop in which an optimizer has stepped since: autograd
+refuses to go back through what was computed with the old parameters.
 
 ## What it costs
 The saved tensors of the graph live on until the loss, and all that was computed from that forward, is gone: into the
