@@ -87,7 +87,7 @@ from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.gradmode.judgement import Silent, Verdict, is_constant, is_entry, judge
 from torchmemlint.rules.retention.claims import WHOLE_COST, claim
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Graph, GraphKind, SinkKind, Store
+from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Graph, GraphKind, SinkKind, Site, Store
 from torchmemlint.semantics.roots import reaches
 from torchmemlint.semantics.runs import MAX_CALLERS, descendants
 from torchmemlint.semantics.state import Mode
@@ -161,10 +161,16 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
             flow=[flow.step(e.site, f"kept with its graph in `{short(e.place)}`") for e in (kept + totals)[:3]] + elsewhere[:3],
             fix=decorate(event, flow),
         ),
-        frozenset((event.gid,)),
+        hanging | made_inside(site, flow),
         event.site.handler,
         event.gid,
     )
+
+
+def made_inside(site: Site, flow: Flow) -> frozenset[int]:
+    """The graphs that the functions of the project make which a call runs."""
+    graphs = flow.record.graphs.values()
+    return frozenset(g.gid for g in graphs if not flow.own(g.site) and flow.own_call(g.site)[0].key == site.key)
 
 
 def keeps_whole_graphs(event: Accumulate, flow: Flow) -> bool:
