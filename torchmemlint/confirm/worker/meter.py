@@ -106,7 +106,7 @@ class StorageMeter(TorchDispatchMode):
         if self._poll:
             from torch.multiprocessing.reductions import StorageWeakRef
 
-            return StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+            return StorageWeakRef(storage)
         # addresses are reused, so the entry goes in the very callback that tells of the freeing
         return weakref.ref(storage, lambda _: self._forget(key))
 
@@ -145,7 +145,7 @@ class AllocatorMeter:
         self._start = self._requested_start = 0
 
     def __enter__(self) -> AllocatorMeter:
-        torch.cuda.init()  # type: ignore[no-untyped-call]  # before it there are no counters to reset
+        torch.cuda.init()  # before it there are no counters to reset
         self._start = torch.cuda.memory_allocated(self._device)
         self._requested_start = self._requested()
         torch.cuda.reset_peak_memory_stats(self._device)

@@ -67,7 +67,7 @@ class Watcher:
             if tensor.requires_grad:
                 attached += 1
                 if tensor.grad_fn is not None and isinstance(place, torch.Tensor):
-                    tensor.register_hook(lambda _, number=number: self._went_back(number))  # type: ignore[no-untyped-call]
+                    tensor.register_hook(lambda _, number=number: self._went_back(number))
         graph = walk(place, NODE_LIMIT)
         live = torch.cuda.memory_allocated() if torch.cuda.is_available() and _uses_cuda(torch) else None
         self.samples.setdefault(number, []).append(
