@@ -82,6 +82,15 @@ class Flow:
             frame = above
         return site, frame.ref
 
+    def own_site(self, site: Site) -> Site:
+        """The site, or the root's call through which it was reached."""
+        return site if self.own(site) else self.own_call(site)[0]
+
+    def made_inside(self, call: Site) -> list[Graph]:
+        """The graphs that are made inside a call of the root's, by the functions of the project that it runs."""
+        graphs = self.record.graphs.values()
+        return [g for g in graphs if not self.own(g.site) and self.own_call(g.site)[0].key == call.key]
+
     def lowered(self, site: Site):  # type: ignore[no-untyped-def]
         ref = self.frame(site).ref
         world = self.runs.world

@@ -93,7 +93,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
         verdict = judge(event, flow)
         if isinstance(verdict, Silent) or not is_constant(event, flow):
             return
-        site = event.site if flow.own(event.site) else flow.own_call(event.site)[0]
+        site = flow.own_site(event.site)
         confidence = verdict.confidence
         steps = [flow.step(s.site, "detached here") for s in verdict.fate.cuts if s.how in DETACHES][:1]
         cost = SHOWN_COST if is_behind_all_steps(event, flow) else COST

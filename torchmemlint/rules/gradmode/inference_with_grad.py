@@ -87,7 +87,7 @@ from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.gradmode.judgement import Silent, Verdict, is_constant, is_entry, judge
 from torchmemlint.rules.retention.claims import WHOLE_COST, claim
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Graph, GraphKind, SinkKind, Site, Store
+from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Graph, GraphKind, SinkKind, Store
 from torchmemlint.semantics.roots import reaches
 from torchmemlint.semantics.runs import MAX_CALLERS, descendants
 from torchmemlint.semantics.state import Mode
@@ -143,7 +143,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
     if totals and not verdict.evaluated:
         return  # the total is the mistake: TML101 tells it
     elsewhere = [] if kept or totals or event.gid not in flow.record.returned else kept_by_callers(event, flow)
-    site = event.site if flow.own(event.site) else flow.own_call(event.site)[0]
+    site = flow.own_site(event.site)
     yield Draft(
         flow.at(
             RULE,
@@ -161,16 +161,10 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
             flow=[flow.step(e.site, f"kept with its graph in `{short(e.place)}`") for e in (kept + totals)[:3]] + elsewhere[:3],
             fix=decorate(event, flow),
         ),
-        hanging | made_inside(site, flow),
+        hanging | {graph.gid for graph in flow.made_inside(site)},
         event.site.handler,
         event.gid,
     )
-
-
-def made_inside(site: Site, flow: Flow) -> frozenset[int]:
-    """The graphs that the functions of the project make which a call runs."""
-    graphs = flow.record.graphs.values()
-    return frozenset(g.gid for g in graphs if not flow.own(g.site) and flow.own_call(g.site)[0].key == site.key)
 
 
 def keeps_whole_graphs(event: Accumulate, flow: Flow) -> bool:
@@ -291,7 +285,7 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
     if root.qualname == MODULE or "backward" in record.flags or record.assumptions or apart:
         return flow.under_no_grad(event.site, "Switch grad mode off for the statement") if flow.own(event.site) else None
     world = flow.runs.world
-    site = event.site if flow.own(event.site) else flow.own_call(event.site)[0]
+    site = flow.own_site(event.site)
     inside = flow.frame(site).ref
     facts = world.facts(inside)
     if inside != root and (inside not in record.handed or facts.qualname != inside.qualname):

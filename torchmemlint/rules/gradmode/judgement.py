@@ -6,10 +6,11 @@ import re
 from dataclasses import dataclass
 
 from torchmemlint.findings import Confidence
+from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
-from torchmemlint.rules.gradmode.module_evidence import Evidence, evidence_of, is_trained_beside
+from torchmemlint.rules.gradmode.module_evidence import BACKWARD, Evidence, evidence_of, is_trained_beside
 from torchmemlint.rules.gradmode.wanted_graphs import (
     decided_elsewhere,
     guards_its_network,
@@ -19,13 +20,13 @@ from torchmemlint.rules.gradmode.wanted_graphs import (
     takes_gradients,
 )
 from torchmemlint.semantics import purpose
+from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CALLED_KINDS, Graph, GraphKind, Record, SinkKind, Site
 from torchmemlint.semantics.optimized import is_copy
 from torchmemlint.semantics.parameters import may_be_given_frozen
 from torchmemlint.semantics.runs import Fate, descendants
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
-from torchmemlint.torch_facts import TORCH
 
 
 class Silent(str):
@@ -122,7 +123,7 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
         return Silent("the same call runs without grad elsewhere in the function")
     kept = kept_by_module(event, flow)
     if kept is None:
-        return Silent("the module keeps what it computes in attributes, and the function reads one of them")
+        return Silent("what the module keeps of its forward in attributes may be back-propagated")
     doubts = int(evidence) + doubts_of(event, flow, fate, evaluated, done) + kept
     return Verdict(fate, evaluated, doubts, evidence is Evidence.CERTAIN)
 
@@ -325,9 +326,8 @@ def hands_out(callee: FunctionRef, event: Graph, flow: Flow) -> bool:
 def trains_beside(event: Graph, flow: Flow, only_cut: bool) -> bool:
     """Whether the call of the root by which this module runs runs another one, or this one again, whose result is trained, or is
     handed out with its graph where this one's is cut: both are of one forward, as of a discriminator that sees two inputs."""
-    site, _ = flow.own_call(event.site)
-    others = [g for g in flow.record.graphs.values() if g.kind == event.kind and g.gid != event.gid and not flow.own(g.site)]
-    fates = [flow.runs.fate(flow.record, other.gid) for other in others if flow.own_call(other.site)[0].key == site.key]
+    others = [g for g in flow.made_inside(flow.own_site(event.site)) if g.kind == event.kind and g.gid != event.gid]
+    fates = [flow.runs.fate(flow.record, other.gid) for other in others]
     return any(fate.trains or (only_cut and fate.escapes) for fate in fates)
 
 
@@ -376,29 +376,51 @@ def is_read(root: FunctionRef, flow: Flow) -> bool:
 
 
 def kept_by_module(event: Graph, flow: Flow) -> int | None:
-    """Doubts about what the module itself keeps of its forward (``net.loss``); None where the function back-propagates that."""
+    """Doubts about what the module itself keeps of its forward (``net.loss``); None where that is back-propagated, or may be."""
     record = flow.record
-    if any(
-        g.kind is GraphKind.PARAM and g.what.startswith(event.what + ".") and g.gid in record.backwarded
-        for g in record.graphs.values()
-    ):
+    inside = flow.made_inside(event.site)
+    if any(graph.gid in record.backwarded for graph in inside):
+        return None  # by way of an attribute: the call's own result is not
+    if any(is_state(graph, event) and graph.gid in record.backwarded for graph in record.graphs.values()):
         return None
-    if event.cls is None:
+    if event.cls is None or (inside and RecordFlag.BACKWARD in record.flags) or not reads_what_is_kept(event, event.cls, flow):
         return 0
-    kept = {fact.name for fact in flow.runs.world.project.attrs(event.cls) if fact.method.rpartition(".")[2] == "forward"}
-    facts, start = flow.runs.world.facts(record.root), event.what + "."
-    texts = [*facts.reads, *(call.callee for call in facts.calls)]
-    read = {
-        text.removeprefix(start).partition(".")[0] for text in texts if text.startswith(start)
-    } - TORCH.module_methods.keys()
-    return (None if "backward" in record.flags else 1) if kept and read else 0
+    return None if any(facts.names & BACKWARD for facts in where_it_is_known(event, flow)) else 1
+
+
+def is_state(graph: Graph, event: Graph) -> bool:
+    """Whether a graph is that of an attribute of what is called, or of what a method of it gives for nothing."""
+    if not graph.what.startswith(event.what + "."):
+        return False
+    return graph.kind is GraphKind.PARAM or (graph.kind is GraphKind.OPAQUE and not graph.parents)
+
+
+def reads_what_is_kept(event: Graph, cls: ClassRef, flow: Flow) -> bool:
+    """Whether code that knows the module by the same name reads an attribute that its forward may have set, or a property made of
+    one."""
+    project, start = flow.runs.world.project, event.what + "."
+    held = [fact for base in project.mro(cls) if isinstance(base, ClassRef) for fact in project.attrs(base)]
+    kept = {fact.name for fact in held if fact.kind != "const" and fact.method and not fact.method.endswith(".__init__")}
+    texts = [text for facts in where_it_is_known(event, flow) for text in facts.reads if text.startswith(start)]
+    for name in {text.removeprefix(start).partition(".")[0] for text in texts} if kept else ():
+        method = project.method(cls, name)
+        if name in kept or (method is not None and flow.runs.world.facts(method).names & kept):
+            return True
+    return False
+
+
+def where_it_is_known(event: Graph, flow: Flow) -> tuple[FunctionFacts, ...]:
+    """The functions in which what is called goes by the same name: the root, or for an attribute all of its class."""
+    world, root = flow.runs.world, flow.record.root
+    facts = world.facts(root)
+    return world.within(root.path, facts.owner) if facts.owner and event.what.startswith("self.") else (facts,)
 
 
 def is_unread(event: Graph, flow: Flow) -> bool:
     """Whether the result is dropped at once, or bound to names alone that nothing in the function reads."""
     if any(s.kind is SinkKind.DROPPED for s in flow.record.sinks.get(event.gid, ())):
         return True
-    site = event.site if flow.own(event.site) else flow.own_call(event.site)[0]
+    site = flow.own_site(event.site)
     bound = NAMES.match(flow.lowered(site).statement(site.node)[1])
     if bound is None:
         return False

@@ -107,7 +107,7 @@ def is_trained_by_callers(event: Graph, flow: Flow) -> bool:
     )
 
 
-BACKWARD = frozenset({"backward", "manual_backward"})
+BACKWARD = TORCH.words["back-propagates"]
 
 
 def is_trained_beside(event: Graph, flow: Flow) -> bool:
