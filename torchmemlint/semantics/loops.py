@@ -114,15 +114,18 @@ def run_while(m: Machine, statement: ir.While, state: State) -> State | None:
     loop = (m.frame, statement.node)
     m.loop_statements[loop] = statement
     m.record.loops[loop] = LoopInfo(text_of(statement.test), None, attempts=leaves(statement.body), is_while=True)
-    forever = only_const(evaluate(m, statement.test, state))
-    endless = forever is not None and bool(forever.value)
+
+    def is_endless(head: State) -> bool:
+        test = only_const(evaluate(m, statement.test, head))
+        return test is not None and bool(test.value)
 
     def body(inner: State) -> State | None:
-        if decide(m, statement.test, inner) is False and not endless:
+        if decide(m, statement.test, inner) is False:
             return inner
         return run_block(m, statement.body, inner)
 
-    after = loop_passes(m, loop, state, body, endless)
+    evaluate(m, statement.test, state)
+    after = loop_passes(m, loop, state, body, is_endless)
     if statement.orelse and after is not None:
         after = run_block(m, statement.orelse, after)
     return after
@@ -133,14 +136,15 @@ def loop_passes(
     loop: tuple[int, int],
     state: State,
     body: Callable[[State], State | None],
-    endless: bool = False,
+    is_endless: Callable[[State], bool] = lambda head: False,
     own: frozenset[Key] = frozenset(),
 ) -> State | None:
     """Run a loop's body until its head state settles. From the second pass on, places that were bound before the loop and
     changed in it are marked as carried round it.
 
-    ``own`` are places that the body binds before it reads them, whatever they held. A pass that would start where the one
-    before it did would tell the same again, and is left out.
+    ``is_endless`` tells of the settled head state whether the loop ends by ``break`` alone. ``own`` are places that the body binds
+    before it reads them, whatever they held. A pass that would start where the one before it did would tell the same again, and
+    is left out.
     """
     m.loops.append(loop)
     head = state
@@ -182,7 +186,7 @@ def loop_passes(
             break
         head = merged
     m.loops.pop()
-    return exits if endless else join_states(head, exits)
+    return exits if is_endless(head) else join_states(head, exits)
 
 
 def starts_alike(m: Machine, now: State, last: State, loop: tuple[int, int], own: frozenset[Key]) -> bool:
