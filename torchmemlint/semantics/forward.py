@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from torchmemlint.index.project import ClassRef
 from torchmemlint.semantics.arithmetic import arithmetic
@@ -12,18 +12,20 @@ from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CERTAIN_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.grad_guards import guards_what_it_runs
 from torchmemlint.semantics.grad_modes import decorated_mode
-from torchmemlint.semantics.machine import Machine
+from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.parameters import has_parameters
 from torchmemlint.semantics.state import Kind, Mode, State
 from torchmemlint.semantics.values import (
     BATCH,
     COMPUTED,
+    EMPTY,
     FREE_TENSOR,
     INTEGER,
     NOTHING,
     PACKED,
     SCALAR,
+    Atom,
     Const,
     Obj,
     Plain,
@@ -38,6 +40,8 @@ from torchmemlint.semantics.values import (
 )
 from torchmemlint.torch_facts import TORCH
 
+RETURNED = CONTAINERS | {Kind.DISTRIBUTION}
+"""Objects in which a forward returns tensors."""
 TO_INDICES = TORCH.words["gives-indices"]
 """Words of a forward that may give class ids: others are not run for it."""
 
@@ -68,7 +72,7 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str) -> Va
         training = m.world.training_of(m.frame_closure[m.frame].ref, info.name)
     if state.mode is Mode.OFF:
         m.sink(graphs, SinkKind.CUT, "no_grad", call.node)
-        return forward_without_grad(m, oid, cls, call, inner, text)
+        return forward_without_grad(m, oid, cls, call, inner, state, text)
     if inner is not None and not has_graph(m, inner):
         return inner
     gid = m.graph(
@@ -85,7 +89,7 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str) -> Va
     graph = m.record.graphs[gid]
     graph.cls = cls
     graph.training = training if graph.training == training else None
-    return attached_output(m, gid, frozenset((gid, *through_module(m, certain))), call, inner)
+    return attached_output(m, gid, frozenset((gid, *through_module(m, certain))), call, inner, state)
 
 
 def gives_no_graph(m: Machine, cls: ClassRef) -> Value | None:
@@ -106,7 +110,9 @@ def keeps_packed(call: Call, inner: Value | None) -> int:
     return PACKED if packed else 0
 
 
-def forward_without_grad(m: Machine, oid: int, cls: ClassRef | None, call: Call, inner: Value | None, text: str) -> Value:
+def forward_without_grad(
+    m: Machine, oid: int, cls: ClassRef | None, call: Call, inner: Value | None, state: State, text: str
+) -> Value:
     """The output of a forward with grad mode off: its storage is on the device all the same."""
     gid = m.number("graph", "forward-off", m.frame, call.node, m.turn, text)
     if gid not in m.record.forwards:
@@ -121,34 +127,49 @@ def forward_without_grad(m: Machine, oid: int, cls: ClassRef | None, call: Call,
     def free(t: Tensor) -> Tensor:
         return Tensor(NOTHING, NOTHING, output_of(t, gid), t.flags | BATCH | packed)
 
-    return reshape(inner, free)
+    return remade(m, inner, state, free)
 
 
-def attached_output(m: Machine, gid: int, marks: frozenset[int], call: Call, inner: Value | None) -> Value:
+def attached_output(m: Machine, gid: int, marks: frozenset[int], call: Call, inner: Value | None, state: State) -> Value:
     # Where some of its outputs hang on a graph, the others are those that it detaches itself.
-    by_place = inner is not None and is_attached(m, inner)
+    by_place = inner is not None and is_attached(m, inner, state)
     packed = keeps_packed(call, inner)
 
     def marked(t: Tensor) -> Tensor:
-        mine = NOTHING if by_place and not is_attached(m, frozenset((t,))) else marks
+        mine = NOTHING if by_place and not is_attached(m, frozenset((t,)), state) else marks
         graphs = NOTHING if t.flags & INTEGER else t.graphs | mine
         return Tensor(graphs, t.hints, output_of(t, gid), t.flags | BATCH | packed)
 
-    return reshape(inner, marked)
+    return remade(m, inner, state, marked)
+
+
+def remade(m: Machine, inner: Value | None, state: State, make: Callable[[Tensor], Tensor]) -> Value:
+    """The result, and what the containers and distributions in it hold, with each tensor remade."""
+    todo, seen = [inner or EMPTY], set[int]()
+    while todo:
+        for atom in todo.pop():
+            if type(atom) is Tuple:
+                todo += atom.items
+            elif type(atom) is Obj and atom.oid not in seen and m.heap[atom.oid].kind in RETURNED:
+                seen.add(atom.oid)
+                for place in m.places(atom.oid, state):
+                    todo.append(state.vars[place])
+                    state.vars[place] = reshape(state.vars[place], make)
+    return reshape(inner, make)
 
 
 def output_of(t: Tensor, gid: int) -> frozenset[int]:
     return frozenset((gid,)) if not t.flags & (SCALAR | INTEGER) else NOTHING
 
 
-def is_attached(m: Machine, value: Value) -> bool:
+def is_attached(m: Machine, value: Value, state: State, depth: int = 3) -> bool:
     """Whether any tensor inside hangs on more than the call that returned it."""
     for atom in value:
         if type(atom) is Tensor and (
             atom.hints or any(m.record.graphs[gid].kind is not GraphKind.RESULT for gid in atom.graphs)
         ):
             return True
-        if type(atom) is Tuple and any(is_attached(m, item) for item in atom.items):
+        if depth and any(is_attached(m, item, state, depth - 1) for item in m.inside(atom, state)):
             return True
     return False
 
@@ -206,4 +227,12 @@ def inside_forward(m: Machine, oid: int, call: Call, state: State) -> Value | No
         result = call_atom(m, atom, call, state)
     finally:
         state.mode = before.mode
-    return result if result and not any(type(a) in (Unknown, Obj) for a in result) else None
+    return result if result and all(is_known_output(m, atom) for atom in result) else None
+
+
+def is_known_output(m: Machine, atom: Atom) -> bool:
+    """Whether a forward that returns this has shown all that it returns."""
+    if type(atom) is Obj:
+        info = m.heap[atom.oid]
+        return info.kind in RETURNED and not info.external
+    return type(atom) is not Unknown

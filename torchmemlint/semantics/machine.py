@@ -428,19 +428,18 @@ class Machine:
 
     def contents(self, oid: int, state: State) -> list[Value]:
         """What a container holds: its elements joined, and each constant key's value."""
-        out = []
-        value = state.vars.get((oid, ELEMENTS), EMPTY)
-        if value:
-            out.append(value)
+        return [state.vars[place] for place in self.places(oid, state)]
+
+    def places(self, oid: int, state: State) -> list[tuple[int, str]]:
+        """The places of a container at which something is held."""
+        out = [(oid, ELEMENTS)] if state.vars.get((oid, ELEMENTS)) else []
         keys = state.vars.get((oid, KEYS))
         if keys:
             self.meter.take(len(keys))
             for atom in keys:
                 name = getattr(atom, "value", None)
-                if isinstance(name, str):
-                    held = state.vars.get((oid, name))
-                    if held:
-                        out.append(held)
+                if isinstance(name, str) and state.vars.get((oid, name)):
+                    out.append((oid, name))
         return out
 
     def whole(self, value: Value, state: State) -> tuple[frozenset[int]]:
