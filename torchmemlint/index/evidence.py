@@ -107,6 +107,10 @@ class Evidence:
             steps = steps[1:]
         else:
             values = self._name(path, qualname, head)
+        return self._after(values, steps)
+
+    def _after(self, values: tuple[Value, ...], steps: list[str]) -> tuple[Value, ...]:
+        """What the members, calls and items of these give, one after the other."""
         for step in steps:
             if not values:
                 return ()
@@ -155,9 +159,12 @@ class Evidence:
         return self._symbol(symbol) if symbol is not None else ()
 
     def _symbol(self, symbol: Symbol) -> tuple[Value, ...]:
-        if isinstance(symbol, Variable):
-            return self.values(symbol.path, TOP, symbol.text) if symbol.text != symbol.name else ()
-        return (symbol,)
+        if not isinstance(symbol, Variable):
+            return (symbol,)
+        if symbol.text.startswith(f"{symbol.name}."):  # `model = model.Net()`: on the right it is what was imported
+            imported = self._names.by_import(symbol.path, symbol.name)
+            return self._after((imported,), _PARTS.findall(symbol.text)[1:]) if imported is not None else ()
+        return self.values(symbol.path, TOP, symbol.text) if symbol.text != symbol.name else ()
 
     def _parameter(self, path: str, facts: Scope, name: str) -> tuple[Value, ...]:
         for index, param in enumerate(facts.params):

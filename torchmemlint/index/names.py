@@ -94,21 +94,28 @@ class Names:
             return FunctionRef(path, name)
         if name in self.reader.classes[path]:
             return ClassRef(path, name)
-        foreign: Symbol | None = None
-        for target in self.reader.import_targets[path].get(name, ()):
-            found = self.imported(path, target)
-            if found is not None and not isinstance(found, Outside):
-                return found
-            foreign = foreign or found
-        if foreign is not None:
-            return foreign
         text = self.reader.assigned[path].get(name)
+        if text is not None and text.startswith(f"{name}."):  # `import model`, and then `model = model.Net()`
+            return Variable(path, name, text)
+        found = self.by_import(path, name)
+        if found is not None:
+            return found
         if text == "sys.modules[]":
             return self.layout.module_of(path)
         if text is not None:
             alias = self.dotted(path, text) if text != name and _DOTTED.match(text) else None
             return alias if alias is not None and not isinstance(alias, Variable) else Variable(path, name, text)
         return None
+
+    def by_import(self, path: str, name: str) -> Symbol | None:
+        """What the imports of the module at ``path`` bind ``name`` to: something in the project, if any does."""
+        foreign: Symbol | None = None
+        for target in self.reader.import_targets[path].get(name, ()):
+            found = self.imported(path, target)
+            if found is not None and not isinstance(found, Outside):
+                return found
+            foreign = foreign or found
+        return foreign
 
     def _star_binders(self, path: str, name: str) -> list[str]:
         """The modules from which ``path`` may have a name by star imports, through any number of them, in the order of the

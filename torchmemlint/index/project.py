@@ -145,6 +145,7 @@ class Project:
 
     resolve = question(names.resolve)
     variable = question(names.variable)
+    imported = question(names.imported)
     function = question(names.function)
     klass = question(names.klass)
     is_inside = question(names.is_inside)

@@ -169,7 +169,7 @@ def run_import(m: Machine, statement: ir.ImportStmt, state: State) -> State | No
         if absolute.partition(".")[0] == "torch":
             m.record.flags.add(RecordFlag.TORCH)
         if not name.startswith("*"):
-            resolved = m.world.project.resolve(m.path, name)
+            resolved = m.world.project.imported(m.path, name) or m.world.project.resolve(m.path, name)
             value = named(m, resolved if resolved is not None else absolute.lstrip("."), m.path, name)
             state.vars[place_of(m, name)] = value
     return state

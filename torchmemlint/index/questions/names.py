@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from torchmemlint.index import keys
 from torchmemlint.index.evidence import Method
 from torchmemlint.index.linked import Linked
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside, Variable
@@ -41,6 +42,13 @@ def variable(linked: Linked, path: str, name: str) -> tuple[str, str] | None:
     """The file and name of the variable that a module-level name stands for, imports followed; None for anything else."""
     found = linked.names.lookup(path, name)
     return (found.path, found.name) if isinstance(found, Variable) else None
+
+
+def imported(linked: Linked, path: str, name: str) -> str | None:
+    """The absolute name of what an import binds ``name`` to in the module at ``path``, whatever is assigned to it later."""
+    linked.note(keys.NAME, path, name)
+    found = linked.names.by_import(path, name)
+    return linked.names.absolute(found) if found is not None else None
 
 
 def function(linked: Linked, absolute: str) -> FunctionRef | None:
