@@ -232,8 +232,7 @@ class Starts:
 
     def test_holds(self, ref: FunctionRef, test: str) -> bool | None:
         """Whether a test of a parameter of ``ref`` ("eval", "mode == 'train'") comes out the same under every
-        caller in sight, and how; by the parameter's default where there is no caller; None where callers differ or are not
-        known."""
+        caller in sight, and how; None where callers differ, are not known, or there are none."""
         match = TEST.match(test)
         facts = self._reader.head(ref.path, ref.qualname)
         if match is None or facts is None or not any(param.name == match[2] for param in facts.params):
@@ -241,9 +240,6 @@ class Starts:
         callers = self._calls.callers(ref)
         if callers.escapes:
             return None
-        if not callers.calls:  # the way that is meant unless a caller out of sight asks for another
-            default = next(param.default for param in facts.params if param.name == match[2])
-            return test_holds(match, default) if default else None
         found: set[StartMode] = set()
         for caller in callers.calls:
             use = CallableUse(caller.call.callee, caller.call.args, True)

@@ -40,12 +40,13 @@ GRAPH_NODES = TORCH.words["graph-nodes"]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A finding, with what is needed to tell one root cause once: the graphs it is about, and the handler around it."""
+    """A finding, with what is needed to tell one root cause once: the graphs it is about, the handler around it, and the part of
+    the function that one repair would cover (empty: all of it)."""
 
     finding: Finding
     graphs: frozenset[int] = frozenset()
     handler: int = -1
-    forward: int = -1
+    part: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(slots=True)

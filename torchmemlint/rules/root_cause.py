@@ -13,8 +13,8 @@ IN_HANDLER = frozenset({"TML301", "TML302", "TML304"})
 def told_once(drafts: Sequence[Draft]) -> list[Draft]:
     """Drafts of one root function, less those that another one explains.
 
-    A missing ``no_grad`` (TML201) stands for the stores that it fills, and a function has one, at its first forward, or the first
-    that fills any;
+    A missing ``no_grad`` (TML201) stands for the stores that it fills, and what one guard would cover has one, at its first forward,
+    or the first that fills any;
     TML204 stands for TML101/102 at its statement; TML303 for what else is said of its handler.
     """
     out = list(drafts)
@@ -27,10 +27,8 @@ def told_once(drafts: Sequence[Draft]) -> list[Draft]:
     if inference:
         covered = frozenset().union(*(d.graphs for d in inference))
         out = [d for d in out if not (d.finding.code in KEEPERS and d.graphs and d.graphs <= covered)]
-        # The one that is told says what it costs: what another forward keeps is not its own.
-        worst = max((d.finding.severity for d in inference), key=lambda s: s.weight)
-        first = min((d for d in inference if d.finding.severity is worst), key=lambda d: d.finding.sort_key)
-        out = [d for d in out if d is first or d not in inference]
+        told = [first_of(part, inference) for part in sorted({d.part for d in inference})]
+        out = [d for d in out if d in told or d not in inference]
     halves = {d.finding.statement for d in out if d.finding.code == "TML204"}
     out = [d for d in out if not (d.finding.code in ("TML101", "TML102") and d.finding.statement in halves)]
     teachers = frozenset().union(*(d.graphs for d in out if d.finding.code == "TML203"))
@@ -39,3 +37,10 @@ def told_once(drafts: Sequence[Draft]) -> list[Draft]:
     out = [d for d in out if not (d.finding.code in IN_HANDLER and d.handler in handlers)]
     views = {d.finding.statement for d in out if d.finding.code == "TML402"}
     return [d for d in out if not (d.finding.code == "TML401" and d.finding.statement in views)]
+
+
+def first_of(part: tuple[tuple[int, int], ...], drafts: Sequence[Draft]) -> Draft:
+    """The first of the costliest drafts of a part of the function: what another forward keeps is not its own."""
+    there = [d for d in drafts if d.part == part]
+    worst = max((d.finding.severity for d in there), key=lambda s: s.weight)
+    return min((d for d in there if d.finding.severity is worst), key=lambda d: d.finding.sort_key)

@@ -74,6 +74,14 @@ def uses(qualname: str) -> bool:
     return first < len(found) and first < _first(qualname, _DRIVES)
 
 
+PHASES = EVALUATES | {"train", "training", "infer", "optimizer", "optim", "opt"}
+
+
+def says_phase(test: str) -> bool:
+    """Whether a test says by a word that it tells training from evaluation ("mode == 'train'"), and not, say, who calls backward."""
+    return not PHASES.isdisjoint(word.lower() for word in _WORD.findall(test))
+
+
 NETWORKS = re.compile(
     r"(^|_)(model|net|network|module|encoder|decoder|actor|critic|policy|generator|discriminator|classifier|backbone|rnn|lstm|gru"
     r"|agent|vae|gan|unet|bert|gpt|transformer|teacher|student|extractor|embedder|embedding|regressor|head|layer|cnn|mlp|nn|reference|ref"
@@ -112,6 +120,11 @@ RUNS_MODEL = re.compile(
 def trains(qualname: str) -> bool:
     """Whether the name speaks of training, or of something that needs gradients, and not of evaluation before."""
     return _first(qualname, TRAINS) < len(words(qualname)) and not evaluates(qualname)
+
+
+def drives(qualname: str) -> bool:
+    """As ``trains``, of the words alone that are never those of a function that runs in either mode."""
+    return _first(qualname, _DRIVES) < len(words(qualname)) and not evaluates(qualname)
 
 
 _DRIVES = TRAINS - {"step", "script", "trace", "summary"}

@@ -112,7 +112,6 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
         ),
         frozenset((event.gid,)),
         event.site.handler,
-        event.gid,
     )
 
 

@@ -3,9 +3,11 @@
 ## What it does
 Reports the call of a model that builds an autograd graph which no `backward()` uses: everything computed from the result is
 detached, turned into numbers, compared, printed or never read. It does not matter what the function is called, nor whether
-it also trains: an evaluation inside a training step is reported as well. The finding stands at the first such call of a
-function, or the first whose results are kept, and speaks for all of them. Where a function of the project that runs the
-model serves training and evaluation alike, the finding stands at the call that evaluates.
+it also trains: an evaluation inside a training step is reported as well, and so is a phase of a function that trains in
+another. One finding speaks for all such calls of a function, in a function or script that trains for those of one loop, and
+in a training step for those that feed each other; it stands at the first, or the first whose results are kept. Where a
+function of the project that runs the model serves training and evaluation alike, the finding stands at the call that
+evaluates.
 
 Results are followed through the function, the functions of the project that it calls, and its callers. Grad mode is followed
 through `with` blocks, decorators, `set_grad_enabled`, the project's own wrappers, hooks that a framework runs without grad
@@ -87,6 +89,7 @@ from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.gradmode.judgement import Silent, Verdict, is_constant, is_entry, judge
 from torchmemlint.rules.retention.claims import WHOLE_COST, claim
 from torchmemlint.semantics import purpose
+from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Graph, GraphKind, SinkKind, Store
 from torchmemlint.semantics.roots import reaches
 from torchmemlint.semantics.runs import MAX_CALLERS, descendants
@@ -148,7 +151,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
         flow.at(
             RULE,
             site,
-            f"`{short(flow.callee(site))}(…)` runs with grad mode on{when(event, flow)}, {text_of(verdict, flow)}",
+            f"`{short(flow.callee(site))}(…)` runs with grad mode on{when(event, flow)}, {text_of(event, verdict, flow)}",
             severity=Severity.ERROR
             if kept or totals or elsewhere
             else Severity.NOTE
@@ -163,8 +166,23 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
         ),
         hanging | {graph.gid for graph in flow.made_inside(site)},
         event.site.handler,
-        event.gid,
+        part_of(event, flow),
     )
+
+
+def part_of(event: Graph, flow: Flow) -> tuple[tuple[int, int], ...]:
+    """The part of the root that one guard would cover: all of it where nothing trains, the loop of an evaluation where training or
+    a script's other work stands around it, in a training step the statements of one chain of forwards."""
+    record = flow.record
+    if flow.beside_backward(event):
+        above = [record.graphs[gid] for gid in record.ancestors(frozenset((event.gid,)))]
+        chain = [
+            g.site for g in above if g.kind in CALLED_KINDS and flow.own(g.site) and not isinstance(judge(g, flow), Silent)
+        ]
+        return (min((site.frame, site.node) for site in (event.site, *chain)),)
+    if record.root.qualname == MODULE or RecordFlag.BACKWARD in record.flags:
+        return event.site.loops
+    return ()
 
 
 def keeps_whole_graphs(event: Accumulate, flow: Flow) -> bool:
@@ -173,14 +191,15 @@ def keeps_whole_graphs(event: Accumulate, flow: Flow) -> bool:
     return told is not None and not event.through_module and told.cost == WHOLE_COST
 
 
-def text_of(verdict: Verdict, flow: Flow) -> str:
+def text_of(event: Graph, verdict: Verdict, flow: Flow) -> str:
     """Why the graph is built for nothing, in words."""
     if verdict.fate.only_cut:
         return "but every result is detached, turned into numbers or compared"
     if verdict.fate.never_read:
         return "but nothing reads its result"
     if verdict.evaluated:
-        return "after `eval()`, and nothing computed from it is back-propagated in sight"
+        after = "" if flow.trains_in_another_phase(event) else "after `eval()`, "
+        return f"{after}and nothing computed from it is back-propagated in sight"
     return f"in `{short(flow.record.root.qualname)}`, and nothing computed from it is back-propagated in sight"
 
 
@@ -220,7 +239,9 @@ def is_listed(event: Graph, flow: Flow) -> bool:
 def when(event: Graph, flow: Flow) -> str:
     """In which phase there is nothing to train, where the same call is trained in another."""
     test = flow.training_test(event)[0]
-    return f" when `{short(test)}`" if test else ""
+    if test:
+        return f" when `{short(test)}`"
+    return " in a phase that does not train" if flow.trains_in_another_phase(event) else ""
 
 
 def help_for(event: Graph, flow: Flow) -> str:
@@ -271,7 +292,7 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
             return None
         call = f"set_grad_enabled({test})"
         return flow.under_no_grad(event.site, "Switch grad mode on for training alone, in this statement", call)
-    evaluates = purpose.uses(root.qualname) or "eval()" in record.flags
+    evaluates = purpose.uses(root.qualname) or RecordFlag.EVAL in record.flags
     others = [
         g
         for g in record.graphs.values()
@@ -282,7 +303,7 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
     guards = flow.runs.world.facts(root).names & GUARDS  # what the author left out of the block may need a graph
     wants = bool(guards) and any(g.mode is Mode.ON for g in others if g.kind is GraphKind.OPAQUE)
     apart = trained or wants or hands_on_another_graph(event, flow) or asks_for_gradients(flow)
-    if root.qualname == MODULE or "backward" in record.flags or record.assumptions or apart:
+    if root.qualname == MODULE or RecordFlag.BACKWARD in record.flags or record.assumptions or apart:
         return flow.under_no_grad(event.site, "Switch grad mode off for the statement") if flow.own(event.site) else None
     world = flow.runs.world
     site = flow.own_site(event.site)

@@ -69,7 +69,7 @@ def is_constant(event: Graph, flow: Flow) -> bool:
     """Whether a network that the function does not train gives its training step a constant: its output, or a part of it, is
     detached there, and not only what another call makes of it."""
     record = flow.record
-    if "backward" not in record.flags or not flow.beside_backward(event) or is_trained_beside(event, flow):
+    if RecordFlag.BACKWARD not in record.flags or not flow.beside_backward(event) or is_trained_beside(event, flow):
         return False
     parts = [g for g in descendants(record, event.gid) if record.graphs[g].site.key == event.site.key]
     return any(s.how in DETACHES for g in parts for s in record.sinks.get(g, ()))
@@ -81,7 +81,11 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
     record, world = flow.record, flow.runs.world
     if event.kind not in CALLED_KINDS or event.frozen or event.gid not in record.backwarded or not flow.own(event.site):
         return False
-    if event.mode is Mode.OFF or record.flags & {"input-grad", "autograd-grad"} or not flow.beside_backward(event):
+    if (
+        event.mode is Mode.OFF
+        or record.flags & {RecordFlag.INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD}
+        or not flow.beside_backward(event)
+    ):
         return False
     if evidence_of(event, flow) > Evidence.LIKELY or flow.toggled(event):
         return False
@@ -167,10 +171,13 @@ def not_at_issue(event: Graph, flow: Flow) -> Silent | None:
         return Silent("all parameters of the module are frozen and no argument has a graph")
     if event.mode is Mode.OFF:
         return Silent("grad mode is off here")
-    if event.mode is not Mode.ON and not ("backward" in record.flags and flow.beside_backward(event)):
+    if event.mode is not Mode.ON and not (RecordFlag.BACKWARD in record.flags and flow.beside_backward(event)):
         return Silent("whether grad mode is on here is not known")
     if event.gid in record.backwarded:
         return Silent("its graph is back-propagated")
+    above = [record.graphs[gid] for gid in record.ancestors(frozenset((event.gid,)))] if event.kind is GraphKind.OPAQUE else []
+    if any(graph.kind is GraphKind.FORWARD and graph.mode is Mode.UNKNOWN for graph in above):
+        return Silent("what it works on was made in a grad mode that is not known")
     root = record.root
     name = "" if root.qualname == MODULE else root.qualname
     callers = flow.runs.world.project.callers(root)
@@ -218,11 +225,11 @@ def wants_graph(event: Graph, flow: Flow) -> Silent | None:
 
 
 def is_evaluated(event: Graph, flow: Flow) -> bool:
-    """Whether the module was put into evaluation mode, or the phase is one that does not train."""
-    if event.training is False or flow.assumed_evaluation():
+    """Whether the module was put into evaluation mode, or the phase is one that does not train: another trains the same call."""
+    if event.training is False or flow.assumed_evaluation() or flow.trains_in_another_phase(event):
         return True
     flags = flow.record.flags
-    return not flow.own(event.site) and "eval()" in flags and "train()" not in flags
+    return not flow.own(event.site) and RecordFlag.EVAL in flags and RecordFlag.TRAIN not in flags
 
 
 def may_be_demanded(event: Graph, flow: Flow, fate: Fate, evaluated: bool) -> Silent | None:
@@ -235,19 +242,21 @@ def may_be_demanded(event: Graph, flow: Flow, fate: Fate, evaluated: bool) -> Si
         return Silent("not all that becomes of the result is in sight")
     if event.training is True or decided_elsewhere(event, flow):
         return Silent("the module is in training mode, or the same call runs without grad elsewhere")
-    if record.flags & {"input-grad", "autograd-grad"}:
+    if record.flags & {RecordFlag.INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD}:
         return Silent("the function asks for gradients of an input")
-    if evaluated and "eval()" not in record.flags and fate.escapes and (not purpose.uses(name) or flow.root_is_module()):
+    phase = flow.trains_in_another_phase(event)
+    handed_on = fate.escapes and not phase and (not purpose.uses(name) or flow.root_is_module())
+    if evaluated and RecordFlag.EVAL not in record.flags and handed_on:
         evaluated = flow.assumed_evaluation()  # another method called `eval()`; this one hands its result on
     if not evaluated and needs_either(root, flow):
         return Silent("the function is part of a forward, which runs in training and evaluation alike")
-    if (not evaluated or fate.escapes) and flow.called_in_training(by_trainers=fate.escapes):
+    if not phase and (not evaluated or fate.escapes) and flow.called_in_training(by_trainers=fate.escapes):
         return Silent("a caller computes a loss or trains")
-    if record.mode is Mode.MIXED and "eval()" not in record.flags:
+    if record.mode is Mode.MIXED and RecordFlag.EVAL not in record.flags:
         return Silent("some callers switch grad mode off, and nothing says that the others want no graph")
     if flow.beside_backward(event) and (fate.passed or not evaluated):
         return Silent("the result may be part of the step beside it")
-    if evaluated and not purpose.trains(name):
+    if evaluated and (phase or not purpose.drives(name)):
         return None
     if is_loaded(event, flow, "torch.hub.load"):
         return Silent("a predictor of another repository may guard itself")
@@ -262,13 +271,15 @@ def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool)
     name = "" if record.root.qualname == MODULE else record.root.qualname
     if done:
         doubts = 0 if record.mode is not Mode.NO_CALLERS or is_entry(name) else 1
-        if record.mode is Mode.MIXED and "eval()" not in record.flags and not explicit(fate):
+        if record.mode is Mode.MIXED and RecordFlag.EVAL not in record.flags and not explicit(fate):
             doubts += 3 if flow.runs.world.project.grad_mode(record.root).assumed else 1
         if fate.never_read and event.kind is GraphKind.OPAQUE:
             doubts += 2
         if event.kind is GraphKind.OPAQUE and not evaluated and not explicit(fate) and not purpose.uses(name):
             doubts += 1
         return doubts
+    if fate.escapes and flow.trains_in_another_phase(event) and not any(map(purpose.says_phase, dict(record.assumptions))):
+        return 3  # it may leave the backward to its caller
     sure = event.kind is GraphKind.FORWARD and not fate.escapes and (record.mode is not Mode.NO_CALLERS or is_entry(name))
     return 0 if sure and evaluated else 1
 
@@ -381,29 +392,39 @@ def kept_by_module(event: Graph, flow: Flow) -> int | None:
     inside = flow.made_inside(event.site)
     if any(graph.gid in record.backwarded for graph in inside):
         return None  # by way of an attribute: the call's own result is not
-    if any(is_state(graph, event) and graph.gid in record.backwarded for graph in record.graphs.values()):
+    if any(graph.gid in record.backwarded and is_state(graph, event, flow) for graph in record.graphs.values()):
         return None
     if event.cls is None or (inside and RecordFlag.BACKWARD in record.flags) or not reads_what_is_kept(event, event.cls, flow):
         return 0
     return None if any(facts.names & BACKWARD for facts in where_it_is_known(event, flow)) else 1
 
 
-def is_state(graph: Graph, event: Graph) -> bool:
-    """Whether a graph is that of an attribute of what is called, or of what a method of it gives for nothing."""
+def is_state(graph: Graph, event: Graph, flow: Flow) -> bool:
+    """Whether a graph is that of an attribute of what is called, or of what a method of it gives for nothing, and may be of what
+    this call left there: where another call is trained, it is that one's."""
     if not graph.what.startswith(event.what + "."):
         return False
-    return graph.kind is GraphKind.PARAM or (graph.kind is GraphKind.OPAQUE and not graph.parents)
+    if event.cls is not None:
+        name = graph.what.removeprefix(event.what + ".").partition(".")[0]
+        return graph.kind is GraphKind.PARAM and name in set_by_methods(event.cls, flow)
+    of_nothing = graph.kind is GraphKind.PARAM or (graph.kind is GraphKind.OPAQUE and not graph.parents)
+    return of_nothing and not is_trained_beside(event, flow)
+
+
+def set_by_methods(cls: ClassRef, flow: Flow) -> set[str]:
+    """The attributes that a method other than ``__init__`` sets: what a forward may keep of what it computes."""
+    project = flow.runs.world.project
+    held = [fact for base in project.mro(cls) if isinstance(base, ClassRef) for fact in project.attrs(base)]
+    return {fact.name for fact in held if fact.kind != "const" and fact.method and not fact.method.endswith(".__init__")}
 
 
 def reads_what_is_kept(event: Graph, cls: ClassRef, flow: Flow) -> bool:
     """Whether code that knows the module by the same name reads an attribute that its forward may have set, or a property made of
     one."""
-    project, start = flow.runs.world.project, event.what + "."
-    held = [fact for base in project.mro(cls) if isinstance(base, ClassRef) for fact in project.attrs(base)]
-    kept = {fact.name for fact in held if fact.kind != "const" and fact.method and not fact.method.endswith(".__init__")}
+    kept, start = set_by_methods(cls, flow), event.what + "."
     texts = [text for facts in where_it_is_known(event, flow) for text in facts.reads if text.startswith(start)]
     for name in {text.removeprefix(start).partition(".")[0] for text in texts} if kept else ():
-        method = project.method(cls, name)
+        method = flow.runs.world.project.method(cls, name)
         if name in kept or (method is not None and flow.runs.world.facts(method).names & kept):
             return True
     return False
@@ -447,7 +468,7 @@ def is_called_from_outside(flow: Flow, fate: Fate) -> bool:
 def is_kept_in_a_loss(event: Graph, flow: Flow) -> bool:
     """Whether the output also goes attached through a loss that is kept beside a backward: it is meant to be trained there."""
     record = flow.record
-    if "backward" not in record.flags:
+    if RecordFlag.BACKWARD not in record.flags:
         return False
     family = descendants(record, event.gid)
     lost = [g for g in family if "loss" in record.operations.get(g, ())]
