@@ -98,6 +98,8 @@ class Names:
         if text is not None and text.startswith(f"{name}."):  # `import model`, and then `model = model.Net()`
             return Variable(path, name, text)
         found = self.by_import(path, name)
+        if isinstance(found, Module) and text is not None and text.endswith("()"):  # and then `model = torch.load(path)`
+            return Variable(path, name, text)
         if found is not None:
             return found
         if text == "sys.modules[]":

@@ -80,8 +80,8 @@ def keep_global(
 
 
 def by_evidence(m: Machine, text: str, value: Value, node: int) -> Value:
-    """An opaque result on which the code calls ``eval()`` or ``parameters()`` is a module; a tensor that is back-propagated
-    as it is, in whatever phase, has one element."""
+    """An opaque result on which the code calls ``eval()`` or ``parameters()`` is a module (what it was made by, annotated as a
+    module, is the module's class); a tensor that is back-propagated as it is, in whatever phase, has one element."""
     for atom in value:
         if type(atom) is Tensor:
             break
@@ -94,9 +94,9 @@ def by_evidence(m: Machine, text: str, value: Value, node: int) -> Value:
         return with_flags_set(value, SCALAR)  # a backward that is given no gradient starts at a single number
     if not looks_like_module(words):
         return value
-    for atom in value:
-        if type(atom) is Tensor and any(m.record.graphs[g].kind in CERTAIN_KINDS for g in atom.graphs):
-            return value
+    made = [m.record.graphs[g] for atom in value if type(atom) is Tensor for g in atom.graphs]
+    if any(graph.kind in CERTAIN_KINDS and not (graph.kind is GraphKind.FORWARD and graph.cls is None) for graph in made):
+        return value
     return frozenset((Obj(m.allocate(Kind.MODULE, node, text, None, tag=text)),))
 
 

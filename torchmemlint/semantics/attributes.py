@@ -262,6 +262,8 @@ def constructed_attribute(m: Machine, callee: str, oid: int, name: str, text: st
     found = m.world.project.class_of(path, method, f"self.{name}")
     inner = m.outside(Kind.THING, text, found, key=(oid, name))
     classify(m, inner, found, f"self.{name}")
+    if m.heap[inner].kind is Kind.THING and callee.endswith(".eval()"):  # modules alone have an `eval()` so
+        m.retype(inner, Kind.MODULE, found)
     return frozenset((Obj(inner),))
 
 

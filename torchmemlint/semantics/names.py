@@ -42,18 +42,20 @@ def global_name(m: Machine, ident: str, state: State) -> Value:
     if absolute is None:
         return module_variable(m, path, ident)
     variable = m.world.variable(path, ident)
-    return (variable and known_variable(m, *variable, ident, state)) or named(m, absolute, path, ident)
+    return known_variable(m, *variable, ident, state) if variable else named(m, absolute, path, ident)
 
 
-def known_variable(m: Machine, path: str, name: str, ident: str, state: State) -> Value | None:
-    """What a module-level variable holds, read inside a function as ``ident``; None where the module does not show what that
-    is, or may leave it frozen."""
+def known_variable(m: Machine, path: str, name: str, ident: str, state: State) -> Value:
+    """What a module-level variable holds that is read as ``ident``, elsewhere than in the module's own statements: any object
+    where the module does not show what it is, a name out of sight where it may leave it frozen."""
     found = m.world.project.class_of(path, MODULE, name)
     words = said_of_variable(m.world, path, name)
     text = m.world.project.assigned(path, name)
     is_module = looks_like_module(words) or (text is not None and text.endswith(".eval()"))  # only modules have an `eval()` so
-    if (found is None and not is_module) or may_freeze_variable(m.world, path, name):
-        return None
+    if may_freeze_variable(m.world, path, name):
+        return frozenset((Ext(f"{m.world.project.module_name(path)}.{name}"),))
+    if found is None and not is_module:
+        return frozenset((Obj(m.outside(Kind.THING, ident, None, key=(path, name))),))
     oid = m.outside(Kind.THING, ident, found, key=(path, name))
     if m.heap[oid].kind is Kind.THING:
         classify(m, oid, found, ident)

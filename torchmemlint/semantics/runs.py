@@ -405,11 +405,14 @@ def loses(record: Record, gid: int, family: frozenset[int]) -> bool:
 
 
 def is_part(record: Record, graph: Graph) -> bool:
-    """Whether the graph is that of one part of a result (``out[0]``), not of the result itself."""
+    """Whether the graph is that of one part of a result (``out[0]``), not of the result itself: that may hang on a part of the
+    turn before (``out, state = net(x, state)``)."""
     if graph.kind is not GraphKind.OPAQUE:
         return False
     parents = [record.graphs[gid] for gid in graph.parents]
-    return any(parent.site == graph.site and parent.kind in CALLED_KINDS for parent in parents)
+    return any(
+        parent.site == graph.site and parent.kind in CALLED_KINDS and len(parent.what) < len(graph.what) for parent in parents
+    )
 
 
 def descendants(record: Record, gid: int) -> frozenset[int]:

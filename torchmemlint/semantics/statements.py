@@ -10,13 +10,13 @@ from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import DeprecatedImport, SinkKind
 from torchmemlint.semantics.handlers import describe
 from torchmemlint.semantics.machine import Machine
-from torchmemlint.semantics.names import named
+from torchmemlint.semantics.names import known_variable, named
 from torchmemlint.semantics.narrowing import narrow
 from torchmemlint.semantics.phases import decide, note_phase
 from torchmemlint.semantics.places import place_of
 from torchmemlint.semantics.state import State, join_states
 from torchmemlint.semantics.text import dotted, text_of
-from torchmemlint.semantics.values import UNKNOWN
+from torchmemlint.semantics.values import UNKNOWN, Value
 from torchmemlint.semantics.with_blocks import check_bare_manager
 from torchmemlint.torch_facts import TORCH
 
@@ -160,6 +160,15 @@ def run_assert(m: Machine, statement: ir.Assert, state: State) -> State | None:
     return state
 
 
+def imported(m: Machine, name: str, absolute: str, state: State) -> Value:
+    """What an import binds ``name`` to: a variable of another module may be known for a network."""
+    resolved = m.world.project.imported(m.path, name) or m.world.project.resolve(m.path, name)
+    variable = m.world.variable(m.path, name)
+    if variable is not None and variable[0] != m.path:
+        return known_variable(m, *variable, name, state)
+    return named(m, resolved if resolved is not None else absolute.lstrip("."), m.path, name)
+
+
 @handles(STATEMENTS, ir.ImportStmt)
 def run_import(m: Machine, statement: ir.ImportStmt, state: State) -> State | None:
     old = tuple((name, absolute) for name, absolute in statement.bindings if absolute in TORCH.renamed)
@@ -169,7 +178,5 @@ def run_import(m: Machine, statement: ir.ImportStmt, state: State) -> State | No
         if absolute.partition(".")[0] == "torch":
             m.record.flags.add(RecordFlag.TORCH)
         if not name.startswith("*"):
-            resolved = m.world.project.imported(m.path, name) or m.world.project.resolve(m.path, name)
-            value = named(m, resolved if resolved is not None else absolute.lstrip("."), m.path, name)
-            state.vars[place_of(m, name)] = value
+            state.vars[place_of(m, name)] = imported(m, name, absolute, state)
     return state

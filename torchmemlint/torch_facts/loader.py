@@ -161,8 +161,18 @@ class TorchFacts:
         return self.roots.get(root) or _match(name, self.function_patterns.get(root, ()), self._effects)
 
     def class_kind(self, name: str) -> ClassKind | None:
-        """The kind of the class with this absolute name, or None when nothing is known about it."""
-        return self.classes.get(name) or _match(name, self.class_patterns.get(name.partition(".")[0], ()), self._kinds)
+        """The kind of the class with this absolute name, or None when nothing is known about it. A class of torch may be named by
+        the file that defines it: ``torch.nn.modules.conv.Conv2d`` is what ``torch.nn`` exports."""
+        kind = self.classes.get(name) or _match(name, self.class_patterns.get(name.partition(".")[0], ()), self._kinds)
+        while kind is None and name.startswith("torch.") and name.count(".") > MIN_DOTS:
+            package, _, last = name.rpartition(".")
+            name = f"{package.rpartition('.')[0]}.{last}"
+            kind = self.classes.get(name)
+        return kind
+
+
+MIN_DOTS = 2
+"""In the name of a class that a package of torch exports ("torch.nn.Linear")."""
 
 
 def _match(name: str, patterns: tuple[tuple[str, _W], ...], found: dict[str, _W | None]) -> _W | None:

@@ -9,14 +9,14 @@ from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import METHODS, call_atom, handles
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import CERTAIN_KINDS
+from torchmemlint.semantics.events import CERTAIN_KINDS, GraphKind
 from torchmemlint.semantics.forward import has_graph
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.operations import EFFECTS, Operation, has_effect
 from torchmemlint.semantics.models.unknown_objects import PASS_THROUGH, call_opaque, only_method
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.parts import part_of
-from torchmemlint.semantics.state import Kind, State
+from torchmemlint.semantics.state import TRAINING, Kind, State
 from torchmemlint.semantics.stores import STORING, store_in
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
@@ -30,10 +30,12 @@ from torchmemlint.semantics.values import (
     Atom,
     Const,
     Ext,
+    Obj,
     Tensor,
     Tuple,
     Unknown,
     Value,
+    const,
     join,
     join_all,
     only_const,
@@ -55,6 +57,9 @@ def tensor_method(m: Machine, atom: Tensor, name: str, call: Call, state: State,
     effect = TORCH.methods.get(name)
     if effect is not None:
         return EFFECTS[effect](m, Operation(name, name, effect, atom, sure, me), call, state)
+    real = any(m.record.graphs[g].kind in CERTAIN_KINDS for g in atom.graphs)
+    if name == "eval" and not real and not call.all():
+        return evaluated_module(m, atom, call, state)
     if name in TORCH.module_methods and not sure:
         return me
     if TORCH.backward_methods.get(name) is Effect.BACKPROPAGATES and call.all():
@@ -62,7 +67,6 @@ def tensor_method(m: Machine, atom: Tensor, name: str, call: Call, state: State,
         return NONE
     if name in PASS_THROUGH and call.positional:
         return arithmetic(m, [call.positional[0]], call.node, state)
-    real = any(m.record.graphs[g].kind in CERTAIN_KINDS for g in atom.graphs)
     if name in ("append", "extend", "insert") and call.positional and not real:
         store_in_unknown(m, atom, name, call, state)
         return NONE
@@ -78,6 +82,17 @@ def tensor_method(m: Machine, atom: Tensor, name: str, call: Call, state: State,
 @handles(METHODS, Unknown)
 def method_of_unknown(m: Machine, atom: Unknown, name: str, call: Call, state: State) -> Value:
     return tensor_method(m, Tensor(NOTHING, atom.hints), name, call, state, sure=False)
+
+
+def evaluated_module(m: Machine, atom: Tensor, call: Call, state: State) -> Value:
+    """``build(config).eval()``: of what a call out of sight may give, modules alone have such a method."""
+    text = text_of(call.func.value) if isinstance(call.func, ir.Attr) else "?"
+    oid = m.outside(Kind.MODULE, text, None, key=("evaluated", m.frame, call.node))
+    made = [g for g in atom.graphs | atom.hints if m.record.graphs[g].kind is GraphKind.OPAQUE]
+    if made:  # as old as that call
+        m.heap[oid] = m.heap[oid]._replace(loops=m.record.graphs[min(made)].site.loops)
+    state.vars[oid, TRAINING] = const(False)
+    return frozenset((Obj(oid),))
 
 
 def store_in_unknown(m: Machine, atom: Tensor, name: str, call: Call, state: State) -> None:
