@@ -424,9 +424,10 @@ class Flow:
         """Whether the root registers forward hooks: what a model returns is not all that comes of running it."""
         return "register_forward_hook" in self.runs.world.facts(self.record.root).names
 
-    def watches_gradients(self) -> bool:
+    def watches_gradients(self, ends_here: bool) -> bool:
         """Whether the root walks a graph's nodes, or hooks into gradients, as may the class it is part of, or makes an input that
-        the root reads require grad: its graphs are wanted without a backward in sight."""
+        the root reads require grad: its graphs are wanted without a backward in sight. What ``ends_here``, in numbers, asks for no
+        gradient of a parameter that another method watches; of an activation that keeps its own it may."""
         world = self.runs.world
         facts = world.facts(self.record.root)
         if any(own.names & GRAPH_NODES for _, own in family(world, self.record.root)):
@@ -436,7 +437,10 @@ class Flow:
         if len(inside) > MAX_INSIDE:
             inside = world.within(self.record.root.path, facts.qualname)
         return any(
-            other.names & GRADIENT_HOOKS
+            (
+                other.names & GRADIENT_HOOKS
+                and (not ends_here or other.qualname == facts.qualname or "retain_grad" in other.names)
+            )
             or any(
                 call.callee.startswith("self.")
                 and call.callee.endswith(".requires_grad_")

@@ -113,10 +113,10 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
     here = flow.runs.fate_here(record, event.gid)
     evaluated = is_evaluated(event, flow)
     # What follows may need the callers, who are run for it: first what would rule the graph out whatever they do.
-    silent = open_here(event, flow, here, evaluated) or wants_graph(event, flow)
+    ends_here = here.only_cut or here.never_read
+    silent = open_here(event, flow, here, evaluated) or wants_graph(event, flow, ends_here)
     if silent is not None:
         return silent
-    ends_here = here.only_cut or here.never_read
     fate = here if ends_here else flow.runs.fate(record, event.gid, cuts_alone=not (evaluated or purpose.evaluates(name)))
     done = fate.only_cut or fate.never_read
     silent = is_demanded(event, flow, here, fate) or (None if done else may_be_demanded(event, flow, fate, evaluated))
@@ -199,10 +199,10 @@ def is_trial(event: Graph, flow: Flow, called: bool) -> bool:
     return (name == "test" and not called) or (name.startswith("test_") and not event.site.loops)
 
 
-def wants_graph(event: Graph, flow: Flow) -> Silent | None:
+def wants_graph(event: Graph, flow: Flow, ends_here: bool) -> Silent | None:
     """Why the graph may be wanted without a backward in sight, or not be built at all."""
     record, root = flow.record, flow.record.root
-    if flow.watches_gradients():
+    if flow.watches_gradients(ends_here):
         return Silent("the function looks at the graph or at gradients itself")
     if flow.toggled(event):
         return Silent("Lightning may have frozen the network for this step")

@@ -10,6 +10,7 @@ from torchmemlint.rules.api import Flow
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import Graph, GraphKind, SinkKind
 from torchmemlint.semantics.grad_guards import is_imported
+from torchmemlint.semantics.kinds import looks_like_module
 from torchmemlint.semantics.runs import MAX_CALLERS, descendants
 from torchmemlint.torch_facts import TORCH
 
@@ -17,7 +18,7 @@ from torchmemlint.torch_facts import TORCH
 def may_be_module(event: Graph, flow: Flow) -> bool:
     """Whether nothing speaks against a module."""
     if (
-        not (event.direct or is_beside_trained(event, flow))
+        not (event.direct or is_beside_trained(event, flow) or is_detached_method(event, flow))
         or flow.is_part(event)
         or purpose.is_helper(event.what)
         or is_callable(event.what, flow)
@@ -91,6 +92,20 @@ def is_beside_trained(event: Graph, flow: Flow) -> bool:
         and g.gid in record.trained
         for g in record.graphs.values()
     )
+
+
+def is_detached_method(event: Graph, flow: Flow) -> bool:
+    """Whether a method of what reads like a network, or is treated as a module, gives what the function detaches: it runs the
+    network by another way than its forward (``net.features(x)``)."""
+    receiver, _, name = event.what.rpartition(".")
+    if receiver in ("", "self") or not is_detached_here(event, flow):
+        return False
+    world = flow.runs.world
+    owners = [ClassRef(ref.path, world.facts(ref).owner) for ref in world.methods_named(name)]
+    if not all(world.is_module_class(owner) for owner in owners):
+        return False  # what runs inside is judged there
+    words = world.evidence(flow.record.root).get(receiver, frozenset())
+    return purpose.may_be_network(receiver) or looks_like_module(words)
 
 
 def is_trained_by_callers(event: Graph, flow: Flow) -> bool:
