@@ -324,6 +324,18 @@ def test_form_feed_before_code() -> None:
     assert place(lowered.span(only(lowered, ir.Call, "l()"))) == (9, 2, 9, 5)
 
 
+def test_margins_that_mix_tabs_and_spaces() -> None:
+    """libcst does not read the dedent behind ``g()``, which Python does."""
+    text = 'def f(self):\n\t  if self:\n\t\t    """a\n\t\tb"""; g(é,\n\t1)\n\t# why\n\t  h()\n\n\nif 1:\n\tk()\n'
+    facts = module_facts("x.py", text)
+    lines = text.splitlines()
+    lowered = lower(cut_function(lines, facts.functions[1], "x.py"))
+    assert place(lowered.span(only(lowered, ir.Call, "g(é,\n\t1)"))) == (4, 9, 5, 4)
+    assert place(lowered.span(only(lowered, ir.Call, "h()"))) == (7, 4, 7, 7)
+    lowered = lower(cut_module(lines, facts))
+    assert place(lowered.span(only(lowered, ir.Call, "k()"))) == (11, 2, 11, 5)
+
+
 def test_empty_module() -> None:
     assert lower(cut_module([""], module_facts("x.py", ""))).functions[MODULE].body == []
 

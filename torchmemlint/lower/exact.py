@@ -21,7 +21,7 @@ from torchmemlint.lower import ir
 from torchmemlint.lower.builder import Builder
 from torchmemlint.lower.layout import Places
 from torchmemlint.lower.limits import TOO_DEEP, refuse_heavy, refuse_long_chains
-from torchmemlint.lower.regions import Region
+from torchmemlint.lower.regions import Region, with_plain_margins
 
 
 def read(region: Region) -> tuple[ir.Function, Places]:
@@ -33,7 +33,7 @@ def read(region: Region) -> tuple[ir.Function, Places]:
     try:
         refuse_long_chains(region)
         refuse_heavy(region)
-        tree = cst.parse_module(region.text)
+        tree, region = _parse(region)
         source = _Translation(tree)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of odd escapes in the literals that are read
@@ -46,6 +46,17 @@ def read(region: Region) -> tuple[ir.Function, Places]:
     except RecursionError as error:
         raise SourceError(TOO_DEEP, region.first_row) from error
     return function, Places(region, tree, source.nodes, source.enclosing)
+
+
+def _parse(region: Region) -> tuple[cst.Module, Region]:
+    """libcst's tree, and the region that it is of. Raises ``libcst.ParserSyntaxError``."""
+    try:
+        return cst.parse_module(region.text), region
+    except cst.ParserSyntaxError:
+        plain = with_plain_margins(region)
+        if plain is None:
+            raise
+        return cst.parse_module(plain.text), plain
 
 
 class _Translation:

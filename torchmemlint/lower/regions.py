@@ -10,7 +10,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torchmemlint.index.facts import FunctionFacts, ModuleFacts
 from torchmemlint.index.sources import rows_of
@@ -28,7 +28,7 @@ class Region:
     text        the source, every line ended by ``\\n``
     rows        for each line of ``text`` its row in the file (1-based); the row before the first for a line that we added
     indented    the text stands under an ``if 1:`` that we added
-    cut_columns row in the file → code points cut from its start (form feeds, which end an indentation)
+    cut_columns row in the file → code points cut from its start (form feeds, which end an indentation; tabs among spaces)
     """
 
     path: str
@@ -93,6 +93,28 @@ def _clean(lines: Iterable[str], first_row: int) -> tuple[list[str], dict[int, i
                 text = text[cut:]
         kept.append(text)
     return kept, cut_columns
+
+
+def with_plain_margins(region: Region) -> Region | None:
+    """The region with a space for each level of indentation, where its margins mix tabs and spaces: Python reads some mixtures
+    that libcst does not. None where there is no tab."""
+    lines = region.text.split("\n")
+    if not any("\t" in line[: len(line) - len(line.lstrip())] for line in lines):
+        return None
+    cut_columns = dict(region.cut_columns)
+    level, begins = 0, True
+    for token in tokenize.generate_tokens(io.StringIO(region.text).readline):
+        if token.type in (tokenize.INDENT, tokenize.DEDENT):
+            level += 1 if token.type == tokenize.INDENT else -1
+        elif token.type == tokenize.NEWLINE:
+            begins = True
+        elif begins and token.type not in (tokenize.NL, tokenize.COMMENT):
+            line, column = token.start[0] - 1, token.start[1]
+            lines[line] = " " * level + lines[line][column:]
+            row = region.rows[min(line, len(region.rows) - 1)]
+            cut_columns[row] = cut_columns.get(row, 0) + column - level
+            begins = False
+    return replace(region, text="\n".join(lines), cut_columns=cut_columns)
 
 
 def _outermost(facts: ModuleFacts) -> list[tuple[int, int]]:
