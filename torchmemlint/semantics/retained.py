@@ -178,7 +178,7 @@ def _escapes(runs: Runs, record: Record, event: Backward, own: frozenset[int], d
         if isinstance(other, (Store, Accumulate)) and other.graphs & family and _is_kept(other)
     ]
     kept = [other for other in kept if not (_collects(other) and is_spent(other.graphs))]
-    if any(not other.place.startswith("self.") or _class_goes_back(runs, record.root) for other in kept):
+    if any(_may_be_read_later(runs, record, other) for other in kept):
         return True
     passed: dict[Site, set[int]] = {}
     for gid in family:
@@ -248,8 +248,24 @@ def _may_go_back(runs: Runs, ref: FunctionRef) -> bool:
     return False
 
 
+def _may_be_read_later(runs: Runs, record: Record, event: Store | Accumulate) -> bool:
+    """Whether what is kept may be read by what back-propagates: in a method of the class that keeps it, or, where the root is no
+    method of that class, in any function beside the two that says the attribute's name."""
+    if not event.place.startswith("self."):
+        return True
+    keeper = record.frames[event.site.frame].ref
+    if _class_goes_back(runs, keeper):
+        return True
+    owner, name = runs.world.facts(keeper).owner, event.place.rpartition(".")[2]
+    return keeper != record.root and any(
+        facts.owner != owner and name in facts.names and not facts.names.isdisjoint(GOING_BACK)
+        for path in {keeper.path, record.root.path}
+        for facts in runs.world.project.module(path).functions
+    )
+
+
 def _class_goes_back(runs: Runs, root: FunctionRef) -> bool:
-    """Whether another method of the root's class, of its bases or of its subclasses back-propagates anything, or is out of
+    """Whether another method of the function's class, of its bases or of its subclasses back-propagates anything, or is out of
     sight."""
     project = runs.world.project
     owner = runs.world.facts(root).owner
