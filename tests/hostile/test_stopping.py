@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import resource
 import signal
@@ -72,8 +73,15 @@ def test_who_is_stopped_leaves_nothing(folder: Path, number: signal.Signals, pro
     arguments = ["--fix", "--unsafe-fixes"] if processes == 1 else []
     command = [sys.executable, "-m", "torchmemlint", "-j2", *arguments, "--output-file", "../report.json"]
     before = {path: path.read_text() for path in folder.iterdir()}
+    # A parent that was started in the background may ignore the signal, and who is started inherits that.
+    before_exec = None if number is signal.SIGKILL else functools.partial(signal.signal, number, signal.SIG_DFL)
     process = subprocess.Popen(
-        command, cwd=folder, env=environment({MARK: mark}), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        command,
+        cwd=folder,
+        env=environment({MARK: mark}),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        preexec_fn=before_exec,
     )
     ends = time.monotonic() + SOON
     while process.poll() is None and time.monotonic() < ends:

@@ -238,33 +238,44 @@ def constructed_attribute(m: Machine, callee: str, oid: int, name: str, text: st
             classify(m, inner, cls, f"self.{name}")
             note_bare(m, inner, cls, FunctionRef(path, method or MODULE), bare)
             return frozenset((Obj(inner),))
-        kind = Kind.MODULE if absolute in TORCH.given_weights else class_kind(absolute)
-        if kind == "module" and method and makes_bare(m.world, FunctionRef(path, method), bare, absolute):
-            kind = Kind.FUNCTION_MODULE
-        if kind == "parameter":
-            return leaf_tensor(m, 0, text, None)
-        if kind in (Kind.LIST, Kind.DICT, Kind.SET):
-            return frozenset((Obj(m.outside(kind, text, None, key=(oid, name, kind))),))
-        if kind is not Kind.THING:
-            inner = m.outside(kind, text, absolute, key=(oid, name, absolute))
-            if absolute in HOLDERS and name not in parametric_attributes(m.world, info.cls):
-                m.bare.add(inner)
-            return frozenset((Obj(inner),))
-        if makes_recorder(absolute, m):
-            return frozenset((Obj(m.outside(Kind.THING, text, absolute, key=(oid, name, absolute))),))
-        effect = TORCH.function_effect(absolute)
-        if effect in (Effect.SOURCE, Effect.CUT):
-            return FREE_TENSOR
-        if effect is Effect.NUMBER:
-            return PLAIN
-        if effect is Effect.MODULE:
-            return frozenset((Obj(m.outside(Kind.MODULE, text, absolute, key=(oid, name, absolute))),))
+        bare_maker = bool(method) and makes_bare(m.world, FunctionRef(path, method), bare, absolute)
+        made = made_by_library(m, absolute, oid, name, text, bare_maker)
+        if made is not None:
+            return made
     found = m.world.project.class_of(path, method, f"self.{name}")
     inner = m.outside(Kind.THING, text, found, key=(oid, name))
     classify(m, inner, found, f"self.{name}")
     if m.heap[inner].kind is Kind.THING and callee.endswith(".eval()"):  # modules alone have an `eval()` so
         m.retype(inner, Kind.MODULE, found)
     return frozenset((Obj(inner),))
+
+
+def made_by_library(m: Machine, absolute: str, oid: int, name: str, text: str, bare_maker: bool) -> Value | None:
+    """What a known function or class of a library made for the attribute; None where nothing is known of it."""
+    info = m.heap[oid]
+    assert isinstance(info.cls, ClassRef)
+    kind = Kind.MODULE if absolute in TORCH.given_weights else class_kind(absolute)
+    if kind == "module" and bare_maker:
+        kind = Kind.FUNCTION_MODULE
+    if kind == "parameter":
+        return leaf_tensor(m, 0, text, None)
+    if kind in (Kind.LIST, Kind.DICT, Kind.SET):
+        return frozenset((Obj(m.outside(kind, text, None, key=(oid, name, kind))),))
+    if kind is not Kind.THING:
+        inner = m.outside(kind, text, absolute, key=(oid, name, absolute))
+        if absolute in HOLDERS and name not in parametric_attributes(m.world, info.cls):
+            m.bare.add(inner)
+        return frozenset((Obj(inner),))
+    if makes_recorder(absolute, m):
+        return frozenset((Obj(m.outside(Kind.THING, text, absolute, key=(oid, name, absolute))),))
+    effect = TORCH.function_effect(absolute)
+    if effect in (Effect.SOURCE, Effect.CUT):
+        return FREE_TENSOR
+    if effect is Effect.NUMBER:
+        return PLAIN
+    if effect is Effect.MODULE:
+        return frozenset((Obj(m.outside(Kind.MODULE, text, absolute, key=(oid, name, absolute))),))
+    return None
 
 
 def inline_property(m: Machine, ref: FunctionRef, oid: int, node: int, state: State) -> Value:
