@@ -24,7 +24,7 @@ Kind = TypeVar("Kind", bound=tuple[object, ...])
 Used: TypeAlias = Literal["dropped", "returned", "other"]
 """What becomes of a call's result; "dropped" by an expression statement."""
 ParamKind: TypeAlias = Literal["positional", "keyword", "*", "**"]
-AttrKind: TypeAlias = Literal["call", "name", "const", "list", "dict", "set", "tuple", "function", "other"]
+AttrKind: TypeAlias = Literal["call", "name", "const", "list", "dict", "set", "tuple", "function", "part", "other"]
 """The form of what an attribute is assigned; "function" is a lambda."""
 
 
@@ -108,7 +108,8 @@ class FunctionFacts:
     owner       qualname of the class whose body holds the ``def`` directly, else ""
     parent      qualname of the enclosing function, else ""
     names       every attribute name, and every name that is called or read, in the body: the words that rules screen by.
-                Nested functions' words are included (a region covers its closures).
+                Nested functions' words are included (a region covers its closures). A flag that is stored in an object's
+                ``requires_grad`` is one, too: "requires_grad=False", "requires_grad=" where it is no literal.
     bound       local name → dotted text of what is assigned to it when that is a name or attribute, or of the callee with
                 "()" when it is a call ("net" → "Net()"), or of what is looped over with "[]"; only names assigned once
                 (``net = net.to(device)`` and the like do not count)
@@ -157,7 +158,8 @@ class AttrFact(NamedTuple):
     """One assignment to an attribute of ``self`` (or in the class body, with method "").
 
     ``value`` is dotted text, with "()" when it is a call; ``const`` is the repr of a literal. ``annotation`` is as for parameters; ``element`` is
-    the text of what a container holds when all of it has the same (``ModuleList([Block() for …])``: "Block()").
+    the text of what a container holds when all of it has the same (``ModuleList([Block() for …])``: "Block()"), or, for a
+    "part" (``self.x, self.y = make()``), of what gives the whole.
     """
 
     name: str

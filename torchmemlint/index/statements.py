@@ -23,6 +23,8 @@ from torchmemlint.index.signatures import all_arguments, receiver_name
 from torchmemlint.index.walk import MAX_DEPTH, ClassBody, Frame, Walk, finished
 
 _NO_USE = CallableUse("", (), False)
+GRADIENT_FLAG = "requires_grad"
+"""The attribute of which the index tells what is stored there: it freezes parameters, or thaws them."""
 
 
 def block(walk: Walk, statements: Sequence[ast.stmt], depth: int) -> bool:
@@ -94,6 +96,22 @@ def assign(walk: Walk, statement: ast.stmt, depth: int) -> None:
         store(walk, target, value, text, "", depth + 1)
 
 
+def unpack(walk: Walk, targets: list[ast.expr], value: ast.expr | None, text: str, depth: int) -> bool:
+    """Stores the parts of a value that is written out in as many targets; else says so, and tells what gave the attributes of
+    ``self.layers, self.rest = make()``."""
+    if isinstance(value, ast.Tuple | ast.List) and len(targets) == len(value.elts):
+        for inner, part in zip(targets, value.elts, strict=True):
+            store(walk, inner, part, dotted(part), "", depth)
+        return True
+    frame = walk.frame
+    owner = walk.classes.get(frame.owner) if frame.owner and frame.receiver and text else None
+    for target in targets if owner is not None else ():
+        if type(target) is ast.Attribute and type(target.value) is ast.Name and target.value.id == frame.receiver:
+            assert owner is not None
+            owner.attrs.append(AttrFact(target.attr, "part", "", "", frame.qualname, element=text))
+    return False
+
+
 def annotated(walk: Walk, statement: ast.stmt, depth: int) -> None:
     assert isinstance(statement, ast.AnnAssign)
     annotation = annotation_text(statement.annotation)
@@ -122,12 +140,10 @@ def store(walk: Walk, target: ast.expr, value: ast.expr | None, text: str, annot
                     owner.attrs.append(attr_fact(name, value, text, annotation, frame.qualname))
                     frame.names.add(name)
                     return
-    elif (kind is ast.Tuple or kind is ast.List) and isinstance(value, ast.Tuple | ast.List):
-        targets = target.elts  # type: ignore[attr-defined]
-        if len(targets) == len(value.elts):
-            for inner, part in zip(targets, value.elts, strict=True):
-                store(walk, inner, part, dotted(part), "", depth)
-            return
+        elif target.attr == GRADIENT_FLAG:  # type: ignore[attr-defined]
+            frame.names.add(f"{GRADIENT_FLAG}={literal(value) if value is not None else ''}")
+    elif (kind is ast.Tuple or kind is ast.List) and unpack(walk, target.elts, value, text, depth):  # type: ignore[attr-defined]
+        return
     if type(value) is ast.Name or type(value) is ast.Attribute:
         walk.frame.loads.add(text)
     bind_target(walk, target, depth)

@@ -421,8 +421,12 @@ class Flow:
         return bool(facts.owner) and self.runs.world.is_module_class(ClassRef(self.record.root.path, facts.owner)) is not False
 
     def hooks_forwards(self) -> bool:
-        """Whether the root registers forward hooks: what a model returns is not all that comes of running it."""
-        return "register_forward_hook" in self.runs.world.facts(self.record.root).names
+        """Whether the root registers forward hooks that may keep what modules give them, with its graph: what a model returns is
+        not all that comes of running it."""
+        if "register_forward_hook" not in self.runs.world.facts(self.record.root).names:
+            return False
+        fates = [self.runs.fate_here(self.record, gid) for gid in self.record.hook_arguments]
+        return not any(fate.only_cut for fate in fates) or not all(fate.only_cut or fate.never_read for fate in fates)
 
     def watches_gradients(self, ends_here: bool) -> bool:
         """Whether the root walks a graph's nodes, or hooks into gradients, as may the class it is part of, or makes an input that

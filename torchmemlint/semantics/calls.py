@@ -20,6 +20,7 @@ from torchmemlint.semantics.models.containers import make_container
 from torchmemlint.semantics.models.libraries import call_external
 from torchmemlint.semantics.models.modules import construct_instance
 from torchmemlint.semantics.models.objects import call_object, call_object_method
+from torchmemlint.semantics.models.tensors import known_as_module
 from torchmemlint.semantics.models.unknown_objects import call_opaque
 from torchmemlint.semantics.names import function_value, named
 from torchmemlint.semantics.state import KEYS, Kind, State
@@ -52,6 +53,7 @@ from torchmemlint.torch_facts import TORCH
 
 FORWARD = TORCH.words["forward"]
 HOOKS = TORCH.words["forward-hooks"]
+MODULES_ALONE = TORCH.words["sure-module-evidence"] | {"eval"}
 MAKES_MODEL = TORCH.words["makes-model"]
 SUPER_GIVES_NOTHING = TORCH.words["super-gives-nothing"]
 TO_DEVICE = TORCH.words["to-device"]
@@ -66,21 +68,7 @@ def evaluate_call(m: Machine, expr: ir.Call, state: State) -> Value:
     if special is not None:
         return special
     if type(func) is ir.Attr:
-        if type(func.value) is ir.Call and type(func.value.func) is ir.Name and func.value.func.id == "super":
-            return super_call(m, func.name, expr, state)
-        receiver = evaluate(m, func.value, state)
-        call = evaluate_arguments(m, expr, state)
-        if func.name in HOOKS and call.positional:
-            m.hooked |= {a for a in call.positional[0] if type(a) is Func}
-        hand_over(m, receiver, func.name, call, state)
-        if func.name in TO_DEVICE and reaches_device(func.name, call):
-            m.record.flags.add(RecordFlag.DEVICE)
-        if func.name in TOLD_BY_NAME:
-            tell_by_name(m, func, receiver, call, state)
-        out = EMPTY
-        for atom in sorted_atoms(receiver):
-            out = join(out, call_method(m, atom, func.name, call, state))
-        return out or UNKNOWN
+        return call_of_method(m, expr, func, state)
     if type(func) is ir.Call and type(func.func) is ir.Name and func.func.id == "type" and len(func.args) == 1:
         # `type(batch)(moved(item) for item in batch)`: a container like the one that it was made from.
         like = evaluate(m, func.args[0].value, state)
@@ -94,6 +82,29 @@ def evaluate_call(m: Machine, expr: ir.Call, state: State) -> Value:
     out = EMPTY
     for atom in sorted_atoms(callee):
         out = join(out, call_atom(m, atom, call, state))
+    return out or UNKNOWN
+
+
+def call_of_method(m: Machine, expr: ir.Call, func: ir.Attr, state: State) -> Value:
+    if type(func.value) is ir.Call and type(func.value.func) is ir.Name and func.value.func.id == "super":
+        return super_call(m, func.name, expr, state)
+    receiver = evaluate(m, func.value, state)
+    call = evaluate_arguments(m, expr, state)
+    if func.name in MODULES_ALONE and type(func.value) is ir.Name and not expr.args:
+        known = known_as_module(m, receiver, call, state)
+        if known is not receiver:
+            receiver = known
+            assign(m, func.value, known, state, expr.node)
+    if func.name in HOOKS and call.positional:
+        m.hooked |= {a for a in call.positional[0] if type(a) is Func}
+    hand_over(m, receiver, func.name, call, state)
+    if func.name in TO_DEVICE and reaches_device(func.name, call):
+        m.record.flags.add(RecordFlag.DEVICE)
+    if func.name in TOLD_BY_NAME:
+        tell_by_name(m, func, receiver, call, state)
+    out = EMPTY
+    for atom in sorted_atoms(receiver):
+        out = join(out, call_method(m, atom, func.name, call, state))
     return out or UNKNOWN
 
 

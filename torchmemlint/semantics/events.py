@@ -414,12 +414,14 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class CallFate:
-    """What a caller did with the result of one call of a project function."""
+    """One call of a project function: the mark of its result, by which is told what the caller does with it, and the graphs that
+    this hangs on, or may."""
 
     callee: FunctionRef
     site: Site
     mode: Mode
     mark: int
+    graphs: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,6 +466,8 @@ class Record:
     fates: list[CallFate] = field(default_factory=list)
     handed: set[FunctionRef] = field(default_factory=set)
     """Closures that the root gives to what runs them (``pool.map(score, batches)``)."""
+    hook_arguments: set[int] = field(default_factory=set)
+    """The graphs of what modules give the hooks that the root registers, where these are in sight."""
     flags: set[RecordFlag] = field(default_factory=set)
     unfollowed: set[FunctionRef] = field(default_factory=set)
     """Functions of the project that were called, and not followed: too deep, or the run was too long by then."""

@@ -86,7 +86,7 @@ def call_function(m: Machine, atom: Func, call: Call, state: State) -> Value:
         state.mode = mode
     graphs, hints, _, _ = m.deep(result, state)
     mark = m.graph(GraphKind.RESULT, call.node, text_of(call.func), key=("result", closure.ref), callee=closure.ref)
-    record.fates.append(CallFate(closure.ref, m.site(call.node), ran_in, mark))
+    record.fates.append(CallFate(closure.ref, m.site(call.node), ran_in, mark, graphs | hints))
     if depth > 0 or not (graphs or hints):
         return result
     mark_contents(m, result, frozenset((mark,)), state)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.facts import CallFact, FunctionFacts
-from torchmemlint.index.project import FunctionRef
+from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.kinds import class_kind
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE, World
@@ -25,15 +26,57 @@ def is_copy(world: World, ref: FunctionRef, text: str) -> bool:
     return all(_is_copy_in(world, where, name) for where, name in places or [(ref, text)])
 
 
+def throws_away(world: World, ref: FunctionRef, text: str, row: int) -> bool:
+    """Whether a function throws away the gradients that its backward on a row computes for a network: what it says next of the
+    optimizer that holds its parameters is ``zero_grad()``, and ``step()`` only after that. ``text`` names the network, or a method."""
+    facts = world.facts(ref)
+    for network in (text, text.rpartition(".")[0]):
+        optimizer = optimizer_of(world, ref, network) if network not in ("", "self") else ""
+        if optimizer:
+            zeroed = {f"{optimizer}.zero_grad", f"{network}.zero_grad"}
+            said = zeroed | {f"{optimizer}.step"}
+            rows = [
+                (at, call.callee) for (at, _), call in zip(facts.call_rows, facts.calls, strict=True) if call.callee in said
+            ]
+            following = [callee for at, callee in rows if at > row] or [callee for _, callee in rows]
+            return bool(following) and following[0] in zeroed
+    return False
+
+
+def optimizer_of(world: World, ref: FunctionRef, text: str) -> str:
+    """The name or attribute of the one optimizer that holds a network's parameters, "" where it is not known."""
+    asked, found = 0, []
+    for facts in _scope(world, ref, text):
+        place = FunctionRef(ref.path, facts.qualname)
+        made = _constructors(world, place)
+        asked += sum(call.callee in {f"{text}.{name}" for name in PARAMETERS} for call in facts.calls) if made else 0
+        for position, call in enumerate(made):
+            if any(arg.name == f"{text}.parameters()" for arg in call.args):
+                same = [each.callee for each in made[: position + 1]].count(call.callee)
+                names = _assigned(world, place, facts, f"{call.callee}()")
+                complete = len(names) == [each.callee for each in made].count(call.callee)
+                found.append(names[same - 1] if complete else "")
+    return found[0] if asked == len(found) and len(set(found)) == 1 else ""
+
+
+def _assigned(world: World, ref: FunctionRef, facts: FunctionFacts, made: str) -> list[str]:
+    """The names and attributes that a function assigns what the text makes, in its order."""
+    names = [name for name, value in facts.bound if value == made]
+    if facts.owner:
+        attrs = world.project.attrs(ClassRef(ref.path, facts.owner))
+        names += [f"self.{attr.name}" for attr in attrs if attr.method == facts.qualname and attr.value == made]
+    return names
+
+
 def _params(world: World, ref: FunctionRef) -> frozenset[str]:
     return frozenset(param.name for param in world.facts(ref).params)
 
 
 def _is_copy_in(world: World, ref: FunctionRef, text: str) -> bool:
     scope = _scope(world, ref, text)
-    if not any(_copies_into(facts, text) for facts in scope):
-        return False
     places = [FunctionRef(ref.path, facts.qualname) for facts in scope]
+    if not any(_copies_into(world.facts(each), text) or _is_given_weights(world, each, text) for each in places):
+        return False
     makers = [each for each in places if world.remember(_makes_optimizer, each)]
     return bool(makers) and not any(_may_give(world, each, text) for each in makers)
 
@@ -92,6 +135,20 @@ def _may_make_optimizer(world: World, ref: FunctionRef, call: CallFact) -> bool:
             seen |= below
             todo += sorted(below)
     return not seen or bool(todo)
+
+
+def _is_given_weights(world: World, ref: FunctionRef, text: str) -> bool:
+    """Whether a function hands the module to one that copies another's weights into it: ``hard_update(target, source)``."""
+    for call in world.facts(ref).calls:
+        if not any(arg.name == text for arg in call.args):
+            continue
+        for callee in world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs:
+            facts = world.facts(callee)
+            params = facts.params[bool(facts.owner) :]
+            given = [param.name for param in params if getattr(argument_for(params, param.name, call.args), "name", "") == text]
+            if any(_copies_into(facts, name) for name in given):
+                return True
+    return False
 
 
 def _copies_into(facts: FunctionFacts, text: str) -> bool:

@@ -188,19 +188,25 @@ def may_be_given_frozen(world: World, ref: FunctionRef, parameter: str) -> bool:
     """Whether a caller may have frozen the module that it gives for a parameter: it goes through its parameters or children, and
     speaks of freezing."""
     for caller, text in world.project.objects_given(ref, parameter):
-        facts = world.facts(caller)
-        if not facts.names & FREEZING:
-            continue
-        if any(value.startswith(f"{text}.") and value.endswith("[]") for _, value in (*facts.bound, *facts.rebound)):
-            return True
-        if world.evidence(caller).get(text, frozenset()) & FREEZING:
-            return True
-        if any("freeze" in call.callee and any(arg.name == text for arg in call.args) for call in facts.calls):
+        if may_freeze(world.facts(caller), text, world.evidence(caller).get(text, frozenset())):
             return True
     return False
 
 
-FREEZING = frozenset({"requires_grad", "requires_grad_", "freeze"})
+def may_freeze(facts: FunctionFacts, text: str, said: frozenset[str]) -> bool:
+    """Whether a function may leave the module frozen that it calls ``text`` and of which it calls the methods ``said``: all of
+    its parameters, as none is thawed."""
+    if FREEZERS & said or any("freeze" in call.callee and any(arg.name == text for arg in call.args) for call in facts.calls):
+        return True
+    stored = facts.names & STORED_FLAGS
+    if THAWED in facts.names or not (stored or "requires_grad_" in facts.names):
+        return False
+    return any(value.startswith(f"{text}.") and value.endswith("[]") for _, value in (*facts.bound, *facts.rebound))
+
+
+FREEZERS = frozenset({"requires_grad_", "freeze"})
+THAWED = "requires_grad=True"
+STORED_FLAGS = frozenset({"requires_grad=False", "requires_grad="})
 
 
 def _is_module(world: World, cls: ClassRef | str) -> bool:
@@ -241,6 +247,10 @@ def _may_hold_parameter(world: World, cls: ClassRef, attr: AttrFact) -> bool:
         return False
     if attr.kind == "name" and _is_known_function(world, cls.path, attr.method, attr.value):
         return False
+    if attr.kind == "part":  # of what a function gives: a module if it makes any, and if no other thing is known of it
+        made = world.project.resolve(cls.path, attr.element.removesuffix("()"), attr.method)
+        maker = world.project.function(made) if made is not None else None
+        return maker is not None and _may_make_module(world, maker)
     if attr.kind != "call":
         # A bare name or an expression: a number from the arguments, unless it is called somewhere as a module would be.
         return bool(_said_of(world, cls, attr) & {"()", "parameters", "forward"})

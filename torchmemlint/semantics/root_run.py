@@ -190,6 +190,7 @@ def run_hooks(m: Machine, state: State) -> None:
             bound[param.name] = frozenset((Obj(oid),))
         given = [a.oid for p in params[1:] for a in bound[p.name] if type(a) is Obj]
         m.hook_arguments = frozenset(m.thing_graph(oid) for oid in given)
+        m.record.hook_arguments |= m.hook_arguments
         inner = State({**m.defined[atom.key].vars, **state.vars} if atom.key in m.defined else dict(state.vars), mode, m.meter)
         m.ends.append(FrameEnds())
         run_function(m, closure, bound, closure.function.node, inner)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchmemlint.index.project import FunctionRef
+from torchmemlint.semantics.parameters import may_freeze
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
@@ -29,13 +30,7 @@ def _find_said(world: World, key: tuple[str, str]) -> frozenset[str]:
 
 def may_freeze_variable(world: World, path: str, name: str) -> bool:
     """Whether a file's own statements may leave a module frozen that one of its variables holds."""
-    top = world.facts(FunctionRef(path, MODULE))
-    if not top.names & TORCH.words["freezes"]:
-        return False
-    if said_of_variable(world, path, name) & TORCH.words["freezing-methods"]:
-        return True
-    looped = any(text.startswith(f"{name}.") and text.endswith("[]") for _, text in (*top.bound, *top.rebound))
-    return looped or any("freeze" in call.callee and any(arg.name == name for arg in call.args) for call in top.calls)
+    return may_freeze(world.facts(FunctionRef(path, MODULE)), name, said_of_variable(world, path, name))
 
 
 def trains_in(world: World, path: str) -> bool:

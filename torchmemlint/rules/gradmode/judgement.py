@@ -21,8 +21,8 @@ from torchmemlint.rules.gradmode.wanted_graphs import (
 )
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import CALLED_KINDS, Graph, GraphKind, Record, SinkKind, Site
-from torchmemlint.semantics.optimized import is_copy
+from torchmemlint.semantics.events import CALLED_KINDS, CERTAIN_KINDS, Backward, Graph, GraphKind, Record, SinkKind, Site
+from torchmemlint.semantics.optimized import is_copy, throws_away
 from torchmemlint.semantics.parameters import may_be_given_frozen
 from torchmemlint.semantics.runs import Fate, descendants
 from torchmemlint.semantics.state import Mode
@@ -77,23 +77,41 @@ def is_constant(event: Graph, flow: Flow) -> bool:
 
 def is_never_updated(event: Graph, flow: Flow) -> bool:
     """Whether a step back-propagates into a network that no optimizer holds, and through it into nothing that wants a gradient: a
-    target network that is neither frozen nor run without grad."""
+    target network that is neither frozen nor run without grad. Of what it is given, the gradient may be thrown away, too."""
     record, world = flow.record, flow.runs.world
-    if event.kind not in CALLED_KINDS or event.frozen or event.gid not in record.backwarded or not flow.own(event.site):
+    if event.kind not in CALLED_KINDS or event.frozen or event.mode is Mode.OFF or not flow.own(event.site):
         return False
-    if (
-        event.mode is Mode.OFF
-        or record.flags & {RecordFlag.INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD}
-        or not flow.beside_backward(event)
-    ):
+    if record.flags & {RecordFlag.INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD}:
+        return False
+    trained = event.gid in record.backwarded
+    if trained != (RecordFlag.BACKWARD in record.flags) or (trained and not flow.beside_backward(event)):
         return False
     if evidence_of(event, flow) > Evidence.LIKELY or flow.toggled(event):
         return False
     above = [record.graphs[gid] for gid in record.ancestors(event.parents)]
-    if any(g.kind is GraphKind.LEAF or (g.kind is GraphKind.OPAQUE and g.direct and g.gid in record.trained) for g in above):
+    if any(g.kind is GraphKind.LEAF and flow.own(g.site) for g in above):
         return False
-    networks = {g.what for g in above if g.kind is GraphKind.FORWARD} | {event.what}
-    return all(is_copy(world, record.root, what) for what in sorted(networks))
+    others = {g.what for g in above if g.kind is GraphKind.OPAQUE and g.direct and g.gid in record.trained and flow.own(g.site)}
+    inside = {flow.callee(flow.own_site(g.site)) for g in above if g.kind in CERTAIN_KINDS and not flow.own(g.site)}
+    networks = {g.what for g in above if g.kind is GraphKind.FORWARD and flow.own(g.site)} | {event.what}
+    wanted = [what for what in sorted(networks | inside | others) if what in others or not is_copy(world, record.root, what)]
+    if event.what in wanted or not all(is_thrown_away(what, event, flow) for what in wanted):
+        return False
+    return trained or flow.runs.fate(record, event.gid).trains
+
+
+def is_thrown_away(network: str, event: Graph, flow: Flow) -> bool:
+    """Whether each backward that reaches a graph computes gradients for a network above it which are zeroed before any step."""
+    record = flow.record
+    reached = [
+        each
+        for each in record.events.values()
+        if isinstance(each, Backward) and event.gid in record.ancestors(each.graphs | each.hints)
+    ]
+    rows = [flow.span(each.site).start.row for each in reached if flow.own(each.site)]
+    if not rows or len(rows) < len(reached):
+        return False
+    return all(throws_away(flow.runs.world, record.root, network, row) for row in rows)
 
 
 DETACHES = frozenset({".detach()", ".data", ".detach_()"})
@@ -294,8 +312,10 @@ def stands_here(event: Graph, flow: Flow) -> bool:
     if any(g.kind is GraphKind.FORWARD and g.site.key == site.key for g in record.graphs.values()):
         return False  # where the call itself makes a graph, that one is judged
     inside = entered(event, flow)
-    sinks = [s for gid in descendants(record, event.gid) for s in record.sinks.get(gid, ())]
-    comes_out = any(inside not in above(record, s.site.frame) for s in sinks)
+    family = descendants(record, event.gid)
+    sinks = [s for gid in family for s in record.sinks.get(gid, ())]
+    returned = any(each.site.key == site.key and each.graphs & family for each in record.fates)
+    comes_out = returned or any(inside not in above(record, s.site.frame) for s in sinks)
     owner = world.facts(callee).owner
     if comes_out and owner and world.is_module_class(ClassRef(callee.path, owner)):
         around = world.facts(record.root).owner

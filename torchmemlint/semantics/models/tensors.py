@@ -57,7 +57,7 @@ def tensor_method(m: Machine, atom: Tensor, name: str, call: Call, state: State,
     effect = TORCH.methods.get(name)
     if effect is not None:
         return EFFECTS[effect](m, Operation(name, name, effect, atom, sure, me), call, state)
-    real = any(m.record.graphs[g].kind in CERTAIN_KINDS for g in atom.graphs)
+    real = is_real(m, atom)
     if name == "eval" and not real and not call.all():
         return evaluated_module(m, atom, call, state)
     if name in TORCH.module_methods and not sure:
@@ -84,22 +84,42 @@ def method_of_unknown(m: Machine, atom: Unknown, name: str, call: Call, state: S
     return tensor_method(m, Tensor(NOTHING, atom.hints), name, call, state, sure=False)
 
 
-def evaluated_module(m: Machine, atom: Tensor, call: Call, state: State) -> Value:
+def evaluated_module(m: Machine, atom: Tensor | Unknown, call: Call, state: State) -> Value:
     """``build(config).eval()``: of what a call out of sight may give, modules alone have such a method."""
-    text = text_of(call.func.value) if isinstance(call.func, ir.Attr) else "?"
-    oid = m.outside(Kind.MODULE, text, None, key=("evaluated", m.frame, call.node))
-    made = [g for g in atom.graphs | atom.hints if m.record.graphs[g].kind is GraphKind.OPAQUE]
+    oid = m.outside(Kind.MODULE, receiver_text(call), None, key=("evaluated", m.frame, call.node))
+    graphs = atom.graphs | atom.hints if type(atom) is Tensor else atom.hints
+    made = [g for g in graphs if m.record.graphs[g].kind is GraphKind.OPAQUE]
     if made:  # as old as that call
         m.heap[oid] = m.heap[oid]._replace(loops=m.record.graphs[min(made)].site.loops)
-    state.vars[oid, TRAINING] = const(False)
+    if isinstance(call.func, ir.Attr) and call.func.name == "eval":
+        state.vars[oid, TRAINING] = const(False)
     return frozenset((Obj(oid),))
+
+
+def receiver_text(call: Call) -> str:
+    return text_of(call.func.value) if isinstance(call.func, ir.Attr) else "?"
+
+
+def known_as_module(m: Machine, receiver: Value, call: Call, state: State) -> Value:
+    """What a variable holds whose parameters are asked for, say: a module in the place of what is not known."""
+    doubtful = [a for a in receiver if type(a) is Unknown or (type(a) is Tensor and not is_real(m, a))]
+    if not doubtful or any(type(a) is Tensor and a not in doubtful for a in receiver):
+        return receiver
+    out = frozenset(receiver.difference(doubtful))
+    for atom in doubtful:
+        out = join(out, evaluated_module(m, atom, call, state))
+    return out
+
+
+def is_real(m: Machine, atom: Tensor) -> bool:
+    """Whether it is a tensor that hangs on a graph which surely exists."""
+    return any(m.record.graphs[g].kind in CERTAIN_KINDS for g in atom.graphs)
 
 
 def store_in_unknown(m: Machine, atom: Tensor, name: str, call: Call, state: State) -> None:
     """``out.append(x)`` on what a call out of sight gave: a list."""
     same = tuple(sorted(atom.graphs)) or text_of(call.func)
-    text = text_of(call.func.value) if isinstance(call.func, ir.Attr) else "?"
-    oid = m.outside(Kind.THING, text, None, key=("list", same))
+    oid = m.outside(Kind.THING, receiver_text(call), None, key=("list", same))
     store_in(m, oid, m.heap[oid].name, STORING[name], call.positional[-1], call.node, call.exprs[-1], state)
 
 
