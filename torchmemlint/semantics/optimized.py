@@ -46,8 +46,8 @@ def throws_away(world: World, ref: FunctionRef, text: str, row: int) -> bool:
 def optimizer_of(world: World, ref: FunctionRef, text: str) -> str:
     """The name or attribute of the one optimizer that holds a network's parameters, "" where it is not known."""
     asked, found = 0, []
-    for facts in _scope(world, ref, text):
-        place = FunctionRef(ref.path, facts.qualname)
+    for place in _scope(world, ref, text):
+        facts = world.facts(place)
         made = _constructors(world, place)
         asked += sum(call.callee in {f"{text}.{name}" for name in PARAMETERS} for call in facts.calls) if made else 0
         for position, call in enumerate(made):
@@ -73,25 +73,26 @@ def _params(world: World, ref: FunctionRef) -> frozenset[str]:
 
 
 def _is_copy_in(world: World, ref: FunctionRef, text: str) -> bool:
-    scope = _scope(world, ref, text)
-    places = [FunctionRef(ref.path, facts.qualname) for facts in scope]
+    places = _scope(world, ref, text)
     if not any(_copies_into(world.facts(each), text) or _is_given_weights(world, each, text) for each in places):
         return False
     makers = [each for each in places if world.remember(_makes_optimizer, each)]
     return bool(makers) and not any(_may_give(world, each, text) for each in makers)
 
 
-def _scope(world: World, ref: FunctionRef, text: str) -> tuple[FunctionFacts, ...]:
-    """The functions in which the module goes by that name: those of the class for an attribute, else the function itself, and the
-    file's own statements for what is no local of it."""
+def _scope(world: World, ref: FunctionRef, text: str) -> list[FunctionRef]:
+    """The functions in which the module goes by that name: those of the class and its bases for an attribute, else the function
+    itself, and the file's own statements for what is no local of it."""
     facts = world.facts(ref)
     if text.startswith("self."):
-        return world.within(ref.path, facts.owner) if facts.owner else ()
-    if text in facts.locals and facts.qualname != MODULE:
-        return world.within(ref.path, facts.qualname)
-    return tuple(
-        each for each in world.project.module(ref.path).functions if each.qualname == MODULE or text not in each.locals
-    )
+        classes = world.project.mro(ClassRef(ref.path, facts.owner)) if facts.owner else ()
+        inside = [(cls.path, world.within(cls.path, cls.qualname)) for cls in classes if isinstance(cls, ClassRef)]
+    elif text in facts.locals and facts.qualname != MODULE:
+        inside = [(ref.path, world.within(ref.path, facts.qualname))]
+    else:
+        functions = world.project.module(ref.path).functions
+        inside = [(ref.path, tuple(each for each in functions if each.qualname == MODULE or text not in each.locals))]
+    return [FunctionRef(path, each.qualname) for path, functions in inside for each in functions]
 
 
 def _makes_optimizer(world: World, ref: FunctionRef) -> bool:

@@ -87,6 +87,9 @@ SHOWN_COST = "one whole graph, built in each such step behind the backward, and 
 
 def check(event: Graph, flow: Flow) -> Iterator[Draft]:
     if is_never_updated(event, flow):
+        above = [flow.record.graphs[gid] for gid in flow.record.ancestors(event.parents)]
+        if any(is_never_updated(graph, flow) for graph in above):
+            return  # one chain, one cause: it is told at its first network
         site, confidence, steps, cost = event.site, Confidence.MEDIUM, [], UNUSED_COST
         text = "and a gradient is computed for it, but no optimizer holds its parameters"
     else:

@@ -18,9 +18,9 @@ from torchmemlint.torch_facts import TORCH
 def may_be_module(event: Graph, flow: Flow) -> bool:
     """Whether nothing speaks against a module."""
     if (
-        not (event.direct or is_beside_trained(event, flow) or is_detached_method(event, flow))
+        not (event.direct or is_beside_trained(event, flow) or runs_by_a_method(event, flow))
         or flow.is_part(event)
-        or purpose.is_helper(event.what)
+        or (purpose.is_helper(event.what) and not is_method_of_evaluated(event, flow))
         or is_callable(event.what, flow)
     ):
         return False
@@ -60,7 +60,12 @@ def evidence_of(event: Graph, flow: Flow) -> Evidence:
     if not may_be_module(event, flow):
         return Evidence.NONE
     words, seen = words_on(event, flow), seen_on(event, flow)
-    if words & MODULE_WORDS or event.training is False or flow.trains_in_another_phase(event) or is_trained_beside(event, flow):
+    if (
+        words & MODULE_WORDS
+        or (event.training is False and event.direct)
+        or flow.trains_in_another_phase(event)
+        or is_trained_beside(event, flow)
+    ):
         return Evidence.CERTAIN
     if is_trained_by_callers(event, flow):
         return Evidence.CERTAIN
@@ -70,7 +75,7 @@ def evidence_of(event: Graph, flow: Flow) -> Evidence:
     is_tensor = bool(
         seen & TENSOR_ONLY or cuts & {".data", ".detach()", "no_grad"} or any(c.startswith("torch.") for c in cuts)
     )
-    if is_detached_here(event, flow) or (is_tensor and purpose.may_be_network(event.what)):
+    if is_detached_here(event, flow) or event.training is False or (is_tensor and purpose.may_be_network(event.what)):
         return Evidence.LIKELY
     return Evidence.WEAK
 
@@ -92,6 +97,20 @@ def is_beside_trained(event: Graph, flow: Flow) -> bool:
         and g.gid in record.trained
         for g in record.graphs.values()
     )
+
+
+def runs_by_a_method(event: Graph, flow: Flow) -> bool:
+    """Whether a method of a network may run it by another way than its forward (``agent.act(state)``)."""
+    return is_detached_method(event, flow) or is_method_of_evaluated(event, flow)
+
+
+def is_method_of_evaluated(event: Graph, flow: Flow) -> bool:
+    """Whether a method of a module in evaluation mode gives what only a tensor can be, and that goes through no module: what
+    prepares a network's input does."""
+    if event.training is not False or "." not in event.what or not seen_on(event, flow) & TENSOR_ONLY:
+        return False
+    family = descendants(flow.record, event.gid)
+    return not any(flow.record.graphs[gid].kind is GraphKind.FORWARD for gid in family)
 
 
 def is_detached_method(event: Graph, flow: Flow) -> bool:
