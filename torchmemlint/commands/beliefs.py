@@ -19,6 +19,7 @@ from torchmemlint.lower import ir
 from torchmemlint.project.settings import Settings
 from torchmemlint.rules.api import Draft, Flow, short
 from torchmemlint.rules.gradmode.judgement import Silent, judge
+from torchmemlint.rules.retention.retained_graph_in_loop import need_of_graph
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import (
     GRAPH_KINDS,
@@ -395,6 +396,8 @@ def silence(code: str, event: Event | Graph, flow: Flow, words: Words) -> str | 
             if asked and code == "TML301" and not event.site.loops:
                 return "it runs in no loop of this function"
             return other if asked else None
+        case Backward() if code == "TML105":
+            return need_of_graph(event, flow) or other
         case _:
             return other
 

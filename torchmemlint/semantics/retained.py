@@ -22,6 +22,7 @@ from torchmemlint.semantics.events import (
     Site,
     Store,
 )
+from torchmemlint.semantics.purpose import may_be_network
 from torchmemlint.semantics.runs import MAX_CALLERS, Runs, descendants
 from torchmemlint.semantics.values import Tensor, Tuple, Unknown
 from torchmemlint.semantics.world import PLAIN_ROOTS
@@ -36,18 +37,22 @@ MAX_BELOW = 60
 """Functions that are looked through for such words, below one that was not followed."""
 
 
-def needless(runs: Runs, root: FunctionRef, ref: FunctionRef, node: int, depth: int = 0) -> bool | None:
-    """Whether the graph that the backward at ``node`` of ``ref`` keeps is surely needed by nothing, in every phase of a root
-    that is this function or calls it; None where the root's runs do not come by."""
-    found = None
+NOT_SEEN = "no run of the function comes by"
+NEEDLESS = ""
+
+
+def need_of(runs: Runs, root: FunctionRef, ref: FunctionRef, node: int, depth: int = 0) -> str:
+    """What may need the graph that the backward at ``node`` of ``ref`` keeps, in any phase of a root that is this function or calls
+    it: ``NEEDLESS`` where surely nothing does, ``NOT_SEEN`` where the root's runs do not come by."""
+    found = NOT_SEEN
     for record in runs.records(root):
         if any(_may_go_back(runs, unfollowed) for unfollowed in record.unfollowed):
-            return None
+            return NOT_SEEN
         for event in backwards(record):
             if event.site.node == node and record.frames[event.site.frame].ref == ref:
-                found = True
-                if not _needless_here(runs, record, event, depth):
-                    return False
+                found = _need_here(runs, record, event, depth)
+                if found:
+                    return found
     return found
 
 
@@ -55,26 +60,32 @@ def backwards(record: Record) -> list[Backward]:
     return [event for event in record.events.values() if isinstance(event, Backward)]
 
 
-def _needless_here(runs: Runs, record: Record, event: Backward, depth: int) -> bool:
+def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
     own = frozenset(g for g in record.ancestors(event.graphs) if record.graphs[g].kind not in MARK_KINDS)
+    data = frozenset(g for g in record.ancestors(event.graphs | event.hints) if _is_data(record, record.graphs[g]))
+    if any(_is_solid(record.graphs[g]) and not _repeats(record.graphs[g], event) for g in own - data):
+        own -= data
+    else:
+        data = frozenset()  # nothing else is there for a backward to go through
     if any(_hangs_on_earlier_turn(runs, record, g, event) for g in event.graphs):
-        return False
+        return "the value may hang on what an earlier turn or call left attached"
     graphs = [record.graphs[g] for g in own]
     brought = [graph for graph in graphs if graph.kind is GraphKind.PARAM and graph.site.node < 0]
     made = [graph for graph in graphs if graph.kind is not GraphKind.PARAM]
-    if any(_repeats(graph, event) for graph in made):
-        return False
+    repeated = next((graph.what for graph in made if _repeats(graph, event)), None)
+    if repeated is not None:
+        return f"each turn of the loop goes back through the graph of `{repeated}`, made before it"
     others = [other for other in backwards(record) if other is not event]
-    if any(_follows(record, event, other, own) for other in others):
-        return False
+    if any(_follows(record, event, other, own, data) for other in others):
+        return "another backward that may follow shares a graph with it, or may"
     if not any(_is_fresh(graph) for graph in made) and (others or not made) and not brought:
-        return False
-    if _escapes(runs, record, event, own, depth):
-        return False
-    if not brought:
-        return True
-    whole = not any(graph.gid in event.graphs for graph in made)
-    return _needless_for_callers(runs, record, event, whole, depth)
+        return "nothing shows which graph it goes through"
+    gone = _escape_of(runs, record, event, own, depth)
+    if gone or not runs.world.facts(record.root).params:
+        return gone
+    whole = bool(brought) and not any(graph.gid in event.graphs for graph in made)
+    needless = _needless_for_callers(runs, record, event, whole, depth)
+    return NEEDLESS if needless else "a caller may need the graph of what it gives"
 
 
 def _hangs_on_earlier_turn(runs: Runs, record: Record, gid: int, event: Backward) -> bool:
@@ -112,16 +123,30 @@ def _repeats(graph: Graph, event: Backward) -> bool:
     return len(event.site.loops) > len(_common(event.site.loops, graph.site.loops))
 
 
+def _is_solid(graph: Graph) -> bool:
+    """Whether there is a graph, or what is called may well be a network."""
+    return graph.kind in CERTAIN_KINDS or (graph.kind is GraphKind.OPAQUE and graph.direct)
+
+
+def _is_data(record: Record, graph: Graph) -> bool:
+    """Whether a graph that may exist is hardly one: a batch of what a loop runs over, or what something gives that is called by its
+    own name (``sampler.next()``, ``Resize(224)``) and reads like no network."""
+    if graph.kind is GraphKind.PARAM:
+        return any(info.text == graph.what for info in record.loops.values())
+    return graph.kind is GraphKind.OPAQUE and not graph.direct and not may_be_network(graph.what)
+
+
 def _is_fresh(graph: Graph) -> bool:
     """Whether a graph is surely this call's own: not what a method of an unknown object may share with another of its results."""
     return graph.kind in CERTAIN_KINDS or graph.direct or graph.module < 0
 
 
-def _follows(record: Record, event: Backward, other: Backward, own: frozenset[int]) -> bool:
-    """Whether another backward may run after this one and go through a graph of it."""
-    theirs = record.ancestors(other.graphs | other.hints)
+def _follows(record: Record, event: Backward, other: Backward, own: frozenset[int], data: frozenset[int]) -> bool:
+    """Whether another backward may run after this one and go through a graph of it. What is taken for data is none."""
+    all_theirs = record.ancestors(other.graphs | other.hints)
+    theirs = all_theirs - data
     same_turn = not exclusive(event.site, other.site) and not precedes(record, other.site, event.site)
-    if not theirs:
+    if not all_theirs:
         return same_turn  # of a value that nothing is known of
     shared = theirs & own
     common = _common(event.site.loops, other.site.loops)
@@ -163,14 +188,17 @@ def _common(left: tuple[tuple[int, int], ...], right: tuple[tuple[int, int], ...
     return left[:count]
 
 
-def _escapes(runs: Runs, record: Record, event: Backward, own: frozenset[int], depth: int) -> bool:
-    """Whether a value that hangs on the graph may reach a backward out of this function."""
-    family = frozenset().union(*(descendants(record, g) for g in own)) if own else frozenset()
+def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int], depth: int) -> str:
+    """How a value that hangs on the graph may reach a backward out of this function; ``NEEDLESS`` where it cannot."""
+    solid = frozenset(g for g in own if _is_solid(record.graphs[g]))
+    # Of what a parameter brought in, the callers are asked: it goes where it likes without this graph.
+    made = frozenset(g for g in own if record.graphs[g].kind is not GraphKind.PARAM) if solid else own
+    family = frozenset().union(*(descendants(record, g) for g in made)) if made else frozenset()
     stepped = _steps_in_turn(record, event)
-    certain = frozenset(g for g in own if record.graphs[g].kind in CERTAIN_KINDS or record.graphs[g].direct)
+    first = frozenset(g for g in solid if not record.ancestors(record.graphs[g].parents) & solid)
 
     def is_spent(value: frozenset[int]) -> bool:
-        return stepped and bool(certain) and certain <= record.ancestors(value)
+        return stepped and bool(first) and first <= record.ancestors(value)
 
     kept = [
         other
@@ -178,22 +206,25 @@ def _escapes(runs: Runs, record: Record, event: Backward, own: frozenset[int], d
         if isinstance(other, (Store, Accumulate)) and other.graphs & family and _is_kept(other)
     ]
     kept = [other for other in kept if not (_collects(other) and is_spent(other.graphs))]
-    if any(_may_be_read_later(runs, record, other) for other in kept):
-        return True
+    read = next((other.place for other in kept if _may_be_read_later(runs, record, other)), None)
+    if read is not None:
+        return f"`{read}` keeps a value of it, which may be read by what back-propagates"
     passed: dict[Site, set[int]] = {}
     for gid in family:
         for sink in record.sinks.get(gid, ()):
             if sink.kind is SinkKind.YIELDED:
-                return True
+                return "a value of it is yielded"
             if sink.kind is SinkKind.PASSED and precedes(record, event.site, sink.site):
                 passed.setdefault(sink.site, set()).add(gid)
     for site, given in passed.items():
         if len(site.loops) >= len(event.site.loops) or not is_spent(frozenset(given)):
-            return True
+            how = next(s.how for gid in sorted(given) for s in record.sinks[gid] if s.site == site)
+            return f"a value of it is passed to `{how}`, out of sight"
     if any(not is_spent(value) for value in _returned(record, family)):
         fate = runs.fate_of_result(record.root, depth)
-        return fate.trains or fate.escapes or bool(fate.kept or fate.passed)
-    return False
+        if fate.trains or fate.escapes or fate.kept or fate.passed:
+            return "a value of it is returned, and may be back-propagated by a caller"
+    return NEEDLESS
 
 
 def _steps_in_turn(record: Record, event: Backward) -> bool:
@@ -296,8 +327,8 @@ def _needless_for_callers(runs: Runs, record: Record, event: Backward, whole: bo
     if not known:
         return not whole
     roots = sorted({runs.root_of(c.ref) for c in callers.calls if not _is_overridden(runs, c.ref, ref)} - {record.root})
-    answers = [needless(runs, root, ref, event.site.node, depth + 1) for root in roots]
-    return False not in answers and not (whole and None in answers)
+    answers = {need_of(runs, root, ref, event.site.node, depth + 1) for root in roots}
+    return answers <= {NEEDLESS, NOT_SEEN} and not (whole and NOT_SEEN in answers)
 
 
 def _is_overridden(runs: Runs, caller: FunctionRef, ref: FunctionRef) -> bool:

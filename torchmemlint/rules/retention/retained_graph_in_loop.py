@@ -65,7 +65,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics.events import Backward
-from torchmemlint.semantics.retained import needless
+from torchmemlint.semantics.retained import need_of
 
 RULE = Rule(
     code="TML105",
@@ -79,12 +79,17 @@ RULE = Rule(
 EVENT = Backward
 
 
-def check(event: Backward, flow: Flow) -> Iterator[Draft]:
+def need_of_graph(event: Backward, flow: Flow) -> str:
+    """Why the graph may have to be kept; "" where surely nothing needs it."""
     if not event.retains or event.creates or event.gradients or not flow.own(event.site):
-        return
+        return "it says nothing of `retain_graph=True` itself, or also `create_graph=True`"
     if flow.hooks_forwards():
-        return  # what a hook brought out of another forward may be part of the loss
-    if not needless(flow.runs, flow.record.root, flow.frame(event.site).ref, event.site.node):
+        return "what a hook brought out of another forward may be part of the loss"
+    return need_of(flow.runs, flow.record.root, flow.frame(event.site).ref, event.site.node)
+
+
+def check(event: Backward, flow: Flow) -> Iterator[Draft]:
+    if need_of_graph(event, flow):
         return
     fix = flow.without_argument(event.site, event.kept_by, "Let the backward free its graph", Safety.UNSAFE)
     yield Draft(

@@ -69,6 +69,8 @@ ALWAYS_PAIRS = TORCH.words["always-pairs"]
 """Methods that give values and indices, also where the call has no dimension."""
 CUT_FLOATS = TORCH.words["cut-floats"]
 """Methods without a graph whose result is no index and no truth value."""
+SHARE_VALUES = TORCH.words["shares-values"]
+"""Functions without a graph whose result shares storage with what they are given."""
 COPIES_VALUES = TORCH.words["copies-values"]
 FLATTENS = TORCH.words["flattens"]
 RESHAPES = TORCH.words["reshapes"]
@@ -268,7 +270,10 @@ def change_in_place(m: Machine, op: Operation, call: Call, state: State) -> Valu
 def cut(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if op.receiver is None:
         cut_all(m, call, state, op.shown)
-        return tensor(flags=INTEGER)
+        if op.last not in SHARE_VALUES:
+            return tensor(flags=0 if op.last in CUT_FLOATS else INTEGER)
+        shared = [m.deep(value, state)[2] for value in call.all()]
+        return tensor(outputs=NOTHING.union(*shared), flags=DETACHED)
     whole_logits(m, [op.me], state)
     m.sink(op.graphs, SinkKind.CUT, op.shown, call.node)
     if op.name == "detach":

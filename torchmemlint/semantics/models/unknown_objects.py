@@ -73,7 +73,8 @@ def call_opaque(
 ) -> Value:
     """An unresolved call: its result may hang on whatever went in, and may be attached by itself. ``oid`` is the unknown object
     that is called, or whose method is; ``direct`` says that this may run a network."""
-    direct = direct and "return_tensors" not in call.keywords
+    # What is given nothing has nothing to run on (``env_fn()``); a tokenizer is told what to return.
+    direct = direct and bool(call.all()) and "return_tensors" not in call.keywords
     whole_logits(m, call.all(), state)
     last = what.rpartition(".")[2].partition("(")[0]
     named = known_by_name(m, last, call, state, oid, direct)
