@@ -28,6 +28,7 @@ class Names:
         self.trail = trail = reader.trail
         self.classes = ClassHierarchy(reader, self.bases, self.dotted, self.absolute)
         self._symbols = answered(trail, self._outermost_symbol)
+        self._star_targets = answered(trail, self._find_star_targets)
         self._star_closure = answered(trail, self._find_star_modules)
         self._binders: dict[str, list[str]] | None = None
         self._asked: set[tuple[str, str]] = set()
@@ -122,12 +123,15 @@ class Names:
     def _star_binders(self, path: str, name: str) -> list[str]:
         """The modules from which ``path`` may have a name by star imports, through any number of them, in the order of the
         imports. A package's ``__init__`` can have thousands of them, few of which bind the name."""
-        order = self._star_closure.answer(path)
-        if not order:
+        if not self._star_targets.answer(path):
             return []
         if self.trail.on:
             self.trail.page.append((keys.BINDERS, name, ""))
-        return sorted((module for module in self._modules_that_bind(name) if module in order), key=order.__getitem__)
+        binders = self._modules_that_bind(name)
+        if not binders:  # wherever the star imports lead
+            return []
+        order = self._star_closure.answer(path)
+        return sorted((module for module in binders if module in order), key=order.__getitem__)
 
     def _modules_that_bind(self, name: str) -> Sequence[str]:
         if self.reader.modules.words is not None:
@@ -141,17 +145,23 @@ class Names:
 
     def _find_star_modules(self, path: str) -> dict[str, int]:
         """The modules that the star imports of ``path`` lead to, with their ranks in the order of the imports."""
-        seen = {path: None}
+        seen: dict[str, None] = {}
         stack = [path]
         while stack:
             current = stack.pop()
+            if current in seen:  # by another way
+                continue
             seen[current] = None
-            if self.trail.on:
-                self.trail.page.append((keys.STARS, current, ""))
-            targets = [self._file_of(current, target) for target in reversed(self.reader.star_imports[current])]
-            stack += [target for target in targets if target and target not in seen]
+            stack += [target for target in self._star_targets.answer(current) if target not in seen]
         del seen[path]
         return {module: rank for rank, module in enumerate(seen)}
+
+    def _find_star_targets(self, path: str) -> list[str]:
+        """The files that the star imports of ``path`` name, the last one first."""
+        if self.trail.on:
+            self.trail.page.append((keys.STARS, path, ""))
+        targets = [self._file_of(path, target) for target in reversed(self.reader.star_imports[path])]
+        return [target for target in targets if target]
 
     def _file_of(self, path: str, target: str) -> str:
         """The file that the module ``target`` of an import in ``path`` is, by its place alone; "" when it is not in sight."""
