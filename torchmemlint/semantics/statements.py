@@ -93,19 +93,17 @@ def run_match(m: Machine, statement: ir.Match, state: State) -> State | None:
 def run_try(m: Machine, statement: ir.Try, state: State) -> State | None:
     entry = state.copy()
     following = m.following
-    # A handler can start after any statement of the body; statements inside nested blocks are joined at their ends.
-    raised: list[State] = []
+    # A handler can start after any statement of the body; statements inside nested blocks are joined at their ends. Joined as the
+    # body runs: a state for each statement would take the square of the body's length.
+    failing: State | None = entry
     end: State | None = state
     for inner in statement.body:
         end = run_block(m, [inner], end)
         if end is None:
             break
-        raised.append(end.copy())
+        failing = join_states(failing, end)
     if statement.orelse:
         end = run_block(m, statement.orelse, end)
-    failing: State | None = entry
-    for other in raised:
-        failing = join_states(failing, other)
     out = end
     for handler in statement.handlers:
         if failing is None:
