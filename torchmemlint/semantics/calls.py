@@ -113,7 +113,7 @@ def hand_over(m: Machine, receiver: Value, method: str, call: Call, state: State
     given = [a for value in call.all() for a in value if type(a) is Func and a.key not in m.handed]
     if given and any(runs_functions(atom, method, m) for atom in receiver):
         for atom in given:
-            m.handed[atom.key] = Handed(call.node, text_of(call.func), state.copy())
+            m.handed[atom.key] = Handed(call.node, text_of(call.func), m.snapshots.keep(state))
             m.record.handed.add(m.closures[atom.key].ref)
 
 

@@ -26,10 +26,10 @@ def run_definition(m: Machine, statement: ir.FunctionDef, state: State) -> State
     for decorator in function.decorators:
         check_decorator(m, decorator, function, statement.node, state)
         if registers(m, decorator):
-            m.handed[key] = Handed(decorator.node, text_of(decorator), state.copy())
+            m.handed[key] = Handed(decorator.node, text_of(decorator), m.snapshots.keep(state))
             m.record.handed.add(m.closures[key].ref)
     state.vars[place_of(m, function.name)] = frozenset((Func(key),))
-    m.defined[key] = state.copy()
+    m.defined[key] = m.snapshots.keep(state)
     return state
 
 

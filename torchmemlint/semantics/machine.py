@@ -20,6 +20,7 @@ from torchmemlint.semantics.events import (
     Site,
     Store,
 )
+from torchmemlint.semantics.snapshots import Snapshot, Snapshots
 from torchmemlint.semantics.state import ELEMENTS, FROZEN, KEYS, TRAINING, Kind, Meter, Mode, ObjInfo, RunLimit, State
 from torchmemlint.semantics.values import EMPTY, NOTHING, WITHOUT_PARTS, Atom, Func, Obj, Tensor, Tuple, Unknown, Value, truth
 from torchmemlint.semantics.world import World
@@ -61,7 +62,7 @@ class Handed(NamedTuple):
 
     node: int
     text: str
-    state: State
+    state: Snapshot
 
 
 HOLDING = CONTAINERS | {Kind.GENERATOR, Kind.INSTANCE, Kind.DISTRIBUTION}
@@ -174,8 +175,10 @@ class Machine:
     """Names that the comprehension clauses being bound right now introduce: locals of their own, whatever is outside."""
     deleted: list[tuple[str, tuple[tuple[int, int], ...]]] = field(default_factory=list)
     """Texts of what the root function has deleted so far, and the loops around."""
-    defined: dict[int, State] = field(default_factory=dict)
+    defined: dict[int, Snapshot] = field(default_factory=dict)
     """Closures → the state at their definition."""
+    snapshots: Snapshots = field(default_factory=Snapshots)
+    """The states at definitions, and at calls that run closures."""
     owner_of_params: dict[int, int] = field(default_factory=dict)
     """``parameters()`` of a module → the module."""
     foreign: set[int] = field(default_factory=set)

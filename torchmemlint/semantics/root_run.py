@@ -191,7 +191,8 @@ def run_hooks(m: Machine, state: State) -> None:
         given = [a.oid for p in params[1:] for a in bound[p.name] if type(a) is Obj]
         m.hook_arguments = frozenset(m.thing_graph(oid) for oid in given)
         m.record.hook_arguments |= m.hook_arguments
-        inner = State({**m.defined[atom.key].vars, **state.vars} if atom.key in m.defined else dict(state.vars), mode, m.meter)
+        at_definition = m.snapshots.places(m.defined[atom.key]) if atom.key in m.defined else {}
+        inner = State({**at_definition, **state.vars}, mode, m.meter)
         m.ends.append(FrameEnds())
         run_function(m, closure, bound, closure.function.node, inner)
         m.ends.pop()
@@ -218,8 +219,9 @@ def run_uncalled(m: Machine, state: State) -> None:
             continue
         handed = m.handed.get(key)
         mode = handed.state.mode if handed is not None else Mode.UNKNOWN
-        m.meter.take(len(state.vars) + len(at_definition.vars))
-        inner = State({**state.vars, **{k: v for k, v in at_definition.vars.items() if k not in state.vars}}, mode, m.meter)
+        m.meter.take(len(state.vars) + at_definition.places)
+        held = m.snapshots.places(at_definition)
+        inner = State({**state.vars, **{k: v for k, v in held.items() if k not in state.vars}}, mode, m.meter)
         own = decorated_mode_or_none(m, closure.ref)
         if own is not None:
             inner.mode = own
