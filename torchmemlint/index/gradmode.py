@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from torchmemlint.index import keys
 from torchmemlint.index.callgraph import CallGraph
@@ -142,23 +143,48 @@ class GradMode:
             self._trail.page.append((kind, ref.path, ref.qualname))
 
     def _chain(self, ref: FunctionRef, wanted: StartMode, certain: bool) -> tuple[Caller, ...]:
-        queue: deque[tuple[FunctionRef, tuple[Caller, ...]]] = deque([(ref, ())])
-        seen = {ref}
+        reached: dict[FunctionRef, _Link | None] = {ref: None}
+        queue = deque([ref])
         while queue:
-            current, path = queue.popleft()
+            current = queue.popleft()
+            link = reached[current]
             node = self._starts.node(current)
             last = node.fixed.get(wanted)
             if wanted in node.fixed and (last is None or last.certain or not certain):
-                return path if last is None else (*path, last)
+                return _calls(link) if last is None else (*_calls(link), last)
+            length = 1 if link is None else link.length + 1
+            if length > LONGEST_PATH:
+                return _calls(link)
             for caller, deferred in node.edges:
                 if (
-                    caller.ref not in seen
+                    caller.ref not in reached
                     and (caller.certain or not certain)
                     and wanted in (_through(self._solve(caller.ref), True) if deferred else self._solve(caller.ref))
                 ):
-                    seen.add(caller.ref)
-                    queue.append((caller.ref, (*path, caller)))
+                    reached[caller.ref] = _Link(caller, link, length)
+                    queue.append(caller.ref)
         return ()
+
+
+LONGEST_PATH = 100
+"""Calls of a chain that are told: each of a thousand functions that call one another has a chain of its own."""
+
+
+class _Link(NamedTuple):
+    """A call of a chain, the one before it, and how many they are."""
+
+    caller: Caller
+    before: _Link | None
+    length: int
+
+
+def _calls(link: _Link | None) -> tuple[Caller, ...]:
+    """The calls of a chain up to a link, the immediate caller first."""
+    found = []
+    while link is not None:
+        found.append(link.caller)
+        link = link.before
+    return tuple(reversed(found))
 
 
 def _least_fixpoint(
