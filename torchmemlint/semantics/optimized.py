@@ -46,7 +46,7 @@ def throws_away(world: World, ref: FunctionRef, text: str, row: int) -> bool:
 def optimizer_of(world: World, ref: FunctionRef, text: str) -> str:
     """The name or attribute of the one optimizer that holds a network's parameters, "" where it is not known."""
     asked, found = 0, []
-    for place in _scope(world, ref, text):
+    for place in _scope(world, *_where(world, ref, text), text):
         facts = world.facts(place)
         made = _constructors(world, place)
         asked += sum(call.callee in {f"{text}.{name}" for name in PARAMETERS} for call in facts.calls) if made else 0
@@ -73,26 +73,38 @@ def _params(world: World, ref: FunctionRef) -> frozenset[str]:
 
 
 def _is_copy_in(world: World, ref: FunctionRef, text: str) -> bool:
-    places = _scope(world, ref, text)
+    return world.remember(_is_copy_within, (*_where(world, ref, text), text))
+
+
+def _is_copy_within(world: World, key: tuple[str, str, str]) -> bool:
+    path, inside, text = key
+    places = _scope(world, path, inside, text)
     if not any(_copies_into(world.facts(each), text) or _is_given_weights(world, each, text) for each in places):
         return False
     makers = [each for each in places if world.remember(_makes_optimizer, each)]
     return bool(makers) and not any(_may_give(world, each, text) for each in makers)
 
 
-def _scope(world: World, ref: FunctionRef, text: str) -> list[FunctionRef]:
-    """The functions in which the module goes by that name: those of the class and its bases for an attribute, else the function
-    itself, and the file's own statements for what is no local of it."""
+def _where(world: World, ref: FunctionRef, text: str) -> tuple[str, str]:
+    """The file in which a function knows a module by a name, and the class or function that has it as an attribute or local."""
     facts = world.facts(ref)
     if text.startswith("self."):
-        classes = world.project.mro(ClassRef(ref.path, facts.owner)) if facts.owner else ()
-        inside = [(cls.path, world.within(cls.path, cls.qualname)) for cls in classes if isinstance(cls, ClassRef)]
-    elif text in facts.locals and facts.qualname != MODULE:
-        inside = [(ref.path, world.within(ref.path, facts.qualname))]
+        return ref.path, facts.owner
+    return ref.path, facts.qualname if text in facts.locals and facts.qualname != MODULE else ""
+
+
+def _scope(world: World, path: str, inside: str, text: str) -> list[FunctionRef]:
+    """The functions in which the module goes by that name: those of the class and its bases for an attribute, else the function
+    itself, and the file's own statements for what is no local of it."""
+    if text.startswith("self."):
+        classes = [cls for cls in world.project.mro(ClassRef(path, inside)) if isinstance(cls, ClassRef)] if inside else []
+        found = [(cls.path, world.within(cls.path, cls.qualname)) for cls in classes]
+    elif inside:
+        found = [(path, world.within(path, inside))]
     else:
-        functions = world.project.module(ref.path).functions
-        inside = [(ref.path, tuple(each for each in functions if each.qualname == MODULE or text not in each.locals))]
-    return [FunctionRef(path, each.qualname) for path, functions in inside for each in functions]
+        functions = world.project.module(path).functions
+        found = [(path, tuple(each for each in functions if each.qualname == MODULE or text not in each.locals))]
+    return [FunctionRef(at, each.qualname) for at, functions in found for each in functions]
 
 
 def _makes_optimizer(world: World, ref: FunctionRef) -> bool:
