@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics import assembly
@@ -22,6 +21,7 @@ from torchmemlint.semantics.state import FROZEN, Kind, Mode, State, join_states
 from torchmemlint.semantics.syntax import cache_size
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import EMPTY, NOTHING, UNKNOWN, Cls, Ext, Func, Obj, Value, const, sorted_atoms
+from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
 assembly.check()  # whoever runs a root has all handlers
@@ -149,7 +149,7 @@ def root_parameter(m: Machine, param: ir.Param) -> Value:
     oid = m.outside(Kind.THING, param.name, found, key=("param", m.frame, param.name))
     if found == "torch.Tensor":
         found = None
-    if found is None and is_used_as_object(m.world.facts(ref), param.name):
+    if found is None and param.name in m.world.remember(used_as_objects, ref):
         found = module_given(m.world, ref, param.name)
     classify(m, oid, found, param.name)
     if isinstance(found, ClassRef) and m.heap[oid].kind is Kind.MODULE and parametric(m.world, found) == frozenset():
@@ -157,9 +157,9 @@ def root_parameter(m: Machine, param: ir.Param) -> Value:
     return frozenset((Obj(oid),))
 
 
-def is_used_as_object(facts: FunctionFacts, name: str) -> bool:
-    """Whether a function calls what it is given under a name, or a method of it."""
-    return any(call.callee.partition(".")[0] == name for call in facts.calls)
+def used_as_objects(world: World, ref: FunctionRef) -> frozenset[str]:
+    """The names under which a function calls something, or a method of it."""
+    return frozenset(call.callee.partition(".")[0] for call in world.facts(ref).calls)
 
 
 def constructed_with(m: Machine, init: FunctionRef, flag: str) -> bool | None:
