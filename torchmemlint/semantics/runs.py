@@ -103,16 +103,20 @@ class Runs:
 
     def forget(self) -> None:
         """Between two files: let go of records and lowered functions when there are many. They are worked out again, with the
-        same answer, if another file asks."""
+        same answer, if another file asks. What was asked for last is kept: the caller of a hundred functions, as a rule."""
         if len(self._records) > KEPT_RECORDS:
-            self._records.clear()
-            self.steps.clear()
+            for ref in [*self._records][: -KEPT_RECORDS // 2]:
+                del self._records[ref]
+                self.steps.pop(ref, None)
         self.world.forget()
 
     def records(self, ref: FunctionRef) -> list[Record]:
         """The records of a root, one per combination of phases; empty where it cannot be run."""
         if self.world.ledger.meanwhile(self._records, ref):
             return []
+        known = self._records.pop(ref, None)
+        if known is not None:
+            self._records[ref] = known  # the last that was asked for
         return self.world.ledger.remember(self._records, ref, lambda: self._run(ref))
 
     def _run(self, ref: FunctionRef) -> list[Record]:
@@ -288,6 +292,12 @@ class Runs:
 
     def fate_here(self, record: Record, gid: int) -> Fate:
         """What becomes of a graph's values in this record alone; a value that is returned escapes."""
+        known = record.known_fates.get(gid)
+        if known is None:
+            known = record.known_fates[gid] = self._find_fate(record, gid)
+        return known  # type: ignore[return-value]
+
+    def _find_fate(self, record: Record, gid: int) -> Fate:
         family = descendants(record, gid)
         if family & record.backwarded:
             return Fate(True)
