@@ -493,6 +493,8 @@ class Record:
     """What ``children`` was worked out to be, once the run was over; ``outliving`` and ``followed`` are such tables, too."""
     outliving: set[tuple[int, int]] | None = None
     """Keys of the sites at which a value is put where it outlives the root."""
+    known_fates: dict[int, object] = field(default_factory=dict)
+    """What becomes of a graph's values in this record (``runs.Fate``): rules ask about each graph beside each other one."""
     followed: dict[tuple[int, int], int] | None = None
     """Key of a call's site → the graph of its result, where that hangs on what the call was given."""
 
