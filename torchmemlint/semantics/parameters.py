@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from torchmemlint.index.arguments import argument_for
-from torchmemlint.index.facts import ArgFact, AttrFact, FunctionFacts, ParamFact
+from torchmemlint.index.facts import ArgFact, AttrFact, CallFact, FunctionFacts, ParamFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.kinds import class_kind, looks_like_module
 from torchmemlint.semantics.state import Kind
@@ -216,7 +216,7 @@ def _is_module(world: World, cls: ClassRef | str) -> bool:
 def makes_bare(world: World, ref: FunctionRef, callee: str, absolute: str) -> bool:
     """Whether every call of ``callee`` in the function makes one of torch's normalisations (``absolute``) without its affine
     parameters, all that it could have, or an embedding of given weights that stay as they are."""
-    calls = [call for call in world.facts(ref).calls if call.callee == callee]
+    calls = world.remember(_calls_by_callee, ref).get(callee, [])
     if absolute in TORCH.given_weights:
         return bool(calls) and not any(arg.keyword == "freeze" and arg.const != "True" for call in calls for arg in call.args)
     default = AFFINE.get(absolute)
@@ -226,6 +226,13 @@ def makes_bare(world: World, ref: FunctionRef, callee: str, absolute: str) -> bo
     return bool(calls) and all(
         one == ["False"] or (not one and not default and len(call.args) < 4) for one, call in zip(given, calls, strict=True)
     )
+
+
+def _calls_by_callee(world: World, ref: FunctionRef) -> dict[str, list[CallFact]]:
+    found: dict[str, list[CallFact]] = {}
+    for call in world.facts(ref).calls:
+        found.setdefault(call.callee, []).append(call)
+    return found
 
 
 def may_hold_module(world: World, cls: ClassRef, name: str) -> bool:
