@@ -59,6 +59,15 @@ class Flow:
     severities: dict[str, Severity] = field(default_factory=dict)
     judged: dict[int, Any] = field(default_factory=dict)
     """What ``gradmode.judgement`` found of a graph: several rules ask."""
+    opaque: dict[Site, list[Graph]] | None = None
+    """What calls out of sight gave, by site, once that was asked for; the next four are such tables, too: what is asked of each
+    graph must not look at all of them."""
+    backwarded: dict[str, set[int]] | None = None
+    """What is called → those of its graphs that may reach a backward."""
+    own_and_trained: tuple[list[Graph], set[int]] | None = None
+    """The root's own calls of what may be a module, and which of them are, or may be, demanded (``inference_with_grad``)."""
+    _own: dict[int, bool] = field(default_factory=dict)
+    _inside: dict[tuple[int, int], list[Graph]] | None = None
 
     # --- where ------------------------------------------------------------------------------------------------------
 
@@ -67,11 +76,12 @@ class Flow:
 
     def own(self, site: Site) -> bool:
         """Whether the site is in the root function itself or in one of its closures (not in an inlined callee)."""
-        ref = self.frame(site).ref
-        root = self.record.root
-        if ref.path != root.path:
-            return False
-        return ref == root or (root.qualname != MODULE and ref.qualname.startswith(root.qualname + "."))
+        known = self._own.get(site.frame)
+        if known is None:
+            ref, root = self.frame(site).ref, self.record.root
+            below = root.qualname != MODULE and ref.qualname.startswith(root.qualname + ".")
+            known = self._own[site.frame] = ref.path == root.path and (ref == root or below)
+        return known
 
     def own_call(self, site: Site) -> tuple[Site, FunctionRef]:
         """The root's call through which an inlined callee's site was reached, and the function that was called."""
@@ -89,8 +99,12 @@ class Flow:
 
     def made_inside(self, call: Site) -> list[Graph]:
         """The graphs that are made inside a call of the root's, by the functions of the project that it runs."""
-        graphs = self.record.graphs.values()
-        return [g for g in graphs if not self.own(g.site) and self.own_call(g.site)[0].key == call.key]
+        if self._inside is None:
+            self._inside = {}
+            for graph in self.record.graphs.values():
+                if not self.own(graph.site):
+                    self._inside.setdefault(self.own_call(graph.site)[0].key, []).append(graph)
+        return self._inside.get(call.key, [])
 
     def lowered(self, site: Site):  # type: ignore[no-untyped-def]
         ref = self.frame(site).ref

@@ -27,8 +27,11 @@ def told_once(drafts: Sequence[Draft]) -> list[Draft]:
     if inference:
         covered = frozenset().union(*(d.graphs for d in inference))
         out = [d for d in out if not (d.finding.code in KEEPERS and d.graphs and d.graphs <= covered)]
-        told = [first_of(part, inference) for part in sorted({d.part for d in inference})]
-        out = [d for d in out if d in told or d not in inference]
+        parts: dict[tuple[tuple[int, int], ...], list[Draft]] = {}
+        for draft in inference:
+            parts.setdefault(draft.part, []).append(draft)
+        told = {id(first_of(there)) for there in parts.values()}
+        out = [d for d in out if d.finding.code != "TML201" or id(d) in told]
     halves = {d.finding.statement for d in out if d.finding.code == "TML204"}
     out = [d for d in out if not (d.finding.code in ("TML101", "TML102") and d.finding.statement in halves)]
     teachers = frozenset().union(*(d.graphs for d in out if d.finding.code == "TML203"))
@@ -39,8 +42,7 @@ def told_once(drafts: Sequence[Draft]) -> list[Draft]:
     return [d for d in out if not (d.finding.code == "TML401" and d.finding.statement in views)]
 
 
-def first_of(part: tuple[tuple[int, int], ...], drafts: Sequence[Draft]) -> Draft:
+def first_of(there: Sequence[Draft]) -> Draft:
     """The first of the costliest drafts of a part of the function: what another forward keeps is not its own."""
-    there = [d for d in drafts if d.part == part]
     worst = max((d.finding.severity for d in there), key=lambda s: s.weight)
     return min((d for d in there if d.finding.severity is worst), key=lambda d: d.finding.sort_key)

@@ -292,16 +292,10 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
             return None
         call = f"set_grad_enabled({test})"
         return flow.under_no_grad(event.site, "Switch grad mode on for training alone, in this statement", call)
-    evaluates = purpose.uses(root.qualname) or RecordFlag.EVAL in record.flags
-    others = [
-        g
-        for g in record.graphs.values()
-        if g.gid != event.gid and (g.kind is GraphKind.FORWARD or g.direct) and flow.own(g.site)
-    ]
-    fates = [flow.runs.fate(record, other.gid) for other in others]
-    trained = any(fate.trains or (fate.escapes and not evaluates) for fate in fates)
+    own, demanded = own_and_trained(flow)
+    trained = bool(demanded - {event.gid})
     guards = flow.runs.world.facts(root).names & GUARDS  # what the author left out of the block may need a graph
-    wants = bool(guards) and any(g.mode is Mode.ON for g in others if g.kind is GraphKind.OPAQUE)
+    wants = bool(guards) and any(g.mode is Mode.ON for g in own if g.kind is GraphKind.OPAQUE and g.gid != event.gid)
     apart = trained or wants or hands_on_another_graph(event, flow) or asks_for_gradients(flow)
     if root.qualname == MODULE or RecordFlag.BACKWARD in record.flags or record.assumptions or apart:
         return flow.under_no_grad(event.site, "Switch grad mode off for the statement") if flow.own(event.site) else None
@@ -322,6 +316,17 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
     start = Position(facts.row, len(indent) + 1)
     text = f"@{torch_name}.no_grad(){newline}{indent}"
     return Fix("Switch grad mode off for the function", Safety.UNSAFE, (Edit(Span(start, start), text),), needed)
+
+
+def own_and_trained(flow: Flow) -> tuple[list[Graph], set[int]]:
+    """The root's own calls of what may be a module, and those of them that are trained, or may be by its callers."""
+    if flow.own_and_trained is None:
+        record = flow.record
+        evaluates = purpose.uses(record.root.qualname) or RecordFlag.EVAL in record.flags
+        own = [g for g in record.graphs.values() if (g.kind is GraphKind.FORWARD or g.direct) and flow.own(g.site)]
+        fates = [(g.gid, flow.runs.fate(record, g.gid)) for g in own]
+        flow.own_and_trained = own, {gid for gid, fate in fates if fate.trains or (fate.escapes and not evaluates)}
+    return flow.own_and_trained
 
 
 ROOTS = re.compile(r"(?<![.\w])[A-Za-z_]\w*")

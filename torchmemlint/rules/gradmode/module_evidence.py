@@ -146,8 +146,12 @@ BACKWARD = TORCH.words["back-propagates"]
 
 def is_trained_beside(event: Graph, flow: Flow) -> bool:
     """Whether another call of the same object is back-propagated in this run."""
-    record = flow.record
-    return any(g.what == event.what and g.gid in record.backwarded for g in record.graphs.values() if g.gid != event.gid)
+    if flow.backwarded is None:
+        flow.backwarded = {}
+        for graph in flow.record.graphs.values():
+            if graph.gid in flow.record.backwarded:
+                flow.backwarded.setdefault(graph.what, set()).add(graph.gid)
+    return bool(flow.backwarded.get(event.what, set()) - {event.gid})
 
 
 MODULES_ALONE = TORCH.words["modules-alone"]
@@ -233,12 +237,13 @@ def words_on(event: Graph, flow: Flow) -> frozenset[str]:
 
 def seen_on(event: Graph, flow: Flow) -> set[str]:
     """What is done to the result, and to its items and fields."""
+    if flow.opaque is None:
+        flow.opaque = {}
+        for graph in flow.record.graphs.values():
+            if graph.kind is GraphKind.OPAQUE:
+                flow.opaque.setdefault(graph.site, []).append(graph)
     seen = set(flow.record.evidence.get(event.gid, ()))
-    for other in flow.record.graphs.values():
-        if (
-            other.kind is GraphKind.OPAQUE
-            and other.site == event.site
-            and other.what.startswith((event.what + "[", event.what + "."))
-        ):
+    for other in flow.opaque.get(event.site, ()):
+        if other.what.startswith((event.what + "[", event.what + ".")):
             seen |= flow.record.evidence.get(other.gid, set())
     return seen
