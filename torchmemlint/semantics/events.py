@@ -448,7 +448,8 @@ class Record:
     assumptions: tuple[tuple[str, bool], ...]
     frames: list[Frame] = field(default_factory=list)
     graphs: dict[int, Graph] = field(default_factory=dict)
-    sinks: dict[int, set[Sink]] = field(default_factory=dict)
+    sinks: dict[int, tuple[Sink, ...]] = field(default_factory=dict)
+    """Graphs → the sinks that their values went to, once the run is over."""
     evidence: dict[int, set[str]] = field(default_factory=dict)
     operations: dict[int, set[str]] = field(default_factory=dict)
     """Torch functions and operators (by their last name; "loss" for a loss) that took a value which hangs on a graph or mark."""

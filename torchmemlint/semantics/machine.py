@@ -145,6 +145,8 @@ class Machine:
     first_values: dict[tuple[int, int, str], tuple[ObjInfo, Value]] = field(default_factory=dict)
     """(frame, object, attribute) → what it holds before anything is stored there, for the object as it was known then."""
     _ids: dict[tuple[object, ...], int] = field(default_factory=dict)
+    sunk: dict[Sink, set[int]] = field(default_factory=dict)
+    """Sinks → the graphs that went there: the record has them the other way round, once the run is over."""
     _sunk: dict[tuple[str, str, int, int], set[int]] = field(default_factory=dict)
     """Kind, how, frame and node of a sink → the graphs that went there."""
     absolutes: dict[str, Value] = field(default_factory=dict)
@@ -351,12 +353,15 @@ class Machine:
             return
         self.meter.take(SINK * len(new))
         sink = Sink(kind, how, self.site(node))
-        for gid in new:
-            self.record.sinks.setdefault(gid, set()).add(sink)
         if seen is None:
-            self._sunk[key] = new
-        else:
+            self._sunk[key] = self.sunk[sink] = new
+            return
+        there = self.sunk.get(sink)
+        if there is seen:
             seen |= new
+        else:
+            self.sunk[sink] = new if there is None else there | new
+            self._sunk[key] = seen | new
 
     def notice(self, gids: Iterable[int], what: str) -> None:
         for gid in gids:

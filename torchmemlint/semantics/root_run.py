@@ -11,7 +11,7 @@ from torchmemlint.semantics.attributes import object_attribute
 from torchmemlint.semantics.definitions import check_decorator
 from torchmemlint.semantics.dispatch import evaluate, run_block
 from torchmemlint.semantics.event_words import Evidence
-from torchmemlint.semantics.events import Backward, CachedFunction, GraphKind, Record, SinkKind
+from torchmemlint.semantics.events import Backward, CachedFunction, GraphKind, Record, Sink, SinkKind
 from torchmemlint.semantics.functions import run_function
 from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.machine import EVERYTHING, Closure, FrameEnds, Machine
@@ -55,6 +55,7 @@ def run_root(m: Machine, function: ir.Function, lowered: object, owner: ClassRef
     m.ends.pop()
     record.final = final
     record.result = ends.returns
+    record.sinks = by_graph(m.sunk)
     finish(record)
     return record
 
@@ -241,6 +242,15 @@ def decorated_mode_or_none(m: Machine, ref: FunctionRef) -> Mode | None:
         return decorated_mode(m, ref)
     except KeyError:
         return None
+
+
+def by_graph(sunk: dict[Sink, set[int]]) -> dict[int, tuple[Sink, ...]]:
+    """Graphs → the sinks that they went to, in a fifth of the room that a set for each would take while the run goes on."""
+    found: dict[int, list[Sink]] = {}
+    for sink, gids in sunk.items():
+        for gid in gids:
+            found.setdefault(gid, []).append(sink)
+    return {gid: tuple(sinks) for gid, sinks in found.items()}
 
 
 def finish(record: Record) -> None:
