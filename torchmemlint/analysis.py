@@ -163,7 +163,7 @@ def analyze_module(
     page.questions.add(("text", path))
     checks = checks_for(codes)
     steps = 0
-    for ref in roots_of(project, path, runs, checks_for(codes, beside=True)):
+    for number, ref in enumerate(roots_of(project, path, runs, checks_for(codes, beside=True))):
         if steps > MAX_IN_FILE:
             project.ledger.note(f"{path}: {ref.qualname}: {TOO_LARGE}")
             continue
@@ -171,7 +171,7 @@ def analyze_module(
             drafts, walked = bounded_drafts_of(runs, ref, checks, ask or ask_rule)
             drafts = [d for d in drafts if d.finding.confidence is not Confidence.LOW]
             analysis.findings += [d.finding for d in told_once(drafts) if d.finding.code in codes]
-            steps += runs.steps.get(ref, 0) + walked + (TOLD if drafts else 0)
+            steps += runs.steps.get(ref, 0) + walked + (TOLD if drafts else 0) + (ONE_MORE if number >= MANY else 0)
             runs.forget()  # of hundreds of functions the records would fill the memory
         except Exception:  # the one function is lost, the run goes on
             analysis.crashes.append(f"{quoted(path)}: {ref.qualname}: {traceback.format_exc()}")
@@ -216,6 +216,11 @@ MAX_IN_FILE = 15_000_000
 analysed."""
 TOLD = 20_000
 """Steps that are counted for a function with a finding: libcst reads it, and what it calls, in milliseconds."""
+MANY = 1_000
+"""Functions of a file that are looked at for no more than their own steps; no file of 51 packages and 42 repositories defines more
+than 410."""
+ONE_MORE = 10_000
+"""Steps that are counted for each function beyond these: what it starts with, and what is asked of its callers, takes milliseconds."""
 MAX_WALKED = 4_000_000
 """Steps that the rules, asked about one root, may go from graph to graph, in its records and its callers'."""
 MAX_ASKED = 2_000_000_000
