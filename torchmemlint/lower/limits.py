@@ -8,11 +8,20 @@ from typing import Final
 
 from torchmemlint.errors import SourceError, TooLargeError
 from torchmemlint.index.parse import parse
-from torchmemlint.lower.regions import Region
+from torchmemlint.lower.regions import MODULE, Region
 
 LONGEST_CHAIN: Final = 1000
 """Operands of one ``and`` or ``or``. libcst 1.9 reads 3,000 with 8 MiB of stack and crashes at 10,000."""
+LONGEST: Final = 300_000
+"""Characters of a function. Python's tree of it takes up to 350 bytes for each; the longest in 51 packages has 56,000."""
 TOO_DEEP: Final = "this source is nested too deeply to be analysed"
+
+
+def refuse_long(region: Region) -> None:
+    """Raises ``TooLargeError`` for a function that is longer than any that somebody wrote: its tree would fill the memory, and its
+    run would be given up."""
+    if region.qualname != MODULE and len(region.text) > LONGEST:
+        raise TooLargeError("function too large", region.first_row)
 
 
 def refuse_long_chains(region: Region) -> None:

@@ -19,7 +19,7 @@ from typing import Final
 from torchmemlint.errors import SourceError
 from torchmemlint.index.parse import parse
 from torchmemlint.lower.builder import Builder
-from torchmemlint.lower.limits import TOO_DEEP, refuse_long_chains
+from torchmemlint.lower.limits import TOO_DEEP, refuse_long, refuse_long_chains
 from torchmemlint.lower.lowered import Lowered, from_libcst
 from torchmemlint.lower.regions import Region
 
@@ -31,6 +31,7 @@ class _Open(Exception):
 def lower(region: Region) -> Lowered:
     """Lower a region. Raises ``SourceError`` where it cannot be parsed, or is nested too deeply."""
     try:
+        refuse_long(region)
         refuse_long_chains(region)
         function = Builder(_Text(region)).region(parse(region.text), region)
     except _Open:
