@@ -5,14 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchmemlint.semantics.state import Meter, State, join_states
+from torchmemlint.semantics.snapshots import Snapshots
+from torchmemlint.semantics.state import Meter, Mode, State, join_states
 from torchmemlint.semantics.values import (
     BATCH,
     DETACHED,
     EMPTY,
     INTEGER,
     MAX_ATOMS,
+    PLAIN,
     SCALAR,
+    UNKNOWN,
     VIEW,
     Cls,
     Const,
@@ -34,6 +37,7 @@ from torchmemlint.semantics.values import (
     outputs_of,
     shallow,
     truth,
+    union,
 )
 
 numbers = st.frozensets(st.integers(1, 4), max_size=2)
@@ -160,3 +164,26 @@ def test_states_join_both_ways_alike(a: State, b: State) -> None:
     again = join_states(one, a)
     assert again is not None
     assert (again.vars, again.mode) == (one.vars, one.mode)
+
+
+def test_a_union_is_the_largest_set_where_that_has_all() -> None:
+    large = frozenset({1, 2, 3})
+    assert union([frozenset({1}), large, frozenset({2, 3})]) is large
+    assert union([frozenset({1, 2}), frozenset({2, 3})]) == large
+    assert union([frozenset()]) == frozenset()
+
+
+def test_snapshots_hold_what_was_there_in_any_order() -> None:
+    meter = Meter()
+    snapshots = Snapshots()
+    states = [
+        {(0, "a"): PLAIN},
+        {(0, "a"): PLAIN, (0, "b"): UNKNOWN},
+        {(0, "b"): PLAIN},
+        {(0, "b"): PLAIN, (0, "a"): UNKNOWN},
+        {},
+    ]
+    kept = [snapshots.keep(State(dict(places), Mode.ON, meter)) for places in states]
+    for number in (0, 1, 2, 3, 4, 1, 4, 0, 3, 2):
+        assert snapshots.places(kept[number]) == states[number]
+        assert kept[number].places == len(states[number])

@@ -327,15 +327,17 @@ class Machine:
         else:
             gid = self.number("graph", kind, site.frame, site.node, self.turn, key)
         old = self.record.graphs.get(gid)
+        if gid in parents:
+            parents = parents - {gid}
         if old is None:
             if len(self.record.graphs) > MAX_GRAPHS:
                 raise RunLimit
             self.record.graphs[gid] = Graph(
-                gid, kind, site or self.site(node), what, parents - {gid}, mode, training, module, frozen, place, callee,
+                gid, kind, site or self.site(node), what, parents, mode, training, module, frozen, place, callee,
                 self.heap[module].loops if module in self.heap else (), direct,
             )  # fmt: skip
         else:
-            old.parents |= parents - {gid}
+            old.parents |= parents
             if old.mode != mode:
                 old.mode = Mode.UNKNOWN if mode is Mode.UNKNOWN or old.mode is Mode.UNKNOWN else mode
             old.frozen = old.frozen and frozen

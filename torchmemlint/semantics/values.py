@@ -227,7 +227,7 @@ def normal(atoms: Iterable[Atom]) -> Value:
         out += consts
     if tensors:
         out.append(tensors[0] if len(tensors) == 1 else _join_tensors(tensors))
-    hints = NOTHING.union(*(u.hints for u in unknowns)) if unknowns else NOTHING
+    hints = union([u.hints for u in unknowns]) if unknowns else NOTHING
     if len(others) + len(tuples) > MAX_ATOMS:
         dropped = frozenset(out)
         keep: list[Atom] = [a for a in out if type(a) in (Tensor, Const, Plain)]
@@ -235,6 +235,13 @@ def normal(atoms: Iterable[Atom]) -> Value:
     if unknowns:
         out.append(unknowns[0] if len(unknowns) == 1 else Unknown(hints))
     return frozenset(out)
+
+
+def union(sets: list[frozenset[int]]) -> frozenset[int]:
+    """All that is in any of the sets: the largest itself, where it has all of that, so that a thousand values which hang on the same
+    graphs hold one set of them."""
+    largest = max(sets, key=len)
+    return largest if all(one is largest or one <= largest for one in sets) else largest.union(*sets)
 
 
 def _join_tensors(tensors: list[Tensor]) -> Tensor:
@@ -246,9 +253,9 @@ def _join_tensors(tensors: list[Tensor]) -> Tensor:
         both &= other.flags
         either |= other.flags
     return Tensor(
-        NOTHING.union(*(each.graphs for each in tensors)),
-        NOTHING.union(*(each.hints for each in tensors)),
-        NOTHING.union(*(each.outputs for each in tensors)),
+        union([each.graphs for each in tensors]),
+        union([each.hints for each in tensors]),
+        union([each.outputs for each in tensors]),
         (both & (SCALAR | INTEGER | DETACHED | COLUMN | COMPUTED))
         | (either & (VIEW | BATCH | PACKED | SCORES | WEIGHTS | LOGITS | DOUBTED | MOVED))
         | (DOUBTED if doubted else 0),
