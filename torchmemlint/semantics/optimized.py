@@ -161,6 +161,9 @@ def _is_given_weights(world: World, ref: FunctionRef, text: str) -> bool:
             given = [param.name for param in params if getattr(argument_for(params, param.name, call.args), "name", "") == text]
             if any(_copies_into(facts, name) for name in given):
                 return True
+            states = any(arg.name.endswith(".state_dict()") for arg in call.args)
+            if states and any(each.callee == f"{name}.load_state_dict" for name in given for each in facts.calls):
+                return True
     return False
 
 

@@ -60,8 +60,11 @@ def may_waste_graphs(world: World, ref: FunctionRef) -> bool:
 def is_known_module(world: World, ref: FunctionRef, callee: str) -> bool:
     """Whether what a call names, or the object whose method it is, is known for a module, or reads like a network."""
     receiver, _, name = callee.rpartition(".")
-    if name in TORCH.module_methods or name in TORCH.methods or name in OF_EVERYTHING:
+    if name in TORCH.module_methods or name in TORCH.methods:
         return False
+    if name in OF_EVERYTHING:  # of a module, too: its own `decode`
+        cls = world.project.class_of(ref.path, ref.qualname, receiver) if receiver else None
+        return isinstance(cls, ClassRef) and bool(world.is_module_class(cls))
     for text in (callee, receiver):
         if text and text not in ("self", "cls"):
             if purpose.may_be_network(text) or looks_like_module(world.evidence(ref).get(text, frozenset())):

@@ -117,4 +117,7 @@ def tell_allocator(m: Machine, op: Operation, call: Call, state: State) -> Value
 
 @has_effect(Effect.NO_EFFECT)
 def no_effect(m: Machine, op: Operation, call: Call, state: State) -> Value:
+    # What it is given is read there, and ends there: a picture is saved, a value is printed.
+    given = [m.whole(value, state)[0] for value in call.all()]
+    m.sink(NOTHING.union(*given) if given else NOTHING, SinkKind.SHOWN, op.shown, call.node)
     return PLAIN
