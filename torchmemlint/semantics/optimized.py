@@ -10,6 +10,8 @@ from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE, World
 
 PARAMETERS = ("parameters", "named_parameters")
+WRITES = frozenset({"data", "copy_", "lerp_", "mul_", "add_", "set_"})
+"""Words of a function that writes into parameters, and does not only go through those of two modules."""
 MAX_BELOW = 60
 """Functions that are looked through for the making of an optimizer, below one that is given a module."""
 
@@ -81,8 +83,15 @@ def _is_copy_within(world: World, key: tuple[str, str, str]) -> bool:
     places = _scope(world, path, inside, text)
     if not any(_copies_into(world.facts(each), text) or _is_given_weights(world, each, text) for each in places):
         return False
+    if any(_steps(call.callee, text) for each in places for call in world.facts(each).calls):
+        return False  # it goes by its own optimizer (``self.critic.optimizer.step()``)
     makers = [each for each in places if world.remember(_makes_optimizer, each)]
     return bool(makers) and not any(_may_give(world, each, text) for each in makers)
+
+
+def _steps(callee: str, text: str) -> bool:
+    """Whether a call zeroes a module's own gradients, or steps an optimizer that it holds."""
+    return callee.startswith(f"{text}.") and callee.rpartition(".")[2] in ("step", "zero_grad")
 
 
 def _where(world: World, ref: FunctionRef, text: str) -> tuple[str, str]:
@@ -125,9 +134,9 @@ def _may_give(world: World, ref: FunctionRef, text: str) -> bool:
     made = _constructors(world, ref)
     last = max(call.place for call in made)
     in_loop = any(call.loops for call in made)
-    asks = {f"{text}.{name}" for name in PARAMETERS}
     for call in world.facts(ref).calls:
-        if call.callee in asks and (in_loop or call.place < last):
+        asks = call.callee.startswith(f"{text}.") and call.callee.rpartition(".")[2] in PARAMETERS  # of a part of it, too
+        if asks and (in_loop or call.place < last):
             return True
         handed = not call.callee.endswith("load_state_dict") and any(arg.name == text for arg in call.args)
         if handed and (call in made or _may_make_optimizer(world, ref, call)):
@@ -174,6 +183,6 @@ def _copies_into(facts: FunctionFacts, text: str) -> bool:
             return True
     called = {call.callee for call in facts.calls}
     others = {callee for callee in called if callee.rpartition(".")[2] in PARAMETERS and callee.rpartition(".")[0] != text}
-    if others and called & {f"{text}.{name}" for name in PARAMETERS}:
+    if others and called & {f"{text}.{name}" for name in PARAMETERS} and facts.names & WRITES:
         return True
     return any(name == text and made in ("copy.deepcopy()", "deepcopy()") for name, made in (*facts.bound, *facts.rebound))
