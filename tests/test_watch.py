@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -31,7 +32,15 @@ class Watched:
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         command = [sys.executable, "-m", "torchmemlint", "--watch", "--output-format=concise", *arguments]
-        self.process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        # A job that a shell runs in the background ignores the signal, and so would the process: it gets its default back.
+        self.process = subprocess.Popen(
+            command,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler),
+        )
         self.rounds: list[str] = [""]
         threading.Thread(target=self._read, daemon=True).start()
 

@@ -204,7 +204,7 @@ def may_freeze(facts: FunctionFacts, text: str, said: frozenset[str]) -> bool:
     return any(value.startswith(f"{text}.") and value.endswith("[]") for _, value in (*facts.bound, *facts.rebound))
 
 
-FREEZERS = frozenset({"requires_grad_", "freeze"})
+FREEZERS = TORCH.words["freezing-methods"]
 THAWED = "requires_grad=True"
 STORED_FLAGS = frozenset({"requires_grad=False", "requires_grad="})
 

@@ -5,9 +5,10 @@ Reports a network that runs with grad mode on in a function that trains another 
 detached: a teacher, a target network, a reference policy. The detach shows that the output is meant as a constant; by
 then its graph has been built.
 
-Also reported is a network that a step back-propagates into for nothing: it gets its weights from another network
-(`load_state_dict`, parameter by parameter), an optimizer holds that other one's parameters and not its own, and its input
-hangs on nothing that is trained.
+Also reported is a network that a step, or the trainer that a loss is returned to, back-propagates into for nothing: it gets its
+weights from another network (`load_state_dict`, parameter by parameter), an optimizer holds that other one's parameters and not
+its own, and its input hangs on nothing that is trained by it. A policy that chooses the action for a target network is not, where
+its optimizer calls `zero_grad()` before it steps.
 
 Networks with frozen parameters are silent, and outputs that are detached in one term of the loss and trained in, or kept in,
 another. So are outputs of which something is computed, attached, that cannot be followed to its end: it may be trained there.
