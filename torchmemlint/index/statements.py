@@ -105,9 +105,10 @@ def unpack(walk: Walk, targets: list[ast.expr], value: ast.expr | None, text: st
         return True
     frame = walk.frame
     owner = walk.classes.get(frame.owner) if frame.owner and frame.receiver and text else None
-    for target in targets if owner is not None else ():
+    if owner is None:
+        return False
+    for target in targets:
         if type(target) is ast.Attribute and type(target.value) is ast.Name and target.value.id == frame.receiver:
-            assert owner is not None
             owner.attrs.append(AttrFact(target.attr, "part", "", "", frame.qualname, element=text))
     return False
 

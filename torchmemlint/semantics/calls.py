@@ -53,7 +53,8 @@ from torchmemlint.torch_facts import TORCH
 
 FORWARD = TORCH.words["forward"]
 HOOKS = TORCH.words["forward-hooks"]
-MODULES_ALONE = TORCH.words["sure-module-evidence"] | {"eval"}
+SAYS_MODULE = TORCH.words["sure-module-evidence"] | {"eval"}
+"""Methods that say, called without arguments, that a variable holds a module."""
 MAKES_MODEL = TORCH.words["makes-model"]
 SUPER_GIVES_NOTHING = TORCH.words["super-gives-nothing"]
 TO_DEVICE = TORCH.words["to-device"]
@@ -90,7 +91,7 @@ def call_of_method(m: Machine, expr: ir.Call, func: ir.Attr, state: State) -> Va
         return super_call(m, func.name, expr, state)
     receiver = evaluate(m, func.value, state)
     call = evaluate_arguments(m, expr, state)
-    if func.name in MODULES_ALONE and type(func.value) is ir.Name and not expr.args:
+    if func.name in SAYS_MODULE and type(func.value) is ir.Name and not expr.args:
         known = known_as_module(m, receiver, call, state)
         if known is not receiver:
             receiver = known
