@@ -24,7 +24,9 @@ from torchmemlint.run import check_paths, fix_paths
 
 ROOT = Path(__file__).parent.parent / "fixtures"
 KNOWN = Path(__file__).parent / "known_gaps.txt"
-MARKER = re.compile(r"  # expect: (TML\d{3}(?:, TML\d{3})*)$", re.MULTILINE)
+GRADE = "note|warning|error|low|medium|high"
+MARKER = re.compile(rf"  # expect: (TML\d{{3}}(?: (?:{GRADE}))*(?:, TML\d{{3}}(?: (?:{GRADE}))*)*)$", re.MULTILINE)
+"""The codes that are expected in a row, each with its severity and its confidence where these are to be told."""
 MODULE = "<module>"
 
 Texts = Mapping[str, str]
@@ -88,11 +90,16 @@ def examples() -> Case:
 
 
 def marks(text: str) -> set[tuple[int, str]]:
-    """Row and code of every alarm that a text asks for."""
-    out = set()
+    """Row and code of every alarm that a text asks for, the doubtful ones left out."""
+    return {(row, code) for row, code, grades in graded(text) if "low" not in grades}
+
+
+def graded(text: str) -> list[tuple[int, str, list[str]]]:
+    """Row, code and grades (severity, confidence) of every alarm that a text asks for."""
+    out = []
     for row, line in enumerate(text.splitlines(), 1):
         if marker := MARKER.search(line):
-            out |= {(row, code) for code in marker[1].split(", ")}
+            out += [(row, words[:6], words[6:].split()) for words in marker[1].split(", ")]
     return out
 
 
@@ -100,9 +107,9 @@ def without_marks(text: str) -> str:
     return MARKER.sub("", text)
 
 
-def alarms(texts: Texts, code: str = "ALL") -> list[Finding]:
-    """What the linter, with all rules on or one, says of these files as one project."""
-    with _written(texts, code) as (folder, configuration):
+def alarms(texts: Texts, code: str = "ALL", confidence: str = "medium") -> list[Finding]:
+    """What the linter, with all rules on or one, says of these files as one project, of at least a confidence."""
+    with _written(texts, code, confidence) as (folder, configuration):
         return list(check_paths([folder], configuration, 1).findings)
 
 
@@ -113,7 +120,7 @@ def fixed(texts: Texts) -> Texts:
 
 
 @contextmanager
-def _written(texts: Texts, code: str = "ALL") -> Iterator[tuple[str, Configuration]]:
+def _written(texts: Texts, code: str = "ALL", confidence: str = "medium") -> Iterator[tuple[str, Configuration]]:
     """These files, alone in a folder that is the current one, and settings with every rule on, or one."""
     before = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
@@ -123,7 +130,13 @@ def _written(texts: Texts, code: str = "ALL") -> Iterator[tuple[str, Configurati
             path.write_text(text, encoding="utf-8")
         os.chdir(folder)
         try:
-            options = {"select": [code], "preview": True, "unsafe-fixes": True}
+            options = {
+                "select": [code],
+                "preview": True,
+                "unsafe-fixes": True,
+                "notes": True,
+                "min-confidence": confidence,
+            }
             yield ".", Configuration(CommandLine(options, isolated=True))
         finally:
             os.chdir(before)

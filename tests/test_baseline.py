@@ -226,7 +226,7 @@ def finding(row: int, statement: str = "total += loss", code: str = "TML101") ->
 
 def test_our_own_failure_is_never_in_it(tmp_path: Path) -> None:
     crash = finding(1, "", "TML001")
-    made = renewed(empty_baseline(str(tmp_path / "b.json")), {"a.py": [crash]}, {"a.py": {"TML001"}}, add=True)
+    made = renewed(empty_baseline(str(tmp_path / "b.json")), {"a.py": [crash]}, {"a.py": {"TML001"}}, add=lambda finding: True)
     assert made.files == {}
     claimed = Baseline(str(tmp_path), {"a.py": {Key("f", "TML001", ""): 1}})
     (tmp_path / "a.py").write_text("")
@@ -236,7 +236,7 @@ def test_our_own_failure_is_never_in_it(tmp_path: Path) -> None:
 def test_the_first_of_several_alike_are_hidden(tmp_path: Path) -> None:
     name = str(tmp_path / "a.py")
     three = [finding(row) for row in (1, 5, 9)]
-    two = renewed(empty_baseline(str(tmp_path / "b.json")), {name: three[:2]}, {name: {"TML101"}}, add=True)
+    two = renewed(empty_baseline(str(tmp_path / "b.json")), {name: three[:2]}, {name: {"TML101"}}, add=lambda finding: True)
     screened = screen(two, {name: three}, {name: {"TML101"}})
     assert (screened.kept[name], screened.hidden, screened.stale) == ((three[2],), 2, 0)
     assert screen(two, {name: three[:1]}, {name: {"TML101"}}).stale == 1
@@ -249,7 +249,7 @@ def test_any_text_survives_the_file(tmp_path: Path) -> None:
         empty_baseline(str(tmp_path / "b.json")),
         {str(tmp_path / "a b.py"): odd, str(tmp_path / "é.py"): [replace(odd[0], function="g")]},
         {str(tmp_path / "a b.py"): {"TML101"}, str(tmp_path / "é.py"): {"TML101"}},
-        add=True,
+        add=lambda finding: True,
     )
     write_baseline(str(tmp_path / "b.json"), made, empty_baseline(str(tmp_path / "b.json")))
     again = read_baseline(str(tmp_path / "b.json"))

@@ -248,6 +248,7 @@ def test_json_has_exactly_the_promised_keys() -> None:
         "label": FINDING.label,
         "cost": FINDING.cost,
         "help": FINDING.help,
+        "unless": "",
         "filename": "src/a.py",
         "cell": None,
         "location": {"row": 7, "column": 22},

@@ -18,6 +18,7 @@ from gaps import (
     cases,
     examples,
     fix_gaps,
+    graded,
     known,
     marks,
     noqa_gaps,
@@ -45,6 +46,20 @@ def judge(case: Case, found: Iterable[Gap], kinds: set[str], paths: Iterable[str
 @each_case
 def test_alarms_are_those_that_are_marked(case: Case) -> None:
     judge(case, alarm_gaps(case.texts), {"missed", "false"}, case.texts)
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if any(grades for text in case.texts.values() for *_, grades in graded(text))], ids=lambda case: case.name
+)
+def test_cost_and_confidence_are_those_that_are_marked(case: Case) -> None:
+    found = {(f.path, f.span.start.row, f.code): {f.severity.value, f.confidence.value} for f in alarms(case.texts, "ALL", "low")}
+    wrong = {
+        (name, row, code): (grades, found.get((name, row, code)))
+        for name, text in case.texts.items()
+        for row, code, grades in graded(text)
+        if not set(grades) <= found.get((name, row, code), set())
+    }
+    assert not wrong
 
 
 @each_case

@@ -39,9 +39,9 @@ def test_an_evaluation_with_grad_mode_on(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("file", "function", "words", "reason"),
     [
-        ("TML101/running_total.py", "quiet_terms_of_one_loss", "objective +=", "TML101 is silent: what `objective` holds is itself "),
+        ("TML101/running_total.py", "quiet_terms_of_one_loss", "objective +=", "TML101 is silent: what is kept is itself back-propagated"),
         ("TML201/evaluate_function.py", "quiet_with_block", "hits += (model", "TML201 is silent: grad mode is off here"),
-        ("TML201/evaluate_function.py", "quiet_training_in_eval_mode", "loss = crit", "TML201 is silent: the graph of `model` is used"),
+        ("TML201/evaluate_function.py", "quiet_training_in_eval_mode", "loss = crit", "TML201 is silent: its graph is back-propagated"),
         ("TML201/evaluate_function.py", "quiet_frozen_model", "hits += (model", "TML201 is silent: all parameters of the module are"),
     ],
 )  # fmt: skip

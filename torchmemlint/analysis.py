@@ -169,7 +169,6 @@ def analyze_module(
             continue
         try:
             drafts, walked = bounded_drafts_of(runs, ref, checks, ask or ask_rule)
-            drafts = [d for d in drafts if d.finding.confidence is not Confidence.LOW]
             analysis.findings += [d.finding for d in told_once(drafts) if d.finding.code in codes]
             steps += runs.steps.get(ref, 0) + walked + (TOLD if drafts else 0) + (ONE_MORE if number >= MANY else 0)
             runs.forget()  # of hundreds of functions the records would fill the memory
@@ -246,9 +245,9 @@ def bounded_drafts_of(runs: Runs, ref, checks, ask):  # type: ignore[no-untyped-
 
 def drafts_of(runs: Runs, ref, checks, ask):  # type: ignore[no-untyped-def]
     """Every draft of the rules over one root's records, the same place told once."""
-    from torchmemlint.rules.api import Flow
+    from torchmemlint.rules.api import Draft, Flow
 
-    seen: dict[tuple[object, ...], object] = {}
+    seen: dict[tuple[object, ...], Draft] = {}
     asked: dict[type, list[object]] = {}
     records = runs.records(ref)
     steps = 0
@@ -267,9 +266,10 @@ def drafts_of(runs: Runs, ref, checks, ask):  # type: ignore[no-untyped-def]
             for module in asked[type(event)]:
                 try:
                     for draft in ask(module, event, flow):
-                        key = (draft.finding.code, draft.finding.span, draft.finding.path)
-                        if key not in seen:
-                            seen[key] = draft
+                        if isinstance(draft, Draft):
+                            key = (draft.finding.code, draft.finding.span, draft.finding.path)
+                            if key not in seen or seen[key].finding.confidence is Confidence.LOW:
+                                seen[key] = draft
                 except TooLargeError:
                     raise
                 except SourceError as error:  # the place that a finding would show has no source that libcst can read

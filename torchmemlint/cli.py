@@ -27,7 +27,17 @@ COMMANDS = ("check", "clean", "merge", "rule", "trace", "oom", "confirm", "serve
 VALUED = frozenset(
     (
         *("--select", "--extend-select", "--ignore", "--per-file-ignores", "--exclude", "--extend-exclude"),
-        *("--output-format", "--output-file", "--fail-on", "--config", "--stdin-filename", "--color", "--cache-dir"),
+        *(
+            "--output-format",
+            "--output-file",
+            "--min-confidence",
+            "--sort",
+            "--fail-on",
+            "--config",
+            "--stdin-filename",
+            "--color",
+            "--cache-dir",
+        ),
         *("-j", "--jobs", "--shard", "--baseline", "--since", "--confirmed"),
     )
 )
@@ -319,6 +329,7 @@ def check_parser() -> argparse.ArgumentParser:
     from torchmemlint.findings import Severity
     from torchmemlint.reporters import FORMATS
 
+    severities = [severity.value for severity in Severity]
     parser = _parser("[check]", "Find the mistakes in PyTorch code that waste or leak GPU memory.")
     parser.usage = "torchmemlint [check] [options] [PATH ...]"
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -359,6 +370,10 @@ def check_parser() -> argparse.ArgumentParser:
         metavar="[FORMAT=]PATH",
         help="write a report there too (as often as wanted); standard output stays as it is",
     )
+    _printed(output, "min-confidence", "notes")
+    output.add_argument(
+        "--sort", choices=("path", "cost"), default="path", help="the order of findings; cost: the costliest first"
+    )
     output.add_argument("--statistics", action="store_true", help="the number of findings of each rule instead of the findings")
     output.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     output.add_argument("--show-files", action="store_true", help="print the files that would be checked")
@@ -387,7 +402,6 @@ def check_parser() -> argparse.ArgumentParser:
     )
     proof.add_argument("--only-confirmed", action="store_true", help="report, and fail on, what it has confirmed alone")
     run = parser.add_argument_group("run")
-    severities = [severity.value for severity in Severity]
     run.add_argument("--fail-on", choices=severities, help="the lightest finding that makes the exit status 1 (warning)")
     run.add_argument("--watch", action="store_true", help="check again whenever a file changes, until Ctrl-C")
     run.add_argument("--exit-zero", action="store_true", help="exit status 0 whatever is found")
@@ -403,6 +417,22 @@ def check_parser() -> argparse.ArgumentParser:
         "--shard", type=_shard, metavar="I/N", help="check part I of N; `torchmemlint merge` puts reports together"
     )
     return parser
+
+
+def _printed(group: argparse._ActionsContainer, min_confidence: str, notes: str) -> None:
+    """The options that say which findings are printed, under these names among the parsed arguments."""
+    from torchmemlint.findings import Confidence
+
+    group.add_argument(
+        "--min-confidence",
+        dest=min_confidence,
+        choices=[confidence.value for confidence in Confidence],
+        help="print findings that are at least this sure (medium)",
+    )
+    group.add_argument(
+        "--notes", action="store_true", default=None, dest=notes, help="print notes too: what costs little, or once"
+    )
+    group.add_argument("--no-notes", action="store_false", default=None, dest=notes, help="print no notes (the default)")
 
 
 def _switch(group: argparse._ArgumentGroup, key: str, words: str) -> None:
@@ -439,6 +469,7 @@ def merge_parser() -> argparse.ArgumentParser:
     parser.add_argument("--output-format", choices=FORMATS, help="on standard output; default: full, or nothing beside -o")
     severities = [severity.value for severity in Severity]
     parser.add_argument("--fail-on", choices=severities, default="warning", help="the lightest finding that makes the status 1")
+    _printed(parser, "min_confidence", "notes")
     parser.add_argument("--exit-zero", action="store_true", help="exit status 0 whatever is found")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     return parser

@@ -24,11 +24,17 @@ class Severity(Enum):
 
 
 class Confidence(Enum):
-    """How much of a finding's flow was resolved: all of it (high), all but one named assumption (medium), or less (low)."""
+    """How likely a finding is true; the order of the members is the order of weight. ``rules.doubts`` has the criteria, and
+    ``docs/accuracy.md`` the share of true findings at each level."""
 
-    HIGH = "high"
-    MEDIUM = "medium"
     LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+    @property
+    def weight(self) -> int:
+        """0 for low, 1 for medium, 2 for high."""
+        return ("low", "medium", "high").index(self.value)
 
 
 class Safety(Enum):
@@ -97,6 +103,7 @@ class Finding:
     label       the words under the span in a code frame ("added here, outlives the loop")
     cost        what it costs, in the words of what was measured
     help        what to do about it, one sentence
+    unless      what would make the finding false, behind "unless "; "" where the confidence is high
     function    qualified name of the enclosing function in its module, "" at module level
     statement   the flagged statement's source with white space normalised; part of the fingerprint
     noqa_rows   rows on which a suppression comment covers this finding: the physical lines of the simple statement, or
@@ -117,6 +124,7 @@ class Finding:
     label: str = ""
     cost: str = ""
     help: str = ""
+    unless: str = ""
     function: str = ""
     statement: str = ""
     noqa_rows: frozenset[int] = frozenset()
@@ -125,6 +133,23 @@ class Finding:
     fix: Fix | None = None
     cell: int | None = None
     occurrence: int = 0
+
+    @property
+    def sureness(self) -> str:
+        """A confidence that is not high, and what would make the finding false; "" where it is high."""
+        words = f"{self.confidence.value}, unless {self.unless}" if self.unless else self.confidence.value
+        return "" if self.confidence is Confidence.HIGH else words
+
+    @property
+    def details(self) -> tuple[tuple[str, str], ...]:
+        """What is said of a finding beside its message: a word, and the text behind it."""
+        told = (("cost", self.cost), ("confidence", self.sureness), ("help", self.help))
+        return tuple((word, text) for word, text in told if text)
+
+    @property
+    def cost_key(self) -> tuple[int, int, tuple[str, int, int, int, str, str]]:
+        """The costliest first: severity, then confidence, then the order of every output."""
+        return (-self.severity.weight, -self.confidence.weight, self.sort_key)
 
     @property
     def sort_key(self) -> tuple[str, int, int, int, str, str]:

@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace, paths: Sequence[str], configuration: Conf
             )
     outcome = check_paths(paths, configuration, arguments.jobs, baseline=False)
     found: dict[str, list[Finding]] = {path: [] for path in outcome.settings}
-    for finding in outcome.findings:
+    for finding in outcome.found:  # what is not printed may be in the baseline from the time when it was
         found[finding.path].append(finding)
     targets: dict[str, list[str]] = {}
     for path, settings in outcome.settings.items():
@@ -44,9 +44,13 @@ def run(arguments: argparse.Namespace, paths: Sequence[str], configuration: Conf
     if not targets:
         settings = configuration.for_folder(os.getcwd())
         targets[_target(settings, arguments)] = []
+
+    def add(finding: Finding) -> bool:
+        return bool(arguments.write_baseline) and outcome.settings[finding.path].prints(finding)
+
     for target, covered in sorted(targets.items()):
         before = _before(target, arguments.write_baseline)
-        after = renewed(before, {path: found[path] for path in covered}, codes, add=arguments.write_baseline)
+        after = renewed(before, {path: found[path] for path in covered}, codes, add)
         write_baseline(target, after, before)
         if not arguments.quiet:
             had, has = _size(before), _size(after)

@@ -12,15 +12,12 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from torchmemlint import rules
 from torchmemlint.analysis import analyze_module, checks_for, is_of_another_framework, make_runs, roots_of
 from torchmemlint.files.quoting import quoted
-from torchmemlint.findings import Confidence, Finding
+from torchmemlint.findings import Finding
 from torchmemlint.index.edges import Caller
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.lower import ir
 from torchmemlint.project.settings import Settings
-from torchmemlint.rules.api import Draft, Flow, short
-from torchmemlint.rules.gradmode.judgement import Silent, judge
-from torchmemlint.rules.retention.retained_graph_in_loop import need_of_graph
-from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.rules.api import Draft, Flow, Silent, short
 from torchmemlint.semantics.events import (
     GRAPH_KINDS,
     Accumulate,
@@ -47,7 +44,6 @@ from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.values import UNKNOWN, Const, Obj, Plain, Tensor, Tuple, Unknown, Value, join, truth
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.suppress import apply
-from torchmemlint.torch_facts.words import Effect
 from torchmemlint.workers import read
 
 START = {
@@ -58,8 +54,6 @@ START = {
     "unseen-base": "not known: it overrides a method of a class out of sight",
     "escapes": "not known: it is handed on as a value",
 }
-KEEPERS = frozenset({"TML101", "TML102", "TML103", "TML204"})
-FRACTION = frozenset({"TML305", "TML306", "TML308"})
 
 
 @dataclass(slots=True)
@@ -238,12 +232,11 @@ def section(runs: Runs, record: Record, watcher: Watcher, found: Found) -> Itera
             code = module.RULE.code
             if not hasattr(module, "check") or not isinstance(event, module.EVENT):
                 continue
-            drafts = list(module.check(event, flow)) if event not in record.forwards.values() else []
-            for draft in drafts:
-                verdicts[found.verdict(draft)] = None
-            why = None if drafts else silence(code, event, flow, words)
-            if why:
-                verdicts[f"{code} is silent: {why}"] = None
+            for told in module.check(event, flow):
+                if isinstance(told, Silent):
+                    verdicts[f"{code} is silent: {told}"] = None
+                elif event not in record.forwards.values():
+                    verdicts[found.verdict(told)] = None
     yield from ("rules", *(f"  {line}" for line in sorted(verdicts) or ["none: nothing here that a rule looks at"]))
 
 
@@ -369,88 +362,6 @@ class Words:
                     how = f" by `{short(sink.how)}`" if sink.kind is SinkKind.CUT and sink.how else ""
                     how = f" to `{short(sink.how)}`, out of sight" if sink.kind is SinkKind.PASSED else how
                     yield f"the graph of `{short(graph.what)}` ({self.place(graph)}) is {sink.kind}{how}"
-
-
-def silence(code: str, event: Event | Graph, flow: Flow, words: Words) -> str | None:
-    """Why a rule says nothing of an event; None where the event is not of its kind."""
-    other = f"not everything that its page asks for is there (`torchmemlint rule {code}`)"
-    match event:
-        case Graph():
-            shown = event.kind is GraphKind.FORWARD or (event.kind is GraphKind.OPAQUE and flow.own(event.site))
-            if not shown or (code == "TML203" and RecordFlag.BACKWARD not in flow.record.flags):
-                return None
-            return _no_waste(event, flow, words)
-        case Accumulate() | Store():
-            own = flow.own(event.site)
-            if code == "TML104":
-                return other if isinstance(event, Accumulate) and event.through_module else None
-            if code in ("TML401", "TML402"):
-                return other if isinstance(event, Store) and event.outputs else None
-            if code not in KEEPERS or own == (code == "TML103") or (code == "TML204" and not getattr(event, "half_fix", "")):
-                return None
-            return _not_kept(event, flow, words) or other
-        case CallEffect():
-            asked = (event.effect is Effect.EMPTY_CACHE and code == "TML301") or (
-                event.effect is Effect.MEMORY_FRACTION and code in FRACTION
-            )
-            if asked and code == "TML301" and not event.site.loops:
-                return "it runs in no loop of this function"
-            return other if asked else None
-        case Backward() if code == "TML105":
-            return need_of_graph(event, flow) or other
-        case _:
-            return other
-
-
-def _not_kept(event: Accumulate | Store, flow: Flow, words: Words) -> str | None:
-    """What ``retention.claims`` or the rules themselves want, told by the first that fails."""
-    record = flow.record
-    place = f"`{short(event.place)}`"
-    graphs = flow.real(event.graphs)
-    if isinstance(event, Store) and event.constant_key:
-        return f"{place} is written at a constant key: the former value goes"
-    if isinstance(event, Store) and record.is_let_go(event):
-        return f"{place} is emptied by `clear()`, or loses its oldest element at each step"
-    if isinstance(event, Accumulate) and event.through_module:
-        return f"{place} is a state that goes through the module, and no total"
-    if event.mark in record.backwarded:
-        return f"what {place} holds is itself{words.passed_back(event.mark).split(', not')[0].replace(',', '')}: it is wanted"
-    if not graphs:
-        return "the value hangs on no graph that surely exists"
-    reached = [g for g in graphs if g.gid in record.backwarded]
-    if reached and len(reached) < len(graphs):
-        return f"only {words.graphs(reached)} of its graphs; what becomes of the others is not known"
-    if getattr(event, "external", False) or event.holder_frame < 0:
-        return f"{place} was there before this function ran: code out of sight may back-propagate what it holds"
-    if not any(isinstance(e, Backward) and event.loop in e.site.loops for e in record.events.values()):
-        return f"no backward runs in {words.loop(event.loop)}: its turns are not known to be steps"
-    return _unsure(event.mark, flow)
-
-
-def _no_waste(event: Graph, flow: Flow, words: Words) -> str:
-    """Why a forward with its graph may be just what is wanted."""
-    verdict = judge(event, flow)
-    if event.gid in flow.record.backwarded:
-        return f"the graph of `{short(event.what)}` is used{words.passed_back(event.gid).split(', not')[0]}"
-    if isinstance(verdict, Silent):
-        return str(verdict)
-    if verdict.confidence is Confidence.LOW:
-        return "nothing in sight demands the graph, but too much of that is assumed"
-    return "another rule speaks of the graph"
-
-
-def _unsure(gid: int, flow: Flow) -> str | None:
-    """What leaves the fate of a graph open."""
-    fate = flow.runs.fate(flow.record, gid)
-    if fate.trains:
-        return "a caller back-propagates the result"
-    if fate.passed:
-        return f"the value is passed to `{short(fate.passed[0].how)}`, which is out of sight"
-    if fate.kept:
-        return "the value is kept where other code can use it with its graph"
-    if fate.escapes:
-        return "the value leaves the function, and not all that becomes of it is in sight"
-    return None
 
 
 # --- the places that a statement speaks of -----------------------------------------------------------------------------

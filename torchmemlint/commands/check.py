@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TextIO
 from torchmemlint.errors import SourceError, UsageError
 from torchmemlint.files.checkout import repository_root
 from torchmemlint.files.quoting import printable, printable_lines, quoted
-from torchmemlint.findings import Finding, Severity
+from torchmemlint.findings import Confidence, Finding, Severity
 from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.project.discover import discover
 from torchmemlint.project.settings import Settings
@@ -30,9 +30,13 @@ if TYPE_CHECKING:
     from torchmemlint.commands.confirmed import Measured
     from torchmemlint.incremental.cache import Cache
 
-SETTINGS = ("preview", "unsafe-fixes", "force-exclude", "respect-gitignore", "fail-on")
+SETTINGS = ("preview", "unsafe-fixes", "force-exclude", "respect-gitignore", "fail-on", "min-confidence", "notes")
 FOR_PEOPLE = ("full", "concise", "grouped")
 """Formats that are followed by a summary."""
+WHOLE = ("json", "json-lines", "sarif")
+"""Formats that hold notes as well, whatever is printed."""
+NAMED_AS_COSTLIEST = 3
+"""Findings that the summary names where there are more."""
 LISTS = ("select", "extend-select", "ignore", "exclude", "extend-exclude")
 """Options that are settings, by their key."""
 
@@ -333,7 +337,7 @@ def report(
     else:
         if output_format not in FORMATS:
             raise UsageError(f"$TORCHMEMLINT_OUTPUT_FORMAT is {output_format!r}; it may be one of {', '.join(FORMATS)}")
-        out.write(render(output_format, outcome.findings, context))
+        out.write(render(output_format, listed(outcome, output_format, arguments.sort), context))
         if not arguments.quiet and output_format in FOR_PEOPLE:
             out.write(summary(outcome, repaired))
     out.flush()
@@ -353,7 +357,7 @@ def report(
 
     failed: UsageError | None = None
     for file in output_files(arguments.output_file):
-        words = render(file.output_format, outcome.findings, replace(context, color=False))
+        words = render(file.output_format, listed(outcome, file.output_format, arguments.sort), replace(context, color=False))
         if file.output_format in FOR_PEOPLE:
             words += summary(outcome, repaired)
         try:
@@ -362,6 +366,12 @@ def report(
             failed = failed or error
     if failed is not None:
         raise failed
+
+
+def listed(outcome: Outcome, output_format: str, order: str = "path") -> Sequence[Finding]:
+    """The findings that a format holds, in the order that ``--sort`` asks for."""
+    findings = outcome.recorded if output_format in WHOLE else outcome.findings
+    return sorted(findings, key=lambda one: one.cost_key) if order == "cost" else findings
 
 
 def text_on_disk(path: str) -> str | None:
@@ -394,9 +404,15 @@ def summary(outcome: Outcome, repaired: int = 0) -> str:
         lines.append(f"Fixed {repaired} finding{'' if repaired == 1 else 's'}.")
     if findings:
         lines.append(f"Found {counted(findings)}.")
+        if len(findings) > NAMED_AS_COSTLIEST:
+            from torchmemlint.reporters.style import place
+
+            worst = sorted(findings, key=lambda one: one.cost_key)[:NAMED_AS_COSTLIEST]
+            lines.append(f"The costliest: {', '.join(f'{place(one)} {one.code}' for one in worst)}.")
     elif not outcome.problems:
         lines.append("All checks passed!")
     lines.extend(_not_told(outcome))
+    lines.extend(not_printed(outcome))
     now = sum(repairable(finding, outcome.settings[finding.path].unsafe_fixes) for finding in findings)
     more = sum(repairable(finding, True) for finding in findings) - now
     if now:
@@ -417,6 +433,19 @@ def _not_told(outcome: Outcome) -> Iterable[str]:
         yield f"{outcome.unchanged} {more}{_are('finding', outcome.unchanged)} on lines that did not change."
     if outcome.unconfirmed:
         yield f"{outcome.unconfirmed} {more}{_are('finding', outcome.unconfirmed)} not confirmed by an experiment."
+
+
+def not_printed(outcome: Outcome) -> Iterable[str]:
+    """How much is left out for its small cost, or for its doubts, and how to see it."""
+    recorded = len(outcome.recorded)
+    notes, doubtful = recorded - len(outcome.findings), len(outcome.found) - recorded
+    parts = []
+    if notes:
+        parts.append((f"{notes} note{'' if notes == 1 else 's'}", "`--notes`"))
+    if doubtful:
+        parts.append((f"{doubtful} doubtful finding{'' if doubtful == 1 else 's'}", "`--min-confidence low`"))
+    if parts:
+        yield f"{' and '.join(words for words, _ in parts)} not shown: {', '.join(option for _, option in parts)}."
 
 
 def _are(noun: str, count: int) -> str:
@@ -505,4 +534,6 @@ def _show(arguments: argparse.Namespace, paths: Sequence[str], configuration: Co
 
 
 def _shown(value: object) -> str:
-    return repr(value.value if isinstance(value, Severity) else list(value) if isinstance(value, tuple) else value)
+    return repr(
+        value.value if isinstance(value, (Severity, Confidence)) else list(value) if isinstance(value, tuple) else value
+    )

@@ -75,4 +75,4 @@ def write(arguments: argparse.Namespace, paths: Sequence[str], configuration: Co
         count = len(written)
         words = f"{count} finding{'' if count == 1 else 's'} in {files} file{'' if files == 1 else 's'}"
         print(f"Wrote comments for {words}." if count else "Nothing to write a comment for.", file=sys.stderr)
-    return Written(replace(outcome, findings=tuple(left)), tuple(failures))
+    return Written(replace(outcome, found=tuple(left)), tuple(failures))

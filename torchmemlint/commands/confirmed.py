@@ -75,5 +75,5 @@ def only_confirmed(outcome: Outcome, measured: Measured) -> Outcome:
         measurement = measured(finding)
         return finding.code.startswith("TML0") or (measurement is not None and measurement.verdict == "confirmed")
 
-    findings = tuple(finding for finding in outcome.findings if kept(finding))
-    return replace(outcome, findings=findings, unconfirmed=len(outcome.findings) - len(findings))
+    left = replace(outcome, found=tuple(finding for finding in outcome.found if kept(finding)))
+    return replace(left, unconfirmed=len(outcome.findings) - len(left.findings))

@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 
-from torchmemlint.commands.check import colored, counted, text_on_disk
+from torchmemlint.commands.check import colored, counted, listed, not_printed, status, text_on_disk
 from torchmemlint.commands.output_files import output_files, write_report
 from torchmemlint.errors import UsageError
 from torchmemlint.files.checkout import repository_root
 from torchmemlint.files.quoting import quoted
 from torchmemlint.files.reading import MAX_REPORT_BYTES, read_given
-from torchmemlint.findings import Finding, Severity
+from torchmemlint.findings import Confidence, Finding, Severity
+from torchmemlint.project.settings import Settings
 from torchmemlint.reporters import Context, render
 from torchmemlint.reporters.json import findings_in
+from torchmemlint.run import Outcome
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -28,14 +30,19 @@ def run(arguments: argparse.Namespace) -> int:
     findings = sorted(found, key=lambda finding: finding.sort_key)
     context = Context(text_on_disk, root=repository_root())
     files = output_files(arguments.output_file)
+    settings = Settings(
+        fail_on=Severity(arguments.fail_on),
+        min_confidence=Confidence(arguments.min_confidence or "medium"),
+        notes=bool(arguments.notes),
+    )
+    outcome = Outcome(tuple(findings), {finding.path: settings for finding in findings})
     for output in files:
-        write_report(output.path, render(output.output_format, findings, context))
+        write_report(output.path, render(output.output_format, listed(outcome, output.output_format), context))
     if arguments.output_format is not None or not files:
         in_color = Context(text_on_disk, colored(arguments.color, sys.stdout), root=repository_root())
-        sys.stdout.write(render(arguments.output_format or "full", findings, in_color))
-    print(f"{len(arguments.reports)} reports: {counted(findings) or 'no findings'}", file=sys.stderr)
-    if any(finding.code == "TML001" for finding in findings):
-        return 2
-    least = Severity(arguments.fail_on).weight
-    failing = any(finding.code == "TML000" or finding.severity.weight >= least for finding in findings)
-    return 1 if failing and not arguments.exit_zero else 0
+        output_format = arguments.output_format or "full"
+        sys.stdout.write(render(output_format, listed(outcome, output_format), in_color))
+    print(f"{len(arguments.reports)} reports: {counted(outcome.findings) or 'no findings'}", file=sys.stderr)
+    for line in not_printed(outcome):
+        print(line, file=sys.stderr)
+    return status(outcome, arguments.exit_zero)

@@ -130,11 +130,12 @@ def find(targets: Sequence[str], arguments: argparse.Namespace) -> list[Finding]
     from torchmemlint import check_paths
 
     options: dict[str, object] = {}
+    everything = {"notes": True, "min-confidence": "low"}
     if arguments.rule or arguments.select:
         options["select"] = (
             [arguments.rule] if arguments.rule else [word for text in arguments.select for word in text.split(",")]
         )
-        options["preview"] = True
+        options |= {"preview": True, "notes": True}
     found: list[Finding] = []
     whole = [target for target in targets if not (_AT_LINE.match(target) and not os.path.exists(target))]
     if whole:
@@ -145,7 +146,9 @@ def find(targets: Sequence[str], arguments: argparse.Namespace) -> list[Finding]
             continue
         path, row = match["path"], int(match["row"])
         here = [
-            finding for finding in check_paths([path], options=options) if finding.span.start.row <= row <= finding.span.end.row
+            finding
+            for finding in check_paths([path], options={**options, **everything})
+            if finding.span.start.row <= row <= finding.span.end.row
         ]
         found += here or [_asked_for(path, row, arguments.rule)]
     return [finding for finding in found if not finding.code.startswith("TML0")]

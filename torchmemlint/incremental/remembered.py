@@ -129,7 +129,7 @@ class Keys:
 
     def of(self, path: str) -> str:
         # A file that is checked alone sees another project than in a run over its folder: the two do not displace each other.
-        return key_of(path, os.getcwd(), self._settings[path], self.wrappers, self._by_hand)
+        return key_of(path, os.getcwd(), self._settings[path].of_analysis(), self.wrappers, self._by_hand)
 
 
 @dataclass(slots=True, eq=False)
@@ -390,10 +390,11 @@ class Repeated:
         self._cache = cache
         self._paths = [file.path for file in files]
         self._settings = {file.path: file.settings for file in files}
-        settings = sorted({to_json(file.settings) for file in files})
-        number = {each: place for place, each in enumerate(settings)}
+        each = {file.settings: to_json(file.settings.of_analysis()) for file in files}
+        settings = sorted(set(each.values()))
+        number = {text: place for place, text in enumerate(settings)}
         self._key = key_of(
-            os.getcwd(), tuple(given), part, settings, len(number) > 1 and [number[to_json(f.settings)] for f in files]
+            os.getcwd(), tuple(given), part, settings, len(number) > 1 and [number[each[f.settings]] for f in files]
         )
         self._run: tuple[WholeRun, str] | None = None
         self._stamps: dict[str, Stamp] = {}

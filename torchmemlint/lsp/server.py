@@ -328,7 +328,7 @@ class _Service:
         places = Places.of(document.text_of(finding.cell), self.encoding)
         words = [
             finding.message,
-            *(f"{word}: {text}" for word, text in (("cost", finding.cost), ("help", finding.help)) if text),
+            *(f"{word}: {text}" for word, text in finding.details),
         ]
         docs = os.environ.get("TORCHMEMLINT_DOCS_URL", "").rstrip("/")
         related = [one for step in finding.flow if (one := self.related(step)) is not None]

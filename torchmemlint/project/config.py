@@ -14,9 +14,9 @@ from torchmemlint.errors import ConfigError
 from torchmemlint.files.quoting import quoted
 from torchmemlint.files.reading import MAX_SETTINGS_BYTES, read_text, reason
 from torchmemlint.files.toml import parsed
-from torchmemlint.findings import Severity
+from torchmemlint.findings import Confidence, Severity
 from torchmemlint.project.requirement import required_torch
-from torchmemlint.project.selection import Layer, closest, enabled_codes, prefixes, shown
+from torchmemlint.project.selection import Layer, closest, enabled_codes, named_codes, prefixes, shown
 from torchmemlint.project.settings import DEFAULT_BASELINE
 from torchmemlint.project.settings import DEFAULT_EXCLUDE as DEFAULT_EXCLUDE
 from torchmemlint.project.settings import Settings as Settings
@@ -50,6 +50,13 @@ def _severity(value: object) -> Severity:
     return Severity(value)
 
 
+def _confidence(value: object) -> Confidence:
+    words = [confidence.value for confidence in Confidence]
+    if value not in words:
+        raise ValueError(f"must be one of {', '.join(words)}{closest(value, words) if isinstance(value, str) else ''}")
+    return Confidence(value)
+
+
 def _version(value: object) -> tuple[int, int]:
     major, dot, minor = str(value).partition(".")
     minor = minor.partition(".")[0]
@@ -74,6 +81,8 @@ KEYS: dict[str, Callable[[object], object]] = {
     "force-exclude": _flag,
     "respect-gitignore": _flag,
     "fail-on": _severity,
+    "min-confidence": _confidence,
+    "notes": _flag,
     "unsafe-fixes": _flag,
     "preview": _flag,
     "no-grad-wrappers": _strings,
@@ -98,6 +107,8 @@ class Options:
     force_exclude: bool | None = None
     respect_gitignore: bool | None = None
     fail_on: Severity | None = None
+    min_confidence: Confidence | None = None
+    notes: bool | None = None
     unsafe_fixes: bool | None = None
     preview: bool | None = None
     no_grad_wrappers: tuple[str, ...] | None = None
@@ -228,6 +239,7 @@ def merged(layers: Sequence[Source], file: Source | None) -> Settings:
     ]
     return Settings(
         codes=enabled_codes(selection, values.get("preview") is True),
+        named=named_codes(selection),
         per_file_ignores=tuple(
             (glob, prefixes(words, layer.where)) for layer in layers for glob, words in layer.options.per_file_ignores
         ),

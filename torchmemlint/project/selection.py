@@ -41,6 +41,13 @@ def _by_word() -> dict[str, Rule]:
     return {word: rule for rule in _cards() for word in (rule.code, rule.name)}
 
 
+def named_codes(layers: Sequence[tuple[Layer, str]]) -> tuple[str, ...]:
+    """The codes that some layer selects by their full code or name, sorted; the words must be valid."""
+    words = {word for layer, _ in layers for word in (*(layer.select or ()), *layer.extend_select)}
+    rules = [_by_word().get(word) or _by_word().get(word.upper()) for word in words]
+    return tuple(sorted({rule.code for rule in rules if rule is not None}))
+
+
 def find_rule(word: str) -> Rule:
     """The rule of a full code (any case) or name. Raises ConfigError that names the closest one."""
     words = _by_word()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from torchmemlint.findings import Severity
+from torchmemlint.findings import Confidence, Finding, Severity
 
 DEFAULT_EXCLUDE = (
     ".bzr",
@@ -46,10 +46,13 @@ class Settings:
     """Everything that decides which findings a file has; hashable parts of it key the cache.
 
     codes               the enabled rule codes, sorted
+    named               those of them that are selected by their full code: their notes are printed without being asked for
     per_file_ignores    (glob, code prefixes) pairs, tried in order, all that match apply
     exclude             globs of files and folders that are not walked into; ``extend_exclude`` adds to them
     force_exclude       exclusions hold for files named by hand too
-    fail_on             the lightest severity that makes the exit status 1
+    fail_on             the lightest severity that makes the exit status 1; what makes it 1 is printed
+    min_confidence      the lowest confidence that is printed
+    notes               print notes as well
     no_grad_wrappers    dotted names of decorators and context managers outside the tree that switch grad mode off
     detaching_calls     dotted names of functions outside the tree whose result has no graph
     recorders           dotted names of functions or methods outside the tree that keep their arguments
@@ -61,12 +64,15 @@ class Settings:
     """
 
     codes: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     exclude: tuple[str, ...] = DEFAULT_EXCLUDE
     extend_exclude: tuple[str, ...] = ()
     force_exclude: bool = False
     respect_gitignore: bool = True
     fail_on: Severity = Severity.WARNING
+    min_confidence: Confidence = Confidence.MEDIUM
+    notes: bool = False
     unsafe_fixes: bool = False
     no_grad_wrappers: tuple[str, ...] = ()
     detaching_calls: tuple[str, ...] = ()
@@ -76,3 +82,19 @@ class Settings:
     baseline: str = ""
     root: str = ""
     source: str = ""
+
+    def of_analysis(self) -> Settings:
+        """Those that decide which findings there are, whatever is printed of them: what is remembered rests on these."""
+        usual = Settings()
+        return replace(
+            self, named=(), fail_on=usual.fail_on, min_confidence=usual.min_confidence, notes=False, unsafe_fixes=False
+        )
+
+    def records(self, finding: Finding) -> bool:
+        """Whether a finding is sure enough to be written anywhere."""
+        return finding.confidence.weight >= self.min_confidence.weight
+
+    def prints(self, finding: Finding) -> bool:
+        """Whether a finding is printed, counts for the exit status, and may be fixed: notes are where they are asked for."""
+        shown = self.notes or finding.code in self.named
+        return self.records(finding) and (shown or finding.severity.weight >= min(self.fail_on.weight, Severity.WARNING.weight))

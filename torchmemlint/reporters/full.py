@@ -81,7 +81,8 @@ class _Block:
             out.extend(self._code(self.lines, code_rows, labels, gutter))
             out.append(f"{' ' * gutter} {self._frame('|')}")
         measured = printable(self.measured.words) if self.measured is not None else ""
-        words = (("cost", printable(finding.cost)), ("measured", measured), ("help", self._help()))
+        sure = printable(finding.sureness)
+        words = (("cost", printable(finding.cost)), ("measured", measured), ("confidence", sure), ("help", self._help()))
         notes = [*notes, *((word, text) for word, text in words if text)]
         out.extend(f"{' ' * gutter} {self._frame('=')} {paint(word, Style.BOLD, self.color)}: {text}" for word, text in notes)
         if self.lines is not None and finding.fix is not None and finding.fix.safety is not Safety.NONE:

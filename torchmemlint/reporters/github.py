@@ -42,7 +42,7 @@ def annotation(finding: Finding, context: Context) -> str:
         "endColumn": str(end.column),
     }
     listed = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
-    details = [f"  {word}: {printable(text)}" for word, text in (("cost", finding.cost), ("help", finding.help)) if text]
+    details = [f"  {word}: {printable(text)}" for word, text in finding.details]
     message = "\n".join([concise.line(finding), *details])
     return f"::{_COMMAND[finding.severity]} {listed}::{_data(message)}"
 

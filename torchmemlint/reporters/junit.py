@@ -41,7 +41,7 @@ def render(findings: Sequence[Finding], context: Context) -> str:
 
 def _case(finding: Finding, context: Context) -> list[str]:
     at = context.in_file(finding).span.start
-    details = [f"{word}: {text}" for word, text in (("cost", finding.cost), ("help", finding.help)) if text]
+    details = [f"{word}: {text}" for word, text in finding.details]
     text = "\n".join([f"{place(finding)}: {finding.code} {finding.message}", *details])
     name = _attribute(f"{finding.code} {finding.name} {place_in_file(finding)}")
     path = _attribute(_path(finding.path, context))

@@ -47,7 +47,7 @@ def render(findings: Sequence[Finding], context: Context) -> str:
 
 def _message(finding: Finding, context: Context) -> dict[str, object]:
     at = context.in_file(finding).span.start
-    details = [f"{word}: {text}" for word, text in (("cost", finding.cost), ("help", finding.help)) if text]
+    details = [f"{word}: {text}" for word, text in finding.details]
     return {
         "path": portable(finding.path),
         "line": at.row,

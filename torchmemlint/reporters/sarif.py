@@ -35,6 +35,8 @@ MAX_DESCRIPTION = 1024
 """Characters that GitHub takes of a rule's descriptions."""
 
 _LEVEL = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
+_RANK = {Confidence.HIGH: 95.0, Confidence.MEDIUM: 85.0, Confidence.LOW: 60.0}
+"""Out of 100, so many findings at least are true (docs/accuracy.md)."""
 _PROBLEM = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "recommendation"}
 _FAMILY = {"0": "run", "1": "retention", "2": "grad-mode", "3": "allocator", "4": "device", "5": "footprint"}
 
@@ -116,8 +118,8 @@ def _result(finding: Finding, rule_index: int, context: Context) -> dict[str, ob
     links = [f"[{_escaped(step.message)}]({at})" for at, step in enumerate(placed.flow, 1)]
     paragraphs = [_sentence(in_cell(finding) + _escaped(finding.message)), *links]
     measurement = context.measured(finding)
-    words = (("Cost", finding.cost), ("Measured", measurement.words if measurement else ""), ("Help", finding.help))
-    paragraphs += [f"{word}: {_sentence(_escaped(text))}" for word, text in words if text]
+    words = (*finding.details, *((("measured", measurement.words),) if measurement is not None and measurement.words else ()))
+    paragraphs += [f"{word.capitalize()}: {_sentence(_escaped(text))}" for word, text in words]
     primary = _location(placed.path, placed.span, context, around=True)
     result: dict[str, object] = {
         "ruleId": finding.code,
@@ -126,14 +128,13 @@ def _result(finding: Finding, rule_index: int, context: Context) -> dict[str, ob
         "message": {"text": "\n".join(paragraphs)},
         "locations": [primary],
         "partialFingerprints": {"primaryLocationLineHash": f"{fingerprint(finding)}:{finding.occurrence + 1}"},
+        "rank": _RANK[finding.confidence],
         "properties": {
             "confidence": finding.confidence.value,
             "function": finding.function,
             **({"confirm": dict(measurement.record)} if measurement else {}),
         },
     }
-    if finding.confidence is not Confidence.HIGH:
-        result["rank"] = 50.0
     if steps:
         result["relatedLocations"] = steps
         last = {**primary, "message": {"text": _sentence(finding.label or finding.message)}}

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
+from torchmemlint.findings import Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.index.questions.contents import MAX_INSIDE
 from torchmemlint.rules.card import Rule as Rule
+from torchmemlint.rules.doubts import Doubt, confidence_of, unless_of
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import Evidence, RecordFlag
 from torchmemlint.semantics.events import Backward, CallEffect, Frame, Graph, Record, Site
@@ -47,6 +48,10 @@ class Draft:
     graphs: frozenset[int] = frozenset()
     handler: int = -1
     part: tuple[tuple[int, int], ...] = ()
+
+
+class Silent(str):
+    """Why a rule reports nothing of an event that is of its kind; ``trace`` prints it."""
 
 
 @dataclass(slots=True)
@@ -143,14 +148,15 @@ class Flow:
         *,
         node: int | None = None,
         severity: Severity | None = None,
-        confidence: Confidence = Confidence.HIGH,
+        doubts: Iterable[Doubt] = (),
         label: str = "",
         cost: str = "",
         help: str = "",
         flow: Iterable[FlowStep | None] = (),
         fix: Fix | None = None,
     ) -> Finding:
-        """A finding at a site (at another node of the same frame when ``node`` is given)."""
+        """A finding at a site (at another node of the same frame when ``node`` is given), as sure as its ``doubts`` leave it."""
+        doubts = tuple(doubts)
         lowered = self.lowered(site)
         where = site.node if node is None else node
         span = lowered.span(where)
@@ -168,13 +174,14 @@ class Flow:
             code=rule.code,
             name=rule.name,
             severity=severity or rule.severity,
-            confidence=confidence,
+            confidence=confidence_of(doubts),
             message=message,
             path=ref.path,
             span=span,
             label=label,
             cost=cost,
             help=help,
+            unless=unless_of(doubts),
             function=function,
             statement=statement,
             noqa_rows=frozenset(rows),
@@ -283,6 +290,11 @@ class Flow:
     def names_anywhere(self, words: frozenset[str]) -> bool:
         """Whether any function of the project says one of these words."""
         return any(self.runs.world.project.says(word) for word in sorted(words))
+
+    def names_in_file(self) -> frozenset[str]:
+        """The words of all functions of the root's file (see ``FunctionFacts.names``)."""
+        functions = self.runs.world.project.module(self.record.root.path).functions
+        return frozenset().union(*(facts.names for facts in functions))
 
     def has_quotes(self, text: str) -> bool:
         return '"""' in text or "'''" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torchmemlint.findings import Confidence
 from torchmemlint.rules.api import Draft
 
 KEEPERS = frozenset({"TML101", "TML102", "TML103", "TML104", "TML204"})
@@ -11,7 +12,22 @@ IN_HANDLER = frozenset({"TML301", "TML302", "TML304"})
 
 
 def told_once(drafts: Sequence[Draft]) -> list[Draft]:
-    """Drafts of one root function, less those that another one explains.
+    """Drafts of one root function, less those that another one explains. What is doubtful explains nothing that is not."""
+    doubtful = [d for d in drafts if d.finding.confidence is Confidence.LOW]
+    sure = _told_once([d for d in drafts if d.finding.confidence is not Confidence.LOW])
+    told = {(d.finding.code, d.part) for d in sure} | {(d.finding.code, d.finding.statement) for d in sure}
+    return [
+        *sure,
+        *(
+            d
+            for d in _told_once(doubtful)
+            if told.isdisjoint({(d.finding.code, d.part), (d.finding.code, d.finding.statement)})
+        ),
+    ]
+
+
+def _told_once(drafts: Sequence[Draft]) -> list[Draft]:
+    """Drafts that are alike sure, less those that another of them explains.
 
     A missing ``no_grad`` (TML201) stands for the stores that it fills, and what one guard would cover has one, at its first forward,
     or the first that fills any;

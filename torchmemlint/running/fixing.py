@@ -46,8 +46,9 @@ def fix(run: Run, refused: Callable[[str], str]) -> Fixed:
     for _ in range(MAX_FIX_ROUNDS):
         check_some(run, changed)
         changed = []
-        for path, findings in sorted(reported(run).findings.items()):
+        for path, found in sorted(reported(run).findings.items()):
             unsafe = run.settings[path].unsafe_fixes
+            findings = [finding for finding in found if run.settings[path].prints(finding)]
             if path in left or not any(repairable(finding, unsafe) for finding in findings):
                 continue
             source = run.texts.get(path)

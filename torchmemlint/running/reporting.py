@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -27,13 +27,13 @@ class Outcome:
     problems    make the exit status 2: paths that cannot be checked, bad configuration files
     skipped     files and functions that were left out for what they are; told to everyone
     notes       told under ``-v``; ``crashes``, the tracebacks behind TML001, too
-    baselined   how many findings the baseline hides; ``stale``, how many of its entries have no finding any more (0 where
+    baselined   how many findings the baseline hides that would be printed; ``stale``, how many of its entries have no finding any more (0 where
                 single files were checked: their callers may be out of sight)
     unchanged   how many findings are not on rows that changed since the revision asked for
     unconfirmed how many findings no experiment has confirmed, where only those are wanted
     """
 
-    findings: tuple[Finding, ...]
+    found: tuple[Finding, ...]
     settings: Mapping[str, Settings]
     problems: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
@@ -44,10 +44,21 @@ class Outcome:
     unchanged: int = 0
     unconfirmed: int = 0
 
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is printed."""
+        return tuple(one for one in self.found if self.settings[one.path].prints(one))
+
+    @property
+    def recorded(self) -> tuple[Finding, ...]:
+        """All that is sure enough, notes too: what formats for programs hold."""
+        return tuple(one for one in self.found if self.settings[one.path].records(one))
+
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """Findings by path of every file of a run, as far as they are to be told, and how many are not."""
+    """Findings by path of every file of a run, printed or not, that no baseline hides and that stand on rows that count; how many
+    do not."""
 
     findings: Mapping[str, tuple[Finding, ...]]
     baselined: int
@@ -69,7 +80,7 @@ def outcome_of(run: Run) -> Outcome:
     if not run.complete:
         notes.append("the project around the given files is too large to be searched whole: some callers are unknown")
     return Outcome(
-        findings=_placed(run, chain.from_iterable(left.findings.values())),
+        found=_placed(run, chain.from_iterable(left.findings.values())),
         settings=run.settings,
         problems=tuple(run.problems),
         skipped=tuple(sorted(skipped)),
@@ -96,7 +107,7 @@ def reported(run: Run) -> Reported:
         covered = {path: findings for path, findings in found.items() if run.settings[path].baseline == name}
         screened = screen(run.baselines[name], covered, codes)
         found |= screened.kept
-        baselined += screened.hidden
+        baselined += sum(_printed(run, path, covered[path]) - _printed(run, path, found[path]) for path in covered)
         stale += 0 if run.by_hand or run.shard else screened.stale
     if run.since is not None:
         for path in [*found] or ["."]:
@@ -105,8 +116,13 @@ def reported(run: Run) -> Reported:
             changed = _changed_rows(run, run.since, path) if findings else None
             if changed is not None:
                 found[path] = tuple(finding for finding in findings if changed.covers(finding))
-                unchanged += len(findings) - len(found[path])
+                unchanged += _printed(run, path, findings) - _printed(run, path, found[path])
     return Reported(found, baselined, stale, unchanged)
+
+
+def _printed(run: Run, path: str, findings: Sequence[Finding]) -> int:
+    """How many of a file's findings would be printed."""
+    return sum(map(run.settings[path].prints, findings))
 
 
 def _changed_rows(run: Run, since: Since, path: str) -> Changed:

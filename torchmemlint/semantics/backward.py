@@ -8,6 +8,7 @@ from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Backward, GraphKind, SinkKind
 from torchmemlint.semantics.machine import Machine
+from torchmemlint.semantics.parts import hold_loaded
 from torchmemlint.semantics.state import Kind, State
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import Obj, Value, is_none, truth
@@ -37,8 +38,7 @@ def back_propagate(
     retain = truth(retained) if retained is not None and not is_none(retained) else create
     kept_by = call.keyword_exprs.get("retain_graph")
     m.record.flags |= {RecordFlag.BACKWARD, RecordFlag.CREATE_GRAPH} if create is True else {RecordFlag.BACKWARD}
-    if m.loaded and m.loops:
-        m.record.alive |= {a.oid for value in state.vars.values() for a in value if type(a) is Obj and a.oid in m.loaded}
+    hold_loaded(m, state)
     sole = [
         g for g in graphs if m.record.graphs[g].kind in (GraphKind.OPAQUE, GraphKind.PARAM, GraphKind.FORWARD, GraphKind.LEAF)
     ]

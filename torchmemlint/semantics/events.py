@@ -480,7 +480,7 @@ class Record:
     returned: set[int] = field(default_factory=set)
     """Graphs and marks that the root returns or yields."""
     alive: set[int] = field(default_factory=set)
-    """What files were read into, and parts of it, that some name still holds at a backward inside a loop."""
+    """What files were read into, and parts of it, that some name still holds at a backward or forward inside a loop."""
     final: State | None = None
     """The state in which the root ends."""
     result: Value = EMPTY

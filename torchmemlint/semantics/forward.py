@@ -15,6 +15,7 @@ from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.parameters import has_parameters
+from torchmemlint.semantics.parts import hold_loaded
 from torchmemlint.semantics.state import Kind, Mode, State
 from torchmemlint.semantics.values import (
     BATCH,
@@ -68,6 +69,7 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str) -> Va
     if inner is None and own_class is not None and guards_what_it_runs(m.world, own_class):
         return arithmetic(m, call.all(), call.node, state)
     m.record.flags.add(RecordFlag.FORWARD)
+    hold_loaded(m, state)
     if training is None:
         training = m.world.training_of(m.frame_closure[m.frame].ref, info.name)
     if state.mode is Mode.OFF:

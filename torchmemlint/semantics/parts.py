@@ -56,6 +56,12 @@ def thing_element(m: Machine, oid: int, key: Const | None) -> Value:
     return frozenset((Obj(inner),))
 
 
+def hold_loaded(m: Machine, state: State) -> None:
+    """Notes which loaded files a name still holds where steps run."""
+    if m.loaded and m.loops:
+        m.record.alive |= {a.oid for value in state.vars.values() for a in value if type(a) is Obj and a.oid in m.loaded}
+
+
 def leaf_tensor(m: Machine, node: int, text: str, state: State | None) -> Value:
     """A parameter used directly: an operation on it makes a graph."""
     if state is not None and state.mode is Mode.OFF:

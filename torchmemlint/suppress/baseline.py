@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torchmemlint.errors import BaselineError
@@ -82,10 +82,13 @@ def screen(baseline: Baseline, findings: Mapping[str, Sequence[Finding]], codes:
 
 
 def renewed(
-    baseline: Baseline, findings: Mapping[str, Sequence[Finding]], codes: Mapping[str, Collection[str]], *, add: bool
+    baseline: Baseline,
+    findings: Mapping[str, Sequence[Finding]],
+    codes: Mapping[str, Collection[str]],
+    add: Callable[[Finding], bool],
 ) -> Baseline:
-    """The baseline after a look at some files: with ``add`` all their findings are in it, without it only loses those that are
-    gone. What was not looked at stays: other files that exist, and rules that were off.
+    """The baseline after a look at some files: it loses what is gone, and has those of their findings, too, for which ``add`` says
+    so. What was not looked at stays: other files that exist, and rules that were off.
     """
     files = {name: dict(counts) for name, counts in baseline.files.items() if baseline.exists(name)}
     moved = _moved(baseline, findings)
@@ -95,7 +98,7 @@ def renewed(
         left = Counter(old)
         new = {key: count for key, count in old.items() if key.code not in codes[path]}
         for finding in findings[path]:
-            if _taken(finding, left, moved) or (add and finding.code not in NEVER):
+            if _taken(finding, left, moved) or (add(finding) and finding.code not in NEVER):
                 new[key_of(finding)] = new.get(key_of(finding), 0) + 1
         files[name] = new
     return Baseline(baseline.folder, {name: counts for name, counts in files.items() if counts})

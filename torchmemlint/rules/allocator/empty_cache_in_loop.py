@@ -69,7 +69,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.rules.api import Draft, Flow, Rule, Silent
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import CALLED_KINDS, Backward, CallEffect, Graph, GraphKind, LoopInfo
 from torchmemlint.semantics.state import Kind
@@ -133,11 +133,12 @@ GETTERS = frozenset({"get", "pop", "getattr", "get_parameter", "get_buffer", "ge
 GETATTR = re.compile(r"getattr\(.*?,\s*(\w+)\s*[,)]", re.DOTALL)
 
 
-def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
-    if event.effect is not Effect.EMPTY_CACHE or not flow.own(event.site) or event.site.handler >= 0:
+def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
+    if event.effect is not Effect.EMPTY_CACHE or not flow.own(event.site):
         return
-    where = None if is_of_tests(flow) else step_path(event, flow)
-    if where is None:
+    where = step_path(event, flow)
+    if isinstance(where, Silent):
+        yield where
         return
     fix = None
     if flow.source(event.site, event.site.node) == flow.lowered(event.site).statement(event.site.node)[1]:
@@ -173,40 +174,60 @@ def is_of_tests(flow: Flow) -> bool:
     return is_test(f"{folder}/", "") or any(target.partition(".")[0] in ("pytest", "unittest") for _, target in imports)
 
 
-def step_path(event: CallEffect, flow: Flow) -> str | None:
-    """Where in the steps the call stands, in words; None where it runs seldom or at a stage's end."""
+def step_path(event: CallEffect, flow: Flow) -> str | Silent:
+    """Where in the steps the call stands, in words; Silent where it runs seldom or at a stage's end."""
+    if event.site.handler >= 0:
+        return Silent("it stands in an exception handler")
+    if is_of_tests(flow):
+        return Silent("it is part of a unit test")
     if is_limited(event, flow):
-        return None
-    if event.followed_by in ("break", "return", "raise") or MEASURES.search(event.followed_by):
-        return None
-    record = flow.record
+        return Silent("a test lets it through now and then only")
+    if event.followed_by in ("break", "return", "raise"):
+        return Silent("the steps end behind it")
+    if MEASURES.search(event.followed_by):
+        return Silent("the memory is measured behind it")
     if event.site.loops:
-        loop = event.site.loops[-1]
-        if loop[0] != event.site.frame and is_stage(event.site.frame, flow):
-            return None  # an inner function that goes over a whole set by itself: each call of it is a stage
-        if loop not in record.loops or deletes_model(event, flow):
-            return None  # a model that was deleted just before is handed back: a stage's end
-        if loop_of_steps(event, flow, loop):
-            return "in every step of the loop"
-        return "in every forward" if is_part_of_forward(record.root, flow) else None
-    ref = record.root
+        return in_loop(event, flow)
+    ref = flow.record.root
     if ref.qualname == MODULE:
-        return None
-    last = ref.qualname.rpartition(".")[2]
+        return Silent("it runs in no loop")
     facts = flow.runs.world.facts(ref)
-    if last == "forward" and facts.owner:
-        if is_whole_stage(flow) or goes_over_pieces(flow):
-            return None
-        if EVALUATION not in event.site.guards:
-            return "in every forward"
-        is_loss = bool({"loss", "criterion"}.intersection(purpose.words(facts.owner)))  # only models are put out of training
-        reached = not is_loss and is_put_into_evaluation(ClassRef(ref.path, facts.owner), flow)
-        return "in every forward out of training" if reached else None
-    if event.site.guards or drives_steps(flow):
-        return None
+    if ref.qualname.rpartition(".")[2] == "forward" and facts.owner:
+        return in_forward(event, ClassRef(ref.path, facts.owner), flow)
+    if event.site.guards:
+        return Silent("it runs in no loop of this function, and under a test")
+    if drives_steps(flow):
+        return Silent("it stands before or behind the function's loop of steps")
     if facts.owner and forwards_before(event, flow) and called_in_steps(ref, flow):
         return "in every call of a method that is called step by step"
-    return None
+    return Silent("it runs in no loop of this function")
+
+
+def in_loop(event: CallEffect, flow: Flow) -> str | Silent:
+    """As ``step_path``, of a call in a loop."""
+    loop = event.site.loops[-1]
+    if loop[0] != event.site.frame and is_stage(event.site.frame, flow):
+        return Silent("each call of the function around goes over a whole set: it is a stage")
+    if loop not in flow.record.loops:
+        return Silent("nothing is known of its loop")
+    if deletes_model(event, flow):
+        return Silent("a model was deleted just before, which ends a stage")
+    if loop_of_steps(event, flow, loop):
+        return "in every step of the loop"
+    if is_part_of_forward(flow.record.root, flow):
+        return "in every forward"
+    return Silent("no step runs in the body of its loop: each turn is a stage")
+
+
+def in_forward(event: CallEffect, owner: ClassRef, flow: Flow) -> str | Silent:
+    """As ``step_path``, of a call in a class's forward."""
+    if is_whole_stage(flow) or goes_over_pieces(flow):
+        return Silent("the forward goes over a whole set")
+    if EVALUATION not in event.site.guards:
+        return "in every forward"
+    if {"loss", "criterion"}.intersection(purpose.words(owner.qualname)) or not is_put_into_evaluation(owner, flow):
+        return Silent("nothing puts the module out of training")
+    return "in every forward out of training"
 
 
 def is_limited(event: CallEffect, flow: Flow) -> bool:

@@ -57,13 +57,13 @@ The outputs are small, or are used on the device right after the loop.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torchmemlint.findings import Safety, Severity
-from torchmemlint.rules.api import Draft, Flow, Rule, short
+from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag, StoreKind
-from torchmemlint.semantics.events import Backward, GraphKind, SinkKind, Store
+from torchmemlint.semantics.events import Backward, Graph, GraphKind, SinkKind, Store
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.values import COLUMN, COMPUTED, DETACHED, INTEGER, MOVED, SCALAR, VIEW
 from torchmemlint.torch_facts import TORCH
@@ -94,40 +94,15 @@ TREATED = TORCH.words["done-with-tensors"] | {"joined"}
 """What is done with tensors alone: evidence of a collection's elements."""
 
 
-def check(event: Store, flow: Flow) -> Iterator[Draft]:
+def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
     record = flow.record
     forwards = [record.forwards[g] for g in sorted(event.outputs) if g in record.forwards]
-    if not forwards or event.constant_key or event.loop is None or not flow.own(event.site):
+    if not forwards or not flow.own(event.site):
         return
-    if event.flags & (SCALAR | INTEGER | VIEW | COLUMN) or SMALL.search(event.place):
+    silent = is_small(event, flow) or is_no_data_set(event, forwards, flow)
+    if silent is not None:
+        yield silent
         return
-    info = record.loops.get(event.loop)
-    if info is None or not (
-        info.kind is Kind.LOADER or (info.kind in (Kind.THING, Kind.GENERATOR) and purpose.BATCHES.search(info.text))
-    ):
-        return
-    if not any(f.kind is GraphKind.FORWARD or purpose.may_be_network(f.what) for f in forwards):
-        return
-    if not flow.device_words() or record.is_let_go(event):
-        return
-    if info.text.startswith("range(") or flow.runs.world.is_hook(record.root):
-        return  # pieces of what lies on the device already, or of the one batch that a framework hands over
-    root = record.root.qualname
-    if root.rpartition(".")[2] in TORCH.words["forward"]:
-        return  # the pieces of one batch
-    if goes_back(event, flow) if info.kind is Kind.LOADER else RecordFlag.BACKWARD in record.flags or purpose.trains(root):
-        return  # mini-batches of one step, and not a data set
-    if any(f.what.split(".")[0].split("[")[0] in info.targets for f in forwards):
-        return  # a loop over layers, not over batches
-    if event.half_fix == "to" or event.flags & MOVED:
-        return  # the author says where it shall lie: in that very place, or by a switch
-    if any("%" in guard for guard in event.site.guards):
-        return  # now and then one, of many steps
-    if not holds_tensors(event, flow):
-        return  # text, as likely as not
-    around = [record.loops[loop] for loop in event.site.loops if loop not in event.outlived and loop in record.loops]
-    if info.kind is not Kind.LOADER and any(each.targets and not ROUNDS.search(each.text) for each in around):
-        return  # the pieces of one item, which are put together again before the next
     fix = None
     if event.how in (StoreKind.APPEND, StoreKind.ITEM) and event.value >= 0 and event.sure_tensor:
         fix = flow.append_to(event.site, event.value, ".cpu()", "Move the stored tensor to the CPU", Safety.UNSAFE)
@@ -145,6 +120,45 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
         frozenset(event.outputs),
         event.site.handler,
     )
+
+
+def is_small(event: Store, flow: Flow) -> Silent | None:
+    """Why what is stored takes little memory on the device, or none."""
+    if event.constant_key or event.loop is None:
+        return Silent("the former value goes when the next one comes")
+    if event.flags & (SCALAR | INTEGER | VIEW | COLUMN) or SMALL.search(event.place):
+        return Silent("what is stored is small: a number, indices, or a part of the output")
+    if not flow.device_words() or flow.record.is_let_go(event):
+        return Silent("nothing here works with a device, or what is stored is let go of")
+    if event.half_fix == "to" or event.flags & MOVED:
+        return Silent("the author says where it shall lie")
+    if any("%" in guard for guard in event.site.guards):
+        return Silent("it stores the output of few of many steps")
+    return None if holds_tensors(event, flow) else Silent("nothing shows that what is stored is a tensor")
+
+
+def is_no_data_set(event: Store, forwards: Sequence[Graph], flow: Flow) -> Silent | None:
+    """Why the loop does not go over a data set, or the outputs are no network's."""
+    record = flow.record
+    info = record.loops.get(event.loop) if event.loop is not None else None
+    if info is None or not (
+        info.kind is Kind.LOADER or (info.kind in (Kind.THING, Kind.GENERATOR) and purpose.BATCHES.search(info.text))
+    ):
+        return Silent("the loop goes over no loader or batches")
+    if not any(f.kind is GraphKind.FORWARD or purpose.may_be_network(f.what) for f in forwards):
+        return Silent("nothing shows that a network made it")
+    root = record.root.qualname
+    hands = info.text.startswith("range(") or flow.runs.world.is_hook(record.root)
+    if hands or root.rpartition(".")[2] in TORCH.words["forward"]:
+        return Silent("the loop goes over the pieces of one batch")
+    if goes_back(event, flow) if info.kind is Kind.LOADER else RecordFlag.BACKWARD in record.flags or purpose.trains(root):
+        return Silent("the loop goes over the mini-batches of a step")
+    if any(f.what.split(".")[0].split("[")[0] in info.targets for f in forwards):
+        return Silent("the loop goes over layers")
+    around = [record.loops[loop] for loop in event.site.loops if loop not in event.outlived and loop in record.loops]
+    if info.kind is not Kind.LOADER and any(each.targets and not ROUNDS.search(each.text) for each in around):
+        return Silent("the loop goes over the pieces of one item, which are put together before the next")
+    return None
 
 
 def goes_back(event: Store, flow: Flow) -> bool:

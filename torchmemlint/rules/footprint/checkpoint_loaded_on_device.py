@@ -3,20 +3,22 @@
 ## What it does
 Reports, in a project that works with CUDA devices:
 
-- `torch.load` without `map_location`, whose result goes into `load_state_dict()`: a tensor that was saved from a GPU is
-  put back on that GPU, and every process of a distributed run on the same one;
-- a checkpoint loaded onto a device whose dict some name still holds while the model trains.
+- a checkpoint on the device whose dict some name still holds while the model trains or is tested (warning);
+- `torch.load` without `map_location` in a program of several processes: each of them loads the file onto the one GPU that it was
+  saved from (warning);
+- other `torch.load` without `map_location` whose result goes into `load_state_dict()` (note): the copy lives until the dict
+  is dropped, and the file cannot be read where that GPU is missing.
 
-It is silent where `map_location` is given in any form (but for the second case), where the arguments come from
-elsewhere (`**options`), where what is loaded is data or a whole module, where the function quantises dynamically (such
-modules live on the CPU), and in projects that never speak of CUDA.
+It is silent where `map_location` is given in any form (but for a dict that is held), where the arguments come from
+elsewhere (`**options`), under a test that says that no GPU is used, where what is loaded is data or a whole module, where the
+function quantises dynamically (such modules live on the CPU), and in projects that never speak of CUDA.
 
 ## What it costs
-One more copy of everything in the file, on the device: until the dict is dropped for the first case, through the whole
-training for the second. Measured on the CPU, where model and dict share the one memory: the dict of a 6-layer encoder
-holds 4.8 MB, as much as its weights, on top of each step's 43.8 MB (a convnet's 0.38 MB, an LSTM's 0.87 MB). A file with
-Adam's state is three times its weights. With `map_location="cpu"` the copy is in host memory, and `load_state_dict()`
-moves one tensor after the other.
+One more copy of the model's weights on the device: until the dict is dropped, or through all steps where it is held. Measured
+on the CPU, where model and dict share the one memory: the dict of a 6-layer encoder holds 4.8 MB, as much as its weights, on
+top of each step's 43.8 MB (a convnet's 0.38 MB, an LSTM's 0.87 MB). An optimizer's state, twice the weights for Adam, is no
+second copy: `optimizer.load_state_dict()` takes the loaded tensors themselves where device and type agree. With
+`map_location="cpu"` the copy is in host memory, and `load_state_dict()` moves one tensor after the other.
 
 ## Example
 ```python
@@ -48,7 +50,8 @@ Adds `map_location="cpu"`. Unsafe: what the program takes from the dict besides 
 For a dict that is held there is no fix; `del` it after `load_state_dict()`.
 
 ## When to ignore
-The file was saved from the CPU, or is small beside the memory that is left.
+The file was saved from the CPU, or is small beside the memory that is left. So many programs load one checkpoint before they start
+that this alone is a note.
 
 ## References
 - torch.load, "map_location": https://docs.pytorch.org/docs/stable/generated/torch.load.html
@@ -58,10 +61,12 @@ The file was saved from the CPU, or is small beside the memory that is left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
 from torchmemlint.findings import Safety, Severity
-from torchmemlint.rules.api import Draft, Flow, Rule, argument
+from torchmemlint.rules.api import Draft, Flow, Rule, Silent, argument
+from torchmemlint.rules.doubts import Doubt
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.values import only_const
 from torchmemlint.torch_facts import TORCH
@@ -84,34 +89,61 @@ ON_THE_HOST = TORCH.words["quantizes"]
 """Dynamically quantised modules run, and so are saved, on the CPU alone: docs.pytorch.org/docs/stable/quantization.html."""
 
 
-def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
-    if event.effect is not Effect.LOAD or event.name not in LOADERS or not flow.own(event.site) or "**" in event.more:
+PROCESSES = TORCH.words["runs-processes"]
+"""Words of a file whose program runs in several processes, each of which loads the file."""
+WITHOUT_CUDA = re.compile(r"^not \(*[\w.]*(cuda|gpu)", re.IGNORECASE)
+"""Tests under which no GPU is used."""
+ONE_PROCESS = re.compile(r"rank|is_main|is_master", re.IGNORECASE)
+"""Tests that one process of several passes."""
+BY_DEVICE = Doubt(1, "the file was saved from the CPU")
+ON_HOST = Doubt(1, "the device is the CPU")
+
+HELD = "a second copy of the model's weights, and of whatever else the file has, on the device through all steps"
+FOR_EACH = "each process loads the file onto the one GPU that it was saved from: a copy for each on that device"
+ONCE = "a second copy of the weights on the device, until the dict is dropped"
+
+
+def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
+    if event.effect is not Effect.LOAD or event.name not in LOADERS or not flow.own(event.site):
+        return
+    if "**" in event.more:
+        yield Silent("the arguments come from elsewhere, and may name a place")
         return
     uses = [
         e
         for e in flow.record.events.values()
         if isinstance(e, CallEffect) and e.effect is ToldCall.RESTORE and event.result in e.takes
     ]
-    if not uses or not flow.speaks_of_cuda() or flow.also_calls(event.site, ON_THE_HOST):
-        return
+    if not uses:
+        yield Silent("what is loaded goes into no `load_state_dict()` that is visible")
+    elif not flow.speaks_of_cuda():
+        yield Silent("the project works with no CUDA device")
+    elif flow.also_calls(event.site, ON_THE_HOST):
+        yield Silent("dynamically quantised modules live on the CPU")
+    elif any(WITHOUT_CUDA.match(test) for test in event.site.guards):
+        yield Silent("it runs where no GPU is used")
+    else:
+        yield from told(event, uses, flow)
+
+
+def told(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Iterator[Draft | Silent]:
     place = argument(event, 1, "map_location")
     single = only_const(place) if place is not None else None
     held = any(use.takes & flow.record.alive for use in uses)
     loaded = [flow.step(uses[0].site, "its tensors are copied into the parameters here")]
     if place is None or (single is not None and single.value is None):
+        several = bool(PROCESSES & flow.names_in_file()) and not any(ONE_PROCESS.search(test) for test in event.site.guards)
         yield Draft(
             flow.at(
                 RULE,
                 event.site,
                 "`torch.load` without `map_location` puts what was saved from a GPU back on that GPU",
+                severity=Severity.WARNING if held or several else Severity.NOTE,
+                doubts=(BY_DEVICE,) if held or several else (),
                 label="no `map_location`",
-                cost="a second copy of the checkpoint on the device, beside the model"
-                + (
-                    " for as long as the model trains"
-                    if held
-                    else "; in a distributed run every process loads onto the same GPU"
-                ),
-                help='load on the host, `map_location="cpu"`: `load_state_dict` copies each tensor to its parameter',
+                cost=HELD if held else FOR_EACH if several else ONCE,
+                help='load on the host, `map_location="cpu"`: `load_state_dict` copies each tensor to its parameter'
+                + ("" if held or several else ", and the file can be read without that GPU"),
                 flow=loaded,
                 fix=flow.add_argument(event, 'map_location="cpu"', "Load on the host", Safety.UNSAFE)
                 if place is None
@@ -119,14 +151,19 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
             ),
             handler=event.site.handler,
         )
-    elif held and not (single is not None and str(single.value).startswith(("cpu", "meta"))):
+    elif not held:
+        yield Silent("`map_location` says where, and nothing holds the dict while steps run")
+    elif single is not None and str(single.value).startswith(("cpu", "meta")):
+        yield Silent("it is loaded on the host")
+    else:
         yield Draft(
             flow.at(
                 RULE,
                 event.site,
-                "the loaded checkpoint is held on the device while the model trains",
+                "the loaded checkpoint is held on the device while the model runs its steps",
+                doubts=() if single is not None else (ON_HOST,),
                 label="loaded onto the device, and never let go",
-                cost="a second copy of the checkpoint on the device through the whole training",
+                cost=HELD,
                 help='`del` it after `load_state_dict`, or load with `map_location="cpu"`',
                 flow=loaded,
             ),

@@ -65,9 +65,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchmemlint.findings import Confidence, Safety, Severity
-from torchmemlint.rules.api import Draft, Flow, Rule, short
-from torchmemlint.rules.gradmode.judgement import DETACHES, Silent, is_constant, is_never_updated, judge
+from torchmemlint.findings import Safety, Severity
+from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.doubts import OPTIMIZED, Doubt
+from torchmemlint.rules.gradmode.judgement import DETACHES, is_constant, is_never_updated, judge
+from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Backward, Graph
 
 RULE = Rule(
@@ -86,19 +88,24 @@ UNUSED_COST = f"{COST}, and one gradient for each of its parameters, which nobod
 SHOWN_COST = "one whole graph, built in each such step behind the backward, and thrown away"
 
 
-def check(event: Graph, flow: Flow) -> Iterator[Draft]:
+def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
     if is_never_updated(event, flow):
         above = [flow.record.graphs[gid] for gid in flow.record.ancestors(event.parents)]
         if any(is_never_updated(graph, flow) for graph in above):
             return  # one chain, one cause: it is told at its first network
-        site, confidence, steps, cost = event.site, Confidence.MEDIUM, [], UNUSED_COST
+        doubts: tuple[Doubt, ...] = (OPTIMIZED,)
+        site, steps, cost = event.site, [], UNUSED_COST
         text = "and a gradient is computed for it, but no optimizer holds its parameters"
     else:
         verdict = judge(event, flow)
-        if isinstance(verdict, Silent) or not is_constant(event, flow):
+        if isinstance(verdict, Silent):
+            if RecordFlag.BACKWARD in flow.record.flags:
+                yield verdict
+            return
+        if not is_constant(event, flow):
             return
         site = flow.own_site(event.site)
-        confidence = verdict.confidence
+        doubts = verdict.doubts
         steps = [flow.step(s.site, "detached here") for s in verdict.fate.cuts if s.how in DETACHES][:1]
         cost = SHOWN_COST if is_behind_all_steps(event, flow) else COST
         text = "but its output is only used detached, as a constant"
@@ -107,7 +114,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
             RULE,
             site,
             f"`{short(flow.callee(site))}(…)` runs with grad mode on, {text}",
-            confidence=confidence,
+            doubts=doubts,
             label="builds an autograd graph that is thrown away",
             cost=cost,
             help="run it under `with torch.no_grad():`; a detach afterwards comes too late for the peak",

@@ -85,9 +85,9 @@ import re
 from collections.abc import Iterator
 
 from torchmemlint.findings import Edit, Fix, FlowStep, Position, Safety, Severity, Span
-from torchmemlint.rules.api import Draft, Flow, Rule, short
-from torchmemlint.rules.gradmode.judgement import Silent, Verdict, is_constant, is_entry, judge
-from torchmemlint.rules.retention.claims import WHOLE_COST, claim
+from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.gradmode.judgement import Verdict, is_constant, is_entry, judge
+from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Graph, GraphKind, SinkKind, Store
@@ -120,9 +120,14 @@ PEAK_COST = "builds an autograd graph that nothing uses: up to one extra graph a
 LOOP_COST = f"{PEAK_COST}, and two at a time where the result stays bound to a name through the next turn"
 
 
-def check(event: Graph, flow: Flow) -> Iterator[Draft]:
+def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
+    if event.kind not in CALLED_KINDS:
+        return
     verdict = judge(event, flow)
-    if isinstance(verdict, Silent) or is_constant(event, flow):
+    if isinstance(verdict, Silent):
+        yield verdict
+        return
+    if is_constant(event, flow):
         return
     hanging = descendants(flow.record, event.gid)
     kept: list[Accumulate | Store] = [
@@ -144,7 +149,8 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
         and keeps_whole_graphs(e, flow)
     ]
     if totals and not verdict.evaluated:
-        return  # the total is the mistake: TML101 tells it
+        yield Silent("the total is the mistake, which TML101 reports")
+        return
     elsewhere = [] if kept or totals or event.gid not in flow.record.returned else kept_by_callers(event, flow)
     site = flow.own_site(event.site)
     yield Draft(
@@ -157,7 +163,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
             else Severity.NOTE
             if is_once(event, flow)
             else Severity.WARNING,
-            confidence=verdict.confidence,
+            doubts=verdict.doubts,
             label="builds an autograd graph that is never used",
             cost=KEPT_COST if kept or totals or elsewhere else cost_at_peak(event, flow),
             help=help_for(event, flow),
@@ -188,7 +194,7 @@ def part_of(event: Graph, flow: Flow) -> tuple[tuple[int, int], ...]:
 def keeps_whole_graphs(event: Accumulate, flow: Flow) -> bool:
     """Whether a running total keeps every step's whole graph."""
     told = claim(flow, event.graphs, event.mark, event.holder_frame < 0, event.loop, total=True)
-    return told is not None and not event.through_module and told.cost == WHOLE_COST
+    return isinstance(told, Claim) and not event.through_module and told.cost == WHOLE_COST
 
 
 def text_of(event: Graph, verdict: Verdict, flow: Flow) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from torchmemlint.findings import Confidence
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.rules.api import Flow
+from torchmemlint.rules import doubts
+from torchmemlint.rules.api import Flow, Silent, short
+from torchmemlint.rules.doubts import Doubt, not_a_module
 from torchmemlint.rules.gradmode.module_evidence import BACKWARD, Evidence, evidence_of, is_trained_beside
 from torchmemlint.rules.gradmode.wanted_graphs import (
     decided_elsewhere,
@@ -29,32 +31,18 @@ from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
 
 
-class Silent(str):
-    """Why nothing is reported."""
-
-
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """A graph that nothing in sight demands.
 
     fate      what becomes of it
     evaluated the module was put into evaluation mode before
-    doubts    how much of it is assumed: see ``judge``
+    doubts    what is assumed
     """
 
     fate: Fate
     evaluated: bool
-    doubts: int
-    certain: bool
-
-    @property
-    def confidence(self) -> Confidence:
-        if self.doubts <= 0 and self.certain:
-            return Confidence.HIGH
-        return Confidence.MEDIUM if self.doubts <= MEDIUM_DOUBTS else Confidence.LOW
-
-
-MEDIUM_DOUBTS = 2
+    doubts: tuple[Doubt, ...]
 
 
 def judge(event: Graph, flow: Flow) -> Verdict | Silent:
@@ -146,8 +134,10 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
     kept = kept_by_module(event, flow)
     if kept is None:
         return Silent("what the module keeps of its forward in attributes may be back-propagated")
-    doubts = int(evidence) + doubts_of(event, flow, fate, evaluated, done) + kept
-    return Verdict(fate, evaluated, doubts, evidence is Evidence.CERTAIN)
+    assumed = [*doubts_of(event, flow, fate, evaluated, done), *kept]
+    if evidence is not Evidence.CERTAIN:
+        assumed.append(not_a_module(short(event.what), int(evidence)))
+    return Verdict(fate, evaluated, tuple(assumed))
 
 
 def open_here(event: Graph, flow: Flow, here: Fate, evaluated: bool) -> Silent | None:
@@ -283,23 +273,31 @@ def may_be_demanded(event: Graph, flow: Flow, fate: Fate, evaluated: bool) -> Si
     return None if purpose.evaluates(name) else Silent("not all that becomes of the result is in sight")
 
 
-def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool) -> int:
+def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool) -> Iterator[Doubt]:
     """What is assumed of callers and of the ways that the result goes."""
     record = flow.record
     name = "" if record.root.qualname == MODULE else record.root.qualname
+    called = record.mode is not Mode.NO_CALLERS or is_entry(name)
     if done:
-        doubts = 0 if record.mode is not Mode.NO_CALLERS or is_entry(name) else 1
+        if not called:
+            yield doubts.GUARDED
         if record.mode is Mode.MIXED and RecordFlag.EVAL not in record.flags and not explicit(fate):
-            doubts += 3 if flow.runs.world.project.grad_mode(record.root).assumed else 1
+            assumed = flow.runs.world.project.grad_mode(record.root).assumed
+            yield doubts.MODE_NOT_SURE if assumed else doubts.GRAPH_WANTED_BY_SOME
         if fate.never_read and event.kind is GraphKind.OPAQUE:
-            doubts += 2
+            yield doubts.FOR_ITS_EFFECT
         if event.kind is GraphKind.OPAQUE and not evaluated and not explicit(fate) and not purpose.uses(name):
-            doubts += 1
-        return doubts
-    if fate.escapes and flow.trains_in_another_phase(event) and not any(map(purpose.says_phase, dict(record.assumptions))):
-        return 3  # it may leave the backward to its caller
-    sure = event.kind is GraphKind.FORWARD and not fate.escapes and (record.mode is not Mode.NO_CALLERS or is_entry(name))
-    return 0 if sure and evaluated else 1
+            yield doubts.NO_GRAPH
+    elif fate.escapes and flow.trains_in_another_phase(event) and not any(map(purpose.says_phase, dict(record.assumptions))):
+        yield doubts.HANDED_BACK
+    elif fate.escapes:
+        yield doubts.RETURNED
+    elif not called:
+        yield doubts.GUARDED
+    elif not evaluated:
+        yield doubts.NOT_EVALUATED
+    elif event.kind is not GraphKind.FORWARD:
+        yield doubts.PASSED if fate.passed else doubts.KEPT
 
 
 def stands_here(event: Graph, flow: Flow) -> bool:
@@ -406,7 +404,7 @@ def is_read(root: FunctionRef, flow: Flow) -> bool:
     return any(fact.kind == "name" and fact.value in (last, f"self.{last}") for cls in classes for fact in cls.attrs)
 
 
-def kept_by_module(event: Graph, flow: Flow) -> int | None:
+def kept_by_module(event: Graph, flow: Flow) -> tuple[Doubt, ...] | None:
     """Doubts about what the module itself keeps of its forward (``net.loss``); None where that is back-propagated, or may be."""
     record = flow.record
     inside = flow.made_inside(event.site)
@@ -415,8 +413,8 @@ def kept_by_module(event: Graph, flow: Flow) -> int | None:
     if any(graph.gid in record.backwarded and is_state(graph, event, flow) for graph in record.graphs.values()):
         return None
     if event.cls is None or (inside and RecordFlag.BACKWARD in record.flags) or not reads_what_is_kept(event, event.cls, flow):
-        return 0
-    return None if any(facts.names & BACKWARD for facts in where_it_is_known(event, flow)) else 1
+        return ()
+    return None if any(facts.names & BACKWARD for facts in where_it_is_known(event, flow)) else (doubts.KEPT_BY_MODULE,)
 
 
 def is_state(graph: Graph, event: Graph, flow: Flow) -> bool:

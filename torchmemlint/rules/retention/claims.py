@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchmemlint.findings import Severity
-from torchmemlint.rules.api import Flow, short
+from torchmemlint.rules.api import Flow, Silent, short
 from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Graph, SinkKind, Store
 from torchmemlint.semantics.world import MODULE
 
@@ -41,25 +41,27 @@ def claim(
     outlived: tuple[tuple[int, int], ...] = (),
     *,
     total: bool = False,
-) -> Claim | None:
+) -> Claim | Silent:
     """The claim about a value that hangs on these graphs and is kept by way of ``mark``; ``total``: added to what was there.
 
-    None where nothing sure can be said: no graph that surely exists; the kept value is itself back-propagated later (it is
+    Silent where nothing sure can be said: no graph that surely exists; the kept value is itself back-propagated later (it is
     the objective, or part of it), or is detached in place; the holder lives for one step only, made in the loop that back-propagates and filled in
     one inside it (``outlived``: the loops that it does outlive, where that is known); or it leaves for code out of sight while its graph is still alive (into a holder that was
     there before the function ran: ``outside``).
     """
     record = flow.record
-    if mark in record.backwarded or is_detached_in_place(flow, mark):
-        return None
+    if mark in record.backwarded:
+        return Silent("what is kept is itself back-propagated: it is wanted")
+    if is_detached_in_place(flow, mark):
+        return Silent("`detach_()` cuts it off again in every turn")
     graphs = [g for g in flow.real(gids)]
     if not graphs:
-        return None
+        return Silent("the value hangs on no graph that surely exists")
     # torch.autograd.grad may differentiate the same graph again: what only it reaches is not done with.
     reached = [g for g in graphs if g.gid in record.backwarded and not only_partially(flow, g)]
     if len(reached) == len(graphs):
         if not outside and outlived and not any(in_training_loop(flow, each) for each in outlived):
-            return None
+            return Silent("what it is kept in lives for one step only")
         retained = not any(g.gid in record.freed for g in graphs) and literally_retained(flow, graphs)
         if retained:
             return Claim(tuple(graphs), Severity.ERROR, RETAINED_COST, False)
@@ -70,7 +72,25 @@ def claim(
         return whole
     # A second backward through a freed graph raises: whatever else the value hangs on, it is no objective of a later one.
     freed = [g for g in reached if g.gid in record.freed]
-    return Claim(tuple(freed), Severity.WARNING, NODES_COST, True) if freed and in_training_loop(flow, loop) else None
+    if freed and in_training_loop(flow, loop):
+        return Claim(tuple(freed), Severity.WARNING, NODES_COST, True)
+    return open_end(flow, graphs, reached, mark, outside, bool(steps))
+
+
+def open_end(flow: Flow, graphs: Sequence[Graph], reached: Sequence[Graph], mark: int, outside: bool, steps: bool) -> Silent:
+    """Why what becomes of a kept value is not known."""
+    if reached:
+        return Silent("only a part of its graphs is back-propagated; what becomes of the others is not known")
+    if outside:
+        return Silent("it is kept where code that is not visible may back-propagate it")
+    if not steps:
+        return Silent("no backward runs in the loop: its turns are not known to be steps")
+    fate = flow.runs.fate(flow.record, mark)
+    if fate.trains:
+        return Silent("a caller back-propagates it")
+    if fate.passed:
+        return Silent(f"it is passed to `{short(fate.passed[0].how)}`, which is not visible")
+    return Silent("it leaves the function, and not all that becomes of it is visible")
 
 
 def is_detached_in_place(flow: Flow, mark: int) -> bool:
@@ -87,6 +107,15 @@ def cost_of(told: Claim, event: Accumulate | Store, flow: Flow) -> str:
     if is_dropped_at_return(event, flow):
         return f"{told.cost}; all of it is freed when `{short(flow.record.root.qualname)}` returns"
     return told.cost
+
+
+def is_replaced(flow: Flow, event: Store) -> Silent | None:
+    """Why what is stored goes again when the next value comes."""
+    if event.constant_key:
+        return Silent(f"`{short(event.place)}` is written at a constant key: the former value goes")
+    if flow.record.is_let_go(event):
+        return Silent(f"`{short(event.place)}` is emptied by `clear()`, or loses its oldest element at each step")
+    return None
 
 
 def is_dropped_at_return(event: Accumulate | Store, flow: Flow) -> bool:

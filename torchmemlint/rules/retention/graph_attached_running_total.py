@@ -77,8 +77,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Fix, Safety, Severity
-from torchmemlint.rules.api import Draft, Flow, Rule, short
-from torchmemlint.rules.retention.claims import claim, cost_of, is_dropped_at_return, is_one_graph
+from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.retention.claims import Claim, claim, cost_of, is_dropped_at_return, is_one_graph
 from torchmemlint.semantics.events import Accumulate, Backward, SinkKind
 from torchmemlint.semantics.state import Kind
 
@@ -94,11 +94,12 @@ RULE = Rule(
 EVENT = Accumulate
 
 
-def check(event: Accumulate, flow: Flow) -> Iterator[Draft]:
-    if event.through_module or not flow.own(event.site) or is_one_graph(flow, event):
+def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Silent]:
+    if not flow.own(event.site):
         return
-    told = claim(flow, event.graphs, event.mark, event.holder_frame < 0, event.loop, total=True)
-    if told is None or (told.freed and is_term_of_one_step(event, flow)):
+    told = kept(event, flow)
+    if isinstance(told, Silent):
+        yield told
         return
     outlives = "the loop" if event.loop is not None else "this call"
     yield Draft(
@@ -116,6 +117,18 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft]:
         told.gids,
         event.site.handler,
     )
+
+
+def kept(event: Accumulate, flow: Flow) -> Claim | Silent:
+    """What the total keeps, or why that is no mistake."""
+    if event.through_module:
+        return Silent("it is a state that goes through the module, and no total")
+    if is_one_graph(flow, event):
+        return Silent("all that is added comes of one forward, which ran before the loop")
+    told = claim(flow, event.graphs, event.mark, event.holder_frame < 0, event.loop, total=True)
+    if isinstance(told, Claim) and told.freed and is_term_of_one_step(event, flow):
+        return Silent("it adds up the terms of one objective, and ends with the call")
+    return told
 
 
 def is_term_of_one_step(event: Accumulate, flow: Flow) -> bool:

@@ -84,7 +84,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
-from torchmemlint.rules.api import Draft, Flow, Rule, short
+from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.retention.claims import claim
 from torchmemlint.semantics.events import Accumulate, Site, Store
 from torchmemlint.semantics.stores import RECORDED
@@ -102,7 +102,7 @@ RULE = Rule(
 EVENT = (Accumulate, Store)
 
 
-def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft]:
+def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft | Silent]:
     outside = isinstance(event, Store) and event.how == RECORDED
     if flow.own(event.site) and not outside:
         return
@@ -113,7 +113,8 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft]:
     # Only what this function handed over: graphs that the callee makes by itself are told where the callee is looked at.
     handed = frozenset(g for g in event.graphs if flow.own(flow.record.graphs[g].site))
     told = claim(flow, handed, event.mark, event.holder_frame < 0, event.loop)
-    if told is None:
+    if isinstance(told, Silent):
+        yield told
         return
     if flow.own(event.site):
         call, name = event.site, event.place

@@ -67,8 +67,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
-from torchmemlint.rules.api import Draft, Flow, Rule, short
-from torchmemlint.rules.retention.claims import claim, cost_of, is_one_graph
+from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.retention.claims import Claim, claim, cost_of, is_one_graph, is_replaced
 from torchmemlint.semantics.events import Store
 from torchmemlint.semantics.stores import RECORDED
 
@@ -84,13 +84,19 @@ RULE = Rule(
 EVENT = Store
 
 
-def check(event: Store, flow: Flow) -> Iterator[Draft]:
-    if event.how == RECORDED or event.constant_key or flow.record.is_let_go(event) or not flow.own(event.site):
-        return
+def kept(event: Store, flow: Flow) -> Claim | Silent:
+    """What the stored value keeps, or why that is no mistake."""
     if is_one_graph(flow, event):
+        return Silent("all that is stored comes of one forward, which ran before the loop")
+    return is_replaced(flow, event) or claim(flow, event.graphs, event.mark, event.external, event.loop, event.outlived)
+
+
+def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
+    if event.how == RECORDED or not flow.own(event.site):
         return
-    told = claim(flow, event.graphs, event.mark, event.external, event.loop, event.outlived)
-    if told is None:
+    told = kept(event, flow)
+    if isinstance(told, Silent):
+        yield told
         return
     outlives = "the loop" if event.loop is not None else "this call"
     fix = None

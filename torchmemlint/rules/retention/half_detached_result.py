@@ -61,8 +61,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Edit, Fix, Safety, Severity, Span
-from torchmemlint.rules.api import Draft, Flow, Rule, short
-from torchmemlint.rules.retention.claims import claim
+from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.retention.claims import claim, is_replaced
 from torchmemlint.semantics.events import Store
 
 RULE = Rule(
@@ -77,11 +77,12 @@ RULE = Rule(
 EVENT = Store
 
 
-def check(event: Store, flow: Flow) -> Iterator[Draft]:
-    if not event.half_fix or event.constant_key or flow.record.is_let_go(event) or not flow.own(event.site):
+def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
+    if not event.half_fix or not flow.own(event.site):
         return
-    told = claim(flow, event.graphs, event.mark, event.external, event.loop, event.outlived)
-    if told is None:
+    told = is_replaced(flow, event) or claim(flow, event.graphs, event.mark, event.external, event.loop, event.outlived)
+    if isinstance(told, Silent):
+        yield told
         return
     end = flow.span(event.site, event.half_base).end
     fix = Fix("Detach before the move", Safety.UNSAFE, (Edit(Span(end, end), ".detach()"),))

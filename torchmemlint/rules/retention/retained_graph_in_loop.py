@@ -63,7 +63,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
-from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.rules.api import Draft, Flow, Rule, Silent
 from torchmemlint.semantics.events import Backward
 from torchmemlint.semantics.retained import need_of
 
@@ -88,8 +88,12 @@ def need_of_graph(event: Backward, flow: Flow) -> str:
     return need_of(flow.runs, flow.record.root, flow.frame(event.site).ref, event.site.node)
 
 
-def check(event: Backward, flow: Flow) -> Iterator[Draft]:
-    if need_of_graph(event, flow):
+def check(event: Backward, flow: Flow) -> Iterator[Draft | Silent]:
+    if not flow.own(event.site):
+        return
+    need = need_of_graph(event, flow)
+    if need:
+        yield Silent(need)
         return
     fix = flow.without_argument(event.site, event.kept_by, "Let the backward free its graph", Safety.UNSAFE)
     yield Draft(

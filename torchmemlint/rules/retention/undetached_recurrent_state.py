@@ -65,7 +65,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
-from torchmemlint.rules.api import Draft, Flow, Rule, short
+from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.retention.claims import is_detached_in_place
 from torchmemlint.semantics.events import Accumulate, Backward
 
@@ -82,12 +82,16 @@ RULE = Rule(
 EVENT = Accumulate
 
 
-def check(event: Accumulate, flow: Flow) -> Iterator[Draft]:
+def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Silent]:
     if not event.through_module or event.loop is None or not flow.own(event.site):
         return
     record = flow.record
     graphs = flow.real(event.graphs)
-    if not graphs or is_detached_in_place(flow, event.mark):
+    if not graphs:
+        yield Silent("the state hangs on no graph that surely exists")
+        return
+    if is_detached_in_place(flow, event.mark):
+        yield Silent("`detach_()` cuts it off again in every turn")
         return
     gids = frozenset(g.gid for g in graphs)
     inside = [
@@ -96,6 +100,7 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft]:
         if isinstance(e, Backward) and event.loop in e.site.loops and record.ancestors(e.graphs | e.hints) & gids
     ]
     if not inside:
+        yield Silent("no backward in the loop runs through the state's graph")
         return
     retained = all(e.retain for e in inside)
     cost = (

@@ -1,0 +1,136 @@
+"""Which findings are printed: by confidence and cost, in every format, for the exit status, for fixes and baselines.
+
+Findings come from real code: a note (`NOTE`) and an error (`ERROR`).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from torchmemlint.findings import Confidence
+from torchmemlint.rules.doubts import MEDIUM, Doubt, confidence_of, unless_of
+
+IMPORTS = "import torch\nfrom torch import nn\n\n"
+ERROR = """\
+def predict(loader):
+    model = nn.Linear(3, 4)
+    model.eval()
+    kept = []
+    for x in loader:
+        kept.append(model(x))
+    return kept
+
+
+"""
+NOTE = """\
+def main(pool, x):
+    model = nn.Linear(3, 4)
+    model.eval()
+    print(model(x).mean().item())
+
+
+"""
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torchmemlint", "--isolated", "--no-cache", "--color=never", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "a.py").write_text(IMPORTS + ERROR + NOTE)
+    return tmp_path
+
+
+def test_a_note_is_counted_and_not_shown(project: Path) -> None:
+    done = run(project, "--output-format", "concise")
+    assert [line.split(": ")[0] for line in done.stdout.splitlines()[:1]] == ["a.py:9:21"]
+    assert "1 note not shown: `--notes`." in done.stdout
+    assert run(project, "--notes", "--output-format", "concise").stdout.count("TML201") == 2
+
+
+def test_programs_get_notes_and_people_do_not(project: Path) -> None:
+    severities = [entry["severity"] for entry in json.loads(run(project, "--output-format", "json").stdout)]
+    assert severities == ["error", "note"]
+    levels = [result["level"] for result in json.loads(run(project, "--output-format", "sarif").stdout)["runs"][0]["results"]]
+    assert levels == ["error", "note"]
+    for output_format in ("github", "gitlab", "junit", "rdjson", "grouped", "azure"):
+        assert run(project, "--output-format", output_format).stdout.count("TML201") < run(
+            project, "--output-format", output_format, "--notes"
+        ).stdout.count("TML201")
+
+
+def test_a_note_fails_only_where_it_is_printed(project: Path) -> None:
+    (project / "a.py").write_text(IMPORTS + NOTE)
+    assert run(project).returncode == 0
+    assert run(project, "--notes").returncode == 0
+    failed = run(project, "--fail-on", "note")
+    assert failed.returncode == 1
+    assert "TML201" in failed.stdout  # what fails is shown
+
+
+def test_a_rule_that_is_named_shows_its_notes(project: Path) -> None:
+    (project / "a.py").write_text(IMPORTS + NOTE)
+    assert "TML201" not in run(project, "--select", "TML2", "--output-format", "concise").stdout
+    assert "TML201" in run(project, "--select", "TML201", "--output-format", "concise").stdout
+    assert "TML201" in run(project, "--extend-select", "inference-with-grad", "--output-format", "concise").stdout
+
+
+def test_a_fix_touches_what_is_printed_alone(project: Path) -> None:
+    run(project, "--fix", "--unsafe-fixes")
+    fixed = (project / "a.py").read_text()
+    assert "@torch.no_grad()\ndef predict" in fixed
+    assert "@torch.no_grad()\ndef main" not in fixed
+    assert "no_grad()" in run(project, "--fix", "--unsafe-fixes", "--notes", "--diff").stdout
+
+
+def test_a_baseline_holds_for_what_became_a_note(project: Path) -> None:
+    command = ["--baseline", "b.json"]
+    assert run(project, *command, "--write-baseline", "--notes").stdout.strip() == "b.json: 2 findings."
+    done = run(project, *command, "--output-format", "concise")
+    assert done.returncode == 0
+    assert "1 finding is in the baseline." in done.stdout  # the one that would be printed
+    assert "no longer found" not in done.stdout
+    assert run(project, *command, "--prune-baseline").stdout.strip() == "b.json: 2 findings."
+    assert run(project, *command, "--notes", "--output-format", "concise").stdout.startswith("All checks passed!")
+
+
+def test_a_baseline_is_written_of_what_is_printed(project: Path) -> None:
+    assert run(project, "--baseline", "b.json", "--write-baseline").stdout.strip() == "b.json: 1 finding."
+
+
+def test_the_costliest_first(project: Path) -> None:
+    (project / "a.py").write_text(IMPORTS + NOTE + ERROR)
+    rows = run(project, "--notes", "--output-format", "json", "--sort", "cost").stdout
+    assert [entry["severity"] for entry in json.loads(rows)] == ["error", "note"]
+    by_place = run(project, "--notes", "--output-format", "json").stdout
+    assert [entry["severity"] for entry in json.loads(by_place)] == ["note", "error"]
+
+
+def test_the_summary_names_the_three_costliest(project: Path) -> None:
+    (project / "a.py").write_text(IMPORTS + NOTE + "".join(ERROR.replace("predict", f"predict_{n}") for n in range(4)))
+    words = run(project, "--output-format", "concise").stdout
+    assert "The costliest: a.py:15:21 TML201, a.py:24:21 TML201, a.py:33:21 TML201." in words
+
+
+@pytest.mark.parametrize("given", ["sure", "", "HIGH"])
+def test_a_confidence_that_there_is_not(project: Path, given: str) -> None:
+    assert run(project, "--min-confidence", given).returncode == 2
+    done = run(project, "--config", f'min-confidence="{given}"')
+    assert done.returncode == 2
+    assert "must be one of low, medium, high" in done.stderr
+
+
+def test_confidence_is_the_weight_of_what_is_assumed() -> None:
+    light, heavy = Doubt(1, "a caller trains it"), Doubt(MEDIUM, "it is no module")
+    assert confidence_of(()) is Confidence.HIGH
+    assert confidence_of((light, light)) is confidence_of((heavy,)) is Confidence.MEDIUM
+    assert confidence_of((light, heavy)) is Confidence.LOW
+    assert unless_of((light, heavy)) == "it is no module, or a caller trains it"
+    assert unless_of(()) == ""

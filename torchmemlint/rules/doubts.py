@@ -1,0 +1,55 @@
+"""What a finding assumes, and how sure that leaves it: the one place where findings get their confidence.
+
+A finding of high confidence assumes nothing: all that becomes of the graph is visible, what is called is a module for sure, and so
+is the grad mode. Each assumption that is left has a weight, by how often it is wrong; the weights are measured on labelled code
+(docs/accuracy.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from torchmemlint.findings import Confidence
+
+MEDIUM = 2
+"""The weight up to which a finding is of medium confidence."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Doubt:
+    """An assumption: what would make the finding false, in words behind "unless", and how much that weighs."""
+
+    weight: int
+    unless: str
+
+
+def confidence_of(doubts: Iterable[Doubt]) -> Confidence:
+    weight = sum(doubt.weight for doubt in set(doubts))
+    return Confidence.HIGH if not weight else Confidence.MEDIUM if weight <= MEDIUM else Confidence.LOW
+
+
+def unless_of(doubts: Iterable[Doubt]) -> str:
+    """What would make the finding false: its weightiest assumptions, two at most; "" where there is none."""
+    heaviest = sorted({doubt for doubt in doubts if doubt.weight}, key=lambda one: (-one.weight, one.unless))
+    return ", or ".join(doubt.unless for doubt in heaviest[:2])
+
+
+def not_a_module(what: str, weight: int) -> Doubt:
+    """What is called may be a plain function, or have no parameters."""
+    return Doubt(weight, f"`{what}` is no module with parameters")
+
+
+GUARDED = Doubt(1, "a caller outside this project switches grad mode off")
+"""Nothing in sight calls the function."""
+GRAPH_WANTED_BY_SOME = Doubt(1, "the callers that leave grad mode on want the graph")
+MODE_NOT_SURE = Doubt(3, "every caller switches grad mode off")
+FOR_ITS_EFFECT = Doubt(2, "the call is made for what it does, and gives no tensor")
+NO_GRAPH = Doubt(1, "what the call gives has no graph")
+RETURNED = Doubt(1, "a caller outside this project back-propagates the returned value")
+HANDED_BACK = Doubt(3, "the caller back-propagates the returned value")
+PASSED = Doubt(1, "code outside this project back-propagates what it is given")
+KEPT = Doubt(1, "what is stored is back-propagated later")
+KEPT_BY_MODULE = Doubt(1, "what the module keeps of its forward is back-propagated")
+NOT_EVALUATED = Doubt(1, "the function also runs in training")
+OPTIMIZED = Doubt(1, "an optimizer that is not visible holds its parameters")
