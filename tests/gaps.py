@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
@@ -21,6 +21,7 @@ from pathlib import Path
 from torchmemlint.findings import Finding
 from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.run import check_paths, fix_paths
+from torchmemlint.suppress.together import ALSO
 
 ROOT = Path(__file__).parent.parent / "fixtures"
 KNOWN = Path(__file__).parent / "known_gaps.txt"
@@ -110,7 +111,9 @@ def without_marks(text: str) -> str:
 def alarms(texts: Texts, code: str = "ALL", confidence: str = "medium") -> list[Finding]:
     """What the linter, with all rules on or one, says of these files as one project, of at least a confidence."""
     with _written(texts, code, confidence) as (folder, configuration):
-        return list(check_paths([folder], configuration, 1).findings)
+        found = check_paths([folder], configuration, 1).findings
+    also = [replace(one, span=step.span) for one in found for step in one.flow if step.message == ALSO]
+    return sorted([*found, *also], key=lambda one: one.sort_key)
 
 
 def fixed(texts: Texts) -> Texts:

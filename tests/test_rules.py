@@ -49,10 +49,14 @@ def test_alarms_are_those_that_are_marked(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in CASES if any(grades for text in case.texts.values() for *_, grades in graded(text))], ids=lambda case: case.name
+    "case",
+    [case for case in CASES if any(grades for text in case.texts.values() for *_, grades in graded(text))],
+    ids=lambda case: case.name,
 )
 def test_cost_and_confidence_are_those_that_are_marked(case: Case) -> None:
-    found = {(f.path, f.span.start.row, f.code): {f.severity.value, f.confidence.value} for f in alarms(case.texts, "ALL", "low")}
+    found = {
+        (f.path, f.span.start.row, f.code): {f.severity.value, f.confidence.value} for f in alarms(case.texts, "ALL", "low")
+    }
     wrong = {
         (name, row, code): (grades, found.get((name, row, code)))
         for name, text in case.texts.items()

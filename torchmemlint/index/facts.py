@@ -21,8 +21,8 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 Kind = TypeVar("Kind", bound=tuple[object, ...])
 
 # Closed sets of words. They are literals and no enums: columns come from JSON and other processes as plain strings.
-Used: TypeAlias = Literal["dropped", "returned", "other"]
-"""What becomes of a call's result; "dropped" by an expression statement."""
+Used: TypeAlias = Literal["dropped", "returned", "unpacked", "other"]
+"""What becomes of a call's result; "dropped" by an expression statement, "unpacked" into several targets."""
 ParamKind: TypeAlias = Literal["positional", "keyword", "*", "**"]
 AttrKind: TypeAlias = Literal["call", "name", "const", "list", "dict", "set", "tuple", "function", "part", "other"]
 """The form of what an attribute is assigned; "function" is a lambda."""

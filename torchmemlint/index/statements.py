@@ -91,7 +91,8 @@ def stands_for_set_grad(walk: Walk, name: str) -> bool:
 def assign(walk: Walk, statement: ast.stmt, depth: int) -> None:
     assert isinstance(statement, ast.Assign)
     value = statement.value
-    text = visit(walk, value, depth + 1)
+    several = any(type(target) is ast.Tuple and len(target.elts) > 1 for target in statement.targets)
+    text = visit(walk, value, depth + 1, "unpacked" if several else "other")
     for target in statement.targets:
         store(walk, target, value, text, "", depth + 1)
 

@@ -22,6 +22,7 @@ class Rule:
                 the screen and the choice of candidate regions work by them; empty for rules about the run
     roots       those of them of which one is enough for a function to be run, though it speaks neither of a backward nor of
                 evaluation nor of grad mode
+    once_a_file one finding speaks for all of a file, and its fix repairs them all
     experiment  name of the kind of growth that ``confirm`` measures, None where the cost is not memory
     """
 
@@ -34,4 +35,5 @@ class Rule:
     preview: bool = False
     triggers: frozenset[str] = frozenset()
     roots: frozenset[str] = frozenset()
+    once_a_file: bool = False
     experiment: str | None = None

@@ -233,6 +233,7 @@ CARDS = {
         fix=Safety.SAFE,
         triggers=frozenset({"amp"}),
         roots=frozenset({"GradScaler", "autocast", "custom_bwd", "custom_fwd"}),
+        once_a_file=True,
     ),
     "footprint.full_precision_training": Rule(
         code="TML502",

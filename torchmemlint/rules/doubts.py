@@ -46,6 +46,10 @@ GRAPH_WANTED_BY_SOME = Doubt(1, "the callers that leave grad mode on want the gr
 MODE_NOT_SURE = Doubt(3, "every caller switches grad mode off")
 FOR_ITS_EFFECT = Doubt(2, "the call is made for what it does, and gives no tensor")
 NO_GRAPH = Doubt(1, "what the call gives has no graph")
+PASSED_UNKNOWN = Doubt(3, "code outside this project back-propagates what it is given")
+"""Nothing says that the function evaluates."""
+KEPT_UNKNOWN = Doubt(3, "what is stored is back-propagated later")
+LEFT_UNKNOWN = Doubt(3, "what becomes of the result out of sight is back-propagated")
 RETURNED = Doubt(1, "a caller outside this project back-propagates the returned value")
 HANDED_BACK = Doubt(3, "the caller back-propagates the returned value")
 PASSED = Doubt(1, "code outside this project back-propagates what it is given")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from torchmemlint.findings import Confidence
+from torchmemlint.findings import Confidence, Severity
 from torchmemlint.rules.api import Draft
 
 KEEPERS = frozenset({"TML101", "TML102", "TML103", "TML104", "TML204"})
@@ -35,8 +36,11 @@ def _told_once(drafts: Sequence[Draft]) -> list[Draft]:
     """
     out = list(drafts)
     if any(d.finding.code == "TML202" for d in out):
-        # The guard that does nothing is the cause: mended, it covers the forwards.
+        # The guard that does nothing is the cause: mended, it covers the forwards. It costs what they do.
+        stands_for = [d.finding.severity for d in out if d.finding.code in ("TML201", *KEEPERS)]
         out = [d for d in out if d.finding.code not in ("TML201", *KEEPERS)]
+        if Severity.ERROR in stands_for:
+            out = [d if d.finding.code != "TML202" else raised(d) for d in out]
     misused = {d.finding.statement for d in out if d.finding.code in ("TML305", "TML306")}
     out = [d for d in out if not (d.finding.code == "TML308" and d.finding.statement in misused)]
     inference = [d for d in out if d.finding.code == "TML201"]
@@ -58,7 +62,14 @@ def _told_once(drafts: Sequence[Draft]) -> list[Draft]:
     return [d for d in out if not (d.finding.code == "TML401" and d.finding.statement in views)]
 
 
+def raised(draft: Draft) -> Draft:
+    """A draft whose mistake lets the memory grow."""
+    return replace(draft, finding=replace(draft.finding, severity=Severity.ERROR))
+
+
 def first_of(there: Sequence[Draft]) -> Draft:
-    """The first of the costliest drafts of a part of the function: what another forward keeps is not its own."""
-    worst = max((d.finding.severity for d in there), key=lambda s: s.weight)
-    return min((d for d in there if d.finding.severity is worst), key=lambda d: d.finding.sort_key)
+    """The first of the costliest drafts of a part of the function, what is computed from another's result left out: what another
+    forward keeps is not its own."""
+    first = [d for d in there if not any(d.graphs < other.graphs for other in there)]
+    worst = max((d.finding.severity for d in first), key=lambda s: s.weight)
+    return min((d for d in first if d.finding.severity is worst), key=lambda d: d.finding.sort_key)

@@ -14,6 +14,7 @@ from torchmemlint.rules import ALL_RULES
 from torchmemlint.source.directives import Directives, read_directives
 from torchmemlint.suppress.fingerprint import fingerprint, numbered
 from torchmemlint.suppress.per_file import ignored_prefixes
+from torchmemlint.suppress.together import once_a_file
 from torchmemlint.suppress.unused import unused_suppressions
 
 __all__ = ["apply", "fingerprint", "numbered"]
@@ -48,7 +49,7 @@ def apply(
         kept = [finding for finding in kept if not finding.code.startswith(ignored)]
     if comments:
         kept = [finding for finding in kept if not suppressed(finding, directives)]
-    return kept
+    return once_a_file(kept)
 
 
 def suppressed(finding: Finding, directives: Directives) -> bool:

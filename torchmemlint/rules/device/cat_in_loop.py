@@ -111,7 +111,7 @@ def check(event: Regrowth, flow: Flow) -> Iterator[Draft]:
             event.site,
             f"`{event.place}` is copied whole in every turn of the loop",
             label="old and new copy are alive together",
-            cost="n turns allocate about n/2 times the final bytes, and two copies are alive at peak",
+            cost="n turns allocate and copy about n/2 times the final bytes; at the peak there are two copies, as with one `cat` of a list",
             help="collect the parts in a list and concatenate once after the loop, or fill a tensor of the final size",
         ),
         handler=event.site.handler,

@@ -81,6 +81,7 @@ RULE = Rule(
     fix=Safety.SAFE,
     triggers=frozenset({"amp"}),
     roots=frozenset({"autocast", "GradScaler", "custom_fwd", "custom_bwd"}),
+    once_a_file=True,
     experiment=None,
 )
 EVENT = (CallEffect, DeprecatedImport)

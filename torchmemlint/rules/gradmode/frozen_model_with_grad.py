@@ -69,6 +69,7 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.doubts import OPTIMIZED, Doubt
 from torchmemlint.rules.gradmode.judgement import DETACHES, is_constant, is_never_updated, judge
+from torchmemlint.rules.size import why_small
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Backward, Graph
 
@@ -109,14 +110,16 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         steps = [flow.step(s.site, "detached here") for s in verdict.fate.cuts if s.how in DETACHES][:1]
         cost = SHOWN_COST if is_behind_all_steps(event, flow) else COST
         text = "but its output is only used detached, as a constant"
+    small = why_small(event, flow)
     yield Draft(
         flow.at(
             RULE,
             site,
             f"`{short(flow.callee(site))}(…)` runs with grad mode on, {text}",
+            severity=Severity.NOTE if small else Severity.WARNING,
             doubts=doubts,
             label="builds an autograd graph that is thrown away",
-            cost=cost,
+            cost=f"{cost}; small here, since {small}" if small else cost,
             help="run it under `with torch.no_grad():`; a detach afterwards comes too late for the peak",
             flow=steps,
             fix=flow.under_no_grad(site, "Switch grad mode off for the statement"),

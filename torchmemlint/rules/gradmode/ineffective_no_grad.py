@@ -5,8 +5,7 @@ Reports spellings that are meant to switch grad mode off and do not, or not wher
 
 - `torch.no_grad()` as a statement: a context manager is made and thrown away; `torch.enable_grad()` as one is a note, unless
   grad mode is off there;
-- `@torch.no_grad()` on an `async def`: only the making of the coroutine, or of the async generator, runs without grad
-  (a warning where nothing in the body is seen to build a graph);
+- `@torch.no_grad()` on an `async def`: only the making of the coroutine, or of the async generator, runs without grad;
 - `@torch.no_grad()` on a class: only `__init__` runs without grad, and the name becomes a function, which can be
   neither subclassed nor asked for with `isinstance`;
 - `with torch.no_grad:` without parentheses: TypeError (AttributeError before Python 3.11);
@@ -19,7 +18,8 @@ Reports spellings that are meant to switch grad mode off and do not, or not wher
 `torch.inference_mode` is read in the same way.
 
 ## What it costs
-What runs there builds autograd graphs, with the costs of TML201. A `with` without parentheses raises, and nothing in its
+What runs there builds autograd graphs, with the costs of TML201: a warning, since the peak is higher by a graph, and an error
+where results are kept with their graphs, step after step. A `with` without parentheses raises, and nothing in its
 block runs. The generator is the other way round: a training
 step in its consumer may run without grad, and `backward()` fails or does nothing.
 
@@ -85,7 +85,7 @@ EVENT = GradModeMisuse
 
 SAYINGS = {
     "statement": (
-        Severity.ERROR,
+        Severity.WARNING,
         "`{name}` as a statement makes a context manager and throws it away: grad mode stays as it was",
         "write `with {name}:` around the code, or `torch.set_grad_enabled(False)` for all that follows",
     ),
@@ -105,12 +105,12 @@ SAYINGS = {
         "call it: `with {name}():`",
     ),
     "async-decorator": (
-        Severity.ERROR,
+        Severity.WARNING,
         "`@{name}` on an `async def` has no effect: the decorated call only makes the coroutine, its body runs later",
         "put `with {name}:` inside the body, with no `await` in it",
     ),
     "async-generator-decorator": (
-        Severity.ERROR,
+        Severity.WARNING,
         "`@{name}` on an async generator has no effect: the decorated call only makes the generator, its body runs later",
         "put `with {name}:` inside the body, around what runs the model, and with no `yield` or `await` in it",
     ),
@@ -120,7 +120,7 @@ SAYINGS = {
         "decorate the methods that should run without grad",
     ),
     "volatile": (
-        Severity.ERROR,
+        Severity.WARNING,
         "`volatile=True` has had no effect since torch 0.4",
         "run the code under `with torch.no_grad():`",
     ),
@@ -182,7 +182,7 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft]:
     if trained:
         help_text = WITHOUT_WITH
     if event.kind.startswith("async-") and not builds_graph(flow):
-        severity, cost = Severity.WARNING, UNSEEN_COST
+        cost = UNSEEN_COST
     name = event.name
     if event.kind == "generator-leak":
         name = name if len(name) <= LONGEST else "torch.no_grad()"

@@ -28,7 +28,8 @@ and in unit tests.
 ## What it costs
 - Results are kept with their graphs (error): one whole graph per step. Measured on the CPU with a 6-layer transformer
   encoder: 19.0 MB per step, until memory runs out; `.cpu()` changes nothing about it.
-- Results are dropped or detached (warning; a note where the program runs that forward once): no growth, but a higher peak, since each graph lives until its result is
+- Results are dropped or detached (warning; a note where the program runs that forward once, for an environment's next action, or
+  in a network of narrow linear layers alone): no growth, but a higher peak, since each graph lives until its result is
   rebound. Measured: a peak of 39.3 MB where the result stays bound to a name through the next forward, 20.3 MB where
   it does not, 2.1 MB under `no_grad`.
 - All parameters frozen and no input that requires grad: no cost at all, and no finding.
@@ -86,13 +87,14 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Edit, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
-from torchmemlint.rules.gradmode.judgement import Verdict, is_constant, is_entry, judge
+from torchmemlint.rules.gradmode.judgement import Verdict, is_constant, is_entry, is_reported, judge
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim
+from torchmemlint.rules.size import is_called_in_loops, why_small
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Graph, GraphKind, SinkKind, Store
 from torchmemlint.semantics.roots import reaches
-from torchmemlint.semantics.runs import MAX_CALLERS, descendants
+from torchmemlint.semantics.runs import MAX_CALLERS, Fate, descendants
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
@@ -153,19 +155,16 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         return
     elsewhere = [] if kept or totals or event.gid not in flow.record.returned else kept_by_callers(event, flow)
     site = flow.own_site(event.site)
+    severity, cost = (Severity.ERROR, KEPT_COST) if kept or totals or elsewhere else bounded(event, verdict.fate, flow)
     yield Draft(
         flow.at(
             RULE,
             site,
             f"`{short(flow.callee(site))}(…)` runs with grad mode on{when(event, flow)}, {text_of(event, verdict, flow)}",
-            severity=Severity.ERROR
-            if kept or totals or elsewhere
-            else Severity.NOTE
-            if is_once(event, flow)
-            else Severity.WARNING,
+            severity=severity,
             doubts=verdict.doubts,
             label="builds an autograd graph that is never used",
-            cost=KEPT_COST if kept or totals or elsewhere else cost_at_peak(event, flow),
+            cost=cost,
             help=help_for(event, flow),
             flow=[flow.step(e.site, f"kept with its graph in `{short(e.place)}`") for e in (kept + totals)[:3]] + elsewhere[:3],
             fix=decorate(event, flow),
@@ -182,9 +181,7 @@ def part_of(event: Graph, flow: Flow) -> tuple[tuple[int, int], ...]:
     record = flow.record
     if flow.beside_backward(event):
         above = [record.graphs[gid] for gid in record.ancestors(frozenset((event.gid,)))]
-        chain = [
-            g.site for g in above if g.kind in CALLED_KINDS and flow.own(g.site) and not isinstance(judge(g, flow), Silent)
-        ]
+        chain = [g.site for g in above if g.kind in CALLED_KINDS and flow.own(g.site) and is_reported(g, flow)]
         return (min((site.frame, site.node) for site in (event.site, *chain)),)
     if record.root.qualname == MODULE or RecordFlag.BACKWARD in record.flags:
         return event.site.loops
@@ -209,10 +206,26 @@ def text_of(event: Graph, verdict: Verdict, flow: Flow) -> str:
     return f"in `{short(flow.record.root.qualname)}`, and nothing computed from it is back-propagated in sight"
 
 
+def bounded(event: Graph, fate: Fate, flow: Flow) -> tuple[Severity, str]:
+    """Severity and cost of a graph that nothing in sight keeps beyond its step."""
+    cost = cost_at_peak(event, flow)
+    small = (
+        why_small(event, flow) if fate.only_cut or fate.never_read else ""
+    )  # a roll-out's results may be kept, step after step
+    if small:
+        return Severity.NOTE, f"{cost}; small here, since {small}"
+    return Severity.NOTE if is_once(event, flow) else Severity.WARNING, cost
+
+
 def is_once(event: Graph, flow: Flow) -> bool:
-    """Whether the program runs the forward once, at its start or end."""
-    qualname = flow.record.root.qualname
-    return not event.site.loops and (qualname == MODULE or is_entry(qualname))
+    """Whether the program runs the forward once, at its start or end, or in a statement that stands in no loop, whatever calls it, and
+    in which the graph ends."""
+    root = flow.record.root
+    if event.site.loops:
+        return False
+    if root.qualname == MODULE or is_entry(root.qualname):
+        return True
+    return is_cut_at_once(event, flow) and not flow.beside_backward(event) and not is_called_in_loops(root, flow)
 
 
 def cost_at_peak(event: Graph, flow: Flow) -> str:

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from torchmemlint.findings import Confidence
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules import doubts
 from torchmemlint.rules.api import Flow, Silent, short
-from torchmemlint.rules.doubts import Doubt, not_a_module
+from torchmemlint.rules.doubts import Doubt, confidence_of, not_a_module
 from torchmemlint.rules.gradmode.module_evidence import BACKWARD, Evidence, evidence_of, is_trained_beside
 from torchmemlint.rules.gradmode.wanted_graphs import (
     decided_elsewhere,
@@ -43,6 +44,12 @@ class Verdict:
     fate: Fate
     evaluated: bool
     doubts: tuple[Doubt, ...]
+
+
+def is_reported(event: Graph, flow: Flow) -> bool:
+    """Whether a forward's graph is built for nothing, and that is not doubtful."""
+    verdict = judge(event, flow)
+    return isinstance(verdict, Verdict) and confidence_of(verdict.doubts) is not Confidence.LOW
 
 
 def judge(event: Graph, flow: Flow) -> Verdict | Silent:
@@ -244,15 +251,11 @@ def may_be_demanded(event: Graph, flow: Flow, fate: Fate, evaluated: bool) -> Si
     """Why a result that leaves what is in sight may be trained there."""
     record, root = flow.record, flow.record.root
     name = "" if root.qualname == MODULE else root.qualname
-    if (fate.kept or fate.passed) and not evaluated and not purpose.evaluates(name):
-        return Silent("the result is kept, or passed to code out of sight")
-    if not evaluated and not purpose.evaluates(name):
-        return Silent("not all that becomes of the result is in sight")
     if event.training is True or decided_elsewhere(event, flow):
         return Silent("the module is in training mode, or the same call runs without grad elsewhere")
     if record.flags & {RecordFlag.INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD}:
         return Silent("the function asks for gradients of an input")
-    phase = flow.trains_in_another_phase(event)
+    phase, said = flow.trains_in_another_phase(event), evaluated
     handed_on = fate.escapes and not phase and (not purpose.uses(name) or flow.root_is_module())
     if evaluated and RecordFlag.EVAL not in record.flags and handed_on:
         evaluated = flow.assumed_evaluation()  # another method called `eval()`; this one hands its result on
@@ -270,7 +273,7 @@ def may_be_demanded(event: Graph, flow: Flow, fate: Fate, evaluated: bool) -> Si
         return Silent("a predictor of another repository may guard itself")
     if fate.escapes and not is_detached(fate):
         return Silent("its name alone says that nobody out of sight trains what it hands out")
-    return None if purpose.evaluates(name) else Silent("not all that becomes of the result is in sight")
+    return None if purpose.evaluates(name) or not said else Silent("not all that becomes of the result is in sight")
 
 
 def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool) -> Iterator[Doubt]:
@@ -288,6 +291,8 @@ def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool)
             yield doubts.FOR_ITS_EFFECT
         if event.kind is GraphKind.OPAQUE and not evaluated and not explicit(fate) and not purpose.uses(name):
             yield doubts.NO_GRAPH
+    elif not evaluated and not purpose.evaluates(name):
+        yield doubts.PASSED_UNKNOWN if fate.passed else doubts.KEPT_UNKNOWN if fate.kept else doubts.LEFT_UNKNOWN
     elif fate.escapes and flow.trains_in_another_phase(event) and not any(map(purpose.says_phase, dict(record.assumptions))):
         yield doubts.HANDED_BACK
     elif fate.escapes:

@@ -64,6 +64,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent
+from torchmemlint.rules.size import is_dense
 from torchmemlint.semantics.events import Backward
 from torchmemlint.semantics.retained import need_of
 
@@ -95,6 +96,10 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft | Silent]:
     if need:
         yield Silent(need)
         return
+    networks = [
+        g for gid in flow.record.ancestors(event.graphs | event.hints) if (g := flow.record.graphs[gid]).cls is not None
+    ]
+    small = bool(networks) and all(is_dense(graph.cls, flow) for graph in networks)
     fix = flow.without_argument(event.site, event.kept_by, "Let the backward free its graph", Safety.UNSAFE)
     yield Draft(
         flow.at(
@@ -102,7 +107,9 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft | Silent]:
             event.site,
             "`retain_graph=True` keeps the graph, but no other backward goes through it",
             label="keeps what this graph saved",
-            cost="one extra graph at peak: the saved tensors live on into the next step's forward",
+            severity=Severity.NOTE if small else Severity.WARNING,
+            cost="one extra graph at peak: the saved tensors live on into the next step's forward"
+            + ("; small here, since the network has narrow linear layers alone" if small else ""),
             help="leave it out; where that raises, `detach()` what the two backward calls must not share",
             fix=fix,
         ),

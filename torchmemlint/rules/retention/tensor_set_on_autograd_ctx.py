@@ -11,9 +11,9 @@ tensors without elements, and for what an extension returns, of which nothing is
 What `save_for_backward` holds is freed by the `backward()` that uses it, and an output is held without a cycle. An
 attribute of `ctx` lives as long as the graph's node. Measured with a tensor of 4.0 MB:
 
-- an output: the node's context points to the tensor, the tensor to the node. 4.0 MB per step stay until Python's
+- an output (a warning): the node's context points to the tensor, the tensor to the node. 4.0 MB per step stay until Python's
   cyclic collector happens to run, though nothing keeps the loss;
-- an input or another tensor: peak 12.0 MB against 8.0 MB in one step, because it outlives the backward; where the loss
+- an input or another tensor (a note): peak 12.0 MB against 8.0 MB in one step, because it outlives the backward; where the loss
   is kept, 4.0 MB per kept loss, against 4 bytes.
 
 Saved-tensor hooks (offloading to the CPU), the check for changes in place, and double backward pass it by as well.
@@ -119,6 +119,7 @@ def check(event: ContextStore, flow: Flow) -> Iterator[Draft]:
             RULE,
             event.site,
             message,
+            severity=Severity.WARNING if output else Severity.NOTE,
             label="set as an attribute",
             cost=cost,
             help="hand it to `ctx.save_for_backward(…)`, once with all tensors, and read `ctx.saved_tensors` in `backward`",

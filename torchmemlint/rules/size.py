@@ -1,0 +1,71 @@
+"""What is known of how much a forward's graph holds: which graphs are small, whatever model the user has."""
+
+from __future__ import annotations
+
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.rules.api import Flow
+from torchmemlint.semantics.events import Graph
+from torchmemlint.semantics.runs import MAX_CALLERS
+from torchmemlint.torch_facts import TORCH
+
+STEPS = TORCH.words["environment-steps"]
+DENSE = TORCH.words["dense-layers"]
+WIDE = 1024
+"""Features of a linear layer from which on its graph is not small: 256 samples of three such layers save 3 MB."""
+MAX_DEPTH = 3
+
+
+def why_small(graph: Graph, flow: Flow) -> str:
+    """Why a forward's graph is small beside that of a training step, in words; "" where it may be large."""
+    if is_dense(graph.cls, flow):
+        return "the network has narrow linear layers alone"
+    if not flow.beside_backward(graph) and acts(flow.record.root, flow):
+        return "the batch is that of an environment's next step"
+    return ""
+
+
+def acts(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
+    """Whether a function, or one that calls it, gives an environment its next action (``state, reward, … = env.step(action)``)."""
+    world = flow.runs.world
+    if any(
+        call.used == "unpacked" and call.args and call.callee.rpartition(".")[2] in STEPS and "." in call.callee
+        for call in world.facts(ref).calls
+    ):
+        return True
+    callers = world.project.callers(ref).calls
+    if depth == MAX_DEPTH or not callers or len(callers) > MAX_CALLERS:
+        return False
+    return all(caller.ref != ref and acts(caller.ref, flow, depth + 1) for caller in callers)
+
+
+def is_called_in_loops(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
+    """Whether a call of a function, or of one that calls it, stands in a loop."""
+    callers = flow.runs.world.project.callers(ref).calls
+    return len(callers) > MAX_CALLERS or any(
+        caller.call.loops or (caller.ref != ref and depth < MAX_DEPTH and is_called_in_loops(caller.ref, flow, depth + 1))
+        for caller in callers
+    )
+
+
+def is_dense(cls: ClassRef | None, flow: Flow, depth: int = 0) -> bool:
+    """Whether a module of the project is made of narrow linear layers alone."""
+    world = flow.runs.world
+    if cls is None or depth == MAX_DEPTH or not world.is_module_class(cls):
+        return False
+    own = [each for each in world.project.mro(cls) if isinstance(each, ClassRef)]
+    linear = False
+    for each in own:
+        for facts in world.within(each.path, each.qualname):
+            for call in facts.calls:
+                found = world.project.resolve(each.path, call.callee, facts.qualname) or ""
+                if found.startswith("torch.nn.") and not found.startswith(("torch.nn.functional.", "torch.nn.init.")):
+                    if found.rpartition(".")[2] not in DENSE | {"Module"}:
+                        return False
+                    if any(arg.const.isdecimal() and int(arg.const) > WIDE for arg in call.args):
+                        return False
+                    linear = linear or "Linear" in found
+                elif isinstance(symbol := world.symbol(found) if found else None, ClassRef) and world.is_module_class(symbol):
+                    if not is_dense(symbol, flow, depth + 1):
+                        return False
+                    linear = True
+    return linear

@@ -1,0 +1,49 @@
+"""Findings of one cause all over a file: the first speaks for all of them that no comment suppresses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from torchmemlint.findings import Edit, Finding, Fix, FlowStep
+from torchmemlint.rules import ALL_RULES
+from torchmemlint.source import is_notebook
+
+ALSO = "here, too"
+
+
+def once_a_file(findings: Sequence[Finding]) -> list[Finding]:
+    """One file's findings, in order, of rules that speak once a file only the first: it names the other places, and its fix repairs
+    all."""
+    codes = {rule.code for rule in ALL_RULES if rule.once_a_file}
+    together: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.code in codes:
+            together.setdefault(finding.code, []).append(finding)
+    return [
+        _for_all(together[finding.code]) if finding.code in codes else finding
+        for finding in findings
+        if finding.code not in codes or finding is together[finding.code][0]
+    ]
+
+
+def _for_all(findings: Sequence[Finding]) -> Finding:
+    first, others = findings[0], findings[1:]
+    steps = tuple(FlowStep(one.path, one.span, ALSO, one.cell) for one in others)
+    return replace(first, flow=(*first.flow, *steps), fix=_fix_of_all(findings)) if others else first
+
+
+def _fix_of_all(findings: Sequence[Finding]) -> Fix | None:
+    """One fix for all; the first's own where one of them has none, or not of the same safety, or two change the same text, or in a
+    notebook, whose cells are edited one by one."""
+    fixes = [one.fix for one in findings]
+    first = fixes[0]
+    if first is None or is_notebook(findings[0].path) or any(fix is None or fix.safety is not first.safety for fix in fixes):
+        return first
+    edits: list[Edit] = sorted({edit for fix in fixes if fix is not None for edit in fix.edits}, key=lambda e: e.span)
+    apart = all(before.span.end <= after.span.start for before, after in pairwise(edits))
+    imports = {fix.needs_import for fix in fixes if fix is not None} - {None}
+    if not apart or len(imports) > 1:
+        return first
+    return replace(first, edits=tuple(edits), needs_import=min(imports, default=None))  # type: ignore[type-var]
