@@ -29,6 +29,7 @@ from torchmemlint.semantics.root_run import run_root
 from torchmemlint.semantics.state import FROZEN, MAX_WORK, Meter, Mode, RunLimit
 from torchmemlint.semantics.values import EMPTY, Const, Obj, Value
 from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.torch_facts import TORCH
 
 MAX_CALLERS = 12
 """Callers that are run to see what becomes of a result; more than that, and the answer is "unknown"."""
@@ -384,7 +385,7 @@ class Runs:
         """Whether a function is a module's own forward: who runs the module may be out of sight (a trainer that was handed it),
         whatever those in sight do with what it returns."""
         owner = self.world.facts(ref).owner
-        if ref.qualname.rpartition(".")[2] not in ("forward", "__call__") or not owner:
+        if ref.qualname.rpartition(".")[2] not in TORCH.words["forward"] or not owner:
             return False
         return self.world.is_module_class(ClassRef(ref.path, owner)) is not False
 

@@ -71,9 +71,11 @@ from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics import purpose
+from torchmemlint.semantics.event_words import Evidence
 from torchmemlint.semantics.events import CALLED_KINDS, Backward, CallEffect, Graph, GraphKind, LoopInfo
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE
+from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect, ToldCall
 
 RULE = Rule(
@@ -87,7 +89,7 @@ RULE = Rule(
 )
 EVENT = CallEffect
 
-MEASURES = re.compile(r"memory_(allocated|reserved|stats|summary)|mem_get_info|reset_peak")
+MEASURES = re.compile("|".join(sorted(TORCH.words["measures-memory"])))
 EPOCHS = re.compile(r"(max_|num_|n_|nb_)?epochs?")
 """Arguments that say for how many epochs a call trains."""
 STEPS = re.compile(
@@ -128,7 +130,7 @@ WEIGHTS = re.compile(
     r"|\w*quantize_fn|fill_\w*(block|weight|param|tensor|layer)\w*|materialize\w*"
 )
 """Calls that give a model its weights, or other ones."""
-GETTERS = frozenset({"get", "pop", "getattr", "get_parameter", "get_buffer", "get_tensor", "get_submodule", "get_global_rank"})
+GETTERS = TORCH.words["hands-out"]
 """Calls that hand out what is there: nothing runs in them."""
 GETATTR = re.compile(r"getattr\(.*?,\s*(\w+)\s*[,)]", re.DOTALL)
 
@@ -397,9 +399,7 @@ def is_scheduler(callee: str) -> bool:
 
 def tensor_like(flow: Flow, gid: int) -> bool:
     """Whether an unresolved call's result is treated as only a tensor can be."""
-    return bool(
-        flow.record.evidence.get(gid, set()) & {"detach", "argmax", "cpu", "cuda", "backward", "softmax", "sigmoid", "torch-op"}
-    )
+    return bool(flow.record.evidence.get(gid, set()) & (TORCH.words["tensor-results"] | {Evidence.TORCH_OP}))
 
 
 def drives_steps(flow: Flow) -> bool:

@@ -67,7 +67,8 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Confidence, Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
-from torchmemlint.rules.gradmode.judgement import DETACHES, Silent, is_constant, is_never_updated, judge
+from torchmemlint.rules.gradmode.judgement import Silent, is_constant, is_never_updated, judge
+from torchmemlint.rules.gradmode.module_evidence import DETACHES
 from torchmemlint.semantics.events import Backward, Graph
 
 RULE = Rule(

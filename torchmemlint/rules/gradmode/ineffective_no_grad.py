@@ -71,6 +71,7 @@ from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import GradModeMisuse, GraphKind
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML202",
@@ -78,7 +79,7 @@ RULE = Rule(
     summary="Grad mode is meant to be off, but this spelling switches nothing off",
     severity=Severity.ERROR,
     fix=Safety.SAFE,
-    triggers=frozenset({"no_grad", "inference_mode", "enable_grad", "volatile", "set_grad_enabled"}),
+    triggers=TORCH.words["grad-words"],
     experiment=None,
 )
 EVENT = GradModeMisuse

@@ -87,6 +87,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Edit, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.gradmode.judgement import Silent, Verdict, is_constant, is_entry, judge
+from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
 from torchmemlint.rules.retention.claims import WHOLE_COST, claim
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
@@ -353,8 +354,7 @@ def asks_for_gradients(flow: Flow) -> bool:
 
 ATTACKS = frozenset({"attack", "adversary", "perturb", "saliency"})
 """Words of callables that take gradients of a model's inputs."""
-GUARDS = TORCH.words["grad-guards"]
-GRADIENTS = frozenset({"autograd", "requires_grad_", "backward"})
+GRADIENTS = TORCH.words["takes-gradients"]
 """Words of code that takes gradients."""
 MAX_NAMESAKES = 8
 """Methods of one name that are looked at: a name that many have says nothing."""
