@@ -34,7 +34,7 @@ CATCHES_OOM = TORCH.words["wide-exceptions"] | {""}
 """Types wide enough to catch an out-of-memory error; by themselves they say nothing of memory."""
 RUNS = TORCH.words["trains-something"] | {"forward"}
 """Words of a function that runs a model."""
-DRIVES = frozenset({"fit", "train", "run", "predict", "generate", "forward", "training_step"})
+DRIVES = TORCH.words["drives-model"]
 """Methods that run a model on an object of which nothing is known."""
 QUIET = TORCH.words["tells"]
 """Names of calls that run nothing on a device: they ask, tell or leave."""

@@ -40,7 +40,7 @@ MAX_HOLDERS_ABOVE = 3
 """How far up it is looked for what leaves a module frozen that holds another, which holds the one asked about."""
 KEPT_RECORDS = 100
 """Functions whose records are kept from one file to the next: on a large project they would fill the memory."""
-FREEZING_WORDS = frozenset({"requires_grad", "requires_grad_", "freeze", "frozen", "trainable"})
+FREEZING_WORDS = TORCH.words["may-freeze"]
 """Words of an ``__init__`` that may freeze what it builds."""
 
 

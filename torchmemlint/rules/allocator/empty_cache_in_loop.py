@@ -201,7 +201,9 @@ def step_path(event: CallEffect, flow: Flow) -> str | None:
             return None
         if EVALUATION not in event.site.guards:
             return "in every forward"
-        is_loss = bool({"loss", "criterion"}.intersection(purpose.words(facts.owner)))  # only models are put out of training
+        is_loss = bool(
+            TORCH.words["loss-classes"].intersection(purpose.words(facts.owner))
+        )  # only models are put out of training
         reached = not is_loss and is_put_into_evaluation(ClassRef(ref.path, facts.owner), flow)
         return "in every forward out of training" if reached else None
     if event.site.guards or drives_steps(flow):

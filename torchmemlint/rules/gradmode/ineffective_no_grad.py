@@ -161,7 +161,7 @@ ENABLE_COSTS = {
 RAISES_COST = "nothing in the block runs: the program stops here each time"
 UNSEEN_COST = "nothing here is seen to build a graph; whatever wants gradients does, as it would without the decorator"
 WITHOUT_WITH = "call it (`with {name}():`) if nothing is trained on what the block gives, else drop the `with`: `backward()` would fail on it"
-GIVES_LOSS = frozenset({"forward", "loss", "losses", "criterion", "objective"})
+GIVES_LOSS = TORCH.words["gives-loss"]
 """Words of functions whose result something is trained on."""
 CONSUMER_COST = "the consumer's training step may run without grad"
 

@@ -352,7 +352,7 @@ def asks_for_gradients(flow: Flow) -> bool:
     return any(world.facts(ref).names & GRADIENTS for refs in named.values() if len(refs) <= MAX_NAMESAKES for ref in refs)
 
 
-ATTACKS = frozenset({"attack", "adversary", "perturb", "saliency"})
+ATTACKS = TORCH.words["attacks"]
 """Words of callables that take gradients of a model's inputs."""
 GRADIENTS = TORCH.words["takes-gradients"]
 """Words of code that takes gradients."""

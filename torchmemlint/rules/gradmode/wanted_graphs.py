@@ -121,7 +121,7 @@ def needs_either(root: FunctionRef, flow: Flow) -> bool:
     """Whether the function is part of a module's own forward, which runs in training and evaluation alike: one of the methods that
     stand for it, or one that nothing else in sight calls."""
     last = root.qualname.rpartition(".")[2]
-    if last in TORCH.words["training-steps"] | {"loss", "__init__"}:
+    if last in TORCH.words["training-steps"] | {"__init__"}:
         return True
     if not flow.root_is_module():
         return False
