@@ -99,10 +99,6 @@ STEPS = re.compile(
 )
 """Words of methods that a framework calls for each step, or each input."""
 ROOT_NAME = re.compile(r"[.\[(]")
-LAYERS = re.compile(
-    r"layers?\b|blocks?\b|stages?\b|modules?\b|children\(|nets?\b|models?\b|convs?\b|enumerate\(self\.", re.IGNORECASE
-)
-"""Iterables of which each turn runs the next part of one network."""
 DEVICE = re.compile(r"cuda|device|is_available|mps|xpu|npu", re.IGNORECASE)
 """Tests of where the code runs: they limit no rate."""
 CONJUNCTION = re.compile(r"\b(?:and|or)\b")
@@ -435,7 +431,7 @@ def goes_over_pieces(flow: Flow) -> bool:
         for loop in graph.site.loops:
             info = record.loops.get(loop)
             if loop[0] == 0 and info is not None and is_run(graph):
-                layers = ROOT_NAME.split(graph.what, maxsplit=1)[0] in info.targets or LAYERS.search(info.text)
+                layers = ROOT_NAME.split(graph.what, maxsplit=1)[0] in info.targets
                 if info.targets and not layers and not info.text.startswith(("self.", "range(", "reversed(range(")):
                     return True
     return False
