@@ -147,6 +147,15 @@ def test_walks_over_graphs_are_counted(name: str, tmp_path: Path, monkeypatch: p
     assert skipped.endswith("a.py: train: function too large: not analysed")
 
 
+@pytest.mark.parametrize(("name", "size"), [("f_strings", 5000), ("booleans", 20000), ("deep_unary", 20000)])
+def test_python_is_not_given_what_fills_the_memory(name: str, size: int, tmp_path: Path) -> None:
+    """A tree of many words and signs takes hundreds of bytes for each, so the file is left out before it is parsed."""
+    (tmp_path / "a.py").write_text(SHAPES[name](size)["a.py"])
+    (skipped,) = checked(tmp_path).skipped
+    assert re.search(r"a\.py: skipped: more than [\d,]+ words and signs$", skipped)
+    assert cost(SHAPES[name](size), 30).megabytes < 40
+
+
 @pytest.mark.parametrize(("name", "size"), [("conditionals", 60), ("deep_unary", 1200), ("f_strings", 200), ("booleans", 1200)])
 def test_libcst_is_not_given_what_fills_the_memory(name: str, size: int, tmp_path: Path) -> None:
     """Nested brackets, and signs in a row, take libcst kilobytes for each character."""

@@ -141,6 +141,7 @@ def scan(shared: ScanAll, path: str) -> Scanned:
             names = imported_names(data)
             return Scanned(path, facts, may_fire(data, settings.codes), names, None, "", content, shape, sources)
         from torchmemlint.index.module_facts import module_facts
+        from torchmemlint.index.parse import is_dense, most_tokens
         from torchmemlint.source.file import decode_source
 
         source = source or decode_source(path, data)
@@ -148,6 +149,10 @@ def scan(shared: ScanAll, path: str) -> Scanned:
             return Scanned(path, skipped=f"skipped: {source.notebook.other}", digest=content)
         if len(source.code) > MAX_BYTES:
             return Scanned(path, skipped=f"skipped: more than {MAX_BYTES // 1_000_000} MB of code", digest=content)
+        if is_dense(source.text):
+            return Scanned(
+                path, skipped=f"skipped: more than {most_tokens(len(source.text)):,} words and signs", digest=content
+            )
         facts = module_facts(path, source.text)
         shape, sources = "", {}
         if shared.cache is not None:

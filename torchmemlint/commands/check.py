@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     gc.set_threshold(20_000_000, 5, 5)
     # Where glibc is asked for memory, freeing a block as large as this (whose pages nobody has touched) makes it keep what is
     # freed from then on: syntax trees come and go, and a page from the system costs more than what is written to it.
-    bytes(30_000_000)
+    bytes(10_000_000)
     if arguments.output_file:
         from torchmemlint.commands.output_files import output_files
 

@@ -11,7 +11,7 @@ from torchmemlint.index.names import Names
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside
 from torchmemlint.index.tables import Tables, last_name
 from torchmemlint.index.trail import MISSING, answered
-from torchmemlint.torch_facts import TorchFacts
+from torchmemlint.torch_facts import TORCH, TorchFacts
 
 _BY_NAME = 5
 """A method of an unknown object is taken for the project's when at most so many unrelated classes of it define it."""
@@ -199,7 +199,7 @@ class CallResolver:
             if method is not None:
                 yield method
         elif isinstance(value, Instance) and isinstance(value.klass, ClassRef):
-            for name in ("__call__", "forward"):
+            for name in sorted(TORCH.words["forward"]):
                 method = self._classes.method(value.klass, name)
                 if method is not None:
                     yield method

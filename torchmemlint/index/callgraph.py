@@ -20,6 +20,8 @@ from torchmemlint.index.tables import Site, Tables
 from torchmemlint.index.trail import answered
 from torchmemlint.torch_facts import TORCH, TorchFacts
 
+_FORWARDS = tuple(f".{name}" for name in TORCH.words["forward"])
+
 if TYPE_CHECKING:
     from torchmemlint.processes.board import Board
 
@@ -156,7 +158,7 @@ class CallGraph:
         self._trail.page = []
         callees = self.resolver.meaning(ref.path, ref.qualname, call.callee)
         certain = callees.refs if callees is not None and callees.certain else ()
-        found = [each for each in certain if each.qualname.endswith((".forward", ".__call__"))]
+        found = [each for each in certain if each.qualname.endswith(_FORWARDS)]
         if self._trail.on:
             values = [part for each in found for part in each[:2]]
             self._trail.root(keys.OBJECT, self._trail.page, (ref.path, ref.qualname, call.callee), values)

@@ -421,9 +421,7 @@ class Flow:
                     self.runs.world.facts(ref).names & TORCH.words["back-propagates"] or purpose.words(last)[:1] == ("train",)
                 ):
                     return True
-                if last in ("forward", "__call__", "training_step", "compute_loss") or (
-                    purpose.trains(last) and "loss" in last
-                ):
+                if last in TORCH.words["forward"] | TORCH.words["training-steps"] or (purpose.trains(last) and "loss" in last):
                     return True
             seen |= set(callers)
             todo = sorted(set(callers))

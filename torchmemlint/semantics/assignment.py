@@ -130,7 +130,7 @@ def assign_attribute(m: Machine, target: ir.Attr, value: Value, state: State, no
 
 def assign_requires_grad(m: Machine, target: ir.Attr, owners: Value, known: bool | None, state: State) -> None:
     """``x.requires_grad = known``: of a parameter, of all of a module's, or of an input."""
-    if isinstance(target.value, ir.Attr) and target.value.name in ("weight", "bias") and known is False:
+    if isinstance(target.value, ir.Attr) and target.value.name in TORCH.words["layer-parameters"] and known is False:
         owners = frozenset(a for a in evaluate(m, target.value.value, state) if type(a) is Obj)
     for atom in owners:
         kind = m.heap[atom.oid].kind if type(atom) is Obj else ""

@@ -146,7 +146,7 @@ def known_attribute(m: Machine, oid: int, name: str, state: State) -> Value | No
         if info.kind is Kind.THING:
             m.retype(oid, Kind.MODULE)  # only modules have it
         return state.vars.get((oid, TRAINING), UNKNOWN)
-    if name in ("module", "_orig_mod") and info.kind is Kind.MODULE:
+    if name in TORCH.words["wrapped-module"] and info.kind is Kind.MODULE:
         return frozenset((Obj(oid),))
     return UNKNOWN if info.kind is Kind.PARAMS else None
 
@@ -206,7 +206,7 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
     inner = m.outside(Kind.THING, text, None, key=(oid, name))
     classify(m, inner, None, text)
     of_torch = isinstance(info.cls, str) and info.cls.startswith("torch.nn.")
-    if m.heap[inner].kind is Kind.THING and of_torch and name in ("weight", "bias"):
+    if m.heap[inner].kind is Kind.THING and of_torch and name in TORCH.words["layer-parameters"]:
         if m.frozen(oid, state):
             return FREE_TENSOR
         return leaf_tensor(m, expr.node if expr is not None else 0, text, state)

@@ -34,8 +34,6 @@ CATCHES_OOM = TORCH.words["wide-exceptions"] | {""}
 """Types wide enough to catch an out-of-memory error; by themselves they say nothing of memory."""
 RUNS = TORCH.words["trains-something"] | {"forward"}
 """Words of a function that runs a model."""
-DRIVES = frozenset({"fit", "train", "run", "predict", "generate", "forward", "training_step"})
-"""Methods that run a model on an object of which nothing is known."""
 QUIET = TORCH.words["tells"]
 """Names of calls that run nothing on a device: they ask, tell or leave."""
 MOVES = TORCH.words["moves"]
@@ -387,8 +385,8 @@ def surely_runs_model(m: Machine, callee: str) -> bool:
     """Whether a call in the root runs a model by its name, or by what the project shows of it."""
     last = callee.rpartition(".")[2]
     call = next((c for c in m.world.facts(m.ref).calls if c.callee == callee), None)
-    if last in RUNS - {"zero_grad"} or last in DRIVES or purpose.may_be_network(callee):
-        return last != "train" or call is None or bool(call.args)
+    if last in RUNS - {"zero_grad"} or purpose.may_be_network(callee):
+        return True
     if call is None:
         return False
     callees = m.world.project.callees(m.ref.path, m.ref.qualname, callee, *call.keywords)
@@ -514,7 +512,7 @@ def may_run_model(m: Machine, callee: str) -> bool:
             seen.add(inner)
             facts = m.world.facts(inner)
             texts = {c.callee for c in facts.calls}
-            if facts.names & RUNS or any(t.rpartition(".")[2] in DRIVES or purpose.may_be_network(t) for t in texts):
+            if facts.names & RUNS or any(map(purpose.may_be_network, texts)):
                 return True
             if depth < 2:
                 todo += [(inner, t, depth + 1) for t in sorted(texts)]
@@ -560,7 +558,7 @@ def always_raises(body: list[ir.Stmt]) -> bool:
     return (
         isinstance(last, ir.ExprStmt)
         and isinstance(last.value, ir.Call)
-        and dotted(last.value.func) in ("sys.exit", "exit", "quit")
+        and dotted(last.value.func) in TORCH.words["ends-process"]
     )
 
 

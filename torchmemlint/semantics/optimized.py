@@ -8,9 +8,10 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.kinds import class_kind
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.torch_facts import TORCH
 
-PARAMETERS = ("parameters", "named_parameters")
-WRITES = frozenset({"data", "copy_", "lerp_", "mul_", "add_", "set_"})
+PARAMETERS = TORCH.words["parameter-iterators"]
+WRITES = TORCH.words["writes-into-parameters"]
 """Words of a function that writes into parameters, and does not only go through those of two modules."""
 MAX_BELOW = 60
 """Functions that are looked through for the making of an optimizer, below one that is given a module."""
@@ -91,7 +92,7 @@ def _is_copy_within(world: World, key: tuple[str, str, str]) -> bool:
 
 def _steps(callee: str, text: str) -> bool:
     """Whether a call zeroes a module's own gradients, or steps an optimizer that it holds."""
-    return callee.startswith(f"{text}.") and callee.rpartition(".")[2] in ("step", "zero_grad")
+    return callee.startswith(f"{text}.") and callee.rpartition(".")[2] in TORCH.words["optimizer-words"]
 
 
 def _where(world: World, ref: FunctionRef, text: str) -> tuple[str, str]:

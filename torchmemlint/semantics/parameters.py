@@ -222,7 +222,7 @@ def makes_bare(world: World, ref: FunctionRef, callee: str, absolute: str) -> bo
     default = AFFINE.get(absolute)
     if default is None:
         return False
-    given = [[arg.const for arg in call.args if arg.keyword in ("affine", "elementwise_affine")] for call in calls]
+    given = [[arg.const for arg in call.args if arg.keyword in TORCH.words["affine-arguments"]] for call in calls]
     return bool(calls) and all(
         one == ["False"] or (not one and not default and len(call.args) < 4) for one, call in zip(given, calls, strict=True)
     )

@@ -5,43 +5,17 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-EVALUATES = frozenset(
-    {
-        "eval", "evaluate", "evaluates", "evaluation", "evaluator", "val", "valid", "validate", "validation", "test", "testing", "predict",
-        "prediction", "predictions", "predictor", "infer", "inference", "detect", "classify", "transcribe", "translate", "demo",
-    }
-)  # fmt: skip
+from torchmemlint.torch_facts import TORCH
+
+EVALUATES = TORCH.words["says-evaluation"]
 """Words of functions that evaluate a model."""
-USES = frozenset(
-    {
-        "generate", "sample", "decode", "encode", "embed", "embedding", "embeddings", "extract", "score", "scores", "act", "action",
-        "actions", "select", "choose", "rollout", "explore", "decision", "reconstruct", "interpolate", "render", "visualize", "plot",
-        "synthesize", "synthesise", "tts", "search", "retrieve", "rank", "query", "outlier", "anomaly", "proba", "logits", "compute",
-        "get", "collect", "gather", "play", "greedy", "segment", "caption", "answer", "chat", "summarize", "policy", "features",
-        "featurize", "convert", "export", "benchmark", "recognize", "recognise", "identify", "tag", "ocr", "rerank", "vectorize",
-        "forecast", "impute", "denoise", "enhance", "restore", "upscale", "colorize", "inpaint", "separate", "diarize", "visualise",
-    }
-)  # fmt: skip
+USES = TORCH.words["says-use"]
 """Words of functions that use a model's result."""
-DEEDS = frozenset(
-    {
-        "classification", "detection", "segmentation", "recognition", "identification", "tagging", "transcription", "translation",
-        "summarization", "captioning", "generation", "synthesis", "sampling", "encoding", "decoding", "scoring", "ranking", "retrieval",
-        "similarity", "reconstruction",
-    }
-)  # fmt: skip
+DEEDS = TORCH.words["says-deed"]
 """Nouns that say the same at the end of a name ("single_image_detection", not "DetectionLoss")."""
-PREPARES = frozenset(
-    {"prepare", "build", "make", "load", "init", "setup", "post", "process", "for", "from", "parse", "reorder"}
-)
+PREPARES = TORCH.words["says-preparation"]
 """Words of functions that stand before or after such a deed."""
-TRAINS = frozenset(
-    {
-        "train", "training", "fit", "update", "learn", "optimize", "optimise", "finetune", "pretrain", "loss", "losses", "backward",
-        "forward", "gradient", "gradients", "grad", "closure", "criterion", "objective", "attack", "perturb", "saliency", "attribute",
-        "attributions", "cam", "penalty", "jacobian", "hessian", "reg", "regularize", "step", "distill", "trace", "script", "summary",
-    }
-)  # fmt: skip
+TRAINS = TORCH.words["says-training"]
 """Words of functions that train, or need gradients for another purpose, or are run in either mode."""
 
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
@@ -74,7 +48,7 @@ def uses(qualname: str) -> bool:
     return first < len(found) and first < _first(qualname, _DRIVES)
 
 
-PHASES = EVALUATES | {"train", "training", "infer", "optimizer", "optim", "opt"}
+PHASES = EVALUATES | TORCH.words["says-phase"]
 
 
 def says_phase(test: str) -> bool:
@@ -127,4 +101,4 @@ def drives(qualname: str) -> bool:
     return _first(qualname, _DRIVES) < len(words(qualname)) and not evaluates(qualname)
 
 
-_DRIVES = TRAINS - {"step", "script", "trace", "summary"}
+_DRIVES = TRAINS - TORCH.words["says-either"]

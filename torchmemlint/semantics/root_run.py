@@ -26,6 +26,7 @@ from torchmemlint.torch_facts import TORCH
 
 assembly.check()  # whoever runs a root has all handlers
 
+CACHES = TORCH.words["caches"]
 FREEZING_FLAG = re.compile(r"(^|_)(freez\w*|frozen|fix(ed)?|trainable|learnable|requires_grad|fine_?tune)(_|$)")
 """Parameters of a constructor that say whether what it builds learns."""
 
@@ -62,9 +63,9 @@ def run_root(m: Machine, function: ir.Function, lowered: object, owner: ClassRef
 
 def is_cache(m: Machine, decorator: ir.Expr, state: State) -> bool:
     callee = decorator.func if isinstance(decorator, ir.Call) else decorator
-    if dotted(callee).rpartition(".")[2] not in ("lru_cache", "cache"):
+    if dotted(callee).rpartition(".")[2] not in CACHES:
         return False
-    return any(type(a) is Ext and a.name in ("functools.lru_cache", "functools.cache") for a in evaluate(m, callee, state))
+    return any(type(a) is Ext and a.name.removeprefix("functools.") in CACHES for a in evaluate(m, callee, state))
 
 
 def note_cache(m: Machine, decorator: ir.Expr, function: ir.Function, given: dict[str, Value]) -> None:

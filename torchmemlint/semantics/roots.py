@@ -21,7 +21,7 @@ from torchmemlint.torch_facts.words import ClassKind
 WITH_GRAPHS = frozenset({StartMode.ON, StartMode.MIXED, StartMode.NO_CALLERS, StartMode.ESCAPES})
 """Modes of a function's callers (``grad_guards.start_mode``) in which a model that it runs may build a graph."""
 BACKWARD = TORCH.words["back-propagates"]
-DEVICE_WORDS = TORCH.words["device-words"] | {"to_device", "move_to_device"}
+DEVICE_WORDS = TORCH.words["device-words"]
 CALLS_DEEP = 2
 """Calls over which a word is looked for."""
 LOOP = re.compile(r"^\s*(async\s+)?for\b|\bfor\b.*\bin\b")

@@ -29,6 +29,7 @@ from torchmemlint.semantics.root_run import run_root
 from torchmemlint.semantics.state import FROZEN, MAX_WORK, Meter, Mode, RunLimit
 from torchmemlint.semantics.values import EMPTY, Const, Obj, Value
 from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.torch_facts import TORCH
 
 MAX_CALLERS = 12
 """Callers that are run to see what becomes of a result; more than that, and the answer is "unknown"."""
@@ -39,7 +40,7 @@ MAX_HOLDERS_ABOVE = 3
 """How far up it is looked for what leaves a module frozen that holds another, which holds the one asked about."""
 KEPT_RECORDS = 100
 """Functions whose records are kept from one file to the next: on a large project they would fill the memory."""
-FREEZING_WORDS = frozenset({"requires_grad", "requires_grad_", "freeze", "frozen", "trainable"})
+FREEZING_WORDS = TORCH.words["may-freeze"]
 """Words of an ``__init__`` that may freeze what it builds."""
 
 
@@ -384,7 +385,7 @@ class Runs:
         """Whether a function is a module's own forward: who runs the module may be out of sight (a trainer that was handed it),
         whatever those in sight do with what it returns."""
         owner = self.world.facts(ref).owner
-        if ref.qualname.rpartition(".")[2] not in ("forward", "__call__") or not owner:
+        if ref.qualname.rpartition(".")[2] not in TORCH.words["forward"] or not owner:
             return False
         return self.world.is_module_class(ClassRef(ref.path, owner)) is not False
 

@@ -30,7 +30,7 @@ def run_expression(m: Machine, statement: ir.ExprStmt, state: State) -> State | 
     graphs, _, _, _ = m.deep(result, state)
     if graphs:
         m.sink(graphs, SinkKind.DROPPED, "", statement.node)
-    if isinstance(value, ir.Call) and dotted(value.func) in ("sys.exit", "exit", "quit", "os._exit"):
+    if isinstance(value, ir.Call) and dotted(value.func) in TORCH.words["ends-process"]:
         return None
     return state
 

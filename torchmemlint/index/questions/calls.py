@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from torchmemlint.index import keys
+from torchmemlint.index.arguments import argument_given
 from torchmemlint.index.edges import Callees, Callers
 from torchmemlint.index.evidence import Instance, Method
+from torchmemlint.index.facts import ParamFact
 from torchmemlint.index.linked import Linked
 from torchmemlint.index.references import ClassRef, FunctionRef, Outside
 
@@ -47,42 +50,36 @@ def functions_given(linked: Linked, ref: FunctionRef, parameter: str) -> tuple[F
     callers = linked.calls.callers(ref)
     if callers.escapes:
         return ()
-    facts = linked.reader.header(ref)
-    names = [param.name for param in facts.params if param.kind == "positional"]
-    if facts.owner and not any(use.callee == "staticmethod" for use in facts.decorators):
-        names = names[1:]
+    params = _params(linked, ref)
     found: set[FunctionRef] = set()
     for caller in callers.calls:
-        places = iter(names)
-        for arg in caller.call.args:
-            if arg.keyword in ("*", "**"):
-                return ()
-            if (arg.keyword or next(places, "")) != parameter or arg.const == "None":
+        if any(arg.keyword in ("*", "**") for arg in caller.call.args):
+            return ()
+        arg = argument_given(params, parameter, caller.call.args)
+        if arg is None or arg.const == "None":
+            continue
+        for value in linked.evidence.values(caller.ref.path, caller.ref.qualname, arg.name) or (None,):
+            if isinstance(value, Outside) and value.name.startswith("builtins."):
                 continue
-            for value in linked.evidence.values(caller.ref.path, caller.ref.qualname, arg.name) or (None,):
-                if isinstance(value, Outside) and value.name.startswith("builtins."):
-                    continue
-                if not isinstance(value, FunctionRef | Method):
-                    return ()
-                found.add(value if isinstance(value, FunctionRef) else value.function)
+            if not isinstance(value, FunctionRef | Method):
+                return ()
+            found.add(value if isinstance(value, FunctionRef) else value.function)
     return tuple(sorted(found))
 
 
 def arguments_given(linked: Linked, ref: FunctionRef, parameter: str) -> tuple[tuple[FunctionRef, str], ...]:
     """What calls in sight give for a parameter, where that is a name or an attribute: the function that calls, and the text."""
+    params = _params(linked, ref)
+    calls = linked.calls.callers(ref).calls[:_MAX_CALLS]
+    given = [(caller.ref, argument_given(params, parameter, caller.call.args)) for caller in calls]
+    return tuple(sorted({(caller, arg.name) for caller, arg in given if arg is not None and arg.name}))
+
+
+def _params(linked: Linked, ref: FunctionRef) -> Sequence[ParamFact]:
+    """The parameters that a call of a function gives arguments to: not the object that a method is called on."""
     facts = linked.reader.header(ref)
-    names = [param.name for param in facts.params if param.kind == "positional"]
-    if facts.owner and not any(use.callee == "staticmethod" for use in facts.decorators):
-        names = names[1:]
-    found: dict[tuple[FunctionRef, str], None] = {}
-    for caller in linked.calls.callers(ref).calls[:_MAX_CALLS]:
-        places = iter(names)
-        for arg in caller.call.args:
-            if arg.keyword in ("*", "**"):
-                break
-            if (arg.keyword or next(places, "")) == parameter and arg.name:
-                found[caller.ref, arg.name] = None
-    return tuple(sorted(found))
+    bound = facts.owner and not any(use.callee == "staticmethod" for use in facts.decorators)
+    return facts.params[1:] if bound else facts.params
 
 
 def objects_given(linked: Linked, ref: FunctionRef, parameter: str, depth: int = 0) -> tuple[tuple[FunctionRef, str], ...]:

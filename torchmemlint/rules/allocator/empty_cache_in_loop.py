@@ -71,9 +71,11 @@ from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent
 from torchmemlint.semantics import purpose
+from torchmemlint.semantics.event_words import Evidence
 from torchmemlint.semantics.events import CALLED_KINDS, Backward, CallEffect, Graph, GraphKind, LoopInfo
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE
+from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect, ToldCall
 
 RULE = Rule(
@@ -87,7 +89,7 @@ RULE = Rule(
 )
 EVENT = CallEffect
 
-MEASURES = re.compile(r"memory_(allocated|reserved|stats|summary)|mem_get_info|reset_peak")
+MEASURES = re.compile("|".join(sorted(TORCH.words["measures-memory"])))
 EPOCHS = re.compile(r"(max_|num_|n_|nb_)?epochs?")
 """Arguments that say for how many epochs a call trains."""
 STEPS = re.compile(
@@ -97,10 +99,6 @@ STEPS = re.compile(
 )
 """Words of methods that a framework calls for each step, or each input."""
 ROOT_NAME = re.compile(r"[.\[(]")
-LAYERS = re.compile(
-    r"layers?\b|blocks?\b|stages?\b|modules?\b|children\(|nets?\b|models?\b|convs?\b|enumerate\(self\.", re.IGNORECASE
-)
-"""Iterables of which each turn runs the next part of one network."""
 DEVICE = re.compile(r"cuda|device|is_available|mps|xpu|npu", re.IGNORECASE)
 """Tests of where the code runs: they limit no rate."""
 CONJUNCTION = re.compile(r"\b(?:and|or)\b")
@@ -128,7 +126,7 @@ WEIGHTS = re.compile(
     r"|\w*quantize_fn|fill_\w*(block|weight|param|tensor|layer)\w*|materialize\w*"
 )
 """Calls that give a model its weights, or other ones."""
-GETTERS = frozenset({"get", "pop", "getattr", "get_parameter", "get_buffer", "get_tensor", "get_submodule", "get_global_rank"})
+GETTERS = TORCH.words["hands-out"]
 """Calls that hand out what is there: nothing runs in them."""
 GETATTR = re.compile(r"getattr\(.*?,\s*(\w+)\s*[,)]", re.DOTALL)
 
@@ -225,7 +223,7 @@ def in_forward(event: CallEffect, owner: ClassRef, flow: Flow) -> str | Silent:
         return Silent("the forward goes over a whole set")
     if EVALUATION not in event.site.guards:
         return "in every forward"
-    if {"loss", "criterion"}.intersection(purpose.words(owner.qualname)) or not is_put_into_evaluation(owner, flow):
+    if TORCH.words["loss-classes"].intersection(purpose.words(owner.qualname)) or not is_put_into_evaluation(owner, flow):
         return Silent("nothing puts the module out of training")
     return "in every forward out of training"
 
@@ -418,9 +416,7 @@ def is_scheduler(callee: str) -> bool:
 
 def tensor_like(flow: Flow, gid: int) -> bool:
     """Whether an unresolved call's result is treated as only a tensor can be."""
-    return bool(
-        flow.record.evidence.get(gid, set()) & {"detach", "argmax", "cpu", "cuda", "backward", "softmax", "sigmoid", "torch-op"}
-    )
+    return bool(flow.record.evidence.get(gid, set()) & (TORCH.words["tensor-results"] | {Evidence.TORCH_OP}))
 
 
 def drives_steps(flow: Flow) -> bool:
@@ -454,7 +450,7 @@ def goes_over_pieces(flow: Flow) -> bool:
         for loop in graph.site.loops:
             info = record.loops.get(loop)
             if loop[0] == 0 and info is not None and is_run(graph):
-                layers = ROOT_NAME.split(graph.what, maxsplit=1)[0] in info.targets or LAYERS.search(info.text)
+                layers = ROOT_NAME.split(graph.what, maxsplit=1)[0] in info.targets
                 if info.targets and not layers and not info.text.startswith(("self.", "range(", "reversed(range(")):
                     return True
     return False

@@ -49,6 +49,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics.events import CallEffect
+from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
 RULE = Rule(
@@ -56,7 +57,7 @@ RULE = Rule(
     name="memory-fraction-as-remedy",
     summary="The process's memory fraction is lowered as a remedy for an out-of-memory error",
     severity=Severity.WARNING,
-    triggers=frozenset({"set_per_process_memory_fraction", "set_memory_fraction"}),
+    triggers=TORCH.words["memory-fractions"],
     experiment=None,
 )
 EVENT = CallEffect

@@ -46,6 +46,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics.events import CallEffect
+from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
 RULE = Rule(
@@ -54,7 +55,7 @@ RULE = Rule(
     summary="The process's share of device memory is capped",
     severity=Severity.NOTE,
     default=False,
-    triggers=frozenset({"set_per_process_memory_fraction", "set_memory_fraction"}),
+    triggers=TORCH.words["memory-fractions"],
     experiment=None,
 )
 EVENT = CallEffect

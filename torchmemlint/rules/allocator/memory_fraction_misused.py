@@ -51,6 +51,7 @@ from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, argument
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.values import only_const
+from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
 RULE = Rule(
@@ -58,7 +59,7 @@ RULE = Rule(
     name="memory-fraction-misused",
     summary="A memory fraction is given that the call refuses, or it is set too late",
     severity=Severity.ERROR,
-    triggers=frozenset({"set_per_process_memory_fraction", "set_memory_fraction"}),
+    triggers=TORCH.words["memory-fractions"],
     experiment=None,
 )
 EVENT = CallEffect

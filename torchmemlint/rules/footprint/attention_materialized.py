@@ -67,6 +67,7 @@ from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Attention
 from torchmemlint.semantics.state import Mode
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML504",
@@ -74,8 +75,8 @@ RULE = Rule(
     summary="Attention is written out, and the scores of every position against every other lie in memory",
     severity=Severity.NOTE,
     default=False,
-    triggers=frozenset({"softmax", "Softmax"}),
-    roots=frozenset({"softmax", "Softmax"}),
+    triggers=TORCH.words["softmax"],
+    roots=TORCH.words["softmax"],
     experiment="peak",
 )
 EVENT = Attention

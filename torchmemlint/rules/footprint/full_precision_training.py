@@ -86,7 +86,7 @@ RULE = Rule(
 )
 EVENT = Backward
 
-SMALLER = TORCH.words["smaller-types"] | {"autocast_model", "use_amp"}
+SMALLER = TORCH.words["smaller-types"]
 """What code says that takes a smaller type, or lets a framework take one."""
 
 

@@ -80,7 +80,7 @@ RULE = Rule(
     name="micro-batches-summed-before-backward",
     summary="The losses of several forwards are added up before one backward: all their graphs live at once",
     severity=Severity.WARNING,
-    triggers=frozenset({"backward", "manual_backward"}),
+    triggers=TORCH.words["back-propagates"],
     experiment="peak",
 )
 EVENT = (Accumulate, Store)

@@ -68,7 +68,8 @@ from collections.abc import Iterator
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.doubts import OPTIMIZED, Doubt
-from torchmemlint.rules.gradmode.judgement import DETACHES, is_constant, is_never_updated, judge
+from torchmemlint.rules.gradmode.judgement import is_constant, is_never_updated, judge
+from torchmemlint.rules.gradmode.module_evidence import DETACHES
 from torchmemlint.rules.size import why_small
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Backward, Graph

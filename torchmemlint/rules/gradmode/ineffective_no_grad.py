@@ -71,6 +71,7 @@ from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import GradModeMisuse, GraphKind
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML202",
@@ -78,7 +79,7 @@ RULE = Rule(
     summary="Grad mode is meant to be off, but this spelling switches nothing off",
     severity=Severity.ERROR,
     fix=Safety.SAFE,
-    triggers=frozenset({"no_grad", "inference_mode", "enable_grad", "volatile", "set_grad_enabled"}),
+    triggers=TORCH.words["grad-words"],
     experiment=None,
 )
 EVENT = GradModeMisuse
@@ -160,7 +161,7 @@ ENABLE_COSTS = {
 RAISES_COST = "nothing in the block runs: the program stops here each time"
 UNSEEN_COST = "nothing here is seen to build a graph; whatever wants gradients does, as it would without the decorator"
 WITHOUT_WITH = "call it (`with {name}():`) if nothing is trained on what the block gives, else drop the `with`: `backward()` would fail on it"
-GIVES_LOSS = frozenset({"forward", "loss", "losses", "criterion", "objective"})
+GIVES_LOSS = TORCH.words["gives-loss"]
 """Words of functions whose result something is trained on."""
 CONSUMER_COST = "the consumer's training step may run without grad"
 

@@ -88,6 +88,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Edit, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.gradmode.judgement import Verdict, is_constant, is_entry, is_reported, judge
+from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim
 from torchmemlint.rules.size import is_called_in_loops, why_small
 from torchmemlint.semantics import purpose
@@ -370,10 +371,9 @@ def asks_for_gradients(flow: Flow) -> bool:
     return any(world.facts(ref).names & GRADIENTS for refs in named.values() if len(refs) <= MAX_NAMESAKES for ref in refs)
 
 
-ATTACKS = frozenset({"attack", "adversary", "perturb", "saliency"})
+ATTACKS = TORCH.words["attacks"]
 """Words of callables that take gradients of a model's inputs."""
-GUARDS = TORCH.words["grad-guards"]
-GRADIENTS = frozenset({"autograd", "requires_grad_", "backward"})
+GRADIENTS = TORCH.words["takes-gradients"]
 """Words of code that takes gradients."""
 MAX_NAMESAKES = 8
 """Methods of one name that are looked at: a name that many have says nothing."""

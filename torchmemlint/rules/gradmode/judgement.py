@@ -13,8 +13,17 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules import doubts
 from torchmemlint.rules.api import Flow, Silent, short
 from torchmemlint.rules.doubts import Doubt, confidence_of, not_a_module
-from torchmemlint.rules.gradmode.module_evidence import BACKWARD, Evidence, evidence_of, is_trained_beside
+from torchmemlint.rules.gradmode.module_evidence import (
+    BACKWARD,
+    DETACHES,
+    WITHOUT_GRAPH,
+    Evidence,
+    evidence_of,
+    is_trained_beside,
+    written,
+)
 from torchmemlint.rules.gradmode.wanted_graphs import (
+    FORWARD,
     decided_elsewhere,
     guards_its_network,
     is_loaded,
@@ -30,6 +39,7 @@ from torchmemlint.semantics.parameters import may_be_given_frozen
 from torchmemlint.semantics.runs import Fate, descendants
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
+from torchmemlint.torch_facts import TORCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +117,6 @@ def is_thrown_away(network: str, event: Graph, flow: Flow) -> bool:
     if not rows or len(rows) < len(reached):
         return False
     return all(throws_away(flow.runs.world, record.root, network, row) for row in rows)
-
-
-DETACHES = frozenset({".detach()", ".data", ".detach_()"})
 
 
 def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
@@ -323,7 +330,7 @@ def stands_here(event: Graph, flow: Flow) -> bool:
     if comes_out and owner and world.is_module_class(ClassRef(callee.path, owner)):
         around = world.facts(record.root).owner
         inherited = world.project.mro(ClassRef(record.root.path, around)) if around else ()
-        if ClassRef(callee.path, owner) not in inherited or callee.qualname.rpartition(".")[2] in ("forward", "__call__"):
+        if ClassRef(callee.path, owner) not in inherited or callee.qualname.rpartition(".")[2] in FORWARD:
             return True
     if not comes_out and not hands_out(callee, event, flow):
         return False  # the function that is called keeps its result to itself
@@ -375,25 +382,25 @@ def proves_no_graph(fate: Fate) -> bool:
 
 def is_detached(fate: Fate) -> bool:
     """Whether the result is detached somewhere, whatever else becomes of it."""
-    return any(s.how in (".detach()", ".data") for s in fate.cuts)
+    return any(s.how in DETACHES for s in fate.cuts)
 
 
 def all_detached(fate: Fate) -> bool:
     """Whether every cut is one that is written for the graph's sake; the best one's index may be taken of the value as well."""
     hows = {s.how for s in fate.cuts if s.kind is SinkKind.CUT}
-    return hows <= {".detach()", ".data", "no_grad"} | INDICES and not (hows and hows <= INDICES)
+    return hows <= WITHOUT_GRAPH | INDICES and not (hows and hows <= INDICES)
 
 
-INDICES = frozenset({".argmax()", ".argmin()", "torch.argmax", "torch.argmin"})
+INDICES = written(TORCH.words["best-index"]) | {f"torch.{name}" for name in TORCH.words["best-index"]}
 """Ways to an index, as they are written."""
 
 
 def explicit(fate: Fate) -> bool:
     """Whether the code itself says that the graph is not wanted: a detach, or a conversion that needs one."""
-    return any(
-        s.kind is SinkKind.CUT and s.how in (".detach()", ".data", ".item()", ".tolist()", ".numpy()", "no_grad")
-        for s in fate.cuts
-    )
+    return any(s.kind is SinkKind.CUT and s.how in EXPLICIT for s in fate.cuts)
+
+
+EXPLICIT = WITHOUT_GRAPH | written(TORCH.words["reads-out"])
 
 
 def is_private(name: str) -> bool:

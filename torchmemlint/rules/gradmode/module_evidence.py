@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import IntEnum
 
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
 from torchmemlint.semantics import purpose
+from torchmemlint.semantics.event_words import Evidence as Seen
 from torchmemlint.semantics.events import Graph, GraphKind, SinkKind
 from torchmemlint.semantics.grad_guards import is_imported
-from torchmemlint.semantics.kinds import looks_like_module
+from torchmemlint.semantics.kinds import MODULE_EVIDENCE, looks_like_module
 from torchmemlint.semantics.runs import MAX_CALLERS, descendants
 from torchmemlint.torch_facts import TORCH
 
@@ -29,7 +31,7 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
     seen = seen_on(event, flow)
     if "array" in seen or ("maybe-array" in seen and not words_on(event, flow) & MODULE_WORDS):
         return False  # a session of another library, which returns arrays
-    if seen & (MODULES_ALONE | {"named_parameters"}):
+    if seen & MODULES_ALONE:
         return False  # it gives a module, and runs none (``self._wrap_model(model)``)
     if is_function_by_its_place(event.what, flow) and not words_on(event, flow) & MODULE_WORDS:
         return False
@@ -72,9 +74,7 @@ def evidence_of(event: Graph, flow: Flow) -> Evidence:
     cuts = cuts_of(event, flow)
     if any(other.what.startswith(event.what + ".") and event.gid in other.parents for other in flow.record.graphs.values()):
         cuts -= {".data", "no_grad"}  # an object with fields of its own: `data` is one of them
-    is_tensor = bool(
-        seen & TENSOR_ONLY or cuts & {".data", ".detach()", "no_grad"} or any(c.startswith("torch.") for c in cuts)
-    )
+    is_tensor = bool(seen & TENSOR_ONLY or cuts & WITHOUT_GRAPH or any(c.startswith("torch.") for c in cuts))
     if is_detached_here(event, flow) or event.training is False or (is_tensor and purpose.may_be_network(event.what)):
         return Evidence.LIKELY
     return Evidence.WEAK
@@ -154,17 +154,21 @@ def is_trained_beside(event: Graph, flow: Flow) -> bool:
     return bool(flow.backwarded.get(event.what, set()) - {event.gid})
 
 
-MODULES_ALONE = TORCH.words["modules-alone"]
+MODULES_ALONE = MODULE_EVIDENCE - TORCH.methods.keys()
 """Methods that modules have, and no tensor."""
 MODULE_WORDS = MODULES_ALONE | {"cuda", "half"}
-TENSOR_ONLY = frozenset(
-    {
-        "detach", "argmax", "softmax", "sigmoid", "log_softmax", "unsqueeze", "squeeze", "cpu", "item", "backward", "cuda", "topk",
-        "permute", "view", "exp", "torch-op", "shape",
-    }
-)  # fmt: skip
-"""What is done to a result that only a tensor can undergo (arrays have ``sum``, ``max``, ``reshape`` as well)."""
+TENSOR_ONLY = TORCH.words["tensor-evidence"] | {Seen.TORCH_OP}
+"""What is done to a result that only a tensor can undergo."""
 
+
+def written(words: Iterable[str]) -> frozenset[str]:
+    """Attributes and methods of a tensor as sinks tell of them: ``.data``, ``.detach()``."""
+    return frozenset(f".{word}" if word in TORCH.attributes else f".{word}()" for word in words)
+
+
+DETACHES = written(TORCH.words["detaches"])
+WITHOUT_GRAPH = DETACHES | {"no_grad"}
+"""By what a result loses its graph where that is all that it is for."""
 
 CLASS = re.compile(r"[A-Z]+[a-z]\w*")
 

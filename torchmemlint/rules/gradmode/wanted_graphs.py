@@ -11,6 +11,7 @@ from torchmemlint.semantics.events import CERTAIN_KINDS, Graph
 from torchmemlint.semantics.grad_guards import guards_what_it_runs
 from torchmemlint.torch_facts import TORCH
 
+FORWARD = TORCH.words["forward"]
 GUARDS = TORCH.words["grad-guards"]
 
 
@@ -120,16 +121,16 @@ def needs_either(root: FunctionRef, flow: Flow) -> bool:
     """Whether the function is part of a module's own forward, which runs in training and evaluation alike: one of the methods that
     stand for it, or one that nothing else in sight calls."""
     last = root.qualname.rpartition(".")[2]
-    if last in ("training_step", "compute_loss", "loss", "__init__"):
+    if last in TORCH.words["training-steps"] | {"__init__"}:
         return True
     if not flow.root_is_module():
         return False
-    if last in ("forward", "__call__"):
+    if last in FORWARD:
         return True
     if FORWARDS.fullmatch(last):
         return True
     owner = flow.runs.world.facts(root).owner
-    own = {FunctionRef(root.path, f"{owner}.{name}") for name in ("forward", "__call__")}
+    own = {FunctionRef(root.path, f"{owner}.{name}") for name in FORWARD}
     callers = {caller.ref for caller in flow.runs.world.project.callers(root).calls}
     return bool(callers) and callers <= own
 

@@ -72,20 +72,21 @@ from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics.events import CachedFunction
 from torchmemlint.semantics.runs import Runs
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML109",
     name="cached-module-or-tensor",
     summary="A cache of functools keeps modules or tensors that it is called with",
     severity=Severity.WARNING,
-    triggers=frozenset({"lru_cache", "cache"}),
+    triggers=TORCH.words["caches"],
     experiment="growth",
 )
 EVENT = CachedFunction
 
 
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
-    return any(use.callee.rpartition(".")[2] in ("lru_cache", "cache") for use in facts.decorators)
+    return any(use.callee.rpartition(".")[2] in TORCH.words["caches"] for use in facts.decorators)
 
 
 def check(event: CachedFunction, flow: Flow) -> Iterator[Draft]:

@@ -64,6 +64,7 @@ from torchmemlint.findings import Edit, Fix, Safety, Severity, Span
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.retention.claims import claim, is_replaced
 from torchmemlint.semantics.events import Store
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML204",
@@ -71,7 +72,7 @@ RULE = Rule(
     summary="A result is moved or copied before it is stored, but not detached",
     severity=Severity.ERROR,
     fix=Safety.UNSAFE,
-    triggers=frozenset({"cpu", "clone", "float", "to", "double", "half", "contiguous"}),
+    triggers=TORCH.words["half-fixes"],
     experiment="growth",
 )
 EVENT = Store

@@ -83,7 +83,7 @@ RULE = Rule(
 )
 EVENT = HookStore
 
-EMPTIES = frozenset({"remove", "clear", "pop", "popleft"})
+EMPTIES = TORCH.words["empties"]
 
 
 def check(event: HookStore, flow: Flow) -> Iterator[Draft]:

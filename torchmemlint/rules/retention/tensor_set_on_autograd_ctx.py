@@ -79,6 +79,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.semantics.events import ContextStore
 from torchmemlint.semantics.runs import Runs
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML107",
@@ -97,7 +98,7 @@ WITHOUT_ELEMENTS = re.compile(r"(empty|zeros)\(\s*0\s*[,)]|tensor\(\s*\[\s*\]\s*
 
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
     name = ref.qualname.rpartition(".")[2]
-    if not facts.owner or name not in ("forward", "setup_context"):
+    if not facts.owner or name not in TORCH.words["context-methods"]:
         return False
     return runs.world.is_autograd_function(ClassRef(ref.path, facts.owner))
 

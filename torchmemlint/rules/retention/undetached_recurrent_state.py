@@ -68,6 +68,7 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.retention.claims import is_detached_in_place
 from torchmemlint.semantics.events import Accumulate, Backward
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML104",
@@ -76,7 +77,7 @@ RULE = Rule(
     severity=Severity.ERROR,
     preview=True,
     fix=Safety.NONE,
-    triggers=frozenset({"backward", "manual_backward"}),
+    triggers=TORCH.words["back-propagates"],
     experiment="growth",
 )
 EVENT = Accumulate

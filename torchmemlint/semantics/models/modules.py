@@ -30,11 +30,14 @@ from torchmemlint.semantics.values import (
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ModuleEffect
 
-FREEZING = {"requires_grad": False, "trainable": False, "freeze": True, "frozen": True}
+FREEZING = {
+    **dict.fromkeys(sorted(TORCH.words["frozen-if-false"]), False),
+    **dict.fromkeys(sorted(TORCH.words["frozen-if-true"]), True),
+}
 """Constructor arguments of modules, and the value with which no parameter requires grad."""
 PARAMETER_ITERATORS = TORCH.words["parameter-iterators"]
 PARAMETERS = PARAMETER_ITERATORS | {"requires_grad_"}
-DRAWING = frozenset({"sample", "predict", "act"})
+DRAWING = TORCH.words["draws"]
 """Methods of a model that may run it without an argument."""
 DICT_METHODS = TORCH.words["container-methods"]
 """Methods of containers of modules: none of them runs a module."""

@@ -83,7 +83,7 @@ def call_object(m: Machine, oid: int, call: Call, state: State) -> Value:
     if handler is not None:
         return handler(m, oid, call, state)
     if isinstance(info.cls, ClassRef):
-        for name in ("__call__", "forward"):
+        for name in sorted(FORWARD):
             method = m.world.project.method(info.cls, name)
             if method is not None:
                 (atom,) = function_value(m, method, oid)

@@ -193,7 +193,11 @@ def keep(m: Machine, op: Operation, call: Call, state: State) -> Value:
         reduction = call.keywords.get("reduction")
         if reduction is None or only_const(reduction) != Const("none", "str"):
             return with_flags_set(result, SCALAR)
-    if op.last in REDUCTIONS and len(call.positional) == op.first and not {"dim", "axis"} & call.keywords.keys():
+    if (
+        op.last in REDUCTIONS
+        and len(call.positional) == op.first
+        and not TORCH.words["dimension-arguments"] & call.keywords.keys()
+    ):
         return with_flags_set(result, SCALAR)
     indices = op.last in TAKING and op.receiver is not None and op.receiver.flags & INTEGER
     return with_flags(result, INTEGER) if indices else result

@@ -40,13 +40,7 @@ from torchmemlint.torch_facts.words import Effect, ToldCall
 
 OTHER_FRAMEWORKS = TORCH.words["other-frameworks"]
 """What tokenizers call the tensors of other frameworks: https://huggingface.co/docs/transformers/main_classes/tokenizer."""
-COMMON_METHODS = frozenset(
-    {
-        "append", "extend", "update", "get", "items", "keys", "values", "step", "train", "eval", "forward", "reset", "close",
-        "write", "read", "run", "start", "stop", "join", "copy", "save", "load", "log", "format", "apply", "fit", "predict",
-        "split", "sample", "backward", "build", "init", "add", "put", "set", "send", "call", "compute", "process",
-    }
-)  # fmt: skip
+COMMON_METHODS = TORCH.words["common-methods"]
 """Methods that objects outside the project have as well: their name says nothing about the class."""
 TORCH_NAMES = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional"}
 """What these names stand for, however they came to be (``torch, nn = try_import_torch()``)."""
