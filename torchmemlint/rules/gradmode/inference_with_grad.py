@@ -87,6 +87,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Edit, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.gradmode.judgement import Silent, Verdict, is_constant, is_entry, judge
+from torchmemlint.rules.gradmode.module_evidence import is_step_of_evaluated
 from torchmemlint.rules.retention.claims import WHOLE_COST, claim
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
@@ -133,6 +134,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft]:
         and hanging & e.graphs
         and e.loop in event.site.loops  # else each turn keeps the one graph that was made before
         and flow.own(e.site)
+        and not is_step_of_evaluated(event)  # what a step gives is what it chose to hand out: numbers, as a rule
     ]
     totals: list[Accumulate | Store] = [
         e

@@ -147,7 +147,8 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
     kept = kept_by_module(event, flow)
     if kept is None:
         return Silent("what the module keeps of its forward in attributes may be back-propagated")
-    doubts = int(evidence) + doubts_of(event, flow, fate, evaluated, done) + kept
+    elsewhere = bool(here.kept) and not fate.kept  # in attributes, of which code out of sight may read
+    doubts = int(evidence) + doubts_of(event, flow, fate, evaluated, done) + kept + elsewhere
     return Verdict(fate, evaluated, doubts, evidence is Evidence.CERTAIN)
 
 
