@@ -164,7 +164,9 @@ def is_of_data_set(event: Store, info: LoopInfo, flow: Flow) -> bool:
     if info.text.startswith("range(") and not batches:
         return False  # pieces of what lies on the device already
     if batches:
-        return not goes_back(event, flow)
+        # A function that is named for training, and leaves that to others, gives them what it collects.
+        hands_on = purpose.drives(record.root.qualname) and RecordFlag.BACKWARD not in record.flags
+        return not goes_back(event, flow) and not (hands_on and info.text.startswith(("enumerate(", "zip(")))
     if RecordFlag.BACKWARD in record.flags or purpose.trains(record.root.qualname):
         return False  # mini-batches of one step, and not a data set
     around = [record.loops[loop] for loop in event.site.loops if loop not in event.outlived and loop in record.loops]

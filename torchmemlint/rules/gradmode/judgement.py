@@ -218,8 +218,10 @@ def is_asked_with_grad(event: Graph, flow: Flow) -> bool:
     around = above(record, event.site.frame)
     for key, value in record.assumptions:
         frame, _, test = key.partition(":")
+        if int(frame) not in around:
+            continue
         ref = record.frames[int(frame)].ref
-        if int(frame) not in around or ref.qualname == MODULE or flow.runs.world.facts(ref).names & GRAD_WORDS:
+        if ref.qualname == MODULE or flow.runs.world.facts(ref).names & GRAD_WORDS:
             continue
         if project.asked_with_grad(ref, test if value else f"not {test}"):
             return True

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all
@@ -84,7 +85,9 @@ def range_(m: Machine, call: Call, state: State) -> Value:
 
 
 def next_(m: Machine, call: Call, state: State) -> Value:
-    for atom in call.positional[0] if call.positional else EMPTY:
+    # `next(iter(loader))`, `next(net.parameters())`: the first of them, each time.
+    held = call.exprs and not isinstance(call.exprs[0], ir.Call)
+    for atom in call.positional[0] if call.positional and held else EMPTY:
         loop = m.outlived_loop(atom.oid) if type(atom) is Obj else None
         if loop is not None:
             m.record.drawing.add(loop)
