@@ -165,7 +165,8 @@ def is_of_data_set(event: Store, info: LoopInfo, flow: Flow) -> bool:
         return False  # pieces of what lies on the device already
     if batches:
         # A function that is named for training, and leaves that to others, gives them what it collects.
-        hands_on = purpose.drives(record.root.qualname) and RecordFlag.BACKWARD not in record.flags
+        trains = any(isinstance(other, Backward) and flow.own(other.site) for other in record.events.values())
+        hands_on = purpose.drives(record.root.qualname) and not trains
         return not goes_back(event, flow) and not (hands_on and info.text.startswith(("enumerate(", "zip(")))
     if RecordFlag.BACKWARD in record.flags or purpose.trains(record.root.qualname):
         return False  # mini-batches of one step, and not a data set
