@@ -391,3 +391,9 @@ def test_nbformat_finds_the_fixed_notebook_valid() -> None:
     nbformat = pytest.importorskip("nbformat")
     after = replaced(notebook(rows(CODE), "z = 1"), "z = 1", "z = 2\nw = 3")
     nbformat.validate(nbformat.reads(after, as_version=4))
+
+
+def test_what_is_defined_again_is_told_once() -> None:
+    evaluate = "def evaluate(model, loader):\n    model.eval()\n    for x in loader:\n        print(model(x).argmax().item())"
+    found = check("import torch", evaluate, "print(1)", evaluate, "print(2)", evaluate)
+    assert [(finding.code, finding.cell) for finding in found] == [("TML201", 6)]

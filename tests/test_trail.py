@@ -52,7 +52,7 @@ def all_questions(module: ModuleFacts) -> Iterator[Question]:
         yield from ((kind, last) for kind in ("methods_named", "calls_by_name", "is_attribute_only", "says"))
         for param in facts.params:
             yield "functions_given", ref, param.name
-            yield "test_holds", ref, param.name
+            yield from ((kind, ref, param.name) for kind in ("test_holds", "asked_with_grad"))
             yield "class_of", path, name, param.name
         yield from (("decorator_effect", path, facts.parent, use) for use in facts.decorators)
         for call in facts.calls:

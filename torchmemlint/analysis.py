@@ -101,6 +101,8 @@ def is_candidate(
     by_name = purpose.uses(facts.qualname) and not is_test(ref.path, facts.qualname)
     if (by_name or words & OF_INFERENCE or words >= AS_AN_ARRAY) and may_infer(runs, ref, facts, rules):
         return True
+    if any(rule.code == "TML401" for rule in rules) and may_pile_up(runs, ref, facts):
+        return True
     for call in facts.calls:
         receiver, _, name = call.callee.rpartition(".")
         if name in trainers and receiver in ("", "self") and call.loops:
@@ -110,6 +112,18 @@ def is_candidate(
     ):
         return True
     return may_waste_graphs(runs, ref, facts)
+
+
+def may_pile_up(runs: Runs, ref: FunctionRef, facts: FunctionFacts) -> bool:
+    """Whether a function may collect on a device, and put together, what a network gives."""
+    from torchmemlint.semantics import roots
+
+    return (
+        facts.qualname != "<module>"
+        and not facts.names.isdisjoint(JOINS)
+        and not facts.names.isdisjoint(COLLECTS)
+        and roots.may_collect_on_device(runs.world, ref)
+    )
 
 
 def may_waste_graphs(runs: Runs, ref: FunctionRef, facts: FunctionFacts) -> bool:
@@ -141,6 +155,8 @@ def may_infer(runs: Runs, ref: FunctionRef, facts: FunctionFacts, rules: Sequenc
     )
 
 
+JOINS = TORCH.words["joins"]
+COLLECTS = frozenset({"append", "extend"})
 NO_GRAD = TORCH.words["grad-guards"]
 WITHOUT_GRAPH = TORCH.words["grad-words"] | TORCH.words["memory-words"]
 
@@ -197,11 +213,13 @@ def roots_of(project: Project, path: str, runs: Runs, checks) -> Iterator[Functi
     choosers = [m.is_root for m in checks if hasattr(m, "is_root")]
     cards = [m.RULE for m in checks]
     enough = frozenset[str]().union(*(card.roots for card in cards))
+    seen: set[FunctionRef] = set()
     for facts in project.module(path).functions:
-        if facts.parent:
-            continue
         ref = FunctionRef(path, facts.qualname)
+        if facts.parent or ref in seen:  # what is defined again goes by one name
+            continue
         if is_candidate(runs, ref, facts, cards, trainers, enough) or any(wanted(facts, ref, runs) for wanted in choosers):
+            seen.add(ref)
             yield ref
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from torchmemlint.index.arguments import argument_for
-from torchmemlint.index.conditions import TEST, negated, test_holds, truth
+from torchmemlint.index.conditions import TEST, member_holds, negated, test_holds, truth
 from torchmemlint.index.decorators import argument_calls
 from torchmemlint.index.evidence import Evidence, Instance, Method, Value
 from torchmemlint.index.facts import ArgFact, CallableUse
@@ -175,6 +175,9 @@ class Effects:
         if match[3] is None:
             passed = self._argument_effect(path, qualname, arg)
             return negated(passed) if match[1] else passed
+        known = member_holds(match, arg.name)
+        if known is not None:
+            return "on" if known else "off"
         caller = self._reader.head(path, qualname)
         if caller is not None and any(param.name == arg.name for param in caller.params):
             return f"param:{match[1] or ''}{arg.name} {match[3]} {match[4]}"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torchmemlint.index import keys
+from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.callees import CallResolver
 from torchmemlint.index.decorators import INERT, argument_calls, is_property
 from torchmemlint.index.edges import Caller
-from torchmemlint.index.evidence import Evidence, Instance, Method
+from torchmemlint.index.evidence import Evidence, Instance, Method, Value
 from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.names import Names
 from torchmemlint.index.quiet import is_quiet
@@ -83,16 +86,17 @@ class Escapes:
         runs: list[Caller] = []
         for call in given:
             values = self._evidence.values(reader.path, reader.qualname, call.callee)
+            found = (
+                [Caller(reader, call, True)] if self._runs_its_argument(reader, call) else self._runs_inside(call, values, text)
+            )
             if values == (Outside("functools.partial"),):
                 names = {f"{call.callee}()", *(name for name, bound in facts.bound if bound == f"{call.callee}()")}
                 takers = [each for each in facts.calls if any(arg.name in names for arg in each.args)]
-                if not takers or not all(self._runs_its_argument(reader, each) for each in takers):
-                    return ()
-                runs += [Caller(reader, each, True) for each in takers]
-            elif self._runs_its_argument(reader, call):
-                runs.append(Caller(reader, call, True))
-            else:
+                run = all(self._runs_its_argument(reader, each) for each in takers)
+                found = [Caller(reader, each, True) for each in takers] if run else []
+            if not found:
                 return ()
+            runs += found
         return tuple(runs)
 
     def _runs_its_argument(self, reader: FunctionRef, call: CallFact) -> bool:
@@ -101,6 +105,29 @@ class Escapes:
             return all(isinstance(value, Outside) and value.name in self._torch.runners for value in values)
         receiver, _, name = call.callee.rpartition(".")
         return bool(receiver) and name in self._torch.runner_methods and not call.deferred
+
+    def _runs_inside(self, call: CallFact, values: Sequence[Value], text: str) -> list[Caller]:
+        """Where functions of the project that are given ``text`` call it, if each of them does no more with it than that."""
+        found: list[Caller] = []
+        for value in values:
+            if not isinstance(value, FunctionRef | Method):
+                return []
+            ref = value.function if isinstance(value, Method) else value
+            head = self._reader.header(ref)
+            bound = isinstance(value, Method) and not any(use.callee == "staticmethod" for use in head.decorators)
+            params = head.params[1 if bound else 0 :]
+            given = {each.name for each in params if (arg := argument_for(params, each.name, call.args)) and arg.name == text}
+            inside = self._reader.inside(ref)
+            runs = [
+                Caller(FunctionRef(ref.path, qualname), each, True)
+                for qualname, facts in inside.items()
+                for each in facts.calls
+                if each.callee in given
+            ]
+            if len(given) != 1 or not runs or any((facts.reads | facts.taken) & given for facts in inside.values()):
+                return []
+            found += runs
+        return found
 
     def _might_mean(self, reader: FunctionRef, text: str, ref: FunctionRef) -> bool:
         """Whether ``text``, an attribute of an unknown object, may be the project's method ``ref`` taken as a value. Where too

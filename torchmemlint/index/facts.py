@@ -115,7 +115,8 @@ class FunctionFacts:
                 (``net = net.to(device)`` and the like do not count)
     rebound     the same for names assigned two to four times, one pair for each different value, where all values have text
     locals      names that the body binds, parameters included, less those declared global or nonlocal
-    reads       dotted text of the names and attributes whose value is taken without being called
+    reads       dotted text of the names and attributes whose value is taken without being called, less plain names of its own
+    taken       parameters that it calls, and whose value it takes without calling it as well
     returned    what ``return`` statements give back, when it is a name, an attribute, a call or a choice of these
     wraps       for ``return torch.no_grad()(function)``: the ``torch.no_grad()``
     yields      the managers in force at each ``yield``
@@ -146,6 +147,7 @@ class FunctionFacts:
     wraps: tuple[CallableUse, ...] = ()
     yields: tuple[tuple[CallableUse, ...], ...] = ()
     leaves: tuple[CallableUse, ...] = ()
+    taken: frozenset[str] = frozenset()
 
     @property
     def call_rows(self) -> tuple[tuple[int, int], ...]:

@@ -34,6 +34,14 @@ class GradMode:
         """The grad mode in which the body of ``ref`` starts."""
         return self._answers.answer(ref)
 
+    def asked_with_grad(self, ref: FunctionRef, test: str) -> bool:
+        """Whether some call under which a test of a parameter of ``ref`` surely holds runs with grad mode on."""
+        for caller in self._starts.for_which(ref, test):
+            effect = self._starts.mode_at(caller)
+            if effect == "on" or (effect is None and self.grad_mode(caller.ref).mode in (StartMode.ON, StartMode.NO_CALLERS)):
+                return True
+        return False
+
     def _find_mode(self, ref: FunctionRef) -> CallerMode:
         modes = self._solve(ref)
         if modes <= {StartMode.NO_CALLERS, StartMode.OFF} and StartMode.NO_CALLERS in modes:

@@ -183,6 +183,7 @@ class Project:
 
     grad_mode = question(gradmode.grad_mode)
     test_holds = question(gradmode.test_holds)
+    asked_with_grad = question(gradmode.asked_with_grad)
     manager_effect = question(gradmode.manager_effect)
     decorator_effect = question(gradmode.decorator_effect)
     driven_without_grad = question(gradmode.driven_without_grad)

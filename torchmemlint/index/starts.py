@@ -250,3 +250,30 @@ class Starts:
             if len(found) > 1:
                 return None
         return {StartMode.ON: True, StartMode.OFF: False}.get(found.pop()) if found else None
+
+    def mode_at(self, caller: Caller) -> str | None:
+        """What the calling function itself does to grad mode at a call: an effect, None where its start mode holds."""
+        return self._leaks.effect_at(caller.ref, caller.call)
+
+    def for_which(self, ref: FunctionRef, test: str) -> list[Caller]:
+        """The calls of ``ref`` under which a test of a parameter surely holds, by what they give for it."""
+        match = TEST.match(test)
+        facts = self._reader.head(ref.path, ref.qualname)
+        if match is None or facts is None or not any(param.name == match[2] for param in facts.params):
+            return []
+        effect = f"param:{test}"
+        return [
+            caller
+            for caller in self._calls.calls_of(ref)
+            if caller.ref != ref
+            and not self.is_test(caller.ref)
+            and self._effects.with_arguments(
+                caller.ref.path,
+                caller.ref.qualname,
+                effect,
+                ref,
+                CallableUse(caller.call.callee, caller.call.args, True),
+                bool(facts.owner),
+            )
+            == "on"
+        ]

@@ -153,6 +153,7 @@ def finished(
         wraps=tuple(frame.wraps),
         yields=tuple(frame.yields),
         leaves=tuple(use for use in walk.managers if use.called),
+        taken=same(str, frozenset(param.name for param in params) & frame.loads & {call.callee for call in frame.calls}),
     )
 
 

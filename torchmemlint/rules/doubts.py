@@ -54,6 +54,7 @@ RETURNED = Doubt(1, "a caller outside this project back-propagates the returned 
 HANDED_BACK = Doubt(3, "the caller back-propagates the returned value")
 PASSED = Doubt(1, "code outside this project back-propagates what it is given")
 KEPT = Doubt(1, "what is stored is back-propagated later")
+READ_ELSEWHERE = Doubt(1, "code outside this project back-propagates what the object keeps")
 KEPT_BY_MODULE = Doubt(1, "what the module keeps of its forward is back-propagated")
 NOT_EVALUATED = Doubt(1, "the function also runs in training")
 OPTIMIZED = Doubt(1, "an optimizer that is not visible holds its parameters")

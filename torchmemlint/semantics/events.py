@@ -197,6 +197,8 @@ class Store:
     """The stored value is a tensor on every path, and no container of tensors."""
     outlived: tuple[tuple[int, int], ...] = ()
     """Every open loop that the holder outlives, the outermost first; ``loop`` is the last of them."""
+    holds_tensors: bool = False
+    """The stored value is a container, and each value in it is a tensor that a module or an operation in sight made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,6 +475,8 @@ class Record:
     unfollowed: set[FunctionRef] = field(default_factory=set)
     """Functions of the project that were called, and not followed: too deep, or the run was too long by then."""
     loops: dict[tuple[int, int], LoopInfo] = field(default_factory=dict)
+    drawing: set[tuple[int, int]] = field(default_factory=set)
+    """Loops of which each turn takes the next of what was there before (``next(batches)``)."""
     cleared: set[int] = field(default_factory=set)
     """Containers that are emptied by ``clear()`` somewhere in the run."""
     trimmed: set[tuple[int, tuple[int, int] | None]] = field(default_factory=set)

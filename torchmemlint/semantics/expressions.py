@@ -13,6 +13,7 @@ from torchmemlint.semantics.narrowing import narrow
 from torchmemlint.semantics.phases import decide
 from torchmemlint.semantics.state import ELEMENTS, ITEMS, Kind, State, join_states
 from torchmemlint.semantics.syntax import changes_nothing, names_tested
+from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
     EMPTY,
     FREE_TENSOR,
@@ -143,8 +144,15 @@ def evaluate_conditional(m: Machine, expr: ir.IfExp, state: State) -> Value:
     branch = state.copy()
     tested = [(m.frame, name) for name in names_tested(expr.test)]
     kept = {place: state.vars[place] for place in tested if place in state.vars}
+    text = m.texts.get(id(expr))
+    if text is None:
+        text = m.texts[id(expr)] = text_of(expr.test)
+    depth = len(m.loops)
+    m.guards.append((depth, text))
     then = evaluate(m, expr.then, state) if narrow(m, expr.test, True, state) else EMPTY
+    m.guards[-1] = (depth, f"not {text}")
     orelse = evaluate(m, expr.orelse, branch) if narrow(m, expr.test, False, branch) else EMPTY
+    m.guards.pop()
     for place, value in kept.items():
         # What the test told of a name held inside the expression only.
         state.vars[place] = branch.vars[place] = value

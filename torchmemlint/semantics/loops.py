@@ -42,7 +42,7 @@ def note_loop(
     attempts: bool = False,
     listed: bool = False,
 ) -> None:
-    kinds = {m.heap[a.oid].kind for a in value if type(a) is Obj}
+    kinds = {Kind.LOADER if m.goes_over_batches(a.oid) else m.heap[a.oid].kind for a in value if type(a) is Obj}
     kind = Kind.LOADER if Kind.LOADER in kinds else next(iter(sorted(kinds)), None)
     m.record.loops[loop] = LoopInfo(text_of(iterable), kind, frozenset(targets), attempts, listed)
 

@@ -113,6 +113,8 @@ class Machine:
     """Object held by an attribute → the object whose attribute it is."""
     bare: set[int] = field(default_factory=set)
     """Modules that were constructed so that they have no parameters."""
+    batches: set[int] = field(default_factory=set)
+    """Generators that go over a loader (``enumerate(loader)``)."""
     loaded: dict[int, int] = field(default_factory=dict)
     """What a file was read into, and each part taken from it → the object that the reading made."""
     result_of: Callable[[FunctionRef, Mode], Value] = lambda *_: EMPTY
@@ -258,6 +260,10 @@ class Machine:
         self.retyped += info.kind != kind
         cls = cls if cls is not None else info.cls
         self.heap[oid] = ObjInfo(oid, kind, cls, info.name, info.loops, info.external, info.frame)
+
+    def goes_over_batches(self, oid: int) -> bool:
+        """Whether each turn of a loop over the object gets a batch of a loader's."""
+        return self.heap[oid].kind is Kind.LOADER or oid in self.batches
 
     def outlived_loop(self, oid: int) -> tuple[int, int] | None:
         """The innermost open loop that the object outlives, None when it was made inside all of them."""

@@ -19,6 +19,9 @@ PHASE_WORD = re.compile(
     r"|optim(izer)?|opt|backward|no_grad|with_grad|requires_grad|track_grad\w*|update|learn)($|[._\W])"
 )
 
+MEMBER = re.compile(r"(^|\.)[A-Z]\w*\.\w+$")
+"""A member of an enumeration: an attribute of what is named like a class (``Phase.TRAIN``)."""
+
 
 def phases_in(statement: ir.If, given: frozenset[str]) -> list[tuple[set[str], str, int]]:
     """The tests in an ``if`` that look like phases: their names, their text, and 2 for one that is sure, by what the branches do
@@ -49,7 +52,8 @@ def parameters_of(m: Machine) -> frozenset[str]:
 
 
 def is_phase_test(test: ir.Expr) -> bool:
-    """Tests that can be assumed: a name, an attribute, a comparison of one with a literal or None, a call without arguments."""
+    """Tests that can be assumed: a name, an attribute, a comparison of one with a literal, None or a member of an enumeration, a
+    call without arguments."""
     match test:
         case ir.Name() | ir.Attr():
             return bool(dotted(test))
@@ -57,6 +61,8 @@ def is_phase_test(test: ir.Expr) -> bool:
             return bool(dotted(test.func))
         case ir.Compare(ops=["==" | "is"], comparators=[ir.Const()]):
             return bool(dotted(test.left))
+        case ir.Compare(ops=["==" | "is"], comparators=[ir.Attr() as member]):
+            return bool(dotted(test.left)) and MEMBER.search(dotted(member)) is not None
         case _:
             return False
 

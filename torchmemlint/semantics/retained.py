@@ -132,8 +132,14 @@ def _is_data(record: Record, graph: Graph) -> bool:
     """Whether a graph that may exist is hardly one: a batch of what a loop runs over, or what something gives that is called by its
     own name (``sampler.next()``, ``Resize(224)``) and reads like no network."""
     if graph.kind is GraphKind.PARAM:
-        return any(info.text == graph.what for info in record.loops.values())
+        return any(info.text == graph.what for info in record.loops.values()) or _is_collected_input(record, graph)
     return graph.kind is GraphKind.OPAQUE and not graph.direct and not may_be_network(graph.what)
+
+
+def _is_collected_input(record: Record, graph: Graph) -> bool:
+    """Whether a graph is that of the elements that an attribute has collected, and a network is fed with them."""
+    collected = "." in graph.what and graph.what.endswith("[…]")
+    return collected and any(graph.gid in other.parents for other in record.graphs.values() if other.kind is GraphKind.FORWARD)
 
 
 def _is_fresh(graph: Graph) -> bool:

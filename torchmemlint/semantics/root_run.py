@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics import assembly
@@ -13,6 +14,7 @@ from torchmemlint.semantics.dispatch import evaluate, run_block
 from torchmemlint.semantics.event_words import Evidence
 from torchmemlint.semantics.events import Backward, CachedFunction, GraphKind, Record, Sink, SinkKind
 from torchmemlint.semantics.functions import run_function
+from torchmemlint.semantics.grad_guards import start_mode
 from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.machine import EVERYTHING, Closure, FrameEnds, Machine
 from torchmemlint.semantics.names import classify
@@ -211,16 +213,20 @@ def hooks_only_without_grad(m: Machine) -> bool:
     )
 
 
+AGREED = {StartMode.ON: Mode.ON, StartMode.OFF: Mode.OFF}
+"""Grad modes of a closure's start on which all its callers agree."""
+
+
 def run_uncalled(m: Machine, state: State) -> None:
-    """Closures that the root never called itself (callbacks, hooks): run once with unknown arguments, in an unknown grad mode,
-    or that of the call that runs them."""
+    """Closures that the root never called itself (callbacks, hooks, what it returns): run once with unknown arguments, in the grad
+    mode of the call that runs them, or of all their callers, else in an unknown one."""
     lambdas = {key: handed.state for key, handed in m.handed.items() if key not in m.defined}
     for key, at_definition in [*m.defined.items(), *sorted(lambdas.items())]:
         closure = m.closures[key]
         if closure.called or closure.parent != 0:
             continue
         handed = m.handed.get(key)
-        mode = handed.state.mode if handed is not None else Mode.UNKNOWN
+        mode = handed.state.mode if handed is not None else AGREED.get(start_mode(m.world, closure.ref), Mode.UNKNOWN)
         m.meter.take(len(state.vars) + at_definition.places)
         held = m.snapshots.places(at_definition)
         inner = State({**state.vars, **{k: v for k, v in held.items() if k not in state.vars}}, mode, m.meter)

@@ -25,6 +25,8 @@ DEVICE_WORDS = TORCH.words["device-words"]
 CALLS_DEEP = 2
 """Calls over which a word is looked for."""
 LOOP = re.compile(r"^\s*(async\s+)?for\b|\bfor\b.*\bin\b")
+DRAWS = re.compile(r"\bnext\(")
+"""A turn that takes its batch itself."""
 NAME = re.compile(r"[^\W\d][\w.]*")
 RUN_WHAT_THEY_GET = TORCH.words["runs-its-argument"]
 """Functions that call their argument: facts leave ``map`` out, and tell the others by their own name."""
@@ -84,15 +86,24 @@ def may_collect_on_device(world: World, ref: FunctionRef) -> bool:
     """Whether outputs that the function collects may be those of a data set, and on a device: no part of a model or of a training
     step does that, nor a method that a framework calls for one batch, nor code that never speaks of devices."""
     last = ref.qualname.rpartition(".")[2]
-    if last in TORCH.words["forward"] or purpose.trains(ref.qualname) or world.is_hook(ref):
+    if last in TORCH.words["forward"] or world.is_hook(ref):
         return False
-    return speaks_of_devices(world, ref) and stores_in_loop(world, ref) and loops_over_data(world, ref)
+    if not speaks_of_devices(world, ref) or not stores_in_loop(world, ref):
+        return False
+    return joins_by_flag(world.facts(ref)) or (not purpose.trains(ref.qualname) and loops_over_data(world, ref))
+
+
+def joins_by_flag(facts: FunctionFacts) -> bool:
+    """Whether a parameter that nobody need give may say whether what the function collects is put together."""
+    return not facts.names.isdisjoint(TORCH.words["joins"]) and any(param.default == "False" for param in facts.params)
 
 
 def loops_over_data(world: World, ref: FunctionRef) -> bool:
     """Whether a loop of the function may run over the batches of a data set: its text says so, or what it names is a loader."""
     facts = world.facts(ref)
     for line in world.lines(ref.path)[facts.row - 1 : facts.end_row]:
+        if DRAWS.search(line):
+            return True
         if not LOOP.search(line):
             continue
         if purpose.BATCHES.search(line) or line.rstrip().endswith(("(", ",", "\\")):  # it goes on in the next line

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from torchmemlint.errors import TOO_LARGE, SourceError
@@ -25,6 +25,7 @@ from torchmemlint.semantics.machine import EVERYTHING, Machine, new_machine
 from torchmemlint.semantics.parameters import may_hold_module, parametric_attributes
 from torchmemlint.semantics.phases import MAX_PHASES
 from torchmemlint.semantics.plumbing import Plumbing
+from torchmemlint.semantics.readers import readers_of_attribute
 from torchmemlint.semantics.root_run import run_root
 from torchmemlint.semantics.state import FROZEN, MAX_WORK, Meter, Mode, RunLimit
 from torchmemlint.semantics.values import EMPTY, Const, Obj, Value
@@ -276,6 +277,8 @@ class Runs:
         run for it: ask last). No more callers are asked once the values train something, or, with ``cuts_alone``, once they are
         not only cut."""
         here = self.fate_here(record, gid)
+        if here.kept and not (here.trains or here.passed or here.lost):
+            here = self._read_later(record, here, depth)
         if here.trains or not here.escapes or (cuts_alone and (here.kept or here.passed or here.lost)):
             return here
         after = self.fate_of_result(record.root, depth, cuts_alone)
@@ -290,6 +293,38 @@ class Runs:
             here.lost or after.lost,
             here.raises or after.raises,
         )
+
+    def _read_later(self, record: Record, here: Fate, depth: int) -> Fate:
+        """A fate with what methods of the root's class do with the attributes that keep values, where all who read these are in
+        sight."""
+        cuts = here.cuts
+        for place in sorted({sink.how for sink in here.kept}):
+            found = self._fate_of_attribute(record, place, depth) if depth < MAX_CALLER_DEPTH else None
+            if found is None:
+                return here
+            if found.trains:
+                return Fate(True)
+            cuts += found.cuts
+        return replace(here, cuts=cuts, kept=())
+
+    def _fate_of_attribute(self, record: Record, place: str, depth: int) -> Fate | None:
+        """What the methods of the root's class make of what an attribute keeps; None where that is not known, or goes on."""
+        readers = readers_of_attribute(self.world, record.root, place)
+        cuts: list[Sink] = []
+        for reader in readers or ():
+            graphs = [
+                (each, gid)
+                for each in self.records(self.root_of(reader))
+                for gid, graph in each.graphs.items()
+                if graph.kind is GraphKind.PARAM and (graph.what == place or graph.what.startswith(f"{place}["))
+            ]
+            fates = [self.fate(each, gid, depth + 1) for each, gid in graphs]
+            if any(fate.trains for fate in fates):
+                return Fate(True)
+            if not any(fate.only_cut for fate in fates) or not all(fate.only_cut or fate.never_read for fate in fates):
+                return None
+            cuts += [sink for fate in fates for sink in fate.cuts]
+        return Fate(False, tuple(cuts)) if cuts else None
 
     def fate_here(self, record: Record, gid: int) -> Fate:
         """What becomes of a graph's values in this record alone; a value that is returned escapes."""

@@ -85,11 +85,21 @@ def store_in(
         Store(
             m.site(node), place, oid, how, mark, graphs, hints, outputs, flags, loop, stored.node, info.external,
             *half_fix(stored), constant_key, info.frame,
-            all(type(a) is Tensor for a in value), m.outlived_loops(oid),
+            all(type(a) is Tensor for a in value), m.outlived_loops(oid), bool(outputs) and is_of_tensors(m, value, state),
         ),
         tag=f"{oid}",
     )  # fmt: skip
     return value
+
+
+def is_of_tensors(m: Machine, value: Value, state: State) -> bool:
+    """Whether a value is a container of nothing but tensors that are known to be some."""
+    inside = [inner for atom in value if type(atom) in (Tuple, Obj) for inner in flattened(atom, m, state)]
+    return (
+        bool(inside)
+        and not any(type(atom) is Tensor for atom in value)
+        and all(type(atom) is Tensor and not atom.flags & GUESSED for atom in inside)
+    )
 
 
 def keep_attribute(

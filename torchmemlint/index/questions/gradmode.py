@@ -23,6 +23,11 @@ def test_holds(linked: Linked, ref: FunctionRef, test: str) -> bool | None:
     return linked.starts.test_holds(ref, test)
 
 
+def asked_with_grad(linked: Linked, ref: FunctionRef, test: str) -> bool:
+    """Whether some call in sight for which a test of a parameter surely holds runs with grad mode on."""
+    return linked.grad.asked_with_grad(ref, test)
+
+
 def manager_effect(linked: Linked, path: str, qualname: str, use: CallableUse) -> str | None:
     """What a with item or statement does to grad mode: "off", "on", "mixed", "start", "param:TEST" or None (nothing)."""
     return linked.effects.manager_effect(path, qualname or TOP, use)

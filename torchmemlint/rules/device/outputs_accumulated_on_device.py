@@ -1,9 +1,11 @@
 """The outputs of a whole data set pile up on the device.
 
 ## What it does
-Reports outputs of a model that are collected on the device, batch after batch, in a loop over a data loader. The
-graph is not the matter here: grad mode is off or the outputs are detached. That they are tensors must be seen: they are
-concatenated, stacked or moved later, or the model's class is one of the project. Scalars, one number for each sample
+Reports outputs of a model that are collected on the device, batch after batch, in a loop over a data loader or one that takes
+its batches by `next()`; and what any loop collects there in each turn though it is read only where a parameter that is
+false by default is set (`torch.stack(images) if return_all else image`). The graph is not the matter here: grad mode is off or
+the outputs are detached. That they are tensors must be seen: they are concatenated, stacked or moved later, or the model's class
+is one of the project. Scalars, one number for each sample
 (rewards, losses), class indices and what is moved to the CPU, always or where a switch says so, are silent.
 
 ## What it costs
@@ -43,7 +45,8 @@ def predict(model: nn.Module, dataset):
 ```
 
 ## Fix
-Appends `.cpu()` to the stored value. Unsafe: later code may expect the tensors on the device, and each copy waits for
+Appends `.cpu()` to the stored value; where a parameter decides about the collection, collect under the same test (not
+automatic). Unsafe: later code may expect the tensors on the device, and each copy waits for
 it.
 
 ## When to ignore
@@ -63,7 +66,7 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag, StoreKind
-from torchmemlint.semantics.events import Backward, Graph, GraphKind, SinkKind, Store
+from torchmemlint.semantics.events import Backward, Graph, GraphKind, LoopInfo, SinkKind, Store
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.values import COLUMN, COMPUTED, DETACHED, INTEGER, MOVED, SCALAR, VIEW
 from torchmemlint.torch_facts import TORCH
@@ -97,23 +100,34 @@ TREATED = TORCH.words["done-with-tensors"] | {"joined"}
 def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
     record = flow.record
     forwards = [record.forwards[g] for g in sorted(event.outputs) if g in record.forwards]
-    if not forwards or not flow.own(event.site):
+    info = record.loops.get(event.loop) if event.loop is not None else None
+    if not forwards or info is None or not flow.own(event.site):
         return
-    silent = is_small(event, flow) or is_no_data_set(event, forwards, flow)
+    flag = flag_of_readers(event, flow)
+    silent = is_small(event, flow) or is_piece(event, forwards, info, flow)
+    if silent is None and not flag:
+        silent = is_no_data_set(event, info, flow) or is_of_no_network(forwards)
+    if silent is None and not holds_tensors(event, flow):
+        silent = Silent("nothing shows that what is stored is a tensor")
     if silent is not None:
         yield silent
         return
     fix = None
-    if event.how in (StoreKind.APPEND, StoreKind.ITEM) and event.value >= 0 and event.sure_tensor:
+    if event.how in (StoreKind.APPEND, StoreKind.ITEM) and event.value >= 0 and event.sure_tensor and not flag:
         fix = flow.append_to(event.site, event.value, ".cpu()", "Move the stored tensor to the CPU", Safety.UNSAFE)
+    place = short(event.place)
     yield Draft(
         flow.at(
             RULE,
             event.site,
-            f"`{short(event.place)}` collects every batch's output on the device",
+            f"`{place}` collects every turn's output on the device, and is read where `{flag}` is set alone"
+            if flag
+            else f"`{place}` collects every batch's output on the device",
             label="stays on the device",
-            cost=f"device memory grows by one batch's output per step, until `{short(event.place)}` is dropped",
-            help="store `.cpu()` copies, or reduce each batch to what is needed",
+            cost=f"device memory grows by one {'turn' if flag else 'batch'}'s output per step, until `{place}` is dropped",
+            help=f"collect only where `{flag}` is set"
+            if flag
+            else "store `.cpu()` copies, or reduce each batch to what is needed",
             flow=[flow.step_of(forwards[0], "the output is made here")],
             fix=fix,
         ),
@@ -122,43 +136,74 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
     )
 
 
+def is_of_no_network(forwards: Sequence[Graph]) -> Silent | None:
+    if any(graph.kind is GraphKind.FORWARD or purpose.may_be_network(graph.what) for graph in forwards):
+        return None
+    return Silent("nothing shows that a network made it")
+
+
 def is_small(event: Store, flow: Flow) -> Silent | None:
-    """Why what is stored takes little memory on the device, or none."""
-    if event.constant_key or event.loop is None:
+    """Why what is stored is less than the whole output of a network, or does not stay on a device."""
+    if event.constant_key:
         return Silent("the former value goes when the next one comes")
     if event.flags & (SCALAR | INTEGER | VIEW | COLUMN) or SMALL.search(event.place):
         return Silent("what is stored is small: a number, indices, or a part of the output")
-    if not flow.device_words() or flow.record.is_let_go(event):
-        return Silent("nothing here works with a device, or what is stored is let go of")
     if event.half_fix == "to" or event.flags & MOVED:
         return Silent("the author says where it shall lie")
     if any("%" in guard for guard in event.site.guards):
         return Silent("it stores the output of few of many steps")
-    return None if holds_tensors(event, flow) else Silent("nothing shows that what is stored is a tensor")
+    if not flow.device_words() or flow.record.is_let_go(event):
+        return Silent("nothing here works with a device, or what is stored is let go of")
+    return None
 
 
-def is_no_data_set(event: Store, forwards: Sequence[Graph], flow: Flow) -> Silent | None:
-    """Why the loop does not go over a data set, or the outputs are no network's."""
-    record = flow.record
-    info = record.loops.get(event.loop) if event.loop is not None else None
-    if info is None or not (
-        info.kind is Kind.LOADER or (info.kind in (Kind.THING, Kind.GENERATOR) and purpose.BATCHES.search(info.text))
-    ):
-        return Silent("the loop goes over no loader or batches")
-    if not any(f.kind is GraphKind.FORWARD or purpose.may_be_network(f.what) for f in forwards):
-        return Silent("nothing shows that a network made it")
-    root = record.root.qualname
-    hands = info.text.startswith("range(") or flow.runs.world.is_hook(record.root)
-    if hands or root.rpartition(".")[2] in TORCH.words["forward"]:
+def is_piece(event: Store, forwards: Sequence[Graph], info: LoopInfo, flow: Flow) -> Silent | None:
+    """Why the loop goes over layers, or over the pieces of one batch."""
+    root = flow.record.root
+    if flow.runs.world.is_hook(root) or root.qualname.rpartition(".")[2] in TORCH.words["forward"]:
         return Silent("the loop goes over the pieces of one batch")
-    if goes_back(event, flow) if info.kind is Kind.LOADER else RecordFlag.BACKWARD in record.flags or purpose.trains(root):
-        return Silent("the loop goes over the mini-batches of a step")
     if any(f.what.split(".")[0].split("[")[0] in info.targets for f in forwards):
         return Silent("the loop goes over layers")
+    return None
+
+
+def is_no_data_set(event: Store, info: LoopInfo, flow: Flow) -> Silent | None:
+    """Why the loop does not go over the batches of a data set, or trains with them."""
+    record = flow.record
+    batches = info.kind is Kind.LOADER or event.loop in record.drawing
+    if not batches and not (info.kind in (Kind.THING, Kind.GENERATOR) and purpose.BATCHES.search(info.text)):
+        return Silent("the loop goes over no loader or batches")
+    if info.text.startswith("range(") and not batches:
+        return Silent("the loop goes over pieces of what lies on the device already")
+    if batches:
+        # A function that is named for training, and leaves that to others, gives them what it collects.
+        trains = any(isinstance(other, Backward) and flow.own(other.site) for other in record.events.values())
+        hands_on = purpose.drives(record.root.qualname) and not trains
+        if goes_back(event, flow) or (hands_on and info.text.startswith(("enumerate(", "zip("))):
+            return Silent("the loop trains")
+        return None
+    if RecordFlag.BACKWARD in record.flags or purpose.trains(record.root.qualname):
+        return Silent("the loop goes over the mini-batches of a step")
     around = [record.loops[loop] for loop in event.site.loops if loop not in event.outlived and loop in record.loops]
-    if info.kind is not Kind.LOADER and any(each.targets and not ROUNDS.search(each.text) for each in around):
+    if any(each.targets and not ROUNDS.search(each.text) for each in around):
         return Silent("the loop goes over the pieces of one item, which are put together before the next")
     return None
+
+
+def flag_of_readers(event: Store, flow: Flow) -> str:
+    """The parameter, false where nobody gives it, that must be set for the collection to be read at all, while a turn adds to it in
+    any case; "" where there is none."""
+    record = flow.record
+    sinks = record.sinks.get(event.mark, ())
+    params = flow.runs.world.facts(record.root).params
+    if not sinks or event.site.guards or event.external or event.mark in record.returned or event.site.frame != 0:
+        return ""
+    for param in params:
+        name = param.name
+        own = {name, f"not not {name}"}
+        if param.default == "False" and all(own & {*sink.site.guards} for sink in sinks):
+            return name
+    return ""
 
 
 def goes_back(event: Store, flow: Flow) -> bool:
@@ -174,7 +219,7 @@ def holds_tensors(event: Store, flow: Flow) -> bool:
         return True
     if (
         event.how in (StoreKind.APPEND, StoreKind.ITEM)
-        and event.sure_tensor
+        and (event.sure_tensor or event.holds_tensors)
         and any(f.cls is not None and f.kind is GraphKind.FORWARD for f in made)
     ):
         return True

@@ -88,6 +88,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Edit, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.gradmode.judgement import Verdict, is_constant, is_entry, is_reported, judge
+from torchmemlint.rules.gradmode.module_evidence import is_step_of_evaluated
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim
 from torchmemlint.rules.size import is_called_in_loops, why_small
@@ -141,6 +142,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         and hanging & e.graphs
         and e.loop in event.site.loops  # else each turn keeps the one graph that was made before
         and flow.own(e.site)
+        and not is_step_of_evaluated(event)  # what a step gives is what it chose to hand out: numbers, as a rule
     ]
     totals: list[Accumulate | Store] = [
         e

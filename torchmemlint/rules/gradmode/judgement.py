@@ -149,6 +149,8 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
     if kept is None:
         return Silent("what the module keeps of its forward in attributes may be back-propagated")
     assumed = [*doubts_of(event, flow, fate, evaluated, done), *kept]
+    if here.kept and not fate.kept:
+        assumed.append(doubts.READ_ELSEWHERE)
     if evidence is not Evidence.CERTAIN:
         assumed.append(not_a_module(short(event.what), int(evidence)))
     return Verdict(fate, evaluated, tuple(assumed))
@@ -193,7 +195,8 @@ def not_at_issue(event: Graph, flow: Flow) -> Silent | None:
         return Silent("all parameters of the module are frozen and no argument has a graph")
     if event.mode is Mode.OFF:
         return Silent("grad mode is off here")
-    if event.mode is not Mode.ON and not (RecordFlag.BACKWARD in record.flags and flow.beside_backward(event)):
+    asked = is_asked_with_grad(event, flow)
+    if event.mode is not Mode.ON and not asked and not (RecordFlag.BACKWARD in record.flags and flow.beside_backward(event)):
         return Silent("whether grad mode is on here is not known")
     if event.gid in record.backwarded:
         return Silent("its graph is back-propagated")
@@ -207,9 +210,29 @@ def not_at_issue(event: Graph, flow: Flow) -> Silent | None:
         return Silent("it is part of a unit test")
     if is_private(name) and not callers.calls and not (callers.escapes or is_read(root, flow)):
         return Silent("no public function, and nobody in sight calls it")
-    if record.mode is Mode.MIXED and (record.assumptions or flow.runs.world.project.grad_mode(root).chosen):
+    if record.mode is Mode.MIXED and not asked and (record.assumptions or flow.runs.world.project.grad_mode(root).chosen):
         return Silent("callers choose grad mode by a flag: those, it may be, that ask for this phase switch it off")
     return None
+
+
+def is_asked_with_grad(event: Graph, flow: Flow) -> bool:
+    """Whether a caller that asks for the very phase of this run leaves grad mode on, whatever others do; in a function that leaves
+    grad mode alone."""
+    record, project = flow.record, flow.runs.world.project
+    around = above(record, event.site.frame)
+    for key, value in record.assumptions:
+        frame, _, test = key.partition(":")
+        if int(frame) not in around:
+            continue
+        ref = record.frames[int(frame)].ref
+        if ref.qualname == MODULE or flow.runs.world.facts(ref).names & GRAD_WORDS:
+            continue
+        if project.asked_with_grad(ref, test if value else f"not {test}"):
+            return True
+    return False
+
+
+GRAD_WORDS = TORCH.words["grad-words"]
 
 
 def is_trial(event: Graph, flow: Flow, called: bool) -> bool:

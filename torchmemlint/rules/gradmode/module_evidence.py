@@ -59,6 +59,8 @@ def evidence_of(event: Graph, flow: Flow) -> Evidence:
     """How surely what is called is a module that has parameters."""
     if event.kind is GraphKind.FORWARD or (event.what in ("self", "self.forward") and flow.root_is_module()):
         return Evidence.CERTAIN
+    if is_step_of_evaluated(event):
+        return Evidence.LIKELY
     if not may_be_module(event, flow):
         return Evidence.NONE
     words, seen = words_on(event, flow), seen_on(event, flow)
@@ -111,6 +113,17 @@ def is_method_of_evaluated(event: Graph, flow: Flow) -> bool:
         return False
     family = descendants(flow.record, event.gid)
     return not any(flow.record.graphs[gid].kind is GraphKind.FORWARD for gid in family)
+
+
+def is_step_of_evaluated(event: Graph) -> bool:
+    """Whether a module in evaluation mode is asked for a step by a name that Lightning gave to it, in a loop of the project's own:
+    nothing but Lightning's loops switches grad mode off for it."""
+    name = event.what.rpartition(".")[2]
+    of_lightning = name.endswith("_step") and TORCH.hooks.get((LIGHTNING, name)) == "grad-off"
+    return event.training is False and bool(event.parents) and of_lightning
+
+
+LIGHTNING = "pytorch_lightning.LightningModule"
 
 
 def is_detached_method(event: Graph, flow: Flow) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all
@@ -52,6 +53,8 @@ def as_tuple(m: Machine, call: Call, state: State) -> Value:
 
 def generator_of(m: Machine, element: Value, call: Call, state: State, name: str) -> Value:
     oid = m.allocate(Kind.GENERATOR, call.node, name)
+    if any(type(a) is Obj and m.goes_over_batches(a.oid) for value in call.positional for a in value):
+        m.batches.add(oid)
     state.vars[oid, ELEMENTS] = shallow(element)
     return frozenset((Obj(oid),))
 
@@ -82,6 +85,12 @@ def range_(m: Machine, call: Call, state: State) -> Value:
 
 
 def next_(m: Machine, call: Call, state: State) -> Value:
+    # `next(iter(loader))`, `next(net.parameters())`: the first of them, each time.
+    held = call.exprs and not isinstance(call.exprs[0], ir.Call)
+    for atom in call.positional[0] if call.positional and held else EMPTY:
+        loop = m.outlived_loop(atom.oid) if type(atom) is Obj else None
+        if loop is not None:
+            m.record.drawing.add(loop)
     return iterate(m, call.positional[0], call.node, state) if call.positional else UNKNOWN
 
 

@@ -15,6 +15,7 @@ from torchmemlint.semantics.dispatch import assign, evaluate
 from torchmemlint.semantics.event_words import Evidence, RecordFlag
 from torchmemlint.semantics.events import CALLED_KINDS, GraphKind, SinkKind
 from torchmemlint.semantics.machine import CONTAINERS, Machine
+from torchmemlint.semantics.parts import thing_element
 from torchmemlint.semantics.state import Kind, Mode, State
 from torchmemlint.semantics.syntax import is_small
 from torchmemlint.semantics.values import (
@@ -44,6 +45,7 @@ from torchmemlint.semantics.values import (
     only_const,
     tensor,
     truth,
+    unknown,
     with_flags,
     with_flags_set,
 )
@@ -187,6 +189,9 @@ def keep(m: Machine, op: Operation, call: Call, state: State) -> Value:
             for atom in value:
                 if type(atom) is Obj and m.heap[atom.oid].kind in CONTAINERS | {Kind.GENERATOR}:
                     inside += m.contents(atom.oid, state)
+                    if m.heap[atom.oid].external:  # and what it held before
+                        held = thing_element(m, atom.oid, None)
+                        inside.append(unknown(frozenset(m.thing_graph(each.oid) for each in held if type(each) is Obj)))
     step = "" if op.last == "softmax" and over_queries(call.get(op.first, "dim")) else op.last
     result = in_role(m, step, arithmetic(m, [*operands, *inside], call.node, state), operands, call.node, state)
     if op.effect is Effect.LOSS:
