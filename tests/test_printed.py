@@ -134,3 +134,14 @@ def test_confidence_is_the_weight_of_what_is_assumed() -> None:
     assert confidence_of((light, heavy)) is Confidence.LOW
     assert unless_of((light, heavy)) == "it is no module, or a caller trains it"
     assert unless_of(()) == ""
+
+
+def test_what_an_old_torch_lacks_is_no_advice(tmp_path: Path) -> None:
+    """A project that declares a torch before 0.4 has no ``no_grad`` to be told of; one that declares a later one has."""
+    (tmp_path / "a.py").write_text(IMPORTS + ERROR)
+    command = [sys.executable, "-m", "torchmemlint", "--no-cache", "--output-format", "json", "."]
+    for version, severity in (("0.3.1", "note"), ("0.4.1", "error")):
+        (tmp_path / "requirements.txt").write_text(f"torch=={version}\n")
+        (entry,) = json.loads(subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout)
+        assert entry["severity"] == severity
+        assert entry["help"].startswith("written for torch before 0.4") is (severity == "note")

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Analysis:
-    """What one file's analysis gave: findings, notes for ``-v``, a traceback for each crash of ours, and the questions that all
-    of it rests on."""
+    """What one file's analysis gave: findings, those for which they speak (``also``), notes for ``-v``, a traceback for each crash of
+    ours, and the questions that all of it rests on."""
 
     findings: list[Finding] = field(default_factory=list)
+    also: dict[Finding, tuple[Finding, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     crashes: list[str] = field(default_factory=list)
     questions: set[Question] = field(default_factory=set)
@@ -185,7 +186,9 @@ def analyze_module(
             continue
         try:
             drafts, walked = bounded_drafts_of(runs, ref, checks, ask or ask_rule)
-            analysis.findings += [d.finding for d in told_once(drafts) if d.finding.code in codes]
+            told = [d for d in told_once(drafts) if d.finding.code in codes]
+            analysis.findings += [d.finding for d in told]
+            analysis.also |= {d.finding: d.also for d in told if d.also}
             steps += runs.steps.get(ref, 0) + walked + (TOLD if drafts else 0) + (ONE_MORE if number >= MANY else 0)
             runs.forget()  # of hundreds of functions the records would fill the memory
         except Exception:  # the one function is lost, the run goes on

@@ -188,7 +188,8 @@ def inspect(shared: InspectAll, path: str) -> Checked:
         if findings or "TML002" in settings.codes:
             whole = not (analysis.notes or analysis.crashes)
             text = shared.text(path)
-            kept = apply(findings, text, settings, path, comments=shared.comments, judge_comments=whole)
+            comments = shared.comments
+            kept = apply(findings, text, settings, path, comments=comments, judge_comments=whole, also=analysis.also)
         rests_on, asked = shared.answers.written(analysis.questions) if shared.answers is not None else ((), b"")
         checked = Checked(path, tuple(kept), tuple(analysis.notes), tuple(analysis.crashes), rests_on, asked)
         return checked if shared.keep is None else shared.keep(checked)

@@ -136,7 +136,7 @@ def trace(project: Project, path: str, row: int, settings: Settings) -> str:
     asked = not is_of_another_framework(project, path) and root in set(
         roots_of(project, path, runs, checks_for(frozenset(settings.codes), beside=True))
     )
-    found = Found(analysis.findings, apply(analysis.findings, text, settings, path), settings.codes, asked)
+    found = Found(analysis.findings, apply(analysis.findings, text, settings, path, also=analysis.also), settings.codes, asked)
     records = runs.records(root)
     sections: dict[tuple[str, ...], list[str]] = {}
     for record in records:

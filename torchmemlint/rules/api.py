@@ -41,13 +41,26 @@ GRAPH_NODES = TORCH.words["graph-nodes"]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A finding, with what is needed to tell one root cause once: the graphs it is about, the handler around it, and the part of
-    the function that one repair would cover (empty: all of it)."""
+    """A finding, with what is needed to tell one root cause once.
+
+    graphs   the graphs that it is about; handler, the exception handler around it
+    part     the part of the function that one repair would cover (empty: all of it)
+    loops    the loops around it
+    also     the findings of the same cause in other loops, for which it speaks
+    """
 
     finding: Finding
     graphs: frozenset[int] = frozenset()
     handler: int = -1
     part: tuple[tuple[int, int], ...] = ()
+    loops: tuple[tuple[int, int], ...] = ()
+    also: tuple[Finding, ...] = ()
+
+
+def is_legacy(target: tuple[int, int] | None) -> bool:
+    """Whether the project declares a torch in which ``volatile`` still worked and ``no_grad`` did not exist
+    (https://pytorch.org/blog/pytorch-0_4_0-migration-guide/)."""
+    return target is not None and target < (0, 4)
 
 
 class Silent(str):
@@ -157,6 +170,8 @@ class Flow:
     ) -> Finding:
         """A finding at a site (at another node of the same frame when ``node`` is given), as sure as its ``doubts`` leave it."""
         doubts = tuple(doubts)
+        if is_legacy(self.runs.world.settings.target_torch):
+            severity, help = Severity.NOTE, f"written for torch before 0.4, which has no `no_grad`: {help}"
         lowered = self.lowered(site)
         where = site.node if node is None else node
         span = lowered.span(where)

@@ -50,8 +50,7 @@ def _told_once(drafts: Sequence[Draft]) -> list[Draft]:
         parts: dict[tuple[tuple[int, int], ...], list[Draft]] = {}
         for draft in inference:
             parts.setdefault(draft.part, []).append(draft)
-        told = {id(first_of(there)) for there in parts.values()}
-        out = [d for d in out if d.finding.code != "TML201" or id(d) in told]
+        out = [*(d for d in out if d.finding.code != "TML201"), *map(for_all, parts.values())]
     halves = {d.finding.statement for d in out if d.finding.code == "TML204"}
     out = [d for d in out if not (d.finding.code in ("TML101", "TML102") and d.finding.statement in halves)]
     teachers = frozenset().union(*(d.graphs for d in out if d.finding.code == "TML203"))
@@ -65,6 +64,18 @@ def _told_once(drafts: Sequence[Draft]) -> list[Draft]:
 def raised(draft: Draft) -> Draft:
     """A draft whose mistake lets the memory grow."""
     return replace(draft, finding=replace(draft.finding, severity=Severity.ERROR))
+
+
+def for_all(there: Sequence[Draft]) -> Draft:
+    """The draft that speaks for a part of the function, with what it speaks for in other loops: there a comment on its own row says
+    nothing."""
+    first = first_of(there)
+    loops: dict[tuple[int, int], list[Draft]] = {}
+    for draft in there:
+        if draft.loops and draft.loops[0] not in first.loops[:1]:
+            loops.setdefault(draft.loops[0], []).append(draft)
+    others = [first_of(each) for each in loops.values()]
+    return replace(first, also=tuple(sorted((d.finding for d in others if d is not first), key=lambda one: one.sort_key)))
 
 
 def first_of(there: Sequence[Draft]) -> Draft:

@@ -6,7 +6,9 @@ per-file-ignores and comments take theirs out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from torchmemlint.findings import Finding
 from torchmemlint.project.settings import Settings
@@ -14,10 +16,12 @@ from torchmemlint.rules import ALL_RULES
 from torchmemlint.source.directives import Directives, read_directives
 from torchmemlint.suppress.fingerprint import fingerprint, numbered
 from torchmemlint.suppress.per_file import ignored_prefixes
-from torchmemlint.suppress.together import once_a_file
+from torchmemlint.suppress.together import once_a_file, with_places
 from torchmemlint.suppress.unused import unused_suppressions
 
 __all__ = ["apply", "fingerprint", "numbered"]
+
+EMPTY: Mapping[Finding, Sequence[Finding]] = MappingProxyType({})
 
 
 def apply(
@@ -28,28 +32,46 @@ def apply(
     *,
     comments: bool = True,
     judge_comments: bool = True,
+    also: Mapping[Finding, Sequence[Finding]] = EMPTY,
 ) -> list[Finding]:
     """One file's findings that are to be reported, numbered and in the order of every output.
 
     ``path`` is absolute or relative to the current folder. ``comments=False`` leaves ``# noqa`` and its kin to the caller:
     flake8 applies them itself. ``judge_comments=False`` is for an analysis that did not get through the file: which comments
-    are unused (TML002, if it is on) is then unknown.
+    are unused (TML002, if it is on) is then unknown. ``also`` has what a finding speaks for in other places: where a comment
+    switches the finding off there, and not at these, the next of them is reported in its place.
     """
     found = list(findings)
     judge_comments = judge_comments and "TML002" in settings.codes
     if not found and not judge_comments:
         return []
     ignored = ignored_prefixes(settings, path)
-    directives = read_directives(source_text, {rule.name for rule in ALL_RULES}) if comments or judge_comments else Directives()
+    directives = (
+        read_directives(source_text, {rule.name for rule in ALL_RULES}) if comments or judge_comments or also else Directives()
+    )
     if judge_comments and directives != Directives():
         judged = [code for code in settings.codes if not (ignored and code.startswith(ignored))]
-        found += unused_suppressions(directives, found, path, source_text, ALL_RULES, judged)
+        all_found = [*found, *(other for one in found for other in also.get(one, ()))]
+        found += unused_suppressions(directives, all_found, path, source_text, ALL_RULES, judged)
+    if also:
+        found = [speaker(one, also[one], directives) if one in also else one for one in found]
     kept = numbered(found)
     if ignored:
         kept = [finding for finding in kept if not finding.code.startswith(ignored)]
     if comments:
         kept = [finding for finding in kept if not suppressed(finding, directives)]
     return once_a_file(kept)
+
+
+def speaker(finding: Finding, others: Sequence[Finding], directives: Directives) -> Finding:
+    """The first of several findings of one cause that no comment switches off, with the places of those behind it; the first of all
+    where there is none."""
+    left = [one for one in (finding, *others) if not suppressed(one, directives)]
+    if not left:
+        return finding
+    # A fix may reach what a comment keeps as it is.
+    first = left[0] if len(left) > len(others) else replace(left[0], fix=None)
+    return with_places(first, left[1:])
 
 
 def suppressed(finding: Finding, directives: Directives) -> bool:

@@ -28,10 +28,14 @@ def once_a_file(findings: Sequence[Finding]) -> list[Finding]:
     ]
 
 
-def _for_all(findings: Sequence[Finding]) -> Finding:
-    first, others = findings[0], findings[1:]
+def with_places(finding: Finding, others: Sequence[Finding]) -> Finding:
+    """A finding that names the places of others, for which it speaks."""
     steps = tuple(FlowStep(one.path, one.span, ALSO, one.cell) for one in others)
-    return replace(first, flow=(*first.flow, *steps), fix=_fix_of_all(findings)) if others else first
+    return replace(finding, flow=(*finding.flow, *steps)) if steps else finding
+
+
+def _for_all(findings: Sequence[Finding]) -> Finding:
+    return replace(with_places(findings[0], findings[1:]), fix=_fix_of_all(findings)) if len(findings) > 1 else findings[0]
 
 
 def _fix_of_all(findings: Sequence[Finding]) -> Fix | None:

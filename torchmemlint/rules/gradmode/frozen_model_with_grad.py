@@ -72,7 +72,7 @@ from torchmemlint.rules.gradmode.judgement import is_constant, is_never_updated,
 from torchmemlint.rules.gradmode.module_evidence import DETACHES
 from torchmemlint.rules.size import why_small
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import Backward, Graph
+from torchmemlint.semantics.events import CALLED_KINDS, Backward, Graph
 
 RULE = Rule(
     code="TML203",
@@ -101,7 +101,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
     else:
         verdict = judge(event, flow)
         if isinstance(verdict, Silent):
-            if RecordFlag.BACKWARD in flow.record.flags:
+            if RecordFlag.BACKWARD in flow.record.flags and event.kind in CALLED_KINDS:
                 yield verdict
             return
         if not is_constant(event, flow):

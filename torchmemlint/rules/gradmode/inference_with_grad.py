@@ -175,6 +175,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         hanging | {graph.gid for graph in flow.made_inside(site)},
         event.site.handler,
         part_of(event, flow),
+        site.loops,
     )
 
 
