@@ -30,6 +30,9 @@ from torchmemlint import rules
 from torchmemlint.confirm.report import size
 from torchmemlint.rules.card import Rule
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from benchmarks.field.calibration import interval
+
 DOCS = Path(__file__).parent
 CARDS = DOCS.parent / "torchmemlint" / "rules" / "cards.py"
 README = DOCS.parent / "README.md"
@@ -37,6 +40,18 @@ WITH_OUTPUT = (README, DOCS / "getting-started.md")
 CONSOLE = re.compile(r"(?<=^```console\n)\$ torchmemlint ([^\n]+)\n.*?(?=^```$)", re.MULTILINE | re.DOTALL)
 SITE = DOCS.parent / "zensical.toml"
 IN_SITE = re.compile(r"(?<=# rules: written by docs/generate\.py\n).*?(?=^ *# end of rules$)", re.MULTILINE | re.DOTALL)
+ACCURACY = DOCS / "accuracy.md"
+CALIBRATION = DOCS.parent / "benchmarks" / "field" / "calibration.json"
+FAMILIES = {
+    "A": "graphs that outlive their step",
+    "B": "inference with grad mode on",
+    "C": "`empty_cache()`",
+    "D": "caps on memory",
+    "E": "handlers of out-of-memory errors",
+    "F": "results on the device",
+    "G": "graphs kept for nothing, and what a step needs",
+}
+"""Families of labelled mistakes, in words."""
 BEGIN, END = "<!-- rules: written by docs/generate.py -->", "<!-- end of rules -->"
 
 
@@ -156,6 +171,48 @@ def measured(code: str) -> str:
     return "\n" + "\n".join(lines) + "\n"
 
 
+def levels(record: dict[str, Any]) -> str:
+    """The table of true and false findings by confidence and severity."""
+    rows = ["| confidence | error | warning | note | true | 95 % interval |", "|---|---|---|---|---|---|"]
+    for level, by_severity in record["levels"].items():
+        cells = [f"{true} of {true + false}" if true + false else "" for true, false in by_severity.values()]
+        true, false = (sum(pair[at] for pair in by_severity.values()) for at in (0, 1))
+        low, high = interval(true, true + false)
+        share = f"{true / (true + false):.2f}" if true + false else ""
+        rows.append(f"| {level} | {' | '.join(cells)} | {share} | {low:.2f} to {high:.2f} |")
+    return "\n".join(rows)
+
+
+def recall(record: dict[str, Any]) -> str:
+    """The table of mistakes found, by family and by the least confidence that is printed."""
+    found, mistakes = record["found"], record["mistakes"]
+    rows = ["| mistakes | labelled | high | and medium | and low |", "|---|---|---|---|---|"]
+    sums = {level: sum(found[level].values()) for level in ("high", "medium", "low")}
+    for family, words in FAMILIES.items():
+        cells = [str(found[level].get(family, 0)) for level in sums]
+        rows.append(f"| {words} | {mistakes.get(family, 0)} | {' | '.join(cells)} |")
+    total = sum(mistakes.values())
+    rows.append(f"| all | {total} | {' | '.join(f'{count} ({count / total:.2f})' for count in sums.values())} |")
+    costly = f"Of {record['costly']} that cost something, {sum(found['printed'].values())} are printed by default."
+    return "\n".join([*rows, "", costly])
+
+
+def between(text: str, mark: str, content: str) -> str:
+    """A text with the content between two marks replaced."""
+    begin, end = f"<!-- {mark}: written by docs/generate.py -->", f"<!-- end of {mark} -->"
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise SystemExit(f"the marks around {mark} are gone")
+    return f"{before}{begin}\n\n{content}\n\n{end}{after}"
+
+
+def accuracy() -> str:
+    """``accuracy.md`` with the tables of the latest calibration."""
+    record = json.loads(CALIBRATION.read_text(encoding="utf-8"))
+    return between(between(ACCURACY.read_text(encoding="utf-8"), "levels", levels(record)), "families", recall(record))
+
+
 def printed(command: re.Match[str]) -> str:
     """The command and what it prints, run at the root of the repository."""
     words = [sys.executable, "-m", "torchmemlint", *command[1].split()]
@@ -176,6 +233,7 @@ def generated() -> dict[Path, str]:
     )
     for path in WITH_OUTPUT:
         files[path] = CONSOLE.sub(printed, path.read_text(encoding="utf-8"))
+    files[ACCURACY] = accuracy()
     site = SITE.read_text(encoding="utf-8")
     if IN_SITE.search(site) is None:
         raise SystemExit(f"{SITE}: the marks around the rules are gone")
