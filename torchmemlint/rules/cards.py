@@ -246,7 +246,7 @@ CARDS = {
     "footprint.checkpoint_misused": Rule(
         code="TML503",
         name="checkpoint-misused",
-        summary="Activation checkpointing that cannot run, trains nothing, saves nothing, or depends on a default",
+        summary="Activation checkpointing that cannot run, trains nothing, or saves nothing",
         severity=Severity.ERROR,
         fix=Safety.UNSAFE,
         triggers=frozenset({"checkpoint", "checkpoint_sequential"}),

@@ -70,6 +70,7 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent
+from torchmemlint.rules.doubts import CALLED_SELDOM
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import Evidence
 from torchmemlint.semantics.events import CALLED_KINDS, Backward, CallEffect, Graph, GraphKind, LoopInfo
@@ -111,6 +112,7 @@ RATE = re.compile(
 STRIDE = re.compile(r"\brange\((?:[^(),]|\([^()]*\))+,(?:[^(),]|\([^()]*\))+,(?!\s*-?1\))(?:[^(),]|\([^()]*\))+\)")
 """A ``range`` with a step of its own: from batch to batch."""
 EVALUATION = "not self.training"
+BY_NAME = "in every call of a method that a framework calls step by step"
 MAX_CALLERS_ABOVE = 3
 """Callers that are looked at, from who calls a method to who calls that."""
 MAX_HOLDERS_ABOVE = 3
@@ -146,6 +148,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
             RULE,
             event.site,
             f"`{event.name}()` runs {where}{when(event, flow)}: it frees no tensor, it only returns unused cached blocks to the driver",
+            doubts=(CALLED_SELDOM,) if where == BY_NAME else (),
             label="waits for the device, and the next allocation asks the driver again",
             cost="no memory is saved that the allocator would not reuse; each call synchronises, and later allocations are slow",
             help="remove it; free what is still referenced (`del`, `detach()`, `no_grad()`) where memory runs short",
@@ -197,7 +200,11 @@ def step_path(event: CallEffect, flow: Flow) -> str | Silent:
     if drives_steps(flow):
         return Silent("it stands before or behind the function's loop of steps")
     if facts.owner and forwards_before(event, flow) and called_in_steps(ref, flow):
-        return "in every call of a method that is called step by step"
+        return (
+            BY_NAME
+            if not flow.runs.world.project.callers(ref).calls
+            else "in every call of a method that is called step by step"
+        )
     return Silent("it runs in no loop of this function")
 
 

@@ -64,6 +64,7 @@ from collections.abc import Iterator, Sequence
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.doubts import NO_BATCHES, Doubt, not_a_module
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag, StoreKind
 from torchmemlint.semantics.events import Backward, Graph, GraphKind, LoopInfo, SinkKind, Store
@@ -123,6 +124,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
             f"`{place}` collects every turn's output on the device, and is read where `{flag}` is set alone"
             if flag
             else f"`{place}` collects every batch's output on the device",
+            doubts=doubts_of(event, forwards, info),
             label="stays on the device",
             cost=f"device memory grows by one {'turn' if flag else 'batch'}'s output per step, until `{place}` is dropped",
             help=f"collect only where `{flag}` is set"
@@ -134,6 +136,14 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
         frozenset(event.outputs),
         event.site.handler,
     )
+
+
+def doubts_of(event: Store, forwards: Sequence[Graph], info: LoopInfo) -> Iterator[Doubt]:
+    """What is assumed of the loop and of what it runs."""
+    if info.kind is not Kind.LOADER:
+        yield NO_BATCHES
+    if not any(graph.kind is GraphKind.FORWARD for graph in forwards):
+        yield not_a_module(short(forwards[0].what), 1)
 
 
 def is_of_no_network(forwards: Sequence[Graph]) -> Silent | None:

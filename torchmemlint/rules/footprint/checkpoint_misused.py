@@ -1,4 +1,4 @@
-"""Activation checkpointing that cannot run, trains nothing, saves nothing, or depends on a default.
+"""Activation checkpointing that cannot run, trains nothing, or saves nothing.
 
 ## What it does
 Reports calls of `torch.utils.checkpoint`:
@@ -6,11 +6,10 @@ Reports calls of `torch.utils.checkpoint`:
 - `checkpoint_sequential(model, segments=4)` without its input (error): it is no wrapper that makes a new model, but runs
   the model at once, and raises TypeError;
 - the reentrant variant where no input asks for a gradient (error): what runs inside gets none, and is not trained;
-- one segment, or one checkpoint around everything between the batch and the loss: nothing is saved at the peak;
-- `use_reentrant` not given: torch warns, takes the reentrant variant, and will raise in a later version.
+- one segment, or one checkpoint around everything between the batch and the loss: nothing is saved at the peak.
 
-It is silent where arguments come from elsewhere (`**options`), where grad mode is off, and, about `use_reentrant`, where
-`target-torch` is below 1.11, which does not know it.
+It is silent where arguments come from elsewhere (`**options`), where grad mode is off, and where `use_reentrant` is not given and an
+input asks for a gradient: torch warns, takes the reentrant variant, and trains all of it.
 
 ## What it costs
 Without a mistake: time for memory. Measured on the CPU, 16 encoder layers in segments, against the same without
@@ -25,8 +24,7 @@ checkpoints (48.5 MB kept for the backward):
 | 16 | 0.14 | 0.33 | 1.35 |
 
 The last segment is never checkpointed, so one segment is none. One checkpoint around the whole model keeps 0.01 after
-the forward, and then builds all of it again for the backward: the peak is 1.01. A missing `use_reentrant` costs
-no memory.
+the forward, and then builds all of it again for the backward: the peak is 1.01.
 
 ## Example
 ```python
@@ -67,7 +65,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
-from torchmemlint.rules.api import Draft, Flow, Rule, argument, short
+from torchmemlint.rules.api import Draft, Flow, Rule, argument
 from torchmemlint.semantics import roots
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import MADE_KINDS, Backward, CallEffect, Graph
@@ -80,7 +78,7 @@ from torchmemlint.torch_facts.words import Effect
 RULE = Rule(
     code="TML503",
     name="checkpoint-misused",
-    summary="Activation checkpointing that cannot run, trains nothing, saves nothing, or depends on a default",
+    summary="Activation checkpointing that cannot run, trains nothing, or saves nothing",
     severity=Severity.ERROR,
     fix=Safety.UNSAFE,
     triggers=frozenset({"checkpoint", "checkpoint_sequential"}),
@@ -170,16 +168,6 @@ def judge(event: CallEffect, flow: Flow) -> tuple[str, Severity, str, str, str, 
             "one checkpoint around the whole model saves nothing at the peak", Severity.WARNING, "all between the batch and the loss",
             "the backward builds every activation again at once: 1.01 times the peak without a checkpoint",
             "checkpoint each layer, or a few groups of layers", None,
-        )  # fmt: skip
-    if variant is None and "**" not in event.more:
-        target = flow.runs.world.settings.target_torch
-        if target is not None and target < (1, 11):
-            return None
-        return (
-            f"`{short(event.name.rpartition('.')[2])}` without `use_reentrant` depends on a default that will go", Severity.WARNING,
-            "`use_reentrant` is not given",
-            "no memory: torch warns, and the reentrant variant trains nothing where no input asks for a gradient",
-            "pass `use_reentrant=False`", flow.add_argument(event, "use_reentrant=False", "Name the variant", Safety.UNSAFE),
         )  # fmt: skip
     return None
 

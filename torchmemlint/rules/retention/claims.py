@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Flow, Silent, short
+from torchmemlint.rules.doubts import GUARDED, Doubt
+from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Graph, SinkKind, Store
+from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
 
 NODES_COST = (
@@ -96,6 +99,16 @@ def open_end(flow: Flow, graphs: Sequence[Graph], reached: Sequence[Graph], mark
 def is_detached_in_place(flow: Flow, mark: int) -> bool:
     """Whether what is kept is cut off again in every turn by ``detach_()``."""
     return any(s.how == ".detach_()" and not s.site.guards for s in flow.record.sinks.get(mark, ()))
+
+
+def doubts_of(told: Claim, flow: Flow) -> tuple[Doubt, ...]:
+    """What is assumed of who calls the function, where no backward in it shows that grad mode is on."""
+    record = flow.record
+    root = record.root.qualname
+    entry = root == MODULE or root.rpartition(".")[2] == "main"
+    return (
+        () if told.freed or RecordFlag.BACKWARD in record.flags or record.mode is not Mode.NO_CALLERS or entry else (GUARDED,)
+    )
 
 
 def cost_of(told: Claim, event: Accumulate | Store, flow: Flow) -> str:

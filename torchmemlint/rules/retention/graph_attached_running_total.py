@@ -78,7 +78,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
-from torchmemlint.rules.retention.claims import Claim, claim, cost_of, is_dropped_at_return, is_one_graph
+from torchmemlint.rules.retention.claims import Claim, claim, cost_of, doubts_of, is_dropped_at_return, is_one_graph
 from torchmemlint.semantics.events import Accumulate, Backward, SinkKind
 from torchmemlint.semantics.state import Kind
 
@@ -108,6 +108,7 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Silent]:
             event.site,
             f"`{short(event.place)}` adds up tensors that are still attached to their autograd graph",
             severity=told.severity,
+            doubts=doubts_of(told, flow),
             label=f"added to `{short(event.place)}`, which outlives {outlives}",
             cost=cost_of(told, event, flow),
             help="add a detached value: `.detach()` keeps a tensor, `.item()` makes a number (and waits for the device)",

@@ -85,6 +85,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.doubts import EMPTIED_ELSEWHERE
 from torchmemlint.rules.retention.claims import claim
 from torchmemlint.semantics.events import Accumulate, Site, Store
 from torchmemlint.semantics.stores import RECORDED
@@ -128,6 +129,7 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft | Silent]:
             call,
             f"`{short(name)}` keeps what it is given here, a tensor that is still attached to its autograd graph",
             severity=told.severity,
+            doubts=(EMPTIED_ELSEWHERE,) if outside else (),
             label="passed on with its graph",
             cost=told.cost,
             help="pass a detached value: `.detach()` keeps a tensor, `.item()` makes a number (and waits for the device)",

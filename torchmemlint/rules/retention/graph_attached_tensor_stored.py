@@ -68,7 +68,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
-from torchmemlint.rules.retention.claims import Claim, claim, cost_of, is_one_graph, is_replaced
+from torchmemlint.rules.retention.claims import Claim, claim, cost_of, doubts_of, is_one_graph, is_replaced
 from torchmemlint.semantics.events import Store
 from torchmemlint.semantics.stores import RECORDED
 
@@ -108,6 +108,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
             event.site,
             f"`{short(event.place)}` collects tensors that are still attached to their autograd graph",
             severity=told.severity,
+            doubts=doubts_of(told, flow),
             label=f"stored in `{short(event.place)}`, which outlives {outlives}",
             cost=cost_of(told, event, flow),
             help="store a detached value: `.detach()` keeps a tensor, `.item()` makes a number (and waits for the device)",

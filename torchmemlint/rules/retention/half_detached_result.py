@@ -62,7 +62,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Edit, Fix, Safety, Severity, Span
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
-from torchmemlint.rules.retention.claims import claim, is_replaced
+from torchmemlint.rules.retention.claims import claim, doubts_of, is_replaced
 from torchmemlint.semantics.events import Store
 from torchmemlint.torch_facts import TORCH
 
@@ -93,6 +93,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
             event.site,
             f"`.{event.half_fix}()` does not detach: `{short(event.place)}` keeps the autograd graph as well",
             severity=told.severity,
+            doubts=doubts_of(told, flow),
             label=f"stored in `{short(event.place)}` with its graph",
             cost=told.cost,
             help=f"detach first: `.detach().{event.half_fix}()`",

@@ -64,9 +64,11 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent
+from torchmemlint.rules.doubts import READ_BY_A_CALLER
 from torchmemlint.rules.size import is_dense
-from torchmemlint.semantics.events import Backward
+from torchmemlint.semantics.events import Backward, GraphKind
 from torchmemlint.semantics.retained import need_of
+from torchmemlint.semantics.state import Mode
 
 RULE = Rule(
     code="TML105",
@@ -89,6 +91,13 @@ def need_of_graph(event: Backward, flow: Flow) -> str:
     return need_of(flow.runs, flow.record.root, flow.frame(event.site).ref, event.site.node)
 
 
+def from_outside(event: Backward, flow: Flow) -> bool:
+    """Whether the graph came in from callers none of whom is visible."""
+    graphs = [flow.record.graphs[gid] for gid in event.graphs | event.hints if gid in flow.record.graphs]
+    given = any(graph.kind is GraphKind.PARAM for graph in graphs)
+    return given and flow.record.mode is Mode.NO_CALLERS
+
+
 def check(event: Backward, flow: Flow) -> Iterator[Draft | Silent]:
     if not flow.own(event.site):
         return
@@ -108,6 +117,7 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft | Silent]:
             "`retain_graph=True` keeps the graph, but no other backward goes through it",
             label="keeps what this graph saved",
             severity=Severity.NOTE if small else Severity.WARNING,
+            doubts=(READ_BY_A_CALLER,) if from_outside(event, flow) else (),
             cost="one extra graph at peak: the saved tensors live on into the next step's forward"
             + ("; small here, since the network has narrow linear layers alone" if small else ""),
             help="leave it out; where that raises, `detach()` what the two backward calls must not share",
