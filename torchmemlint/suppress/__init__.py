@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from torchmemlint.findings import Finding
+from torchmemlint.findings import INTERNAL_ERROR, UNUSED_SUPPRESSION, Finding
 from torchmemlint.project.settings import Settings
 from torchmemlint.rules import ALL_RULES
 from torchmemlint.source.directives import Directives, read_directives
@@ -36,7 +36,7 @@ def apply(
     are unused (TML002, if it is on) is then unknown.
     """
     found = list(findings)
-    judge_comments = judge_comments and "TML002" in settings.codes
+    judge_comments = judge_comments and UNUSED_SUPPRESSION in settings.codes
     if not found and not judge_comments:
         return []
     ignored = ignored_prefixes(settings, path)
@@ -58,12 +58,12 @@ def suppressed(finding: Finding, directives: Directives) -> bool:
     A failure of our own is hidden only by a code: a bare ``# noqa`` was not written with it in mind. A comment without use is
     hidden only by its full code or name: else it would hide itself.
     """
-    if finding.code in ("TML001", "TML002"):
+    if finding.code in (INTERNAL_ERROR, UNUSED_SUPPRESSION):
         names = (finding.code, finding.name)
         meant = [
             one
             for one in directives.found
-            if one.selectors and (finding.code == "TML001" or any(selector in names for selector in one.selectors))
+            if one.selectors and (finding.code == INTERNAL_ERROR or any(selector in names for selector in one.selectors))
         ]
         directives = Directives(tuple(meant), directives.next_code, directives.problems)
     rows = finding.noqa_rows or {finding.span.start.row}
