@@ -27,7 +27,6 @@ from types import ModuleType
 from typing import Any
 
 from torchmemlint import rules
-from torchmemlint.confirm.report import size
 from torchmemlint.rules.card import Rule
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -57,8 +56,10 @@ BEGIN, END = "<!-- rules: written by docs/generate.py -->", "<!-- end of rules -
 
 def rule_modules() -> list[ModuleType]:
     """Every module below ``rules`` that has a ``RULE``, in code order; found on disk, so that a new one only has to be there."""
-    found = [import_module(module.name) for module in walk_packages(rules.__path__, f"{rules.__name__}.") if not module.ispkg]
-    return sorted((module for module in found if hasattr(module, "RULE")), key=lambda module: module.RULE.code)
+    below = rules.__name__.count(".") + 2  # beside the packages lies what reads the cards, which may be out of date now
+    names = [module.name for module in walk_packages(rules.__path__, f"{rules.__name__}.") if module.name.count(".") == below]
+    found = [module for module in map(import_module, names) if hasattr(module, "RULE")]
+    return sorted(found, key=lambda module: module.RULE.code)
 
 
 def cards() -> str:
@@ -67,7 +68,7 @@ def cards() -> str:
         '"""The cards of all rules, in code order: a copy of each module\'s ``RULE``. Written by ``python docs/generate.py``."""',
         "",
         "from torchmemlint.findings import Safety, Severity",
-        "from torchmemlint.rules.card import Rule",
+        "from torchmemlint.rules.card import About, Advice, Once, Repair, Rule, Same, Shown",
         "",
         "# fmt: off",
         "CARDS = {",
@@ -140,6 +141,8 @@ def records() -> tuple[tuple[str, dict[str, Any]], ...]:
 
 def measured(code: str) -> str:
     """The section of a rule's page that quotes the records of evidence; "" for a rule without an experiment."""
+    from torchmemlint.confirm.report import size  # reads the cards, which are written first
+
     rows = []
     sources = []
     for stem, record in records():

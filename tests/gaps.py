@@ -21,6 +21,7 @@ from pathlib import Path
 from torchmemlint.findings import Finding
 from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.rules import ALL_RULES
+from torchmemlint.rules.card import Once
 from torchmemlint.run import check_paths, fix_paths
 from torchmemlint.suppress.together import ALSO
 
@@ -113,7 +114,7 @@ def alarms(texts: Texts, code: str = "ALL", confidence: str = "medium") -> list[
     """What the linter, with all rules on or one, says of these files as one project, of at least a confidence."""
     with _written(texts, code, confidence) as (folder, configuration):
         found = check_paths([folder], configuration, 1).findings
-    once = {rule.code for rule in ALL_RULES if rule.once_a_file}
+    once = {rule.code for rule in ALL_RULES if rule.once is Once.A_FILE}
     also = [replace(one, span=s.span) for one in found if one.code in once for s in one.flow if s.message == ALSO]
     return sorted([*found, *also], key=lambda one: one.sort_key)
 

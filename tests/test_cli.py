@@ -24,15 +24,15 @@ from torchmemlint.commands import rule as rule_command
 from torchmemlint.errors import UsageError
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, Position, Safety, Severity, Span
 from torchmemlint.project import selection
-from torchmemlint.rules.api import Rule
+from torchmemlint.rules.card import About, Rule
 from torchmemlint.running import inspecting
 
 CARDS = (
-    Rule("TML000", "unparsable-file", "", Severity.ERROR),
-    Rule("TML001", "internal-error", "", Severity.ERROR),
-    Rule("TML101", "running-total", "A total", Severity.ERROR, Safety.SAFE, triggers=frozenset({"loss"})),
-    Rule("TML301", "empty-cache", "A cache", Severity.WARNING, Safety.UNSAFE, triggers=frozenset({"loss"})),
-    Rule("TML308", "cap", "A cap", Severity.NOTE, default=False, triggers=frozenset({"loss"})),
+    Rule("TML000", "unparsable-file", "", Severity.ERROR, About.RUN),
+    Rule("TML001", "internal-error", "", Severity.ERROR, About.RUN),
+    Rule("TML101", "running-total", "A total", Severity.ERROR, About.GRAPH_KEPT, Safety.SAFE, triggers=frozenset({"loss"})),
+    Rule("TML301", "empty-cache", "A cache", Severity.WARNING, About.ALLOCATOR, Safety.UNSAFE, triggers=frozenset({"loss"})),
+    Rule("TML308", "cap", "A cap", Severity.NOTE, About.ALLOCATOR, default=False, triggers=frozenset({"loss"})),
 )
 MISTAKE = re.compile(r"(?:x \+= loss|y = loss)\b(?!\.)|z = loss\b|crash\(\)")
 

@@ -14,17 +14,17 @@ from torchmemlint.findings import Severity
 from torchmemlint.project.config import KEYS, CommandLine, Configuration, Options, Settings
 from torchmemlint.project.selection import Layer, closest, enabled_codes, find_rule, prefixes
 from torchmemlint.rules import ALL_RULES
-from torchmemlint.rules.api import Rule
+from torchmemlint.rules.card import About, Rule
 
 ALWAYS = ("TML000", "TML001")
 CARDS = (
-    Rule("TML000", "unparsable-file", "", Severity.ERROR),
-    Rule("TML001", "internal-error", "", Severity.ERROR),
-    Rule("TML101", "running-total", "", Severity.ERROR),
-    Rule("TML102", "tensor-stored", "", Severity.ERROR),
-    Rule("TML201", "inference-with-grad", "", Severity.WARNING, preview=True),
-    Rule("TML301", "empty-cache-in-loop", "", Severity.WARNING),
-    Rule("TML308", "fraction-cap", "", Severity.NOTE, default=False),
+    Rule("TML000", "unparsable-file", "", Severity.ERROR, About.RUN),
+    Rule("TML001", "internal-error", "", Severity.ERROR, About.RUN),
+    Rule("TML101", "running-total", "", Severity.ERROR, About.GRAPH_KEPT),
+    Rule("TML102", "tensor-stored", "", Severity.ERROR, About.GRAPH_KEPT),
+    Rule("TML201", "inference-with-grad", "", Severity.WARNING, About.NEEDLESS_GRAPH, preview=True),
+    Rule("TML301", "empty-cache-in-loop", "", Severity.WARNING, About.ALLOCATOR),
+    Rule("TML308", "fraction-cap", "", Severity.NOTE, About.ALLOCATOR, default=False),
 )
 
 

@@ -26,9 +26,9 @@ STAND_IN = """
 import re
 from torchmemlint import rules
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
-from torchmemlint.rules.api import Rule
+from torchmemlint.rules.card import About, Rule
 
-rules.ALL_RULES += (Rule("TML998", "off", "A rule that is off by default", Severity.NOTE, default=False),)
+rules.ALL_RULES += (Rule("TML998", "off", "A rule that is off by default", Severity.NOTE, About.FOOTPRINT, default=False),)
 
 from torchmemlint import run
 

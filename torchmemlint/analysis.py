@@ -6,6 +6,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from torchmemlint.errors import TOO_LARGE, SourceError, TooLargeError
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from torchmemlint.index.ledger import Question
     from torchmemlint.index.project import FunctionRef, Project
     from torchmemlint.project.config import Settings
-    from torchmemlint.rules.card import Rule
     from torchmemlint.semantics.runs import Runs
 
 
@@ -75,7 +75,7 @@ def is_candidate(
     runs: Runs,
     ref: FunctionRef,
     facts: FunctionFacts,
-    rules: Sequence[Rule],
+    checks: Sequence[ModuleType],
     trainers: frozenset[str],
     enough: frozenset[str],
 ) -> bool:
@@ -97,12 +97,10 @@ def is_candidate(
             and not words & (WITHOUT_GRAPH - NO_GRAD)
             and not roots.may_misuse(runs.world, ref, NO_GRAD)
         )
-        if not plain or may_infer(runs, ref, facts, rules):
+        if not plain or may_infer(runs, ref, facts, checks):
             return True
     by_name = purpose.uses(facts.qualname) and not is_test(ref.path, facts.qualname)
-    if (by_name or words & OF_INFERENCE or words >= AS_AN_ARRAY) and may_infer(runs, ref, facts, rules):
-        return True
-    if any(rule.code == "TML401" for rule in rules) and may_pile_up(runs, ref, facts):
+    if (by_name or words & OF_INFERENCE or words >= AS_AN_ARRAY) and may_infer(runs, ref, facts, checks):
         return True
     for call in facts.calls:
         receiver, _, name = call.callee.rpartition(".")
@@ -115,18 +113,6 @@ def is_candidate(
     return may_waste_graphs(runs, ref, facts)
 
 
-def may_pile_up(runs: Runs, ref: FunctionRef, facts: FunctionFacts) -> bool:
-    """Whether a function may collect on a device, and put together, what a network gives."""
-    from torchmemlint.semantics import roots
-
-    return (
-        facts.qualname != "<module>"
-        and not facts.names.isdisjoint(JOINS)
-        and not facts.names.isdisjoint(COLLECTS)
-        and roots.may_collect_on_device(runs.world, ref)
-    )
-
-
 def may_waste_graphs(runs: Runs, ref: FunctionRef, facts: FunctionFacts) -> bool:
     """Whether a function with no word of a mistake may run a network for nothing but its result; the file's own statements only in
     a loop: what they run once costs little."""
@@ -137,27 +123,24 @@ def may_waste_graphs(runs: Runs, ref: FunctionRef, facts: FunctionFacts) -> bool
     return roots.may_waste_graphs(runs.world, ref)
 
 
-def may_infer(runs: Runs, ref: FunctionRef, facts: FunctionFacts, rules: Sequence[Rule]) -> bool:
+def may_infer(runs: Runs, ref: FunctionRef, facts: FunctionFacts, checks: Sequence[ModuleType]) -> bool:
     """Whether a function that only its name, or a word of inference, makes interesting can have a finding: it has a word of a
-    rule that is not about graphs, it collects what a model gave, it runs one with grad mode on, or something that it calls
+    rule that is not about graphs, or of one that says itself that it may have something to say, it runs a model with grad mode on, or something that it calls
     back-propagates."""
     from torchmemlint.semantics import roots
 
     world = runs.world
-    spoken = [rule for rule in rules if facts.names & rule.triggers]
+    spoken = [m for m in checks if facts.names & m.RULE.triggers]
     # What a function loads may go into a model in a function that it calls.
     in_callees = roots.BACKWARD | {"load_state_dict"} if "load" in facts.names else roots.BACKWARD
     return (
-        any(rule.roots for rule in spoken)
-        or (any(rule.code == "TML401" for rule in spoken) and roots.may_collect_on_device(world, ref))
-        or (any(rule.code == "TML402" for rule in spoken) and roots.stores_in_loop(world, ref))
+        any(m.RULE.roots for m in spoken)
+        or any(m.may_find(ref, runs) for m in spoken if hasattr(m, "may_find"))
         or roots.may_build_graphs(world, ref)
         or roots.reaches(world, ref, in_callees)
     )
 
 
-JOINS = TORCH.words["joins"]
-COLLECTS = frozenset({"append", "extend"})
 NO_GRAD = TORCH.words["grad-guards"]
 WITHOUT_GRAPH = TORCH.words["grad-words"] | TORCH.words["memory-words"]
 
@@ -198,14 +181,13 @@ def analyze_module(
 
 
 def checks_for(codes: frozenset[str], beside: bool = False):  # type: ignore[no-untyped-def]
-    """The modules of the rules that are asked where these codes are selected: those that name a cause always are. With ``beside``
+    """The modules of the rules that are asked where these codes are selected, or ``always``. With ``beside``
     those whose words choose the functions that are looked at."""
     from torchmemlint import rules
 
     codes = rules.looked_at_for(codes) if beside else codes
 
-    causes = ("TML201", "TML203", "TML303")
-    return [m for m in rules.modules() if hasattr(m, "check") and (m.RULE.code in codes or m.RULE.code in causes)]
+    return [m for m in rules.modules() if hasattr(m, "check") and (m.RULE.code in codes or m.RULE.always)]
 
 
 def roots_of(project: Project, path: str, runs: Runs, checks) -> Iterator[FunctionRef]:  # type: ignore[no-untyped-def]
@@ -214,14 +196,13 @@ def roots_of(project: Project, path: str, runs: Runs, checks) -> Iterator[Functi
 
     trainers = training_names(project, path)
     choosers = [m.is_root for m in checks if hasattr(m, "is_root")]
-    cards = [m.RULE for m in checks]
-    enough = frozenset[str]().union(*(card.roots for card in cards))
+    enough = frozenset[str]().union(*(m.RULE.roots for m in checks))
     seen: set[FunctionRef] = set()
     for facts in project.module(path).functions:
         ref = FunctionRef(path, facts.qualname)
         if facts.parent or ref in seen:  # what is defined again goes by one name
             continue
-        if is_candidate(runs, ref, facts, cards, trainers, enough) or any(wanted(facts, ref, runs) for wanted in choosers):
+        if is_candidate(runs, ref, facts, checks, trainers, enough) or any(wanted(facts, ref, runs) for wanted in choosers):
             seen.add(ref)
             yield ref
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+UNPARSABLE, INTERNAL_ERROR, UNUSED_SUPPRESSION = "TML000", "TML001", "TML002"
+"""Codes of the rules that are about the run itself: no event makes their findings, so the parts of the run do."""
+
 
 class Severity(Enum):
     """How bad a finding is; the order of the members is the order of weight."""

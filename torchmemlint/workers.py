@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from torchmemlint.errors import SourceError
 from torchmemlint.files.digest import digest
 from torchmemlint.files.reading import MAX_BYTES, MAX_NOTEBOOK_BYTES, read_beginning, reason
-from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
+from torchmemlint.findings import INTERNAL_ERROR, UNPARSABLE, UNUSED_SUPPRESSION, Confidence, Finding, Position, Severity, Span
 from torchmemlint.project.settings import Settings
 from torchmemlint.screen import imported_names, may_fire, torch_related
 from torchmemlint.source import is_notebook
@@ -185,7 +185,7 @@ def inspect(shared: InspectAll, path: str) -> Checked:
         analysis = analyze_module(shared.project, path, settings, shared.engines[settings], ask)
         findings = [*analysis.findings, *(_internal_error(path, crash) for crash in analysis.crashes)]
         kept = []
-        if findings or "TML002" in settings.codes:
+        if findings or UNUSED_SUPPRESSION in settings.codes:
             whole = not (analysis.notes or analysis.crashes)
             text = shared.text(path)
             comments = shared.comments
@@ -244,7 +244,7 @@ def cannot_parse(path: str, error: SourceError, settings: Settings, text: str, c
     """TML000, unless it is ignored for this file or by a comment in what could be read of it (or of the cell)."""
     from torchmemlint.suppress import apply
 
-    finding = _about_file("TML000", "unparsable-file", path, error.message, Position(error.row, error.column))
+    finding = _about_file(UNPARSABLE, "unparsable-file", path, error.message, Position(error.row, error.column))
     finding = replace(finding, cell=cell)
     wanted = [finding] if finding.code in settings.codes else []
     return Checked(path, tuple(apply(wanted, text, settings, path, judge_comments=False)))
@@ -256,7 +256,9 @@ def crashed(path: str, traceback: str) -> Checked:
 
 def _internal_error(path: str, traceback: str) -> Finding:
     last = traceback.rstrip().rpartition("\n")[2]
-    return _about_file("TML001", "internal-error", path, f"torchmemlint failed here, please report it: {last}", Position(1, 1))
+    return _about_file(
+        INTERNAL_ERROR, "internal-error", path, f"torchmemlint failed here, please report it: {last}", Position(1, 1)
+    )
 
 
 def _about_file(code: str, name: str, path: str, message: str, at: Position) -> Finding:

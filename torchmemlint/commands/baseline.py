@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from torchmemlint.errors import UsageError
 from torchmemlint.files.checkout import is_inside, leads_out
 from torchmemlint.files.quoting import printable, quoted
-from torchmemlint.findings import Finding
+from torchmemlint.findings import INTERNAL_ERROR, Finding
 from torchmemlint.project.config import Configuration
 from torchmemlint.project.settings import DEFAULT_BASELINE, Settings
 from torchmemlint.run import check_paths
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace, paths: Sequence[str], configuration: Conf
             had, has = _size(before), _size(after)
             words = f"{has} finding{'' if has == 1 else 's'}" + (f", {had} before" if had not in (0, has) else "")
             print(f"{quoted(os.path.relpath(target))}: {words}.")
-    failures = [finding for finding in outcome.findings if finding.code == "TML001"]
+    failures = [finding for finding in outcome.findings if finding.code == INTERNAL_ERROR]
     for finding in failures:
         print(f"torchmemlint: error: {quoted(finding.path)}: {finding.code} {printable(finding.message)}", file=sys.stderr)
     return 2 if failures else 0

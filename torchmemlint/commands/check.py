@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TextIO
 from torchmemlint.errors import SourceError, UsageError
 from torchmemlint.files.checkout import repository_root
 from torchmemlint.files.quoting import printable, printable_lines, quoted
-from torchmemlint.findings import Confidence, Finding, Severity
+from torchmemlint.findings import INTERNAL_ERROR, UNPARSABLE, Confidence, Finding, Severity
 from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.project.discover import discover
 from torchmemlint.project.settings import Settings
@@ -507,10 +507,10 @@ def _docs() -> str | None:
 
 
 def status(outcome: Outcome, exit_zero: bool) -> int:
-    if outcome.problems or any(finding.code == "TML001" for finding in outcome.findings):
+    if outcome.problems or any(finding.code == INTERNAL_ERROR for finding in outcome.findings):
         return 2
     failing = any(
-        finding.code == "TML000" or finding.severity.weight >= outcome.settings[finding.path].fail_on.weight
+        finding.code == UNPARSABLE or finding.severity.weight >= outcome.settings[finding.path].fail_on.weight
         for finding in outcome.findings
     )
     return 1 if failing and not exit_zero else 0

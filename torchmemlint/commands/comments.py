@@ -11,7 +11,7 @@ from pathlib import Path
 from torchmemlint.errors import SourceError, UsageError
 from torchmemlint.files.quoting import quoted
 from torchmemlint.files.writing import folders_of
-from torchmemlint.findings import Finding
+from torchmemlint.findings import UNPARSABLE, Finding
 from torchmemlint.fixes.comments import add_comments
 from torchmemlint.project.config import Configuration
 from torchmemlint.project.discover import discover
@@ -69,7 +69,7 @@ def write(arguments: argparse.Namespace, paths: Sequence[str], configuration: Co
             left += commented.left
         except SourceError as error:
             left += findings
-            if any(finding.code != "TML000" for finding in findings):
+            if any(finding.code != UNPARSABLE for finding in findings):
                 failures.append(f"{quoted(path)}: {error}")
     if not arguments.quiet:
         count = len(written)

@@ -13,6 +13,8 @@ from torchmemlint.files.quoting import quoted, unquoted
 from torchmemlint.files.reading import MAX_REPORT_BYTES, read_given
 from torchmemlint.findings import Finding
 from torchmemlint.reporters import Measurement
+from torchmemlint.rules import rule_of
+from torchmemlint.rules.card import About
 from torchmemlint.run import Outcome
 from torchmemlint.suppress.fingerprint import fingerprint
 
@@ -73,7 +75,7 @@ def only_confirmed(outcome: Outcome, measured: Measured) -> Outcome:
 
     def kept(finding: Finding) -> bool:
         measurement = measured(finding)
-        return finding.code.startswith("TML0") or (measurement is not None and measurement.verdict == "confirmed")
+        return rule_of(finding.code).about is About.RUN or (measurement is not None and measurement.verdict == "confirmed")
 
     left = replace(outcome, found=tuple(finding for finding in outcome.found if kept(finding)))
     return replace(left, unconfirmed=len(outcome.findings) - len(left.findings))

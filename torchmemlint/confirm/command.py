@@ -25,6 +25,8 @@ from torchmemlint.errors import TorchmemlintError, UsageError
 from torchmemlint.files.quoting import printable, quoted
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
 from torchmemlint.processes.executors import named, opened
+from torchmemlint.rules import rule_of
+from torchmemlint.rules.card import About
 
 _AT_LINE = re.compile(r"^(?P<path>.+\.py):(?P<row>\d+)$")
 
@@ -151,7 +153,7 @@ def find(targets: Sequence[str], arguments: argparse.Namespace) -> list[Finding]
             if finding.span.start.row <= row <= finding.span.end.row
         ]
         found += here or [_asked_for(path, row, arguments.rule)]
-    return [finding for finding in found if not finding.code.startswith("TML0")]
+    return [finding for finding in found if rule_of(finding.code).about is not About.RUN]
 
 
 def _asked_for(path: str, row: int, rule: str | None) -> Finding:

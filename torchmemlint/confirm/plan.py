@@ -12,20 +12,12 @@ from torchmemlint.confirm.verdict import Doubts
 from torchmemlint.errors import SourceError
 from torchmemlint.files.reading import MAX_BYTES, as_text, read_beginning, read_text
 from torchmemlint.findings import Confidence, Finding
+from torchmemlint.rules import rule_of
+from torchmemlint.rules.card import About
 from torchmemlint.torch_facts import TORCH
 
 if TYPE_CHECKING:
     from torchmemlint.index.project import Project
-
-ISOLATED = frozenset(
-    {"TML101", "TML102", "TML103", "TML104", "TML105", "TML106", "TML201", "TML202", "TML203", "TML204", "TML401", "TML402"}
-)
-"""Rules whose claim shows when the flagged function or loop runs on stand-ins."""
-
-CUDA_ONLY = frozenset({"TML301", "TML302", "TML305", "TML306", "TML307", "TML308"})
-"""Rules about the CUDA allocator: a CPU has none."""
-
-_FORWARD = frozenset({"TML201", "TML202", "TML203"})
 
 _TAKES_GRADIENTS = TORCH.words["back-propagates"] | {"grad"}
 """Attributes by which code asks for gradients, or looks at them."""
@@ -44,9 +36,10 @@ class Plan:
 
 def plan(finding: Finding, text: str | None, project: Project | None = None) -> Plan:
     """The experiment for a finding in a file of this text; ``project`` tells the grad mode of the function's callers."""
-    if finding.code in CUDA_ONLY:
+    rule = rule_of(finding.code)
+    if rule.about is About.ALLOCATOR:
         return Plan(finding, None, Doubts(), "cuda only: the rule is about the CUDA allocator")
-    if finding.code not in ISOLATED:
+    if rule.repair is None:
         return Plan(finding, None, Doubts(), f"there is no experiment for {finding.code} on cut-out code; try --watch")
     if finding.cell is not None or text is None:
         return Plan(finding, None, Doubts(), "code of notebooks is not run" if finding.cell else "the file cannot be read")
@@ -60,7 +53,7 @@ def plan(finding: Finding, text: str | None, project: Project | None = None) -> 
         grad = "unknown"
     job: dict[str, object] = {
         "runner": "isolated", "source": text, "place": _place(finding),
-        "code": finding.code, "grad": grad, "claimed": claimed,
+        "repair": rule.repair.value, "keyword": rule.keyword, "grad": grad, "claimed": claimed,
     }  # fmt: skip
     if project is not None:
         job |= _project_modules(finding.path, tree, project)
@@ -68,7 +61,7 @@ def plan(finding: Finding, text: str | None, project: Project | None = None) -> 
     if fixed is not None:
         job["fixed_source"], job["fixed_row"] = fixed
     statement = _statement_at(tree, finding.span.start.row)
-    place = _kept_in(statement) if finding.code not in _FORWARD else None
+    place = _kept_in(statement) if rule.about is not About.NEEDLESS_GRAPH else None
     name = _last_name(place)
     doubts = Doubts(
         grad,

@@ -7,6 +7,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
 from statistics import median
+from typing import TYPE_CHECKING
+
+from torchmemlint.rules import rule_of
+from torchmemlint.rules.card import About, Repair, Shown
+
+if TYPE_CHECKING:
+    from torchmemlint.rules.card import Rule
 
 MIN_STEPS = 5
 """Fewer samples than this at the loop head prove nothing."""
@@ -15,15 +22,8 @@ FLAT_SHARE = 0.05
 """The fixed twin is flat when it grows by at most this share of what the broken one grows by."""
 
 
-GRAPH_RULES = frozenset({"TML101", "TML102", "TML103", "TML104", "TML105", "TML201", "TML202", "TML203", "TML204"})
-"""Rules whose claim is about autograd graphs: tensors that pile up without one prove nothing for them."""
-
-
-_USELESS = frozenset({"TML101", "TML102", "TML103", "TML201", "TML203"})
-"""Rules that say of a graph that nobody needs it."""
-
-
-_FORWARDS = frozenset({"TML201", "TML202", "TML203"})
+OF_GRAPHS = frozenset({About.GRAPH_KEPT, About.NEEDLESS_GRAPH})
+"""What is claimed of these is about autograd graphs: tensors that pile up without one prove nothing for them."""
 
 
 UNUSED = "a graph at each call, that no backward uses"
@@ -180,12 +180,14 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
     needs that the
     value was seen, that no operation was replaced, that nothing grows and that the peak is the twin's.
     """
-    if _needed(code, before, after):
+    rule = rule_of(code)
+    if _needed(rule, before, after):
         assert after is not None
         return Verdict(
             Outcome.REFUTED, "", "a backward() needs this graph: without it, it fails", before.device, before, after
         )  # fmt: skip
-    if any("backward through the graph a second time" in error for error in before.errors) and code in {"TML104", "TML105"}:
+    crashed = any("backward through the graph a second time" in error for error in before.errors)
+    if crashed and Shown.SECOND_STEP in rule.shown:
         return Verdict(
             Outcome.CONFIRMED, "crash at the second step", "", before.device, before, after, after is None or not after.errors
         )
@@ -196,7 +198,7 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
         return inconclusive(f"no control: {why}", before, after)
     if after.empty_backwards > before.empty_backwards:
         return inconclusive("a backward() may need what the repair cuts off", before, after)
-    kind = growth_kind(code, before, after)
+    kind = growth_kind(rule, before, after)
     if kind and before.seen not in {"tensor", "number"}:
         return inconclusive("something grows, but the flagged line never ran on a tensor", before, after)
     if kind:
@@ -207,7 +209,7 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
                 before.device, before, after, False,
             )  # fmt: skip
         return Verdict(Outcome.CONFIRMED, kind, "", before.device, before, after, True)
-    if code in _FORWARDS and before.seen == "tensor" and before.grad_modes == (False,) and not before.forced:
+    if rule.about is About.NEEDLESS_GRAPH and before.seen == "tensor" and before.grad_modes == (False,) and not before.forced:
         return Verdict(
             Outcome.REFUTED, "", "grad mode is off where it runs: no graph is built", before.device, before, after
         )  # fmt: skip
@@ -235,9 +237,11 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
     )
 
 
-def _needed(code: str, before: Run, after: Run | None) -> bool:
+def _needed(rule: Rule, before: Run, after: Run | None) -> bool:
     """Whether a backward runs on the flagged value itself: then its graph is there for a purpose."""
-    if after is None or code not in _USELESS or before.guesses or before.forced or before.seen != "tensor" or before.fallbacks:
+    if after is None or Shown.NO_BACKWARD not in rule.shown:
+        return False
+    if before.guesses or before.forced or before.seen != "tensor" or before.fallbacks:
         return False
     return after.empty_backwards > 0 == before.empty_backwards and before.backwards + before.later_backwards > 0
 
@@ -257,17 +261,18 @@ def decide_isolated(
     ``inert`` the first two once more, with the callees out of sight that the value rests on giving nothing but data.
     """
     twin = control or fixed
+    rule = rule_of(code)
     verdict = decide(code, before, twin)
     if verdict.outcome is Outcome.CONFIRMED:
         reason = ""
         if before.guesses:
             verdict, reason = _without_guesses(code, verdict, before, inert)
             before, twin = verdict.before or before, verdict.after or twin
-        reason = reason or _doubt_of_growth(code, verdict.kind, before, doubts)
+        reason = reason or _doubt_of_growth(rule, verdict.kind, before, doubts)
         if reason:
             return inconclusive(reason, before, twin)
         if control and fixed and len(fixed.live_bytes) >= MIN_STEPS:
-            helped = _flat(verdict.kind, before, fixed) and bool(growth_kind(code, before, fixed))
+            helped = _flat(verdict.kind, before, fixed) and bool(growth_kind(rule, before, fixed))
             notes = () if helped else ("the printed fix does not stop the growth",)
             verdict = replace(verdict, after=fixed, helped=helped, notes=(*verdict.notes, *notes))
         if before.turned:
@@ -275,7 +280,7 @@ def decide_isolated(
             verdict = replace(verdict, notes=(*verdict.notes, f"in the phase that the `if` in row {rows} tells from training"))
         if doubts.grad == "default" and not before.backwards and "kept" not in verdict.kind:
             verdict = replace(verdict, notes=(*verdict.notes, "assumes that no caller out of sight switches grad mode off"))
-    elif verdict.outcome is Outcome.REFUTED and not _needed(code, before, twin):
+    elif verdict.outcome is Outcome.REFUTED and not _needed(rule, before, twin):
         reason = _doubt_of_nothing(before)
         if reason:
             return inconclusive(reason, before, twin)
@@ -298,17 +303,17 @@ def _without_guesses(code: str, verdict: Verdict, before: Run, inert: tuple[Run 
     return verdict, f"the value comes from `{before.guesses[0]}`, which is not in this file"
 
 
-def _doubt_of_growth(code: str, kind: str, before: Run, doubts: Doubts) -> str:
+def _doubt_of_growth(rule: Rule, kind: str, before: Run, doubts: Doubts) -> str:
     if before.forced:
         return f"it grows only where the `if` in row {before.forced[0]} holds, which it did not"
-    if "graph per step" in kind and (doubts.consumed or (before.later_backwards and code != "TML203")):
+    if "graph per step" in kind and (doubts.consumed or (before.later_backwards and Shown.ONLY_CONSTANT not in rule.shown)):
         # (a target network is not trained: whatever a later backward runs through, this graph is for nothing)
         return "a later backward may consume what is kept: it is retained until then"
     if "device" in kind or "storage" in kind or kind == "tensors kept":
         return ""
     if kind == UNUSED and before.escapes is not False and not doubts.claimed:
         return "what leaves it may hang on a graph that its callers want"
-    if before.backwards and code in _FORWARDS and not doubts.claimed:
+    if before.backwards and rule.about is About.NEEDLESS_GRAPH and not doubts.claimed:
         return "the linter does not report this line, and what it gives may have a part in the backward of another step"
     if before.backwards:  # a training step: grad mode is on, parameters are trained
         return ""
@@ -339,7 +344,7 @@ def _doubt_of_nothing(before: Run) -> str:
     return ""
 
 
-def growth_kind(code: str, before: Run, after: Run) -> str:
+def growth_kind(rule: Rule, before: Run, after: Run) -> str:
     """The words for what grows (or what is higher at the peak) in ``before`` against ``after``; "" for nothing."""
     grew = before.live_bytes_per_step - after.live_bytes_per_step
     graph = before.graph_bytes
@@ -347,11 +352,11 @@ def growth_kind(code: str, before: Run, after: Run) -> str:
     # the same value may be kept by other lines too: then the bytes stay, and what hangs on this place tells the two apart
     held = min(before.live_bytes_per_step, slope(before.retained_bytes) - slope(after.retained_bytes))
     grew = max(grew, held)
-    if code == "TML402" and after.live_bytes_per_step > 0 and grew > 0:
+    if rule.repair is Repair.CLONE and after.live_bytes_per_step > 0 and grew > 0:
         return f"{before.live_bytes_per_step / after.live_bytes_per_step:.0f} × storage kept"
-    if code == "TML401" and grew > 0:
+    if rule.repair is Repair.HOST and grew > 0:
         return "tensors kept on the device"
-    if code in _FORWARDS and before.probe_bytes:
+    if rule.about is About.NEEDLESS_GRAPH and before.probe_bytes:
         graph = min(graph, before.probe_bytes)  # of the flagged forward; a step may have others
     if graph and grew >= 0.9 * graph:
         return "whole graph per step"
@@ -360,16 +365,16 @@ def growth_kind(code: str, before: Run, after: Run) -> str:
     if nodes > 0:
         return "nodes per step"
     uncollected = before.uncollected_per_step - after.uncollected_per_step - max(0, grew)
-    if grew > 0 and code not in GRAPH_RULES:
+    if grew > 0 and rule.about not in OF_GRAPHS:
         return "tensors kept"
     if uncollected > 0:
         return "until the cyclic collector runs"
     higher = before.peak_bytes - after.peak_bytes >= max(1, before.peak_bytes // 20)
-    if code in GRAPH_RULES and higher and graph and before.attached:
+    if rule.about in OF_GRAPHS and higher and graph and before.attached:
         return "extra graph at peak"
-    if code in _FORWARDS and before.probe_bytes and not (before.went_back or after.probe_bytes):
+    if rule.about is About.NEEDLESS_GRAPH and before.probe_bytes and not (before.went_back or after.probe_bytes):
         return UNUSED
-    if code in GRAPH_RULES:
+    if rule.about in OF_GRAPHS:
         return ""
     return "higher peak" if higher else ""
 

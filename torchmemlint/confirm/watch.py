@@ -19,16 +19,17 @@ from pathlib import Path
 from statistics import median
 
 from torchmemlint.confirm.output import render, write
-from torchmemlint.confirm.plan import CUDA_ONLY, Plan
+from torchmemlint.confirm.plan import Plan
 from torchmemlint.confirm.settle import Settled
 from torchmemlint.confirm.verdict import UNUSED, Doubts, Outcome, Run, Verdict, inconclusive
 from torchmemlint.errors import Stopped, UsageError
 from torchmemlint.findings import Finding
+from torchmemlint.rules import rule_of
+from torchmemlint.rules.card import About
 
 PYTHON = re.compile(r"^(python|pypy)[\d.]*(\.exe)?$")
 _WITH_VALUE = frozenset({"-X", "-W"})
 LEAST_HITS = 4
-FORWARD = frozenset({"TML201", "TML202", "TML203"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +122,8 @@ def _settled(number: int, finding: Finding, seen: Mapping[str, object]) -> Settl
 
 def judge(finding: Finding, hits: int, samples: Sequence[Mapping[str, object]], backwards: int, device: str) -> Verdict:
     """The verdict on one finding from the looks at its statement."""
-    code = finding.code
-    if code in CUDA_ONLY and device == "cpu":
+    about = rule_of(finding.code).about
+    if about is About.ALLOCATOR and device == "cpu":
         return inconclusive("cuda only: the rule is about the CUDA allocator", device=device)
     if hits == 0:
         return inconclusive("the line was not reached", device=device)
@@ -147,9 +148,9 @@ def judge(finding: Finding, hits: int, samples: Sequence[Mapping[str, object]], 
     )
     node_growth, held_growth = _growth(first, "nodes"), _growth(first, "retained_bytes")
     kept_growth = _growth(first, "tensor_bytes")
-    if code in FORWARD:
+    if about is About.NEEDLESS_GRAPH:
         return _judge_forward(run, backwards, all(attached))
-    if code in {"TML401", "TML402"} and kept_growth > 0:
+    if about is About.RESULTS_KEPT and kept_growth > 0:
         return Verdict(Outcome.CONFIRMED, "tensors kept", "", device, run, None)
     # a backward frees what a graph saves: then a few scalars of the nodes above it are all that still grows
     freed = _growth(first, "freed_slots") >= 0.5 * _growth(first, "slots") > 0

@@ -14,11 +14,11 @@ import warnings
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from torchmemlint.findings import Finding
+from torchmemlint.findings import INTERNAL_ERROR, UNPARSABLE, UNUSED_SUPPRESSION, Finding
 from torchmemlint.source.directives import Directive, Kind, read_directives
 from torchmemlint.source.file import SourceFile
 
-_CANNOT = frozenset({"TML000", "TML001", "TML002"})
+_CANNOT = frozenset({UNPARSABLE, INTERNAL_ERROR, UNUSED_SUPPRESSION})
 """Findings about the run are not for comments."""
 
 

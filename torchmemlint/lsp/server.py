@@ -28,7 +28,7 @@ from pygls.lsp.server import LanguageServer
 
 from torchmemlint import __version__
 from torchmemlint.errors import SourceError, TorchmemlintError
-from torchmemlint.findings import Finding, FlowStep, Position, Safety, Severity, Span
+from torchmemlint.findings import UNUSED_SUPPRESSION, Finding, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.lsp import buffers
 from torchmemlint.lsp.addresses import file_of, path_of
 from torchmemlint.lsp.buffers import Checked
@@ -340,7 +340,7 @@ class _Service:
             code_description=types.CodeDescription(f"{docs}/{finding.code}.html") if docs else None,
             source=SOURCE,
             related_information=related or None,
-            tags=[types.DiagnosticTag.Unnecessary] if finding.code == "TML002" else None,
+            tags=[types.DiagnosticTag.Unnecessary] if finding.code == UNUSED_SUPPRESSION else None,
         )
 
     def related(self, step: FlowStep) -> types.DiagnosticRelatedInformation | None:

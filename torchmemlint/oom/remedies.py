@@ -13,50 +13,57 @@ from dataclasses import dataclass
 
 from torchmemlint.oom.diagnose import Diagnosis, Kind
 from torchmemlint.oom.messages import Family, Message
+from torchmemlint.rules import ALL_RULES
+from torchmemlint.rules.card import Advice
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """One thing to do: ``code`` is the line to write, ``rules`` the linter's codes whose findings are places to do it."""
+    """One thing to do: ``code`` is the line to write; rules whose cards give the same ``advice`` find places to do it."""
 
     title: str
     why: str
     code: str = ""
-    rules: tuple[str, ...] = ()
+    advice: Advice | None = None
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The codes of those rules."""
+        return tuple(rule.code for rule in ALL_RULES if self.advice in rule.advice)
 
 
 NO_GRAPH_IN_INFERENCE = Remedy(
     "Switch gradients off wherever the model only predicts: evaluation, validation, sampling, teachers",
     "with them on, every forward keeps its activations; a result that is stored keeps them for good",
     "with torch.no_grad():\n    output = model(batch)",
-    ("TML201", "TML202", "TML203", "TML204"),
+    Advice.NO_GRAPH,
 )
 NO_GRAPH_PAST_ITS_STEP = Remedy(
     "Keep numbers, not tensors with a graph, beyond the step that made them",
     "a loss or output that was never back-propagated keeps its whole graph; after backward(), graph nodes in host memory",
     "total += loss.item()            # a number\nhistory.append(loss.detach())   # a tensor without its graph",
-    ("TML101", "TML102", "TML103", "TML104", "TML105", "TML106", "TML107", "TML108", "TML109", "TML401", "TML402"),
+    Advice.NO_GRAPH_KEPT,
 )
 MIXED_PRECISION = Remedy(
     "Run the forward in bfloat16 or float16",
     "activations shrink, weights and optimizer state do not: measured 0.61 to 0.71 of the bytes on real models, more than "
     "before where weights outweigh activations; on a GPU without bfloat16 use float16 and torch.amp.GradScaler",
     'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = criterion(model(inputs), targets)',
-    ("TML501", "TML502"),
+    Advice.PRECISION,
 )
 SMALLER_BATCHES = Remedy(
     "Halve the batch and accumulate gradients over two, with a backward for each part",
     "activations follow the batch; summing the parts' losses before one backward would keep all their graphs at once",
     "loss = criterion(model(part), target) / parts\nloss.backward()                 # every part\n"
     "if last_part:\n    optimizer.step()\n    optimizer.zero_grad()",
-    ("TML507", "TML505"),
+    Advice.SMALLER_BATCHES,
 )
 CHECKPOINTING = Remedy(
     "Recompute activations instead of storing them",
     "measured 0.08 of the activations with a checkpoint per layer, 0.28 with four segments, 0.51 with two, 1.00 with one; "
     "it costs about one more forward",
     "from torch.utils.checkpoint import checkpoint\nx = checkpoint(block, x, use_reentrant=False)",
-    ("TML503", "TML504", "TML508"),
+    Advice.CHECKPOINTING,
 )
 LIVE_TENSORS = (NO_GRAPH_IN_INFERENCE, NO_GRAPH_PAST_ITS_STEP, MIXED_PRECISION, SMALLER_BATCHES, CHECKPOINTING)
 
@@ -64,20 +71,20 @@ STEADY_SHAPES = Remedy(
     "Keep shapes steady: pad or bucket lengths, drop the last short batch, run the largest batch first",
     "every new size cuts the cache into new pieces; growing a tensor with torch.cat does so at each step",
     "DataLoader(dataset, batch_size=n, drop_last=True)   # and pad_sequence / pad_to_multiple_of",
-    ("TML403", "TML301"),
+    Advice.STEADY_SHAPES,
 )
 SHAPES = Remedy(
     "Look at the shapes on the failing line",
     "usual: a full attention matrix, a broadcast of (n, 1) with (1, n), one-hot over a vocabulary, an image that was "
     "not resized, two dimensions swapped",
     "print([tuple(t.shape) for t in (a, b)])    # just before it",
-    ("TML504", "TML508"),
+    Advice.SHAPES,
 )
 FUSED_ATTENTION = Remedy(
     "Never build the attention matrix",
     "it grows with the square of the length: 2,048 tokens took 202 MB by hand and 7.4 MB fused (measured on the CPU)",
     "out = torch.nn.functional.scaled_dot_product_attention(q, k, v)",
-    ("TML504",),
+    Advice.FUSED_ATTENTION,
 )
 LEAVE_ROOM = Remedy(
     "Make the library ask before the cache has grown",
@@ -93,14 +100,14 @@ LOAD_LAZILY = Remedy(
     "Load checkpoints without a second copy in memory",
     "a state dict read whole stands beside the model until it is dropped",
     'state = torch.load(path, map_location="cpu", mmap=True, weights_only=True)',
-    ("TML506",),
+    Advice.LOADING,
 )
 HANDLER = Remedy(
     "Retry after the except block, not inside it",
     "inside, the exception's traceback still holds every frame's tensors: the retry has less room than the first attempt",
     "failed = False\ntry:\n    step(batch)\nexcept torch.OutOfMemoryError:\n    failed = True\n"
     "if failed:\n    step(half(batch))",
-    ("TML303", "TML304"),
+    Advice.HANDLER,
 )
 
 _CONFIG = {"HIP": "PYTORCH_HIP_ALLOC_CONF", "NPU": "PYTORCH_NPU_ALLOC_CONF"}
@@ -118,14 +125,14 @@ def _expandable(message: Message) -> Remedy:
             "expandable_segments needs torch 2.1 and this message is from an older one: upgrade, or bound the pieces",
             f"export {variable}=max_split_size_mb:128        # torch before 2.1\n"
             f"export {variable}=expandable_segments:True     # torch 2.1 and later, not on Windows",
-            ("TML307",),
+            Advice.SEGMENTS,
         )
     return Remedy(
         "Let segments grow instead of adding new ones",
         "the idle pieces then join into one range; it must be set before torch is imported, and Windows ignores it"
         + ("; torch 2.10 and later also read it from PYTORCH_ALLOC_CONF" if variable == "PYTORCH_CUDA_ALLOC_CONF" else ""),
         f"export {variable}=expandable_segments:True",
-        ("TML307",),
+        Advice.SEGMENTS,
     )
 
 
@@ -153,7 +160,7 @@ def _cap(message: Message) -> tuple[Remedy, ...]:
             "a limit lowers the ceiling, not the need; look for set_per_process_memory_fraction, for "
             "per_process_memory_fraction in PYTORCH_CUDA_ALLOC_CONF, and for a limit of the platform (MIG, vGPU, a scheduler)",
             "torch.cuda.set_per_process_memory_fraction(1.0)    # undoes an earlier call",
-            ("TML305", "TML306", "TML308"),
+            Advice.LIMIT,
         ),
         *LIVE_TENSORS,
     )
@@ -182,7 +189,7 @@ def remedies_for(message: Message, diagnosis: Diagnosis) -> tuple[Remedy, ...]:
                     "Lift the limit on virtual memory, or switch expandable segments off",
                     "they reserve addresses for more than the whole device, per stream",
                     "ulimit -v unlimited\nexport PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False",
-                    ("TML307",),
+                    Advice.SEGMENTS,
                 ),
             )
         case Kind.HOST_MEMORY:

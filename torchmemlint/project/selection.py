@@ -13,11 +13,12 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from torchmemlint.errors import ConfigError
+from torchmemlint.findings import INTERNAL_ERROR, UNPARSABLE
 
 if TYPE_CHECKING:
     from torchmemlint.rules.api import Rule
 
-ABOUT_THE_RUN = frozenset({"TML000", "TML001"})
+ABOUT_THE_RUN = frozenset({UNPARSABLE, INTERNAL_ERROR})
 """On whatever is selected: a file that cannot be read must not look clean. TML000 can be ignored, TML001 cannot."""
 
 
@@ -112,4 +113,4 @@ def enabled_codes(layers: Sequence[tuple[Layer, str]], preview: bool) -> tuple[s
         # Within one specificity, what is ignored is off.
         for _, meant, on in sorted(orders, key=lambda order: (order[0], not order[2])):
             codes = codes | meant if on else codes - meant
-    return tuple(sorted(codes | {"TML001"}))
+    return tuple(sorted(codes | {INTERNAL_ERROR}))

@@ -7,6 +7,7 @@ a file without a word of torch can do without.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -15,17 +16,23 @@ if TYPE_CHECKING:
     from torchmemlint.rules.card import Rule
 
 ALL_RULES: tuple[Rule, ...]
-OF_GRAPHS = frozenset({"TML101", "TML102", "TML103", "TML104", "TML201", "TML203", "TML204", "TML401", "TML402"})
-"""Rules about what a model gives: words of any rule may bring them to a function in which they have something to say."""
+
+
+@cache
+def rule_of(code: str) -> Rule:
+    """The card of a rule. Raises KeyError for an unknown code."""
+    from torchmemlint.rules.cards import CARDS
+
+    return {rule.code: rule for rule in CARDS.values()}[code]
 
 
 def looked_at_for(codes: frozenset[str]) -> frozenset[str]:
-    """The rules whose words choose the files and functions that are looked at where these are selected: what one of
-    ``OF_GRAPHS`` finds beside the others it finds alone."""
-    if not codes & OF_GRAPHS:
-        return codes
+    """The rules whose words choose the files and functions that are looked at where these are selected: what a rule that is
+    ``of_results`` finds beside the others it finds alone."""
     from torchmemlint.rules.cards import CARDS
 
+    if not any(rule.of_results for rule in CARDS.values() if rule.code in codes):
+        return codes
     return codes | {rule.code for rule in CARDS.values() if rule.default and not rule.preview}
 
 

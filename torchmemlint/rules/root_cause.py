@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from torchmemlint.findings import Confidence, Severity
+from torchmemlint.rules import rule_of
 from torchmemlint.rules.api import Draft
+from torchmemlint.rules.card import Once, Rule, Same
+from torchmemlint.rules.cards import CARDS
 
-KEEPERS = frozenset({"TML101", "TML102", "TML103", "TML104", "TML204"})
-IN_HANDLER = frozenset({"TML301", "TML302", "TML304"})
+
+def after(rule: Rule) -> int:
+    """After how many others, one upon the other, a rule is asked what it explains: what is explained explains nothing."""
+    return max((1 + after(rule_of(code)) for code in rule.yields_to), default=0)
+
+
+CAUSES = sorted(((rule, rule.explains) for rule in CARDS.values() if rule.explains is not None), key=lambda one: after(one[0]))
+"""The rules that explain others, and what these must share with them; what may be explained itself comes late."""
 
 
 def told_once(drafts: Sequence[Draft]) -> list[Draft]:
@@ -28,37 +37,46 @@ def told_once(drafts: Sequence[Draft]) -> list[Draft]:
 
 
 def _told_once(drafts: Sequence[Draft]) -> list[Draft]:
-    """Drafts that are alike sure, less those that another of them explains.
-
-    A missing ``no_grad`` (TML201) stands for the stores that it fills, and what one guard would cover has one, at its first forward,
-    or the first that fills any;
-    TML204 stands for TML101/102 at its statement; TML303 for what else is said of its handler.
-    """
+    """Drafts that are alike sure, less those that another of them explains: a missing ``no_grad`` the stores that it fills, a bad
+    handler what else is said of it. The cards of the rules have who explains whom, and what of."""
     out = list(drafts)
-    if any(d.finding.code == "TML202" for d in out):
-        # The guard that does nothing is the cause: mended, it covers the forwards. It costs what they do.
-        stands_for = [d.finding.severity for d in out if d.finding.code in ("TML201", *KEEPERS)]
-        out = [d for d in out if d.finding.code not in ("TML201", *KEEPERS)]
-        if Severity.ERROR in stands_for:
-            out = [d if d.finding.code != "TML202" else raised(d) for d in out]
-    misused = {d.finding.statement for d in out if d.finding.code in ("TML305", "TML306")}
-    out = [d for d in out if not (d.finding.code == "TML308" and d.finding.statement in misused)]
-    inference = [d for d in out if d.finding.code == "TML201"]
-    if inference:
-        covered = frozenset().union(*(d.graphs for d in inference))
-        out = [d for d in out if not (d.finding.code in KEEPERS and d.graphs and d.graphs <= covered)]
-        parts: dict[tuple[tuple[int, int], ...], list[Draft]] = {}
-        for draft in inference:
-            parts.setdefault(draft.part, []).append(draft)
-        out = [*(d for d in out if d.finding.code != "TML201"), *map(for_all, parts.values())]
-    halves = {d.finding.statement for d in out if d.finding.code == "TML204"}
-    out = [d for d in out if not (d.finding.code in ("TML101", "TML102") and d.finding.statement in halves)]
-    teachers = frozenset().union(*(d.graphs for d in out if d.finding.code == "TML203"))
-    out = [d for d in out if not (d.finding.code in KEEPERS and d.graphs and d.graphs <= teachers)]
-    handlers = {d.handler for d in out if d.finding.code == "TML303"}
-    out = [d for d in out if not (d.finding.code in IN_HANDLER and d.handler in handlers)]
-    views = {d.finding.statement for d in out if d.finding.code == "TML402"}
-    return [d for d in out if not (d.finding.code == "TML401" and d.finding.statement in views)]
+    for cause, same in CAUSES:
+        there = [d for d in out if d.finding.code == cause.code]
+        if not there:
+            continue
+        shares = sharer(same, there)
+        explained = [d for d in out if cause.code in rule_of(d.finding.code).yields_to and shares(d)]
+        left_out = {id(d) for d in explained}
+        if cause.once is Once.A_PART:
+            left_out |= {id(d) for d in there}
+        out = [d for d in out if id(d) not in left_out]
+        if cause.once is Once.A_PART:
+            out += map(for_all, parts_of(there))
+        if same is Same.FUNCTION and any(d.finding.severity is Severity.ERROR for d in explained):
+            out = [raised(d) if d.finding.code == cause.code else d for d in out]
+    return out
+
+
+def sharer(same: Same, there: Sequence[Draft]) -> Callable[[Draft], bool]:
+    """Tells of a draft whether it has this in common with those."""
+    if same is Same.GRAPHS:
+        graphs = frozenset().union(*(d.graphs for d in there))
+        return lambda d: bool(d.graphs) and d.graphs <= graphs
+    if same is Same.STATEMENT:
+        statements = {d.finding.statement for d in there}
+        return lambda d: d.finding.statement in statements
+    if same is Same.HANDLER:
+        handlers = {d.handler for d in there}
+        return lambda d: d.handler in handlers
+    return lambda d: True  # all are of one function
+
+
+def parts_of(there: Sequence[Draft]) -> Iterable[list[Draft]]:
+    """Drafts by the part of the function that they are in."""
+    parts: dict[tuple[tuple[int, int], ...], list[Draft]] = {}
+    for draft in there:
+        parts.setdefault(draft.part, []).append(draft)
+    return parts.values()
 
 
 def raised(draft: Draft) -> Draft:

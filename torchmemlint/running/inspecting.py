@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from torchmemlint.errors import SourceError
+from torchmemlint.findings import UNUSED_SUPPRESSION
 from torchmemlint.processes.pool import run_all, run_on, shares, size_of
 from torchmemlint.running.linking import link
 from torchmemlint.running.scanning import BYTES_TO_INSPECT, BYTES_TO_SCAN, jobs_for, scan_files, telling
@@ -35,7 +36,7 @@ def check_some(run: Run, paths: Sequence[str], scanned: Collection[str] = ()) ->
         for done in (_judged(run, one) for one in inspected):
             broken = failed[done.path].findings if done.path in failed else ()  # cells of a notebook
             run.checked[done.path] = replace(done, findings=(*broken, *done.findings))
-    quiet = [path for path in paths if "TML002" in run.settings[path].codes and _only_comments(run, path)]
+    quiet = [path for path in paths if UNUSED_SUPPRESSION in run.settings[path].codes and _only_comments(run, path)]
     if quiet:
         all_comments = ScanAll(run.settings, run.texts)
         jobs = jobs_for(run, quiet, BYTES_TO_SCAN)

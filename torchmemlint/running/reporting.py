@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from torchmemlint.errors import TOO_LARGE, SourceError
 from torchmemlint.files.quoting import quoted
+from torchmemlint.findings import UNUSED_SUPPRESSION
 from torchmemlint.source import is_notebook
 from torchmemlint.workers import read
 
@@ -96,7 +97,7 @@ def reported(run: Run) -> Reported:
     """What the baselines, and rows that did not change, leave of each file's findings."""
     found = {file.path: run.checked[file.path].findings if file.path in run.checked else () for file in run.files}
     if not run.complete:  # a comment may be there for a caller that is out of sight
-        found = {path: tuple(one for one in findings if one.code != "TML002") for path, findings in found.items()}
+        found = {path: tuple(one for one in findings if one.code != UNUSED_SUPPRESSION) for path, findings in found.items()}
     baselined = stale = unchanged = 0
     codes = {path: settings.codes for path, settings in run.settings.items()}
     for name in sorted({settings.baseline for settings in run.settings.values()} - {""}) if run.baseline else ():

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from torchmemlint.findings import Finding
+from torchmemlint.findings import INTERNAL_ERROR, UNUSED_SUPPRESSION, Finding
 from torchmemlint.project.settings import Settings
 from torchmemlint.rules import ALL_RULES
 from torchmemlint.source.directives import Directives, read_directives
@@ -42,7 +42,7 @@ def apply(
     switches the finding off there, and not at these, the next of them is reported in its place.
     """
     found = list(findings)
-    judge_comments = judge_comments and "TML002" in settings.codes
+    judge_comments = judge_comments and UNUSED_SUPPRESSION in settings.codes
     if not found and not judge_comments:
         return []
     ignored = ignored_prefixes(settings, path)
@@ -80,12 +80,12 @@ def suppressed(finding: Finding, directives: Directives) -> bool:
     A failure of our own is hidden only by a code: a bare ``# noqa`` was not written with it in mind. A comment without use is
     hidden only by its full code or name: else it would hide itself.
     """
-    if finding.code in ("TML001", "TML002"):
+    if finding.code in (INTERNAL_ERROR, UNUSED_SUPPRESSION):
         names = (finding.code, finding.name)
         meant = [
             one
             for one in directives.found
-            if one.selectors and (finding.code == "TML001" or any(selector in names for selector in one.selectors))
+            if one.selectors and (finding.code == INTERNAL_ERROR or any(selector in names for selector in one.selectors))
         ]
         directives = Directives(tuple(meant), directives.next_code, directives.problems)
     rows = finding.noqa_rows or {finding.span.start.row}

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from torchmemlint.errors import BaselineError
 from torchmemlint.files.quoting import quoted
 from torchmemlint.files.reading import MAX_REPORT_BYTES, read_text, reason
-from torchmemlint.findings import Finding
+from torchmemlint.findings import INTERNAL_ERROR, Finding
 
 VERSION = 1
-NEVER = frozenset({"TML001"})
+NEVER = frozenset({INTERNAL_ERROR})
 """A failure of our own must not be made to look as if it had always been there."""
 
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from torchmemlint.findings import Edit, Finding, Fix, FlowStep
 from torchmemlint.rules import ALL_RULES
+from torchmemlint.rules.card import Once
 from torchmemlint.source import is_notebook
 
 ALSO = "here, too"
@@ -16,7 +17,7 @@ ALSO = "here, too"
 def once_a_file(findings: Sequence[Finding]) -> list[Finding]:
     """One file's findings, in order, of rules that speak once a file only the first: it names the other places, and its fix repairs
     all."""
-    codes = {rule.code for rule in ALL_RULES if rule.once_a_file}
+    codes = {rule.code for rule in ALL_RULES if rule.once is Once.A_FILE}
     together: dict[str, list[Finding]] = {}
     for finding in findings:
         if finding.code in codes:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from torchmemlint.findings import Confidence, Edit, Finding, Fix, Position, Safety, Severity, Span
+from torchmemlint.findings import UNUSED_SUPPRESSION, Confidence, Edit, Finding, Fix, Position, Safety, Severity, Span
 from torchmemlint.source.directives import Directive, Directives, Kind, selects
 from torchmemlint.source.lines import Lines
 
 if TYPE_CHECKING:
     from torchmemlint.rules.api import Rule
 
-CODE, NAME = "TML002", "unused-suppression"
+CODE, NAME = UNUSED_SUPPRESSION, "unused-suppression"
 
 
 def unused_suppressions(

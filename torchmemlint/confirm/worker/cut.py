@@ -16,9 +16,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from torchmemlint.rules.card import Repair
+
 HARNESS = "__tml__"
-FORWARD_RULES = frozenset({"TML201", "TML202", "TML203"})
-"""Rules that point at a forward call."""
+OF_FORWARDS = frozenset({Repair.NO_GRAD, Repair.NO_GRAD_AROUND, Repair.OWN_FIX})
+"""Repairs of findings that point at a forward call."""
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 LoopNode = ast.For | ast.AsyncFor | ast.While
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
@@ -32,6 +34,14 @@ class Place:
     column: int = 1
     end_row: int = 0
     end_column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """What is wrong with the flagged value, told by what mends it; ``keyword`` as on a rule's card."""
+
+    repair: Repair
+    keyword: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +143,10 @@ def _store_names(statement: ast.stmt) -> list[str]:
 class _Body(ast.NodeTransformer):
     """Rewrites the statements of the flagged function (or of any function of its class, then without a site)."""
 
-    def __init__(self, site: Site | None, code: str, level: int) -> None:
-        self.site, self.code = site, code
+    def __init__(self, site: Site | None = None, flaw: Flaw | None = None, level: int = 0) -> None:
+        self.site = site
+        self.repair = flaw.repair if flaw else None
+        self.keyword = flaw.keyword if flaw else ""
         self.loops = site.loops if site else ()
         self.sampled = self.loops[level] if level < len(self.loops) else None
         self.lenient = False  # an initialiser that checks its arguments would refuse stand-ins
@@ -284,10 +296,8 @@ class _Body(ast.NodeTransformer):
                 return [ast.Pass()]
         if flagged:
             self._probe(node)
-        if self.code == "TML105":
-            _set_keyword(node, "retain_graph", flagged)
-        elif self.code == "TML106":
-            _set_keyword(node, "create_graph", flagged)
+        if self.repair is Repair.SWITCH and flagged:
+            _set_keyword(node, self.keyword)
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Tuple, ast.List)):
             parts = node.targets[0].elts
             if not any(isinstance(part, ast.Starred) for part in parts) and not isinstance(
@@ -307,14 +317,15 @@ class _Body(ast.NodeTransformer):
 
     def _probe(self, node: ast.stmt) -> None:
         """Send the flagged value through the probe: what is added, stored, passed on or called."""
-        if self.code in FORWARD_RULES and self._wrap_call(node):
+        if self.repair is Repair.SWITCH:
             return
-        if self.code in {*FORWARD_RULES, "TML105", "TML106"}:
-            for field, value in ast.iter_fields(node):
-                if field == "value" and isinstance(value, ast.expr) and self.code in FORWARD_RULES:
-                    setattr(node, field, _WrapCalls().visit(value))
+        if self.repair in OF_FORWARDS:
+            if not self._wrap_call(node):
+                for field, value in ast.iter_fields(node):
+                    if field == "value" and isinstance(value, ast.expr):
+                        setattr(node, field, _WrapCalls().visit(value))
             return
-        if self.code == "TML104":
+        if self.repair is Repair.DETACH_STATE:
             carried = set(_store_names(node))
             replaced = _Carried(carried)
             for field, value in ast.iter_fields(node):
@@ -339,7 +350,7 @@ class _Body(ast.NodeTransformer):
         return wrap.call is not None
 
     def _probe_expression(self, value: ast.expr) -> ast.expr:
-        if self.code in FORWARD_RULES:
+        if self.repair in OF_FORWARDS:
             holder = ast.Expr(value)
             if self._wrap_call(holder):
                 return holder.value
@@ -410,9 +421,7 @@ class _Carried(ast.NodeTransformer):
         return node
 
 
-def _set_keyword(node: ast.stmt, keyword: str, flagged: bool) -> None:
-    if not flagged:
-        return
+def _set_keyword(node: ast.stmt, keyword: str) -> None:
     for call in ast.walk(node):
         if isinstance(call, ast.Call):
             for item in call.keywords:
@@ -422,7 +431,7 @@ def _set_keyword(node: ast.stmt, keyword: str, flagged: bool) -> None:
 
 def _surroundings(tree: ast.Module) -> list[ast.stmt]:
     """Top-level statements that only define: imports, functions, classes, plain assignments; each guarded."""
-    body = _Body(None, "", 0)
+    body = _Body()
     kept: list[ast.stmt] = []
 
     def keep(statements: Sequence[ast.stmt]) -> None:
@@ -463,7 +472,7 @@ def _guard_classes(tree: ast.Module, site: Site | None) -> None:
         if isinstance(klass, ast.ClassDef):
             for node in klass.body:
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and (site is None or node not in site.around):
-                    _Body(None, "", 0).visit(node)
+                    _Body().visit(node)
 
 
 def modules_of(tree: ast.Module, klass: ast.ClassDef | None) -> frozenset[str]:
@@ -500,9 +509,9 @@ def definitions(tree: ast.Module) -> ast.Module:
     return ast.fix_missing_locations(ast.Module(_surroundings(tree), []))
 
 
-def whole(tree: ast.Module, site: Site, code: str, level: int) -> ast.Module:
+def whole(tree: ast.Module, site: Site, flaw: Flaw, level: int) -> ast.Module:
     """The file's definitions with the flagged function instrumented; at module level, the whole module."""
-    rewrite = _Body(site, code, level)
+    rewrite = _Body(site, flaw, level)
     _soften(tree)
     _guard_classes(tree, site)
     if site.function is None:
@@ -518,7 +527,7 @@ def _is_future(node: ast.stmt) -> bool:
     return isinstance(node, ast.ImportFrom) and node.module == "__future__"
 
 
-def sliced(tree: ast.Module, site: Site, code: str, level: int) -> ast.Module | None:
+def sliced(tree: ast.Module, site: Site, flaw: Flaw, level: int) -> ast.Module | None:
     """As ``whole``, with the flagged function's body cut down to the sampled loop, simple initialisers and the
     with-blocks around it."""
     if level >= len(site.loops):
@@ -552,10 +561,10 @@ def sliced(tree: ast.Module, site: Site, code: str, level: int) -> ast.Module | 
             ast.copy_location(node, loop)
     if site.function is not None:
         site.function.body = body
-        return whole(tree, site, code, level)
+        return whole(tree, site, flaw, level)
     definitions = _surroundings(tree)
     _soften(tree)
-    return ast.fix_missing_locations(ast.Module([*definitions, *_Body(site, code, level).block(body)], []))
+    return ast.fix_missing_locations(ast.Module([*definitions, *_Body(site, flaw, level).block(body)], []))
 
 
 def _own_stores(statement: ast.stmt) -> list[str]:

@@ -40,6 +40,7 @@ from torchmemlint.confirm.worker.meter import (
     walk,
 )
 from torchmemlint.confirm.worker.standins import StandIn, StandInTensor, words
+from torchmemlint.rules.card import Repair
 
 REAL_MODULES = frozenset(
     words(
@@ -53,12 +54,9 @@ REAL_MODULES = frozenset(
 )  # fmt: skip
 """Modules that the code gets as they are, where they are installed; every other import gives a stand-in."""
 
-REPAIRS = {
-    "TML101": "detach", "TML102": "detach", "TML103": "detach", "TML104": "detach", "TML204": "detach",
-    "TML201": "no_grad", "TML203": "no_grad", "TML401": "host", "TML402": "clone",
-    "TML105": "switch", "TML106": "switch",
-}  # fmt: skip
-
+_DETACH = frozenset({Repair.DETACH, Repair.DETACH_STATE})
+_OF_VALUES = _DETACH | {Repair.HOST, Repair.CLONE}
+_NO_GRAD = frozenset({Repair.NO_GRAD, Repair.NO_GRAD_AROUND})
 
 SEARCH_SECONDS = 12.0
 """No further way to run the line is tried after this much CPU time (wall time depends on what else the machine does)."""
@@ -90,7 +88,7 @@ class Sampled:
 class Harness:
     """The object that the instrumented code calls; mends the flagged value in the repaired variant."""
 
-    def __init__(self, meter: Meter, repair: str, force: bool, turned: frozenset[int] = frozenset()) -> None:
+    def __init__(self, meter: Meter, repair: Repair | None, force: bool, turned: frozenset[int] = frozenset()) -> None:
         self._live, self._peak, self._reset_peak = meter.live_bytes, meter.peak_bytes, meter.reset_peak
         self._allocator = meter if isinstance(meter, AllocatorMeter) else None
         self.requested: list[int] = []
@@ -287,7 +285,7 @@ class Harness:
             return call
         standins.record.trusted = self.claimed  # the linter says that this very call is a forward
         try:
-            with torch.no_grad() if self.repair == "no_grad" else contextlib.nullcontext():
+            with torch.no_grad() if self.repair in _NO_GRAD else contextlib.nullcontext():
                 value = call()
         finally:
             standins.record.trusted = False
@@ -301,7 +299,7 @@ class Harness:
         """The probe on a keyword that the repair turns off."""
         self.hits += 1
         self.seen.add("tensor")
-        return False if self.repair == "switch" else value
+        return False if self.repair is Repair.SWITCH else value
 
     def _saw(self, value: Any) -> None:
         self.hits += 1
@@ -371,17 +369,17 @@ def _kind(value: object) -> str:
     return "other"
 
 
-def mend(value: Any, repair: str) -> Any:
+def mend(value: Any, repair: Repair | None) -> Any:
     """The value as the repaired code has it."""
-    if repair not in {"detach", "host", "clone"}:
+    if repair not in _OF_VALUES:
         return value
 
     def one(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        if repair == "detach":
+        if repair in _DETACH:
             return leaf.detach()
-        return leaf.clone() if repair == "clone" else leaf.cpu()
+        return leaf.clone() if repair is Repair.CLONE else leaf.cpu()
 
     return tree_map(one, value)
 
@@ -431,7 +429,7 @@ class Modules:
 
     def namespace(self, tree: ast.Module, harness: Harness | None, absolute: str) -> dict[str, Any]:
         """The globals that the definitions of a module leave."""
-        space = _namespace(tree, harness or Harness(StorageMeter(), "", False), self, absolute)
+        space = _namespace(tree, harness or Harness(StorageMeter(), None, False), self, absolute)
         exec(compile(tree, f"<{absolute}>", "exec", __future__.annotations.compiler_flag), space)
         return space
 
@@ -615,7 +613,7 @@ class Target:
 
     source: str
     place: cut.Place
-    code: str
+    flaw: cut.Flaw
     device: str
     grad: str
     module: str
@@ -633,9 +631,9 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
     standins.STEPS = int(job.get("steps", standins.STEPS))
     chosen: tuple[str, int, bool] | None = None
     best: Mapping[str, object] | None = None
-    code = str(job["code"])
+    repair = Repair(str(job["repair"]))
     target = Target(
-        job["source"], cut.Place(*job["place"]), code, job["device"], str(job.get("grad", "on")),
+        job["source"], cut.Place(*job["place"]), cut.Flaw(repair, str(job.get("keyword", ""))), job["device"], str(job.get("grad", "on")),
         str(job.get("module", "confirmed_module")), job.get("modules", {}), frozenset(job.get("packages", ())),
         job.get("claimed") is True,
     )  # fmt: skip
@@ -647,7 +645,7 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
     for attempt in _attempts(len(site.loops)):
         if best is not None and time.process_time() > deadline:
             break
-        figures = _measure(target, "", attempt)
+        figures = _measure(target, None, attempt)
         if best is None or _worth(figures) > _worth(best):
             best, chosen = figures, attempt
         if _grows(figures):
@@ -656,33 +654,32 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
             break
     assert best is not None
     assert chosen is not None
-    if target.claimed and code in cut.FORWARD_RULES and best["guards"]:
+    if target.claimed and repair in cut.OF_FORWARDS and best["guards"]:
         # its backward runs in a phase that nothing in sight is known to be; the linter speaks of the other one
         other = replace(target, turned=frozenset(_series(best, "guards")))
-        figures = _measure(other, "", chosen)
+        figures = _measure(other, None, chosen)
         if not figures["backwards"] and figures["seen"] == "tensor" and len(_series(figures, "live_bytes")) > standins.STEPS:
             target, best = other, figures
     emit({"variant": "before", "run": best})
     if job.get("snapshot") and torch.device(target.device).type == "cuda" and _grows(best):
         emit(_snapshot(target, chosen))
-    repair = str(job.get("repair") or REPAIRS.get(code, ""))
     assert chosen is not None
     if job.get("fixed_source"):
-        emit({"variant": "fixed", "run": _measure(_fixed(target, job["fixed_source"], int(job["fixed_row"])), "", chosen)})
-    if not repair:
+        emit({"variant": "fixed", "run": _measure(_fixed(target, job["fixed_source"], int(job["fixed_row"])), None, chosen)})
+    if repair is Repair.OWN_FIX:
         return
     # nothing is trained where it ran: the repair is a decorator, or a with-block around all of it
-    around = code in {"TML201", "TML202"} and not best["backwards"]
+    around = repair is Repair.NO_GRAD_AROUND and not best["backwards"]
 
     def repaired(target: Target) -> Mapping[str, object]:
-        return _measure(replace(target, grad="off"), "", chosen) if around else _measure(target, repair, chosen)
+        return _measure(replace(target, grad="off"), None, chosen) if around else _measure(target, repair, chosen)
 
     emit({"variant": "after", "run": repaired(target)})
     guesses = best["guesses"]
     if isinstance(guesses, list) and guesses:
         # the same once more, with nothing but data from the callees that nobody can see
         doubtful = replace(target, inert=frozenset(guesses))
-        emit({"variant": "inert before", "run": _measure(doubtful, "", chosen)})
+        emit({"variant": "inert before", "run": _measure(doubtful, None, chosen)})
         emit({"variant": "inert after", "run": repaired(doubtful)})
 
 
@@ -741,7 +738,7 @@ def _snapshot(target: Target, attempt: tuple[str, int, bool]) -> Mapping[str, ob
     """The record of a run of its own, at whose end the allocator tells what it holds and who asked for it."""
     taken: list[bytes] = []
     start_history()
-    _measure(target, "", attempt, lambda: taken.append(end_history()))
+    _measure(target, None, attempt, lambda: taken.append(end_history()))
     packed = base64.b64encode(zlib.compress(taken[0])).decode() if taken else ""
     if not packed:
         return {"no_snapshot": "the run with the allocator's history on did not come to its end"}
@@ -749,20 +746,20 @@ def _snapshot(target: Target, attempt: tuple[str, int, bool]) -> Mapping[str, ob
 
 
 def _measure(
-    target: Target, repair: str, attempt: tuple[str, int, bool], at_end: Callable[[], None] = lambda: None
+    target: Target, repair: Repair | None, attempt: tuple[str, int, bool], at_end: Callable[[], None] = lambda: None
 ) -> Mapping[str, object]:
-    source, code = target.source, target.code
     mode, level, force = attempt
     started = time.monotonic()
     gc.collect()
     torch.manual_seed(0)
-    tree = ast.parse(source)
+    tree = ast.parse(target.source)
     site = cut.locate(tree, target.place)
     assert site is not None
     record = standins.Record(target.inert, cut.modules_of(tree, site.klass))
     standins.begin(record)
     meter = meter_for(target.device)
-    program = cut.whole(tree, site, code, level) if mode == "whole function" else cut.sliced(tree, site, code, level)
+    make = cut.whole if mode == "whole function" else cut.sliced
+    program = make(tree, site, target.flaw, level)
     errors: list[str] = []
     with meter:
         if isinstance(meter, StorageMeter):

@@ -66,6 +66,7 @@ from torchmemlint.findings import Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.rules.card import About, Advice
 from torchmemlint.semantics.events import EnvironmentSet
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.world import MODULE
@@ -76,8 +77,9 @@ RULE = Rule(
     name="allocator-config-too-late",
     summary="Options of the allocator are set too late, or in a form that it refuses",
     severity=Severity.WARNING,
+    about=About.ALLOCATOR,
     triggers=frozenset({"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"}),
-    experiment=None,
+    advice=frozenset({Advice.SEGMENTS}),
 )
 EVENT = EnvironmentSet
 

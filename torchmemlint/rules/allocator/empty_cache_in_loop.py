@@ -70,6 +70,7 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent
+from torchmemlint.rules.card import About, Advice
 from torchmemlint.rules.doubts import CALLED_SELDOM
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import Evidence
@@ -84,9 +85,11 @@ RULE = Rule(
     name="empty-cache-in-loop",
     summary="The allocator's cache is emptied in every step",
     severity=Severity.WARNING,
+    about=About.ALLOCATOR,
     fix=Safety.UNSAFE,
     triggers=frozenset({"empty_cache"}),
-    experiment=None,
+    yields_to=frozenset({"TML303"}),
+    advice=frozenset({Advice.STEADY_SHAPES}),
 )
 EVENT = CallEffect
 

@@ -49,6 +49,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.rules.card import About
 from torchmemlint.semantics.events import Handler
 
 RULE = Rule(
@@ -56,8 +57,9 @@ RULE = Rule(
     name="empty-cache-with-live-tensors",
     summary="The cache is emptied as the cure of an out-of-memory error, while what fills the memory is still referenced",
     severity=Severity.WARNING,
+    about=About.ALLOCATOR,
     triggers=frozenset({"empty_cache"}),
-    experiment=None,
+    yields_to=frozenset({"TML303"}),
 )
 EVENT = Handler
 

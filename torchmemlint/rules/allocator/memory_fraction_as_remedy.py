@@ -48,6 +48,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.rules.card import About, Advice, Same
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
@@ -57,8 +58,10 @@ RULE = Rule(
     name="memory-fraction-as-remedy",
     summary="The process's memory fraction is lowered as a remedy for an out-of-memory error",
     severity=Severity.WARNING,
+    about=About.ALLOCATOR,
     triggers=TORCH.words["memory-fractions"],
-    experiment=None,
+    explains=Same.STATEMENT,
+    advice=frozenset({Advice.LIMIT}),
 )
 EVENT = CallEffect
 

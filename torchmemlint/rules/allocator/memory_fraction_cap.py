@@ -45,6 +45,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.rules.card import About, Advice
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
@@ -54,9 +55,11 @@ RULE = Rule(
     name="memory-fraction-cap",
     summary="The process's share of device memory is capped",
     severity=Severity.NOTE,
+    about=About.ALLOCATOR,
     default=False,
     triggers=TORCH.words["memory-fractions"],
-    experiment=None,
+    yields_to=frozenset({"TML305", "TML306"}),
+    advice=frozenset({Advice.LIMIT}),
 )
 EVENT = CallEffect
 

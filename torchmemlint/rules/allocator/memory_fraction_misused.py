@@ -49,6 +49,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, argument
+from torchmemlint.rules.card import About, Advice, Same
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.values import only_const
 from torchmemlint.torch_facts import TORCH
@@ -59,8 +60,10 @@ RULE = Rule(
     name="memory-fraction-misused",
     summary="A memory fraction is given that the call refuses, or it is set too late",
     severity=Severity.ERROR,
+    about=About.ALLOCATOR,
     triggers=TORCH.words["memory-fractions"],
-    experiment=None,
+    explains=Same.STATEMENT,
+    advice=frozenset({Advice.LIMIT}),
 )
 EVENT = CallEffect
 

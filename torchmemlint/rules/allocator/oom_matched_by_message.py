@@ -62,6 +62,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.rules.card import About, Advice
 from torchmemlint.semantics.events import Handler
 
 RULE = Rule(
@@ -69,8 +70,10 @@ RULE = Rule(
     name="oom-matched-by-message",
     summary="An out-of-memory error is recognised by the words of its message",
     severity=Severity.WARNING,
+    about=About.HANDLER,
     triggers=frozenset({"RuntimeError", "Exception", "BaseException"}),
-    experiment=None,
+    yields_to=frozenset({"TML303"}),
+    advice=frozenset({Advice.HANDLER}),
 )
 EVENT = Handler
 

@@ -63,6 +63,7 @@ from collections.abc import Iterator, Sequence
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.rules.card import About, Advice, Same
 from torchmemlint.semantics.events import GraphKind, Handler
 from torchmemlint.semantics.state import Mode
 
@@ -71,8 +72,11 @@ RULE = Rule(
     name="recovery-inside-oom-handler",
     summary="Recovery from an out-of-memory error runs inside the handler, while the exception holds the failed step's tensors",
     severity=Severity.ERROR,
+    about=About.HANDLER,
     triggers=frozenset({"RuntimeError", "OutOfMemoryError", "Exception", "BaseException", "empty_cache", "AcceleratorError"}),
-    experiment=None,
+    always=True,
+    explains=Same.HANDLER,
+    advice=frozenset({Advice.HANDLER}),
 )
 EVENT = Handler
 

@@ -62,6 +62,7 @@ from torchmemlint.findings import Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.rules.card import About, Advice
 from torchmemlint.semantics.events import Regrowth
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Kind
@@ -73,8 +74,9 @@ RULE = Rule(
     name="cat-in-loop",
     summary="A tensor grows by concatenation in a loop",
     severity=Severity.NOTE,
+    about=About.FOOTPRINT,
     triggers=WORDS,
-    experiment="peak",
+    advice=frozenset({Advice.STEADY_SHAPES}),
 )
 EVENT = Regrowth
 

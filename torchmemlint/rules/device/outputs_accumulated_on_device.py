@@ -63,13 +63,19 @@ import re
 from collections.abc import Iterator, Sequence
 
 from torchmemlint.findings import Safety, Severity
+from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.card import About, Advice, Repair
 from torchmemlint.rules.doubts import NO_BATCHES, Doubt, not_a_module
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag, StoreKind
 from torchmemlint.semantics.events import Backward, Graph, GraphKind, LoopInfo, SinkKind, Store
+from torchmemlint.semantics.roots import may_collect_on_device
+from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.values import COLUMN, COMPUTED, DETACHED, INTEGER, MOVED, SCALAR, VIEW
+from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
@@ -77,9 +83,13 @@ RULE = Rule(
     name="outputs-accumulated-on-device",
     summary="The outputs of a whole data set pile up on the device",
     severity=Severity.WARNING,
+    about=About.RESULTS_KEPT,
     fix=Safety.UNSAFE,
     triggers=frozenset({"append", "cat", "extend", "inference_mode", "no_grad"}),
-    experiment="tensors",
+    of_results=True,
+    yields_to=frozenset({"TML402"}),
+    repair=Repair.HOST,
+    advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
 EVENT = Store
 
@@ -94,8 +104,20 @@ SMALL = re.compile(
 """Collections that by their name hold some numbers for each step, or indices."""
 JOINS = re.compile(r"(^|[._])(cat|concat\w*|[hv]?stack|pad_sequence|gather|all_gather\w*)(_|$)", re.IGNORECASE)
 """Functions that put tensors together."""
+PUTS_TOGETHER = TORCH.words["joins"]
+COLLECTS = frozenset({"append", "extend"})
 TREATED = TORCH.words["done-with-tensors"] | {"joined"}
 """What is done with tensors alone: evidence of a collection's elements."""
+
+
+def may_find(ref: FunctionRef, runs: Runs) -> bool:
+    return may_collect_on_device(runs.world, ref)
+
+
+def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
+    """Whether a function may collect on a device, and put together, what a network gives."""
+    words = facts.names
+    return facts.qualname != MODULE and bool(words & PUTS_TOGETHER and words & COLLECTS) and may_find(ref, runs)
 
 
 def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:

@@ -60,9 +60,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
+from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, short
+from torchmemlint.rules.card import About, Advice, Repair, Same
 from torchmemlint.semantics.event_words import StoreKind
 from torchmemlint.semantics.events import Store
+from torchmemlint.semantics.roots import stores_in_loop
+from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.values import VIEW
 
 RULE = Rule(
@@ -70,12 +74,20 @@ RULE = Rule(
     name="view-keeps-storage",
     summary="A small view of a large output is kept, and with it the whole output",
     severity=Severity.WARNING,
+    about=About.RESULTS_KEPT,
     fix=Safety.UNSAFE,
     preview=True,
     triggers=frozenset({"append", "extend", "no_grad", "inference_mode"}),
-    experiment="tensors",
+    of_results=True,
+    explains=Same.STATEMENT,
+    repair=Repair.CLONE,
+    advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
 EVENT = Store
+
+
+def may_find(ref: FunctionRef, runs: Runs) -> bool:
+    return stores_in_loop(runs.world, ref)
 
 
 def check(event: Store, flow: Flow) -> Iterator[Draft]:

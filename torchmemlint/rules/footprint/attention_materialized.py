@@ -64,6 +64,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.rules.card import About, Advice
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Attention
 from torchmemlint.semantics.state import Mode
@@ -74,10 +75,11 @@ RULE = Rule(
     name="attention-materialized",
     summary="Attention is written out, and the scores of every position against every other lie in memory",
     severity=Severity.NOTE,
+    about=About.FOOTPRINT,
     default=False,
     triggers=TORCH.words["softmax"],
     roots=TORCH.words["softmax"],
-    experiment="peak",
+    advice=frozenset({Advice.CHECKPOINTING, Advice.SHAPES, Advice.FUSED_ATTENTION}),
 )
 EVENT = Attention
 

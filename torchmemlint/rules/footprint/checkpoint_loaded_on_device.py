@@ -66,6 +66,7 @@ from collections.abc import Iterator, Sequence
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, argument
+from torchmemlint.rules.card import About, Advice
 from torchmemlint.rules.doubts import Doubt
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.values import only_const
@@ -77,10 +78,11 @@ RULE = Rule(
     name="checkpoint-loaded-on-device",
     summary="A checkpoint is loaded onto the device that it was saved from, beside the model that it is for",
     severity=Severity.WARNING,
+    about=About.FOOTPRINT,
     fix=Safety.UNSAFE,
     triggers=frozenset({"load_state_dict"}),
     roots=frozenset({"load_state_dict"}),
-    experiment="peak",
+    advice=frozenset({Advice.LOADING}),
 )
 EVENT = CallEffect
 

@@ -66,6 +66,7 @@ from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, argument
+from torchmemlint.rules.card import About, Advice
 from torchmemlint.semantics import roots
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import MADE_KINDS, Backward, CallEffect, Graph
@@ -80,9 +81,10 @@ RULE = Rule(
     name="checkpoint-misused",
     summary="Activation checkpointing that cannot run, trains nothing, or saves nothing",
     severity=Severity.ERROR,
+    about=About.FOOTPRINT,
     fix=Safety.UNSAFE,
     triggers=frozenset({"checkpoint", "checkpoint_sequential"}),
-    experiment="peak",
+    advice=frozenset({Advice.CHECKPOINTING}),
 )
 EVENT = CallEffect
 

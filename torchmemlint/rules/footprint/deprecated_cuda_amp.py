@@ -66,6 +66,7 @@ from torchmemlint.findings import Edit, Fix, Position, Safety, Severity, Span
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.rules.card import About, Advice, Once
 from torchmemlint.semantics.events import CallEffect, DeprecatedImport, Site
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.uses import Written
@@ -78,11 +79,12 @@ RULE = Rule(
     name="deprecated-cuda-amp",
     summary="Mixed precision is switched on by a name that torch has deprecated",
     severity=Severity.NOTE,
+    about=About.FOOTPRINT,
     fix=Safety.SAFE,
     triggers=frozenset({"amp"}),
     roots=frozenset({"autocast", "GradScaler", "custom_fwd", "custom_bwd"}),
-    once_a_file=True,
-    experiment=None,
+    once=Once.A_FILE,
+    advice=frozenset({Advice.PRECISION}),
 )
 EVENT = (CallEffect, DeprecatedImport)
 

@@ -60,6 +60,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.rules.card import About, Advice
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import LastLogits
 
@@ -68,10 +69,11 @@ RULE = Rule(
     name="full-logits-kept",
     summary="Scores of the whole vocabulary are made for every position, and only the last position's are used",
     severity=Severity.NOTE,
+    about=About.FOOTPRINT,
     default=False,
     triggers=frozenset({"logits"}),
     roots=frozenset({"logits"}),
-    experiment="peak",
+    advice=frozenset({Advice.CHECKPOINTING, Advice.SHAPES}),
 )
 EVENT = LastLogits
 

@@ -71,6 +71,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.rules.card import About, Advice
 from torchmemlint.semantics.events import Backward, CallEffect, GraphKind, Site
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ToldCall
@@ -80,9 +81,10 @@ RULE = Rule(
     name="full-precision-training",
     summary="A model is trained on a GPU in full precision, and nothing in the project takes a smaller type",
     severity=Severity.NOTE,
+    about=About.FOOTPRINT,
     default=False,
     triggers=frozenset({"backward"}),
-    experiment=None,
+    advice=frozenset({Advice.PRECISION}),
 )
 EVENT = Backward
 

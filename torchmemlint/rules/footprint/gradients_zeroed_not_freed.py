@@ -61,6 +61,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, argument, short
+from torchmemlint.rules.card import About, Advice
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.values import truth
 from torchmemlint.torch_facts.words import ToldCall
@@ -70,10 +71,11 @@ RULE = Rule(
     name="gradients-zeroed-not-freed",
     summary="Gradients are filled with zeros, and stay allocated through the next forward",
     severity=Severity.NOTE,
+    about=About.FOOTPRINT,
     fix=Safety.UNSAFE,
     triggers=frozenset({"set_to_none", "zero_grad", "grad"}),
     roots=frozenset({"set_to_none", "grad"}),
-    experiment="peak",
+    advice=frozenset({Advice.SMALLER_BATCHES}),
 )
 EVENT = CallEffect
 

@@ -72,6 +72,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
+from torchmemlint.rules.card import About, Advice
 from torchmemlint.semantics.events import CALLED_KINDS, MADE_KINDS, Accumulate, Backward, Graph, GraphKind, Store
 from torchmemlint.torch_facts import TORCH
 
@@ -80,8 +81,9 @@ RULE = Rule(
     name="micro-batches-summed-before-backward",
     summary="The losses of several forwards are added up before one backward: all their graphs live at once",
     severity=Severity.WARNING,
+    about=About.FOOTPRINT,
     triggers=TORCH.words["back-propagates"],
-    experiment="peak",
+    advice=frozenset({Advice.SMALLER_BATCHES}),
 )
 EVENT = (Accumulate, Store)
 

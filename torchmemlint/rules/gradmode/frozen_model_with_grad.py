@@ -67,6 +67,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.card import About, Advice, Repair, Same, Shown
 from torchmemlint.rules.doubts import OPTIMIZED, Doubt
 from torchmemlint.rules.gradmode.judgement import is_constant, is_never_updated, judge
 from torchmemlint.rules.gradmode.module_evidence import DETACHES
@@ -79,9 +80,15 @@ RULE = Rule(
     name="frozen-model-with-grad",
     summary="A network whose output is only a constant runs with grad mode on in a training step",
     severity=Severity.WARNING,
+    about=About.NEEDLESS_GRAPH,
     fix=Safety.UNSAFE,
     triggers=frozenset({"backward", "manual_backward", "detach", "data"}),
-    experiment="peak",
+    of_results=True,
+    always=True,
+    explains=Same.GRAPHS,
+    repair=Repair.NO_GRAD,
+    shown=frozenset({Shown.NO_BACKWARD, Shown.ONLY_CONSTANT}),
+    advice=frozenset({Advice.NO_GRAPH}),
 )
 EVENT = Graph
 

@@ -67,6 +67,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Edit, Fix, Safety, Severity, Span
 from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.rules.card import About, Advice, Repair, Same
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import GradModeMisuse, GraphKind
 from torchmemlint.semantics.state import Mode
@@ -78,9 +79,12 @@ RULE = Rule(
     name="ineffective-no-grad",
     summary="Grad mode is meant to be off, but this spelling switches nothing off",
     severity=Severity.ERROR,
+    about=About.NEEDLESS_GRAPH,
     fix=Safety.SAFE,
     triggers=TORCH.words["grad-words"],
-    experiment=None,
+    explains=Same.FUNCTION,
+    repair=Repair.OWN_FIX,
+    advice=frozenset({Advice.NO_GRAPH}),
 )
 EVENT = GradModeMisuse
 

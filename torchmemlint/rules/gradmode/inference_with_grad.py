@@ -87,6 +87,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Edit, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.card import About, Advice, Once, Repair, Same, Shown
 from torchmemlint.rules.gradmode.judgement import Verdict, is_constant, is_entry, is_reported, judge
 from torchmemlint.rules.gradmode.module_evidence import is_step_of_evaluated
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
@@ -106,9 +107,17 @@ RULE = Rule(
     name="inference-with-grad",
     summary="A model is run for its result alone, but with grad mode on",
     severity=Severity.ERROR,
+    about=About.NEEDLESS_GRAPH,
     fix=Safety.UNSAFE,
     triggers=frozenset({"for", "while", "eval", "detach", "item", "numpy", "argmax", "append"}),
-    experiment="peak",
+    of_results=True,
+    always=True,
+    yields_to=frozenset({"TML202"}),
+    explains=Same.GRAPHS,
+    once=Once.A_PART,
+    repair=Repair.NO_GRAD_AROUND,
+    shown=frozenset({Shown.NO_BACKWARD}),
+    advice=frozenset({Advice.NO_GRAPH}),
 )
 EVENT = Graph
 

@@ -70,6 +70,7 @@ from torchmemlint.findings import Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.rules.card import About, Advice
 from torchmemlint.semantics.events import CachedFunction
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.torch_facts import TORCH
@@ -79,8 +80,9 @@ RULE = Rule(
     name="cached-module-or-tensor",
     summary="A cache of functools keeps modules or tensors that it is called with",
     severity=Severity.WARNING,
+    about=About.TENSORS_KEPT,
     triggers=TORCH.words["caches"],
-    experiment="growth",
+    advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
 EVENT = CachedFunction
 

@@ -60,6 +60,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.rules.card import About, Advice, Repair
 from torchmemlint.semantics.events import Backward, GradientsFreed
 from torchmemlint.semantics.retained import precedes
 
@@ -68,8 +69,11 @@ RULE = Rule(
     name="create-graph-backward",
     summary="A backward builds a graph of the gradients and leaves them in `.grad`",
     severity=Severity.WARNING,
+    about=About.TENSORS_KEPT,
     triggers=frozenset({"create_graph"}),
-    experiment="growth",
+    repair=Repair.SWITCH,
+    keyword="create_graph",
+    advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
 EVENT = Backward
 

@@ -78,6 +78,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.card import About, Advice, Repair, Shown
 from torchmemlint.rules.retention.claims import Claim, claim, cost_of, doubts_of, is_dropped_at_return, is_one_graph
 from torchmemlint.semantics.events import Accumulate, Backward, SinkKind
 from torchmemlint.semantics.state import Kind
@@ -87,9 +88,14 @@ RULE = Rule(
     name="graph-attached-running-total",
     summary="A running total keeps the autograd graph of every step it adds",
     severity=Severity.ERROR,
+    about=About.GRAPH_KEPT,
     fix=Safety.SAFE,
     triggers=frozenset({"backward", "eval", "manual_backward", "no_grad"}),
-    experiment="growth",
+    of_results=True,
+    yields_to=frozenset({"TML201", "TML202", "TML203", "TML204"}),
+    repair=Repair.DETACH,
+    shown=frozenset({Shown.NO_BACKWARD}),
+    advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
 EVENT = Accumulate
 

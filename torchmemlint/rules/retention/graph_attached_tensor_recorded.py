@@ -85,6 +85,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.card import About, Advice, Repair, Shown
 from torchmemlint.rules.doubts import EMPTIED_ELSEWHERE
 from torchmemlint.rules.retention.claims import claim
 from torchmemlint.semantics.events import Accumulate, Site, Store
@@ -95,10 +96,15 @@ RULE = Rule(
     name="graph-attached-tensor-recorded",
     summary="A tensor is passed, with its autograd graph, to a function that keeps it",
     severity=Severity.ERROR,
+    about=About.GRAPH_KEPT,
     preview=True,
     fix=Safety.NONE,
     triggers=frozenset({"backward", "eval", "manual_backward", "no_grad"}),
-    experiment="growth",
+    of_results=True,
+    yields_to=frozenset({"TML201", "TML202", "TML203"}),
+    repair=Repair.DETACH,
+    shown=frozenset({Shown.NO_BACKWARD}),
+    advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
 EVENT = (Accumulate, Store)
 

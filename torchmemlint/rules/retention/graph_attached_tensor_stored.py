@@ -68,6 +68,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.card import About, Advice, Repair, Shown
 from torchmemlint.rules.retention.claims import Claim, claim, cost_of, doubts_of, is_one_graph, is_replaced
 from torchmemlint.semantics.events import Store
 from torchmemlint.semantics.stores import RECORDED
@@ -77,9 +78,14 @@ RULE = Rule(
     name="graph-attached-tensor-stored",
     summary="A tensor is stored step after step with its autograd graph",
     severity=Severity.ERROR,
+    about=About.GRAPH_KEPT,
     fix=Safety.UNSAFE,
     triggers=frozenset({"backward", "eval", "manual_backward", "no_grad"}),
-    experiment="growth",
+    of_results=True,
+    yields_to=frozenset({"TML201", "TML202", "TML203", "TML204"}),
+    repair=Repair.DETACH,
+    shown=frozenset({Shown.NO_BACKWARD}),
+    advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
 EVENT = Store
 

@@ -62,6 +62,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Edit, Fix, Safety, Severity, Span
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.card import About, Advice, Repair, Same
 from torchmemlint.rules.retention.claims import claim, doubts_of, is_replaced
 from torchmemlint.semantics.events import Store
 from torchmemlint.torch_facts import TORCH
@@ -71,9 +72,14 @@ RULE = Rule(
     name="half-detached-result",
     summary="A result is moved or copied before it is stored, but not detached",
     severity=Severity.ERROR,
+    about=About.GRAPH_KEPT,
     fix=Safety.UNSAFE,
     triggers=TORCH.words["half-fixes"],
-    experiment="growth",
+    of_results=True,
+    yields_to=frozenset({"TML201", "TML202", "TML203"}),
+    explains=Same.STATEMENT,
+    repair=Repair.DETACH,
+    advice=frozenset({Advice.NO_GRAPH}),
 )
 EVENT = Store
 

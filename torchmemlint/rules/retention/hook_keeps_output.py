@@ -66,6 +66,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
+from torchmemlint.rules.card import About, Advice
 from torchmemlint.semantics.events import HookStore
 from torchmemlint.torch_facts import TORCH
 
@@ -75,11 +76,12 @@ RULE = Rule(
     name="hook-keeps-output",
     summary="A hook collects what it is given, with its autograd graph, where nothing empties it",
     severity=Severity.WARNING,
+    about=About.TENSORS_KEPT,
     fix=Safety.UNSAFE,
     preview=True,
     triggers=WORDS,
     roots=WORDS,
-    experiment="growth",
+    advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
 EVENT = HookStore
 

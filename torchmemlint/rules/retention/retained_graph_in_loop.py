@@ -64,6 +64,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent
+from torchmemlint.rules.card import About, Advice, Repair, Shown
 from torchmemlint.rules.doubts import READ_BY_A_CALLER
 from torchmemlint.rules.size import is_dense
 from torchmemlint.semantics.events import Backward, GraphKind
@@ -75,9 +76,13 @@ RULE = Rule(
     name="retained-graph-in-loop",
     summary="A backward keeps its graph, and nothing goes through that graph again",
     severity=Severity.WARNING,
+    about=About.GRAPH_KEPT,
     fix=Safety.UNSAFE,
     triggers=frozenset({"retain_graph"}),
-    experiment="peak",
+    repair=Repair.SWITCH,
+    keyword="retain_graph",
+    shown=frozenset({Shown.SECOND_STEP}),
+    advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
 EVENT = Backward
 

@@ -77,6 +77,7 @@ from torchmemlint.findings import Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.rules.card import About, Advice
 from torchmemlint.semantics.events import ContextStore
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.torch_facts import TORCH
@@ -86,8 +87,9 @@ RULE = Rule(
     name="tensor-set-on-autograd-ctx",
     summary="A tensor is set on the context of an autograd.Function",
     severity=Severity.WARNING,
+    about=About.TENSORS_KEPT,
     triggers=frozenset({"Function", "InplaceFunction"}),
-    experiment="cycle",
+    advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
 EVENT = ContextStore
 

@@ -66,6 +66,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.card import About, Advice, Repair, Shown
 from torchmemlint.rules.retention.claims import is_detached_in_place
 from torchmemlint.semantics.events import Accumulate, Backward
 from torchmemlint.torch_facts import TORCH
@@ -75,10 +76,15 @@ RULE = Rule(
     name="undetached-recurrent-state",
     summary="A recurrent state is carried to the next step without being detached",
     severity=Severity.ERROR,
+    about=About.GRAPH_KEPT,
     preview=True,
     fix=Safety.NONE,
     triggers=TORCH.words["back-propagates"],
-    experiment="growth",
+    of_results=True,
+    yields_to=frozenset({"TML201", "TML202", "TML203"}),
+    repair=Repair.DETACH_STATE,
+    shown=frozenset({Shown.SECOND_STEP}),
+    advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
 EVENT = Accumulate
 

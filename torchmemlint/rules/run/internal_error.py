@@ -23,5 +23,12 @@ Until the defect is repaired. A failure inside one function can be hidden with a
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Rule
+from torchmemlint.rules.card import About
 
-RULE = Rule(code="TML001", name="internal-error", summary="torchmemlint itself failed here", severity=Severity.ERROR)
+RULE = Rule(
+    code="TML001",
+    name="internal-error",
+    summary="torchmemlint itself failed here",
+    severity=Severity.ERROR,
+    about=About.RUN,
+)

@@ -36,5 +36,12 @@ The file is broken on purpose, as test data. Better exclude it: `extend-exclude 
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Rule
+from torchmemlint.rules.card import About
 
-RULE = Rule(code="TML000", name="unparsable-file", summary="A file cannot be read, decoded or parsed", severity=Severity.ERROR)
+RULE = Rule(
+    code="TML000",
+    name="unparsable-file",
+    summary="A file cannot be read, decoded or parsed",
+    severity=Severity.ERROR,
+    about=About.RUN,
+)

@@ -58,12 +58,14 @@ says so.
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Rule
+from torchmemlint.rules.card import About
 
 RULE = Rule(
     code="TML002",
     name="unused-suppression",
     summary="A comment suppresses a finding that is not there",
     severity=Severity.WARNING,
+    about=About.RUN,
     fix=Safety.SAFE,
     default=False,
 )
