@@ -223,12 +223,14 @@ def again_gaps(case: Case) -> list[Gap]:
 
 
 def noqa_gaps(case: Case, broken: Iterable[Gap]) -> list[Gap]:
-    """What is still told with every marker turned into a suppression."""
+    """What is still told, in rows with a marker, with every marker turned into a suppression: what a finding spoke for in other
+    loops is told there, then."""
     skip = {(gap.path, gap.function) for gap in broken}
     texts = {name: MARKER.sub(r"  # noqa: \1", text) for name, text in case.texts.items()}
     found = [(one.path, one.span.start.row, one.code, one.message) for one in alarms(texts)]
     gaps = [Gap(path, row, function_at(texts[path], row), "noqa", code, message) for path, row, code, message in found]
-    return [gap for gap in gaps if (gap.path, gap.function) not in skip]
+    marked = {(name, row) for name, text in case.texts.items() for row, _ in marks(text)}
+    return [gap for gap in gaps if (gap.path, gap.function) not in skip and (gap.path, gap.row) in marked]
 
 
 def twin_gaps(case: Case) -> list[Gap]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
-from torchmemlint.semantics.events import Graph
-from torchmemlint.semantics.runs import MAX_CALLERS
+from torchmemlint.semantics.events import CALLED_KINDS, Graph, SinkKind
+from torchmemlint.semantics.runs import MAX_CALLERS, descendants
 from torchmemlint.torch_facts import TORCH
 
 STEPS = TORCH.words["environment-steps"]
@@ -15,13 +17,50 @@ WIDE = 1024
 MAX_DEPTH = 3
 
 
+ENDS_AT_ONCE = "the graph ends at the detach, before that of the training step is built"
+
+
 def why_small(graph: Graph, flow: Flow) -> str:
     """Why a forward's graph is small beside that of a training step, in words; "" where it may be large."""
     if is_dense(graph.cls, flow):
         return "the network has narrow linear layers alone"
     if not flow.beside_backward(graph) and acts(flow.record.root, flow):
         return "the batch is that of an environment's next step"
+    if flow.beside_backward(graph) and is_cut_at_once(graph, flow) and is_first_of_step(graph, flow):
+        return ENDS_AT_ONCE
     return ""
+
+
+def is_first_of_step(graph: Graph, flow: Flow) -> bool:
+    """Whether no graph that the step back-propagates is there already when a forward runs in it."""
+    record = flow.record
+    row = flow.span(graph.site).start.row
+    trained = [record.graphs[gid] for gid in record.backwarded if gid in record.graphs]
+    return not any(
+        flow.own(each.site)
+        and each.kind in CALLED_KINDS
+        and each.site.loops == graph.site.loops
+        and flow.span(each.site).start.row < row
+        for each in trained
+    )
+
+
+def is_cut_at_once(graph: Graph, flow: Flow) -> bool:
+    """Whether the statement of the forward cuts the graph off again, or one that gives its result's name to what is cut off: no name
+    holds it when what follows runs."""
+    record = flow.record
+    sinks = [s for g in descendants(record, graph.gid) for s in record.sinks.get(g, ())]
+    if not sinks or any(s.kind is not SinkKind.CUT or s.site.frame != graph.site.frame for s in sinks):
+        return False
+    lowered = flow.lowered(graph.site)
+    own = lowered.statement(graph.site.node)[1]
+    bound = NAME.match(own)
+    texts = {lowered.statement(s.site.node)[1] for s in sinks}
+    return all(text == own or (bound is not None and text.startswith(f"{bound[1]} =")) for text in texts)
+
+
+NAME = re.compile(r"([A-Za-z_][\w.]*) = ")
+"""The one name that a statement assigns, in normalised source."""
 
 
 def acts(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:

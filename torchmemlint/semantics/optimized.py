@@ -46,6 +46,13 @@ def throws_away(world: World, ref: FunctionRef, text: str, row: int) -> bool:
     return False
 
 
+def is_held(world: World, ref: FunctionRef, text: str) -> bool:
+    """Whether some optimizer in a network's scope is made with its parameters."""
+    places = _scope(world, *_where(world, ref, text), text)
+    made = [call for place in places for call in _constructors(world, place)]
+    return any(arg.name == f"{text}.parameters()" for call in made for arg in call.args)
+
+
 def optimizer_of(world: World, ref: FunctionRef, text: str) -> str:
     """The name or attribute of the one optimizer that holds a network's parameters, "" where it is not known."""
     asked, found = 0, []

@@ -69,7 +69,7 @@ from torchmemlint.rules.api import Draft, Flow, Rule, Silent, argument
 from torchmemlint.rules.card import About, Advice
 from torchmemlint.rules.doubts import Doubt
 from torchmemlint.semantics.events import CallEffect
-from torchmemlint.semantics.values import only_const
+from torchmemlint.semantics.values import Func, Value, only_const
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect, ToldCall
 
@@ -128,13 +128,34 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
         yield from told(event, uses, flow)
 
 
+def is_of_scheduler(use: CallEffect, flow: Flow) -> bool:
+    """Whether what is restored was made of an optimizer: a scheduler's state has no tensors."""
+    receiver = use.name.rpartition(".")[0]
+    facts = flow.runs.world.facts(flow.frame(use.site).ref)
+    makers = {text.removesuffix("()") for name, text in facts.bound if name == receiver and text.endswith("()")}
+    words = flow.runs.world.evidence(flow.record.root)
+    return any(
+        "zero_grad" in words.get(arg.name, ()) for call in facts.calls if call.callee in makers for arg in call.args if arg.name
+    )
+
+
+def is_function(place: Value) -> bool:
+    """Whether ``map_location`` is a function: ``lambda storage, place: storage`` leaves the tensors on the host."""
+    return bool(place) and all(type(atom) is Func for atom in place)
+
+
 def told(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Iterator[Draft | Silent]:
     place = argument(event, 1, "map_location")
     single = only_const(place) if place is not None else None
     held = any(use.takes & flow.record.alive for use in uses)
+    schedules = all(is_of_scheduler(use, flow) for use in uses)
     loaded = [flow.step(uses[0].site, "its tensors are copied into the parameters here")]
     if place is None or (single is not None and single.value is None):
-        several = bool(PROCESSES & flow.names_in_file()) and not any(ONE_PROCESS.search(test) for test in event.site.guards)
+        several = (
+            not schedules
+            and bool(PROCESSES & flow.names_in_file())
+            and not any(ONE_PROCESS.search(test) for test in event.site.guards)
+        )
         yield Draft(
             flow.at(
                 RULE,
@@ -153,6 +174,8 @@ def told(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Iterator[
             ),
             handler=event.site.handler,
         )
+    elif is_function(place):
+        yield Silent("a function says where each tensor goes")
     elif not held:
         yield Silent("`map_location` says where, and nothing holds the dict while steps run")
     elif single is not None and str(single.value).startswith(("cpu", "meta")):

@@ -71,7 +71,7 @@ from torchmemlint.rules.card import About, Advice, Repair, Same, Shown
 from torchmemlint.rules.doubts import OPTIMIZED, Doubt
 from torchmemlint.rules.gradmode.judgement import is_constant, is_never_updated, judge
 from torchmemlint.rules.gradmode.module_evidence import DETACHES
-from torchmemlint.rules.size import why_small
+from torchmemlint.rules.size import ENDS_AT_ONCE, why_small
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CALLED_KINDS, Backward, Graph
 
@@ -94,6 +94,7 @@ EVENT = Graph
 
 COST = "one extra graph at peak, next to the graph that is trained"
 UNUSED_COST = f"{COST}, and one gradient for each of its parameters, which nobody reads or frees"
+SHORT_COST = "one graph, which is built and thrown away at the detach, before that of the training step is built"
 SHOWN_COST = "one whole graph, built in each such step behind the backward, and thrown away"
 
 
@@ -127,7 +128,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
             severity=Severity.NOTE if small else Severity.WARNING,
             doubts=doubts,
             label="builds an autograd graph that is thrown away",
-            cost=f"{cost}; small here, since {small}" if small else cost,
+            cost=SHORT_COST if small == ENDS_AT_ONCE else f"{cost}; small here, since {small}" if small else cost,
             help="run it under `with torch.no_grad():`; a detach afterwards comes too late for the peak",
             flow=steps,
             fix=flow.under_no_grad(site, "Switch grad mode off for the statement"),

@@ -92,10 +92,10 @@ from torchmemlint.rules.gradmode.judgement import Verdict, is_constant, is_entry
 from torchmemlint.rules.gradmode.module_evidence import is_step_of_evaluated
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim
-from torchmemlint.rules.size import is_called_in_loops, why_small
+from torchmemlint.rules.size import is_called_in_loops, is_cut_at_once, why_small
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Graph, GraphKind, SinkKind, Store
+from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Graph, GraphKind, Store
 from torchmemlint.semantics.roots import reaches
 from torchmemlint.semantics.runs import MAX_CALLERS, Fate, descendants
 from torchmemlint.semantics.state import Mode
@@ -201,6 +201,12 @@ def part_of(event: Graph, flow: Flow) -> tuple[tuple[int, int], ...]:
     return ()
 
 
+def is_part_of_loop(event: Graph, loop: tuple[int, int] | None, flow: Flow) -> bool:
+    """Whether each turn of a loop runs another part of one network: its turns are layers, and no steps."""
+    info = flow.record.loops.get(loop) if loop is not None else None
+    return info is not None and bool(info.targets & set(WORDS.findall(event.what)))
+
+
 def keeps_whole_graphs(event: Accumulate, flow: Flow) -> bool:
     """Whether a running total keeps every step's whole graph."""
     told = claim(flow, event.graphs, event.mark, event.holder_frame < 0, event.loop, total=True)
@@ -246,16 +252,6 @@ def cost_at_peak(event: Graph, flow: Flow) -> str:
     if is_listed(event, flow):
         return LISTED_COST
     return LOOP_COST if event.site.loops and not is_cut_at_once(event, flow) else PEAK_COST
-
-
-def is_cut_at_once(event: Graph, flow: Flow) -> bool:
-    """Whether the statement of the forward cuts the graph off again, so that no name holds it when the next turn begins."""
-    record = flow.record
-    sinks = [s for g in descendants(record, event.gid) for s in record.sinks.get(g, ())]
-    if not sinks or any(s.kind is not SinkKind.CUT or s.site.frame != event.site.frame for s in sinks):
-        return False
-    lowered = flow.lowered(event.site)
-    return {lowered.enclosing(s.site.node) for s in sinks} == {lowered.enclosing(event.site.node)}
 
 
 def is_listed(event: Graph, flow: Flow) -> bool:
@@ -361,6 +357,7 @@ def own_and_trained(flow: Flow) -> tuple[list[Graph], set[int]]:
     return flow.own_and_trained
 
 
+WORDS = re.compile(r"[A-Za-z_]\w*")
 ROOTS = re.compile(r"(?<![.\w])[A-Za-z_]\w*")
 """The names in a test that something must bind."""
 STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")

@@ -34,7 +34,7 @@ from torchmemlint.rules.gradmode.wanted_graphs import (
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CALLED_KINDS, CERTAIN_KINDS, Backward, Graph, GraphKind, Record, SinkKind, Site
-from torchmemlint.semantics.optimized import is_copy, throws_away
+from torchmemlint.semantics.optimized import is_copy, is_held, throws_away
 from torchmemlint.semantics.parameters import may_be_given_frozen
 from torchmemlint.semantics.runs import Fate, descendants
 from torchmemlint.semantics.state import Mode
@@ -86,7 +86,7 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
     record, world = flow.record, flow.runs.world
     if event.kind not in CALLED_KINDS or event.frozen or event.mode is Mode.OFF or not flow.own(event.site):
         return False
-    if record.flags & {RecordFlag.INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD}:
+    if record.flags & {RecordFlag.INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD} or not is_told_of(event, flow):
         return False
     trained = event.gid in record.backwarded
     if trained != (RecordFlag.BACKWARD in record.flags) or (trained and not flow.beside_backward(event)):
@@ -100,9 +100,20 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
     inside = {flow.callee(flow.own_site(g.site)) for g in above if g.kind in CERTAIN_KINDS and not flow.own(g.site)}
     networks = {g.what for g in above if g.kind is GraphKind.FORWARD and flow.own(g.site)} | {event.what}
     wanted = [what for what in sorted(networks | inside | others) if what in others or not is_copy(world, record.root, what)]
-    if event.what in wanted or not all(is_thrown_away(what, event, flow) for what in wanted):
+    if (
+        event.what in wanted
+        or is_held(world, record.root, event.what)
+        or not all(is_thrown_away(what, event, flow) for what in wanted)
+    ):
         return False
     return trained or flow.runs.fate(record, event.gid).trains
+
+
+def is_told_of(event: Graph, flow: Flow) -> bool:
+    """Whether the facts of the root are those of the definition that runs: of a name that is defined again they are of one."""
+    root = flow.record.root
+    facts = flow.runs.world.facts(root)
+    return root.qualname == MODULE or facts.row <= flow.span(event.site).start.row <= facts.end_row
 
 
 def is_thrown_away(network: str, event: Graph, flow: Flow) -> bool:
@@ -200,6 +211,8 @@ def not_at_issue(event: Graph, flow: Flow) -> Silent | None:
         return Silent("whether grad mode is on here is not known")
     if event.gid in record.backwarded:
         return Silent("its graph is back-propagated")
+    if is_trained_by_another_call(event, flow):
+        return Silent("another call of the closure that it stands in is back-propagated")
     above = [record.graphs[gid] for gid in record.ancestors(frozenset((event.gid,)))] if event.kind is GraphKind.OPAQUE else []
     if any(graph.kind is GraphKind.FORWARD and graph.mode is Mode.UNKNOWN for graph in above):
         return Silent("what it works on was made in a grad mode that is not known")
@@ -233,6 +246,18 @@ def is_asked_with_grad(event: Graph, flow: Flow) -> bool:
 
 
 GRAD_WORDS = TORCH.words["grad-words"]
+
+
+def is_trained_by_another_call(event: Graph, flow: Flow) -> bool:
+    """Whether the same statement of a closure gives, in another call of the closure, what is back-propagated."""
+    if event.site.frame == 0 or not flow.own(event.site) or not is_trained_beside(event, flow):
+        return False
+    record, ref = flow.record, flow.frame(event.site).ref
+    return any(
+        other.site.node == event.site.node and other.site.frame != event.site.frame and flow.frame(other.site).ref == ref
+        for gid in sorted((flow.backwarded or {}).get(event.what, ()))
+        if (other := record.graphs[gid]).gid != event.gid
+    )
 
 
 def is_trial(event: Graph, flow: Flow, called: bool) -> bool:
