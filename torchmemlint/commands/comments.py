@@ -33,6 +33,9 @@ class Written:
     failures: tuple[str, ...]
 
 
+MAX_ROUNDS = 10
+
+
 def write(arguments: argparse.Namespace, paths: Sequence[str], configuration: Configuration) -> Written:
     """Checks, and writes the comments. Raises UsageError for options that do not go together."""
     noqa = arguments.add_noqa is not None
@@ -46,31 +49,37 @@ def write(arguments: argparse.Namespace, paths: Sequence[str], configuration: Co
     reason = (arguments.add_noqa if noqa else arguments.add_ignore).strip() or NO_REASON
     if "#" in reason or "\n" in reason or "\r" in reason:
         raise UsageError(f"{option}: a reason is one line, without `#`")
-    stamps = {file.path: stamp(file.path) for file in discover(paths, configuration).files}
-    outcome = check_paths(paths, configuration, arguments.jobs, since=arguments.since or "")
-    by_path: dict[str, list[Finding]] = {}
-    for finding in outcome.findings:
-        by_path.setdefault(finding.path, []).append(finding)
     names = {rule.name for rule in ALL_RULES}
     written: list[Finding] = []
-    left: list[Finding] = []
-    failures: list[str] = []
-    files = 0
-    for path, findings in by_path.items():
-        try:
-            source = read(path)
-            commented = add_comments(source, findings, reason, names, noqa=noqa)
-            if commented.done:
-                if stamps.get(path) != stamp(path):
-                    raise SourceError(CHANGED)
-                write_source(Path(path), source, commented.text, folders_of(path, paths))
-                files += 1
-            written += commented.done
-            left += commented.left
-        except SourceError as error:
-            left += findings
-            if any(finding.code != UNPARSABLE for finding in findings):
-                failures.append(f"{quoted(path)}: {error}")
+    changed: set[str] = set()
+    for _ in range(MAX_ROUNDS):  # where a finding speaks for others, the next of them is there when it has its comment
+        stamps = {file.path: stamp(file.path) for file in discover(paths, configuration).files}
+        outcome = check_paths(paths, configuration, arguments.jobs, since=arguments.since or "")
+        by_path: dict[str, list[Finding]] = {}
+        for finding in outcome.findings:
+            by_path.setdefault(finding.path, []).append(finding)
+        left: list[Finding] = []
+        failures: list[str] = []
+        done = 0
+        for path, findings in by_path.items():
+            try:
+                source = read(path)
+                commented = add_comments(source, findings, reason, names, noqa=noqa)
+                if commented.done:
+                    if stamps.get(path) != stamp(path):
+                        raise SourceError(CHANGED)
+                    write_source(Path(path), source, commented.text, folders_of(path, paths))
+                    changed.add(path)
+                written += commented.done
+                done += len(commented.done)
+                left += commented.left
+            except SourceError as error:
+                left += findings
+                if any(finding.code != UNPARSABLE for finding in findings):
+                    failures.append(f"{quoted(path)}: {error}")
+        if not done:
+            break
+    files = len(changed)
     if not arguments.quiet:
         count = len(written)
         words = f"{count} finding{'' if count == 1 else 's'} in {files} file{'' if files == 1 else 's'}"
