@@ -26,8 +26,8 @@ from torchmemlint.torch_facts.words import Effect
 
 WALK = 25
 """Steps that are counted for each part of a loop that is looked through."""
-PASSING = frozenset({GraphKind.CARRIED, GraphKind.RESULT})
-"""Marks of where a value comes from, which is no addition."""
+PASSING = frozenset({GraphKind.CARRIED, GraphKind.RESULT, GraphKind.SPENT})
+"""Marks of where a value comes from and what was done with it, which is no addition."""
 OPERATORS = {"+": "__iadd__", "-": "__isub__", "*": "__imul__", "|": "__ior__", "@": "__imatmul__"}
 
 

@@ -192,7 +192,7 @@ def whole_logits(m: Machine, operands: list[Value], state: State) -> None:
 
 def is_parameter(m: Machine, value: Value) -> bool:
     graphs = [m.record.graphs[g].kind for a in value if type(a) is Tensor for g in a.graphs]
-    return bool(graphs) and all(kind in (GraphKind.LEAF, GraphKind.CARRIED) for kind in graphs)
+    return bool(graphs) and all(kind in (GraphKind.LEAF, GraphKind.CARRIED, GraphKind.SPENT) for kind in graphs)
 
 
 def concatenate(m: Machine, left: Value, right: Value, node: int, state: State) -> Value | None:

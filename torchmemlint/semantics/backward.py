@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import Backward, GraphKind, SinkKind
+from torchmemlint.semantics.events import CALLED_KINDS, Backward, GraphKind, SinkKind, Site
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.parts import hold_loaded
 from torchmemlint.semantics.state import Kind, State
 from torchmemlint.semantics.text import text_of
-from torchmemlint.semantics.values import Obj, Value, is_none, truth
+from torchmemlint.semantics.values import Atom, Obj, Tensor, Tuple, Value, is_none, truth
 
 
 def back_propagate(
@@ -54,3 +54,41 @@ def back_propagate(
     if isinstance(old, Backward):
         event = replace(event, graphs=event.graphs | old.graphs, hints=event.hints | old.hints)
     m.emit(event)
+    if m.loops:
+        spend(m, graphs, state)
+
+
+def spend(m: Machine, graphs: set[int], state: State) -> None:
+    """Marks all values that hang on a graph which the backward ran through: in the next turn of the loop it is an earlier one's."""
+    record = m.record
+    through = {g for g in record.ancestors(frozenset(graphs)) if record.graphs[g].kind in CALLED_KINDS}
+    if not through:
+        return
+    hanging: dict[int, list[int]] = {}
+    for gid, graph in record.graphs.items():
+        for parent in graph.parents:
+            hanging.setdefault(parent, []).append(gid)
+    todo = list(through)
+    while todo:
+        new = [gid for gid in hanging.get(todo.pop(), ()) if gid not in through]
+        through.update(new)
+        todo += new
+    m.meter.take(len(record.graphs) + len(through) + len(state.vars))
+    mark = m.graph(GraphKind.SPENT, -1, "", site=Site(max(m.frame, 0), -1))
+    marks = frozenset((mark,))
+    for place, value in state.vars.items():
+        if any(type(atom) is Tensor or type(atom) is Tuple for atom in value):
+            state.vars[place] = spent(value, through, marks)
+
+
+def spent(value: Value, through: set[int], marks: frozenset[int]) -> Value:
+    """The value, with the marks on those of its tensors that hang on such a graph."""
+    out: list[Atom] = []
+    for atom in value:
+        if type(atom) is Tensor and not through.isdisjoint(atom.graphs):
+            out.append(atom._replace(graphs=atom.graphs | marks))
+        elif type(atom) is Tuple:
+            out.append(Tuple(tuple(spent(item, through, marks) for item in atom.items)))
+        else:
+            out.append(atom)
+    return frozenset(out)

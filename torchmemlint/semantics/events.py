@@ -32,6 +32,8 @@ class GraphKind(StrEnum):
     """What a place held when the pass of a loop began."""
     RESULT = "result"
     """What a project function returned to this call."""
+    SPENT = "spent"
+    """A backward ran through a graph that the value hangs on, while some name held the value."""
 
 
 # Sets by name, also because reading a member of an enum takes four times as long as reading a name, up to Python 3.11.
@@ -44,7 +46,7 @@ CALLED_KINDS = frozenset({GraphKind.FORWARD, GraphKind.OPAQUE})
 MADE_KINDS = CERTAIN_KINDS | CALLED_KINDS
 """It was made in sight: no parameter brought it in."""
 GRAPH_KINDS = CERTAIN_KINDS | UNSURE_KINDS
-MARK_KINDS = frozenset({GraphKind.ADDED, GraphKind.STORED, GraphKind.CARRIED, GraphKind.RESULT})
+MARK_KINDS = frozenset({GraphKind.ADDED, GraphKind.STORED, GraphKind.CARRIED, GraphKind.RESULT, GraphKind.SPENT})
 
 
 class SinkKind(StrEnum):
@@ -457,6 +459,8 @@ class Record:
     """Torch functions and operators (by their last name; "loss" for a loss) that took a value which hangs on a graph or mark."""
     carried: dict[tuple[tuple[int, str], tuple[int, int]], set[int]] = field(default_factory=dict)
     """A place and a loop that carries it round → the graphs and marks that its value hangs on when a pass of the loop ends."""
+    reused: set[tuple[int, str]] = field(default_factory=set)
+    """Places that a loop carries round and whose values a module was given after a backward had run through their graphs."""
     backwarded: set[int] = field(default_factory=set)
     """Graphs and marks that certainly or possibly reach a backward."""
     trained: set[int] = field(default_factory=set)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from torchmemlint.index.project import ClassRef
 from torchmemlint.semantics.arithmetic import arithmetic
@@ -183,9 +183,11 @@ def stays_free(m: Machine, oid: int, graphs: Iterable[int], state: State) -> boo
     )
 
 
-def through_module(m: Machine, graphs: Iterable[int]) -> set[int]:
-    """Marks of loop-carried places, renamed to say that they went through a module: a recurrent state."""
-    out = set()
+def through_module(m: Machine, graphs: Collection[int]) -> set[int]:
+    """Marks of loop-carried places, renamed to say that they went through a module: a recurrent state. What it gives is spent
+    where that is."""
+    out = {gid for gid in graphs if m.record.graphs[gid].kind is GraphKind.SPENT}
+    spent = bool(out)
     for gid in graphs:
         graph = m.record.graphs[gid]
         if graph.kind is GraphKind.CARRIED and graph.place != (-1, ""):
@@ -196,6 +198,8 @@ def through_module(m: Machine, graphs: Iterable[int]) -> set[int]:
                 )
                 m.record.graphs[key].parents = frozenset()
             out.add(key)
+            if spent:
+                m.record.reused.add(graph.place)
     return out
 
 

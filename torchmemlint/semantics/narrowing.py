@@ -10,7 +10,7 @@ from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.state import Key, Kind, State
 from torchmemlint.semantics.syntax import type_names
 from torchmemlint.semantics.text import dotted
-from torchmemlint.semantics.values import PLAIN, Atom, Cls, Const, Ext, Obj, Plain, Tensor, Tuple, Unknown, Value
+from torchmemlint.semantics.values import NONE, PLAIN, Atom, Cls, Const, Ext, Obj, Plain, Tensor, Tuple, Unknown, Value
 from torchmemlint.torch_facts import TORCH
 
 PLAIN_TYPES = TORCH.words["plain-types"]
@@ -29,6 +29,11 @@ def narrow(m: Machine, test: ir.Expr, holds: bool, state: State) -> bool:
             return narrow(m, test.left, False, state) and narrow(m, test.right, False, state)
         case ir.Compare(left=ir.Name() as name, ops=["is" | "is not" | "==" | "!=" as op], comparators=[ir.Const(value=None)]):
             narrow_none((m.frame, name.id), (op in ("is", "==")) == holds, state)
+        case ir.Compare(left=ir.Attr() as name, ops=["is" | "is not" | "==" | "!=" as op], comparators=[ir.Const(value=None)]):
+            owners = evaluate(m, name.value, state)
+            for atom in owners if len(owners) == 1 else ():
+                if type(atom) is Obj:
+                    narrow_none((atom.oid, name.name), (op in ("is", "==")) == holds, state)
         case ir.Call(func=func, args=[ir.Arg(value=ir.Name() as name), *rest]):
             return narrow_type(m, (m.frame, name.id), func, rest, holds, state)
         case ir.Call(func=func, args=[ir.Arg(value=ir.Subscript(value=ir.Name() as name)), *rest]):
@@ -42,7 +47,9 @@ def narrow(m: Machine, test: ir.Expr, holds: bool, state: State) -> bool:
 def narrow_none(place: Key, none: bool, state: State) -> None:
     """``x is None``, where it holds that x is, or is not."""
     old = state.vars.get(place)
-    if old is not None and not none:
+    if old is not None and none:
+        state.vars[place] = NONE
+    elif old is not None:
         kept = frozenset(a for a in old if not (type(a) is Const and a.value is None))
         if kept:
             state.vars[place] = kept

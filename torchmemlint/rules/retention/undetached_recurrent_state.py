@@ -5,7 +5,8 @@ Reports a hidden state, a memory or a buffer that goes through a module in each 
 step without being detached, and hangs on a graph that is back-propagated inside the loop.
 
 A state that starts anew in each outer step and is back-propagated once, after the inner loop, is silent: that is
-back-propagation through time on purpose.
+back-propagation through time on purpose. So is one whose steps are back-propagated with `retain_graph=True` and summed for
+a later backward through all of them, as a learned optimizer is trained.
 
 ## What it costs
 - With a plain `backward()`, the second step walks into the first one's freed graph:
@@ -100,6 +101,9 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Silent]:
     if is_detached_in_place(flow, event.mark):
         yield Silent("`detach_()` cuts it off again in every turn")
         return
+    if event.key not in record.reused:
+        yield Silent("when the module gets it, it hangs on nothing that an earlier turn back-propagated through")
+        return
     gids = frozenset(g.gid for g in graphs)
     inside = [
         e
@@ -110,6 +114,9 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Silent]:
         yield Silent("no backward in the loop runs through the state's graph")
         return
     retained = all(e.retain for e in inside)
+    if retained and is_summed_for_later(flow, event, gids):
+        yield Silent("the loss of every step is summed, and what gets the sum may back-propagate through all steps")
+        return
     cost = (
         "the graph of every earlier step stays alive and is walked again: memory and time grow with each step"
         if retained
@@ -127,3 +134,18 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Silent]:
         ),
         gids,
     )
+
+
+def is_summed_for_later(flow: Flow, event: Accumulate, gids: frozenset[int]) -> bool:
+    """Whether what hangs on the state's graph is summed over the loop's turns, and the sum is not only looked at: then a backward
+    through all steps is what the graphs are kept for."""
+    record = flow.record
+    for other in record.events.values():
+        if not isinstance(other, Accumulate) or other.key == event.key or event.loop not in other.outlived:
+            continue
+        if not gids & record.ancestors(other.graphs | other.hints):
+            continue
+        fate = flow.runs.fate(record, other.mark)
+        if fate.trains or fate.escapes or fate.kept or fate.passed:
+            return True
+    return False

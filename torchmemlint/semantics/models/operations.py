@@ -32,6 +32,7 @@ from torchmemlint.semantics.values import (
     PLAIN,
     SCALAR,
     VIEW,
+    Atom,
     Const,
     Obj,
     Tensor,
@@ -42,6 +43,7 @@ from torchmemlint.semantics.values import (
     graphs_of,
     join_all,
     names_device,
+    normal,
     only_const,
     tensor,
     truth,
@@ -378,3 +380,26 @@ def rebind(m: Machine, func: ir.Expr, value: Value, state: State) -> None:
         for atom in evaluate(m, func.value.value, state):
             if type(atom) is Obj:
                 state.vars[atom.oid, func.value.name] = value
+    elif isinstance(func, ir.Attr) and isinstance(func.value, ir.Subscript) and isinstance(func.value.value, ir.Name):
+        rebind_item(m, func.value, func.value.value.id, value, state)
+
+
+def rebind_item(m: Machine, target: ir.Subscript, name: str, value: Value, state: State) -> None:
+    """``state[0].detach_()`` changes that tensor of a tuple. A tensor stands for a tuple here, as no view of one can be detached in
+    place: its tensors are not told apart, and one speaks for all."""
+    held = state.vars.get((m.frame, name))
+    if held is None:
+        return
+    key = only_const(evaluate(m, target.index[0], state)) if len(target.index) == 1 else None
+    index = key.value if key is not None and isinstance(key.value, int) else None
+    out: list[Atom] = []
+    for atom in held:
+        if type(atom) is Tensor:
+            out += value
+        elif type(atom) is Tuple and index is not None and -len(atom.items) <= index < len(atom.items):
+            items = list(atom.items)
+            items[index] = value
+            out.append(Tuple(tuple(items)))
+        else:
+            out.append(atom)
+    state.vars[m.frame, name] = normal(out)
