@@ -6,7 +6,7 @@ import re
 
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
-from torchmemlint.semantics.events import CALLED_KINDS, Graph, SinkKind
+from torchmemlint.semantics.events import CALLED_KINDS, Backward, Graph, SinkKind
 from torchmemlint.semantics.runs import MAX_CALLERS, descendants
 from torchmemlint.torch_facts import TORCH
 
@@ -26,23 +26,19 @@ def why_small(graph: Graph, flow: Flow) -> str:
         return "the network has narrow linear layers alone"
     if not flow.beside_backward(graph) and acts(flow.record.root, flow):
         return "the batch is that of an environment's next step"
-    if flow.beside_backward(graph) and is_cut_at_once(graph, flow) and is_first_of_step(graph, flow):
+    if is_cut_at_once(graph, flow) and is_first_of_step(graph, flow):
         return ENDS_AT_ONCE
     return ""
 
 
 def is_first_of_step(graph: Graph, flow: Flow) -> bool:
-    """Whether no graph that the step back-propagates is there already when a forward runs in it."""
+    """Whether a step's backward follows a forward in the same loop, and no graph that it walks is there already."""
     record = flow.record
-    row = flow.span(graph.site).start.row
-    trained = [record.graphs[gid] for gid in record.backwarded if gid in record.graphs]
-    return not any(
-        flow.own(each.site)
-        and each.kind in CALLED_KINDS
-        and each.site.loops == graph.site.loops
-        and flow.span(each.site).start.row < row
-        for each in trained
-    )
+    row, loops = flow.span(graph.site).start.row, graph.site.loops
+    steps = [e for e in record.events.values() if isinstance(e, Backward) and flow.own(e.site) and e.site.loops == loops]
+    trained = [each for gid in record.backwarded if (each := record.graphs.get(gid)) is not None and each.kind in CALLED_KINDS]
+    before = [each for each in trained if flow.own(each.site) and flow.span(each.site).start.row < row]
+    return any(flow.span(e.site).start.row > row for e in steps) and not any(each.site.loops == loops for each in before)
 
 
 def is_cut_at_once(graph: Graph, flow: Flow) -> bool:
