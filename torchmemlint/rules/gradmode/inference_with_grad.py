@@ -15,7 +15,8 @@ through `with` blocks, decorators, `set_grad_enabled`, the project's own wrapper
 what is done with it (`eval()`, `parameters()`, a result that is trained or detached elsewhere).
 
 Each assumption lowers the confidence: nothing in sight calls the function, the model is one by its name alone, the result leaves the
-function and only `eval()` says that nobody trains it. Findings with too many assumptions are not reported.
+function and only `eval()` says that nobody trains it. What would make a finding false is told in it; doubtful ones are printed
+with `--min-confidence low`.
 
 It is silent where grad mode is off or some callers leave it to a flag, where all parameters are frozen (`requires_grad_(False)`,
 Lightning's `freeze()`, also by a caller), for modules that have none, for what a module keeps in attributes that the function
