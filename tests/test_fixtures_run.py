@@ -9,7 +9,6 @@ import ast
 import gc
 import importlib.util
 import json
-import re
 import shutil
 import sys
 import warnings
@@ -22,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from gaps import MARKER
 
 torch = pytest.importorskip("torch")
 
@@ -232,11 +232,10 @@ def test_twins_carry_no_markers() -> None:
 
 
 def test_markers_are_well_formed_and_live_in_the_folder_of_one_of_their_codes() -> None:
-    marker = re.compile(r"  # expect: (TML\d{3}(?:, TML\d{3})*)$")
     for path in FILES:
         for row, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if "# expect" in line:
-                assert marker.search(line), f"{label(path)}:{row}"
+                assert MARKER.search(line), f"{label(path)}:{row}"
 
 
 def test_a_generator_that_yields_under_no_grad_takes_its_consumers_gradient() -> None:

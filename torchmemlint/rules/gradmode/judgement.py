@@ -86,7 +86,7 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
     record, world = flow.record, flow.runs.world
     if event.kind not in CALLED_KINDS or event.frozen or event.mode is Mode.OFF or not flow.own(event.site):
         return False
-    if record.flags & {RecordFlag.INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD} or not is_told_of(event, flow):
+    if record.flags & {RecordFlag.INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD}:
         return False
     trained = event.gid in record.backwarded
     if trained != (RecordFlag.BACKWARD in record.flags) or (trained and not flow.beside_backward(event)):
@@ -106,7 +106,7 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
         or not all(is_thrown_away(what, event, flow) for what in wanted)
     ):
         return False
-    return trained or flow.runs.fate(record, event.gid).trains
+    return (trained or flow.runs.fate(record, event.gid).trains) and is_told_of(event, flow)
 
 
 def is_told_of(event: Graph, flow: Flow) -> bool:
