@@ -459,6 +459,11 @@ class Flow:
         facts = self.runs.world.facts(self.record.root)
         return bool(facts.owner) and self.runs.world.is_module_class(ClassRef(self.record.root.path, facts.owner)) is not False
 
+    def root_is_entry(self) -> bool:
+        """Whether the program begins with the root: it has no callers, and needs none."""
+        name = self.record.root.qualname
+        return name == MODULE or name.rpartition(".")[2] == "main"
+
     def hooks_forwards(self) -> bool:
         """Whether the root registers forward hooks that may keep what modules give them, with its graph: what a model returns is
         not all that comes of running it."""

@@ -16,19 +16,24 @@ WIDE = 1024
 """Features of a linear layer from which on its graph is not small: 256 samples of three such layers save 3 MB."""
 MAX_DEPTH = 3
 
-
+NARROW = "the network has narrow linear layers alone"
 ENDS_AT_ONCE = "the graph ends at the detach, before that of the training step is built"
 
 
 def why_small(graph: Graph, flow: Flow) -> str:
     """Why a forward's graph is small beside that of a training step, in words; "" where it may be large."""
     if is_dense(graph.cls, flow):
-        return "the network has narrow linear layers alone"
+        return NARROW
     if not flow.beside_backward(graph) and acts(flow.record.root, flow):
         return "the batch is that of an environment's next step"
     if is_cut_at_once(graph, flow) and is_first_of_step(graph, flow):
         return ENDS_AT_ONCE
     return ""
+
+
+def small_cost(cost: str, small: str) -> str:
+    """What a graph costs, with why it is small here, "" where it may be large."""
+    return f"{cost}; small here, since {small}" if small else cost
 
 
 def is_first_of_step(graph: Graph, flow: Flow) -> bool:

@@ -71,7 +71,7 @@ from torchmemlint.rules.card import About, Advice, Repair, Same, Shown
 from torchmemlint.rules.doubts import OPTIMIZED, Doubt
 from torchmemlint.rules.gradmode.judgement import is_constant, is_never_updated, judge
 from torchmemlint.rules.gradmode.module_evidence import DETACHES
-from torchmemlint.rules.size import ENDS_AT_ONCE, why_small
+from torchmemlint.rules.size import ENDS_AT_ONCE, small_cost, why_small
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CALLED_KINDS, Backward, Graph
 
@@ -128,7 +128,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
             severity=Severity.NOTE if small else Severity.WARNING,
             doubts=doubts,
             label="builds an autograd graph that is thrown away",
-            cost=SHORT_COST if small == ENDS_AT_ONCE else f"{cost}; small here, since {small}" if small else cost,
+            cost=SHORT_COST if small == ENDS_AT_ONCE else small_cost(cost, small),
             help="run it under `with torch.no_grad():`; a detach afterwards comes too late for the peak",
             flow=steps,
             fix=flow.under_no_grad(site, "Switch grad mode off for the statement"),

@@ -89,11 +89,11 @@ from collections.abc import Iterator
 from torchmemlint.findings import Edit, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Once, Repair, Same, Shown
-from torchmemlint.rules.gradmode.judgement import Verdict, is_constant, is_entry, is_reported, judge
+from torchmemlint.rules.gradmode.judgement import Verdict, is_constant, is_reported, judge
 from torchmemlint.rules.gradmode.module_evidence import is_step_of_evaluated
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim
-from torchmemlint.rules.size import is_called_in_loops, is_cut_at_once, why_small
+from torchmemlint.rules.size import is_called_in_loops, is_cut_at_once, small_cost, why_small
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Graph, GraphKind, Store
@@ -233,7 +233,7 @@ def bounded(event: Graph, fate: Fate, flow: Flow) -> tuple[Severity, str]:
         why_small(event, flow) if fate.only_cut or fate.never_read else ""
     )  # a roll-out's results may be kept, step after step
     if small:
-        return Severity.NOTE, f"{cost}; small here, since {small}"
+        return Severity.NOTE, small_cost(cost, small)
     return Severity.NOTE if is_once(event, flow) else Severity.WARNING, cost
 
 
@@ -243,7 +243,7 @@ def is_once(event: Graph, flow: Flow) -> bool:
     root = flow.record.root
     if event.site.loops:
         return False
-    if root.qualname == MODULE or is_entry(root.qualname):
+    if flow.root_is_entry():
         return True
     return is_cut_at_once(event, flow) and not flow.beside_backward(event) and not is_called_in_loops(root, flow)
 

@@ -335,7 +335,7 @@ def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool)
     """What is assumed of callers and of the ways that the result goes."""
     record = flow.record
     name = "" if record.root.qualname == MODULE else record.root.qualname
-    called = record.mode is not Mode.NO_CALLERS or is_entry(name)
+    called = record.mode is not Mode.NO_CALLERS or flow.root_is_entry()
     if done:
         if not called:
             yield doubts.GUARDED
@@ -551,7 +551,3 @@ def is_kept_in_a_loss(event: Graph, flow: Flow) -> bool:
     family = descendants(record, event.gid)
     lost = [g for g in family if "loss" in record.operations.get(g, ())]
     return bool(lost) and any(s.kind is SinkKind.STORED for g in family for s in record.sinks.get(g, ()))
-
-
-def is_entry(name: str) -> bool:
-    return name.rpartition(".")[2] in ("main", "")

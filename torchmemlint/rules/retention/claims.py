@@ -104,11 +104,8 @@ def is_detached_in_place(flow: Flow, mark: int) -> bool:
 def doubts_of(told: Claim, flow: Flow) -> tuple[Doubt, ...]:
     """What is assumed of who calls the function, where no backward in it shows that grad mode is on."""
     record = flow.record
-    root = record.root.qualname
-    entry = root == MODULE or root.rpartition(".")[2] == "main"
-    return (
-        () if told.freed or RecordFlag.BACKWARD in record.flags or record.mode is not Mode.NO_CALLERS or entry else (GUARDED,)
-    )
+    sure = told.freed or RecordFlag.BACKWARD in record.flags or record.mode is not Mode.NO_CALLERS or flow.root_is_entry()
+    return () if sure else (GUARDED,)
 
 
 def cost_of(told: Claim, event: Accumulate | Store, flow: Flow) -> str:

@@ -66,7 +66,7 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent
 from torchmemlint.rules.card import About, Advice, Repair, Shown
 from torchmemlint.rules.doubts import READ_BY_A_CALLER
-from torchmemlint.rules.size import is_dense
+from torchmemlint.rules.size import NARROW, is_dense, small_cost
 from torchmemlint.semantics.events import Backward, GraphKind
 from torchmemlint.semantics.retained import need_of
 from torchmemlint.semantics.state import Mode
@@ -113,7 +113,7 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft | Silent]:
     networks = [
         g for gid in flow.record.ancestors(event.graphs | event.hints) if (g := flow.record.graphs[gid]).cls is not None
     ]
-    small = bool(networks) and all(is_dense(graph.cls, flow) for graph in networks)
+    small = NARROW if networks and all(is_dense(graph.cls, flow) for graph in networks) else ""
     fix = flow.without_argument(event.site, event.kept_by, "Let the backward free its graph", Safety.UNSAFE)
     yield Draft(
         flow.at(
@@ -123,8 +123,7 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft | Silent]:
             label="keeps what this graph saved",
             severity=Severity.NOTE if small else Severity.WARNING,
             doubts=(READ_BY_A_CALLER,) if from_outside(event, flow) else (),
-            cost="one extra graph at peak: the saved tensors live on into the next step's forward"
-            + ("; small here, since the network has narrow linear layers alone" if small else ""),
+            cost=small_cost("one extra graph at peak: the saved tensors live on into the next step's forward", small),
             help="leave it out; where that raises, `detach()` what the two backward calls must not share",
             fix=fix,
         ),
