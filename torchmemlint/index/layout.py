@@ -180,4 +180,9 @@ def is_test(path: str, qualname: str) -> bool:
     if not {"tests", "test"}.isdisjoint(parts[:-1]):
         return True
     collected = parts[-1].startswith("test_") or parts[-1].endswith("_test.py")
-    return collected and qualname.startswith(("test_", "Test"))
+    owner, _, name = qualname.rpartition(".")
+    return collected and (qualname.startswith(("test_", "Test")) or (name.startswith("test_") and owner.endswith(TEST_CLASSES)))
+
+
+TEST_CLASSES = ("Test", "Tests", "TestCase")
+"""How classes are named that ``unittest`` collects beside those whose names begin with ``Test``."""

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
+from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
-from torchmemlint.semantics.events import CALLED_KINDS, Backward, Graph, SinkKind
+from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.events import CALLED_KINDS, CERTAIN_KINDS, Backward, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.runs import MAX_CALLERS, descendants
 from torchmemlint.torch_facts import TORCH
 
 STEPS = TORCH.words["environment-steps"]
+HOOKS = TORCH.words["forward"] | TORCH.words["training-steps"] | {name for _, name in TORCH.hooks}
+COMMANDS = TORCH.words["makes-commands"]
 DENSE = TORCH.words["dense-layers"]
 WIDE = 1024
 """Features of a linear layer from which on its graph is not small: 256 samples of three such layers save 3 MB."""
 MAX_DEPTH = 3
 
+LAYERS = TORCH.words["saves-its-input"]
 NARROW = "the network has narrow linear layers alone"
+LONE = "a linear or embedding layer saves only its input, which has no graph of its own"
 ENDS_AT_ONCE = "the graph ends at the detach, before that of the training step is built"
 
 
@@ -24,11 +31,24 @@ def why_small(graph: Graph, flow: Flow) -> str:
     """Why a forward's graph is small beside that of a training step, in words; "" where it may be large."""
     if is_dense(graph.cls, flow):
         return NARROW
-    if not flow.beside_backward(graph) and acts(flow.record.root, flow):
+    if is_lone_layer(graph, flow):
+        return LONE
+    if RecordFlag.BACKWARD not in flow.record.flags and acts(flow.record.root, flow):
         return "the batch is that of an environment's next step"
     if is_cut_at_once(graph, flow) and is_first_of_step(graph, flow):
         return ENDS_AT_ONCE
     return ""
+
+
+def small_together(gids: frozenset[int], flow: Flow) -> str:
+    """Why all graphs that a value hangs on are small, in words; "" where one may be large."""
+    above = [flow.record.graphs[gid] for gid in sorted(flow.record.ancestors(gids))]
+    networks = [graph for graph in above if graph.kind is GraphKind.FORWARD]
+    if networks and all(is_dense(graph.cls, flow) for graph in networks if graph.cls is not None):
+        if any(graph.cls is not None for graph in networks):
+            return NARROW
+    layers = [graph for graph in networks if not is_loss(graph, flow)]
+    return LONE if layers and all(is_lone_layer(graph, flow) for graph in layers) else ""
 
 
 def small_cost(cost: str, small: str) -> str:
@@ -67,15 +87,93 @@ NAME = re.compile(r"([A-Za-z_][\w.]*) = ")
 def acts(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
     """Whether a function, or one that calls it, gives an environment its next action (``state, reward, … = env.step(action)``)."""
     world = flow.runs.world
-    if any(
-        call.used == "unpacked" and call.args and call.callee.rpartition(".")[2] in STEPS and "." in call.callee
-        for call in world.facts(ref).calls
-    ):
+    if steps(ref, flow) or (depth and any(steps(other, flow) for other in own_methods(ref, flow))):
         return True
     callers = world.project.callers(ref).calls
     if depth == MAX_DEPTH or not callers or len(callers) > MAX_CALLERS:
         return False
     return all(caller.ref != ref and acts(caller.ref, flow, depth + 1) for caller in callers)
+
+
+def steps(ref: FunctionRef, flow: Flow) -> bool:
+    """Whether a function gives an environment an action itself, and takes apart what that answers."""
+    return any(
+        call.used == "unpacked" and call.args and call.callee.rpartition(".")[2] in STEPS and "." in call.callee
+        for call in flow.runs.world.facts(ref).calls
+    )
+
+
+def own_methods(ref: FunctionRef, flow: Flow) -> Iterator[FunctionRef]:
+    """The methods of the same class that a method calls."""
+    world = flow.runs.world
+    facts = world.facts(ref)
+    for call in facts.calls if facts.owner else ():
+        name = call.callee.removeprefix("self.")
+        if name != call.callee and name.isidentifier():
+            found = world.project.method(ClassRef(ref.path, facts.owner), name)
+            if found is not None:
+                yield found
+
+
+def is_lone_layer(graph: Graph, flow: Flow) -> bool:
+    """Whether a graph is that of one linear or embedding layer, on data that has no graph, and no module but a loss works on its
+    result."""
+    record = flow.record
+    if layer_of(graph, flow) not in LAYERS:
+        return False
+    above = [record.graphs[gid] for gid in record.ancestors(graph.parents)]
+    below = [record.graphs[gid] for gid in descendants(record, graph.gid) - {graph.gid}]
+    built = any(other.kind in CERTAIN_KINDS or (other.kind is GraphKind.OPAQUE and other.direct) for other in above)
+    return not built and not any(other.kind is GraphKind.FORWARD and not is_loss(other, flow) for other in below)
+
+
+def is_loss(graph: Graph, flow: Flow) -> bool:
+    """Whether a graph is that of one of torch's loss modules."""
+    return layer_of(graph, flow).endswith("Loss")
+
+
+def layer_of(graph: Graph, flow: Flow) -> str:
+    """The name of the class in ``torch.nn`` of what was called; "" where it is none, or not known."""
+    world = flow.runs.world
+    ref = flow.frame(graph.site).ref
+    facts = world.facts(ref)
+    name = graph.what.removeprefix("self.")
+    made: ClassRef | str | None = None
+    if name == graph.what:
+        texts = [text for bound, text in facts.bound if bound == name and text.endswith("()")]
+        made = world.project.resolve(ref.path, texts[0].removesuffix("()"), ref.qualname) if texts else None
+    elif facts.owner and name.isidentifier():
+        made = world.project.attribute_class(ClassRef(ref.path, facts.owner), name)
+    return made.rpartition(".")[2] if isinstance(made, str) and made.startswith("torch.nn.") else ""
+
+
+def chains(graph: Graph, flow: Flow) -> bool:
+    """Whether what a turn of a loop makes of a forward's result goes into the next turn's forward (``hidden``): all of its turns'
+    graphs hang on each other."""
+    record = flow.record
+    above = {
+        record.graphs[gid].place for gid in record.ancestors(graph.parents) if record.graphs[gid].kind is GraphKind.CARRIED
+    }
+    return any(
+        loop in graph.site.loops and place in above and graph.gid in brought
+        for (place, loop), brought in record.carried.items()
+    )
+
+
+def is_unreached(ref: FunctionRef, flow: Flow) -> bool:
+    """Whether a program is visible that does not reach a function: nothing calls it or hands it on, where other functions of the
+    same class, or of the same file, have their callers."""
+    project = flow.runs.world.project
+    callers = project.callers(ref)
+    if callers.calls or callers.escapes or flow.root_is_entry():
+        return False
+    owner, _, name = ref.qualname.rpartition(".")
+    if name in HOOKS or project.grad_mode(ref).mode == StartMode.UNSEEN_BASE or (owner and project.calls_by_name(name)):
+        return False  # a framework's hook, or a method that is called on an object of which the class is not known
+    if any(call.callee.rpartition(".")[2] in COMMANDS for call in project.module(ref.path).functions[0].calls):
+        return False
+    beside = [FunctionRef(ref.path, facts.qualname) for facts in project.module(ref.path).functions if facts.owner == owner]
+    return any(other != ref and project.callers(other).calls for other in beside)
 
 
 def is_called_in_loops(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:

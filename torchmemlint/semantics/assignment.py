@@ -62,9 +62,21 @@ def assign_name(m: Machine, target: ir.Name, value: Value, state: State, node: i
     value = by_evidence(m, target.id, value, node)
     place = place_of(m, target.id)
     value = tell_accumulation(m, place, target.id, value, state, node, source)
+    note_reset(m, place, value, state, node)
     state.vars[place] = shallow(value)
     if place[0] == -2:
         keep_global(m, place, target.id, value, state, node, source)
+
+
+def note_reset(m: Machine, place: tuple[int, str], value: Value, state: State, node: int) -> None:
+    """Remember that a turn of the loops around gives a place that was added to a number, with no graph (``total = 0``)."""
+    if not m.loops or not all(type(atom) is Const for atom in value):
+        return
+    before = state.vars.get(place, EMPTY)
+    graphs = (m.record.graphs[g] for atom in before if type(atom) is Tensor for g in atom.graphs | atom.hints)
+    if any(graph.kind is GraphKind.ADDED and graph.what.rpartition(".")[2] == place[1] for graph in graphs):
+        for loop in m.loops:
+            m.record.resets.setdefault((place, loop), set()).add(m.site(node).guards)
 
 
 @handles(TARGETS, ir.Star)
@@ -123,6 +135,7 @@ def assign_attribute(m: Machine, target: ir.Attr, value: Value, state: State, no
         if atom.oid in m.contexts:
             value = keep_on_context(m, text, value, state, node, source)
         marked = tell_accumulation(m, place, text, value, state, node, source)
+        note_reset(m, place, marked, state, node)
         if marked == value and (info.external or m.outlived_loop(atom.oid) is not None):
             keep_attribute(m, atom.oid, target.name, text, value, node, source, state)
         state.vars[place] = shallow(marked)

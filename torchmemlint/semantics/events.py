@@ -481,6 +481,8 @@ class Record:
     loops: dict[tuple[int, int], LoopInfo] = field(default_factory=dict)
     drawing: set[tuple[int, int]] = field(default_factory=set)
     """Loops of which each turn takes the next of what was there before (``next(batches)``)."""
+    resets: dict[tuple[tuple[int, str], tuple[int, int]], set[tuple[str, ...]]] = field(default_factory=dict)
+    """A place that was added to, and a loop in which some turns give it a number → the tests under which they do."""
     cleared: set[int] = field(default_factory=set)
     """Containers that are emptied by ``clear()`` somewhere in the run."""
     trimmed: set[tuple[int, tuple[int, int] | None]] = field(default_factory=set)

@@ -10,7 +10,7 @@ from torchmemlint.semantics.elements import copy_contents, forget, iterate, put
 from torchmemlint.semantics.events import SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.narrowing import narrow
-from torchmemlint.semantics.phases import decide
+from torchmemlint.semantics.phases import assumed, decide
 from torchmemlint.semantics.state import ELEMENTS, ITEMS, Kind, State, join_states
 from torchmemlint.semantics.syntax import changes_nothing, names_tested
 from torchmemlint.semantics.text import text_of
@@ -106,6 +106,8 @@ def evaluate_boolean(m: Machine, expr: ir.BoolOp, state: State) -> Value:
     known = truth(left)
     if known is not None and known == (expr.op == "or"):
         return left
+    if known is None and expr.op == "and" and assumed(m, expr.left) is False:
+        return const(False)  # what a phase's name stands for: ``train_backbone = is_train and optimizer is not None``
     if known is not None:
         return evaluate(m, expr.right, state)
     if expr.op == "or" and any(type(a) is Obj and m.frozen(a.oid, state) for a in left):

@@ -470,7 +470,7 @@ def is_code(name: str, m: Machine, state: State) -> bool:
 
 def may_calculate(callee: ir.Expr, m: Machine, state: State) -> bool:
     """Whether a callee may be what ran out of memory: not the standard library, and no torch function that only wraps or makes
-    something (``nn.Parameter``)."""
+    something (``nn.Parameter``), and nothing that brings the data (``DataLoader``)."""
     if "(" in dotted(callee):
         # Evaluating a callee that itself calls would run that call twice: what is asked is who makes the object.
         maker: ir.Expr = callee
@@ -489,6 +489,8 @@ def may_calculate(callee: ir.Expr, m: Machine, state: State) -> bool:
             if root in sys.stdlib_module_names or (effect is not None and effect not in CALCULATES):
                 return False
             if root == "torch" and effect is None and TORCH.class_kind(atom.name) is None:
+                return False
+            if atom.name.startswith("torch.utils.data."):
                 return False
     return True
 

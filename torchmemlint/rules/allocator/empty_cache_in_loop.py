@@ -67,6 +67,7 @@ import re
 from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
+from torchmemlint.index.edges import Caller
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent
@@ -481,6 +482,17 @@ def forwards_before(event: CallEffect, flow: Flow) -> bool:
     )
 
 
+def stands_in_steps(caller: Caller, flow: Flow) -> bool:
+    """Whether a call stands in a loop whose turns may be steps: no model runs or trains only in loops further in (an episode's)."""
+    depths = {
+        call.loops
+        for call in flow.runs.world.facts(caller.ref).calls
+        if call.callee.rpartition(".")[2] in ("backward", "step") or (call.loops and purpose.may_be_network(call.callee))
+    }
+    own = caller.call.loops
+    return own > 0 and (own in depths or not any(depth > own for depth in depths))
+
+
 def called_in_steps(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
     """Whether some call of the method stands in a loop, or nothing in sight calls it (a framework's hook) and its name is no
     stage's."""
@@ -489,7 +501,10 @@ def called_in_steps(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
     project = flow.runs.world.project
     callers = project.callers(ref)
     if callers.calls:
-        return any(c.call.loops or (c.ref != ref and called_in_steps(c.ref, flow, depth + 1)) for c in callers.calls)
+        return any(
+            stands_in_steps(c, flow) or (not c.call.loops and c.ref != ref and called_in_steps(c.ref, flow, depth + 1))
+            for c in callers.calls
+        )
     # Nothing in sight calls it: a method that overrides one of a base out of sight is a framework's hook.
     hook = project.grad_mode(ref).mode in ("unseen-base", "off") and bool(flow.runs.world.facts(ref).owner)
     return hook and bool(STEPS.search(ref.qualname.rpartition(".")[2]))

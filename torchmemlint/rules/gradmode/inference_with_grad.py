@@ -29,9 +29,10 @@ and in unit tests.
 ## What it costs
 - Results are kept with their graphs (error): one whole graph per step. Measured on the CPU with a 6-layer transformer
   encoder: 19.0 MB per step, until memory runs out; `.cpu()` changes nothing about it.
-- Results are dropped or detached (warning; a note where the program runs that forward once, for an environment's next action, or
-  in a network of narrow linear layers alone): no growth, but a higher peak, since each graph lives until its result is
-  rebound. Measured: a peak of 39.3 MB where the result stays bound to a name through the next forward, 20.3 MB where
+- Results are dropped or detached (warning): no growth, but a higher peak, since each graph lives until its result is
+  rebound. A note where the program runs that forward once, for an environment's next action, in a network of narrow linear
+  layers alone or in a single linear or embedding layer, and where nothing in the project calls the function though other
+  functions of the same file or class are called. Measured: a peak of 39.3 MB where the result stays bound to a name through the next forward, 20.3 MB where
   it does not, 2.1 MB under `no_grad`.
 - All parameters frozen and no input that requires grad: no cost at all, and no finding.
 
@@ -89,11 +90,11 @@ from collections.abc import Iterator
 from torchmemlint.findings import Edit, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Once, Repair, Same, Shown
-from torchmemlint.rules.gradmode.judgement import Verdict, is_constant, is_reported, judge
+from torchmemlint.rules.gradmode.judgement import Verdict, is_constant, is_read, is_reported, is_unread, judge
 from torchmemlint.rules.gradmode.module_evidence import is_step_of_evaluated
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim
-from torchmemlint.rules.size import is_called_in_loops, is_cut_at_once, small_cost, why_small
+from torchmemlint.rules.size import chains, is_called_in_loops, is_cut_at_once, is_unreached, small_cost, why_small
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Graph, GraphKind, Store
@@ -131,6 +132,10 @@ LISTED_COST = (
     "detached: the peak grows with the number of turns"
 )
 PEAK_COST = "builds an autograd graph that nothing uses: up to one extra graph at peak"
+CHAIN_COST = (
+    "builds an autograd graph that nothing uses, and each turn's hangs on that of the turn before: the graphs of all turns live "
+    "until the loop ends"
+)
 LOOP_COST = f"{PEAK_COST}, and two at a time where the result stays bound to a name through the next turn"
 
 
@@ -169,6 +174,9 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
     elsewhere = [] if kept or totals or event.gid not in flow.record.returned else kept_by_callers(event, flow)
     site = flow.own_site(event.site)
     severity, cost = (Severity.ERROR, KEPT_COST) if kept or totals or elsewhere else bounded(event, verdict.fate, flow)
+    root = flow.record.root
+    if is_unreached(root, flow) and not is_read(root, flow):
+        severity, cost = Severity.NOTE, f"{cost}; nothing in the project calls `{short(root.qualname)}`"
     yield Draft(
         flow.at(
             RULE,
@@ -218,7 +226,7 @@ def text_of(event: Graph, verdict: Verdict, flow: Flow) -> str:
     """Why the graph is built for nothing, in words."""
     if verdict.fate.only_cut:
         return "but every result is detached, turned into numbers or compared"
-    if verdict.fate.never_read:
+    if verdict.fate.never_read and is_unread(event, flow):
         return "but nothing reads its result"
     if verdict.evaluated:
         after = "" if flow.trains_in_another_phase(event) else "after `eval()`, "
@@ -234,24 +242,29 @@ def bounded(event: Graph, fate: Fate, flow: Flow) -> tuple[Severity, str]:
     )  # a roll-out's results may be kept, step after step
     if small:
         return Severity.NOTE, small_cost(cost, small)
-    return Severity.NOTE if is_once(event, flow) else Severity.WARNING, cost
+    return Severity.NOTE if is_once(event, fate, flow) else Severity.WARNING, cost
 
 
-def is_once(event: Graph, flow: Flow) -> bool:
-    """Whether the program runs the forward once, at its start or end, or in a statement that stands in no loop, whatever calls it, and
-    in which the graph ends."""
+def is_once(event: Graph, fate: Fate, flow: Flow) -> bool:
+    """Whether the program runs the forward once, at its start or end, or where it stands in no loop, whatever calls it, and the
+    graph ends in the statement, or is that of one sample (``net(x.unsqueeze(0))``) in a function that has callers."""
     root = flow.record.root
     if event.site.loops:
         return False
     if flow.root_is_entry():
         return True
-    return is_cut_at_once(event, flow) and not flow.beside_backward(event) and not is_called_in_loops(root, flow)
+    sample = not flow.runs.world.facts(root).names.isdisjoint(OF_ONE)
+    trains = RecordFlag.BACKWARD in flow.record.flags
+    ends = sample and not trains and fate.only_cut and bool(flow.runs.world.project.callers(root).calls)
+    return (ends or is_cut_at_once(event, flow)) and not flow.beside_backward(event) and not is_called_in_loops(root, flow)
 
 
 def cost_at_peak(event: Graph, flow: Flow) -> str:
     """What a graph costs that no result keeps beyond its step."""
     if is_listed(event, flow):
         return LISTED_COST
+    if chains(event, flow):
+        return CHAIN_COST
     return LOOP_COST if event.site.loops and not is_cut_at_once(event, flow) else PEAK_COST
 
 
@@ -358,6 +371,7 @@ def own_and_trained(flow: Flow) -> tuple[list[Graph], set[int]]:
     return flow.own_and_trained
 
 
+OF_ONE = TORCH.words["makes-a-batch-of-one"]
 WORDS = re.compile(r"[A-Za-z_]\w*")
 ROOTS = re.compile(r"(?<![.\w])[A-Za-z_]\w*")
 """The names in a test that something must bind."""

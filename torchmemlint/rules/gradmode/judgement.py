@@ -211,6 +211,8 @@ def not_at_issue(event: Graph, flow: Flow) -> Silent | None:
         return Silent("whether grad mode is on here is not known")
     if event.gid in record.backwarded:
         return Silent("its graph is back-propagated")
+    if is_decided_inside(event, flow):
+        return Silent("the function in which it runs switches grad mode off in another phase")
     if is_trained_by_another_call(event, flow):
         return Silent("another call of the closure that it stands in is back-propagated")
     above = [record.graphs[gid] for gid in record.ancestors(frozenset((event.gid,)))] if event.kind is GraphKind.OPAQUE else []
@@ -226,6 +228,15 @@ def not_at_issue(event: Graph, flow: Flow) -> Silent | None:
     if record.mode is Mode.MIXED and not asked and (record.assumptions or flow.runs.world.project.grad_mode(root).chosen):
         return Silent("callers choose grad mode by a flag: those, it may be, that ask for this phase switch it off")
     return None
+
+
+def is_decided_inside(event: Graph, flow: Flow) -> bool:
+    """Whether a function that the root calls runs the module with grad on in the phase that this run assumes of it, and guards other
+    phases itself: what it assumes is not this caller's phase."""
+    record = flow.record
+    assumed = {int(key.partition(":")[0]) for key, _ in record.assumptions}
+    inside = (assumed & above(record, event.site.frame)) - {0}
+    return any(flow.runs.world.facts(record.frames[number].ref).names & GRAD_WORDS for number in inside)
 
 
 def is_asked_with_grad(event: Graph, flow: Flow) -> bool:
@@ -261,10 +272,11 @@ def is_trained_by_another_call(event: Graph, flow: Flow) -> bool:
 
 
 def is_trial(event: Graph, flow: Flow, called: bool) -> bool:
-    """Whether the root tries something out on data of its own: ``def test():``, ``def test_decoder():``."""
+    """Whether the root tries something out on data of its own: ``def test():``, ``def test_decoder():``, ``def test(self):``."""
     root = flow.record.root
-    name = root.qualname
-    if flow.runs.world.facts(root).params or root.qualname == MODULE:
+    facts = flow.runs.world.facts(root)
+    name = root.qualname.rpartition(".")[2]
+    if len(facts.params) > bool(facts.owner) or root.qualname == MODULE:
         return False
     return (name == "test" and not called) or (name.startswith("test_") and not event.site.loops)
 

@@ -24,6 +24,7 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
         or flow.is_part(event)
         or (purpose.is_helper(event.what) and not is_method_of_evaluated(event, flow))
         or is_callable(event.what, flow)
+        or runs_no_network(event.what, flow)
     ):
         return False
     if CLASS.fullmatch(event.what.rpartition(".")[2]) and not words_on(event, flow) & MODULE_WORDS:
@@ -40,6 +41,38 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
         or bool(words_on(event, flow) & MODULE_WORDS or seen & TENSOR_ONLY)
         or is_trained_beside(event, flow)
         or flow.trains_in_another_phase(event)
+    )
+
+
+def runs_no_network(what: str, flow: Flow) -> bool:
+    """Whether what is called is a method by which no module runs: one of ``nn.Module`` itself beside its forward
+    (``net.state_dict()``), or one of which every definition in the project uses nothing of the object but such methods, and calls
+    nothing that is given to it (``net.load_model(path)``, ``net.dummy_batch()``)."""
+    receiver, _, name = what.rpartition(".")
+    if not receiver or receiver == "self":
+        return False
+    if name in MODULES_ALONE:
+        return True
+    world = flow.runs.world
+    namesakes = world.methods_named(name)
+    return 0 < len(namesakes) <= MAX_CALLERS and not any(may_run_network(ref, flow) for ref in namesakes)
+
+
+def may_run_network(ref: FunctionRef, flow: Flow) -> bool:
+    """Whether a method calls a part of its object, the object itself, or what it was given."""
+    facts = flow.runs.world.facts(ref)
+    given = {p.name for p in facts.params}
+    owner = facts.params[0].name if facts.params else "self"
+    if facts.returned and any(use.callee.startswith(f"{owner}.") for use in facts.returned):
+        return True
+    harmless = {f"{owner}.{word}" for word in MODULES_ALONE}
+    return any(
+        (
+            call.callee.partition(".")[0].removesuffix("()").removesuffix("[]") in given | {"super"}
+            and call.callee not in harmless
+        )
+        or any(arg.name.startswith(f"{owner}.") for arg in call.args)
+        for call in facts.calls
     )
 
 

@@ -111,6 +111,8 @@ def doubts_of(told: Claim, flow: Flow) -> tuple[Doubt, ...]:
 def cost_of(told: Claim, event: Accumulate | Store, flow: Flow) -> str:
     """What keeping a claim's graphs costs, with its bound where nothing else takes the kept value: the next turn of a loop around
     that makes the holder anew, or the end of the function that made it."""
+    if isinstance(event, Accumulate) and event.loop is not None and (event.key, event.loop) in flow.record.resets:
+        return f"{told.cost}; all of it is freed where a turn of the loop resets `{short(event.place)}`"
     around = set(event.site.loops) - set(event.outlived)
     if told.cost == NODES_COST and event.holder_frame >= 0 and event.outlived and around and is_only_looked_at(event, flow):
         return f"{NODES_COST}; all of it is freed when the loop around makes `{short(event.place)}` anew"

@@ -66,7 +66,7 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent
 from torchmemlint.rules.card import About, Advice, Repair, Shown
 from torchmemlint.rules.doubts import READ_BY_A_CALLER
-from torchmemlint.rules.size import NARROW, is_dense, small_cost
+from torchmemlint.rules.size import small_cost, small_together
 from torchmemlint.semantics.events import Backward, GraphKind
 from torchmemlint.semantics.retained import need_of
 from torchmemlint.semantics.state import Mode
@@ -110,10 +110,7 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft | Silent]:
     if need:
         yield Silent(need)
         return
-    networks = [
-        g for gid in flow.record.ancestors(event.graphs | event.hints) if (g := flow.record.graphs[gid]).cls is not None
-    ]
-    small = NARROW if networks and all(is_dense(graph.cls, flow) for graph in networks) else ""
+    small = small_together(event.graphs | event.hints, flow)
     fix = flow.without_argument(event.site, event.kept_by, "Let the backward free its graph", Safety.UNSAFE)
     yield Draft(
         flow.at(
