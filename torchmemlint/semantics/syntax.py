@@ -194,6 +194,21 @@ def nested_blocks(statement: ir.Stmt) -> list[list[ir.Stmt]]:
             return []
 
 
+def has_siblings(body: list[ir.Stmt], node: int) -> bool:
+    """Whether a statement, given by its node, stands in a block with others; functions and classes inside the body included."""
+    for statement in body:
+        if statement.node == node:
+            return len(body) > 1
+        blocks = nested_blocks(statement)
+        if isinstance(statement, ir.FunctionDef):
+            blocks = [statement.function.body]
+        elif isinstance(statement, ir.ClassDef):
+            blocks = [statement.body]
+        if any(has_siblings(block, node) for block in blocks):
+            return True
+    return False
+
+
 def half_fix(expr: ir.Expr | None) -> tuple[str, int]:
     """The move or copy that stands where a detach should, and the node it is called on: ("cpu", out) for ``out.cpu()``."""
     name, base = "", -1

@@ -62,15 +62,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from torchmemlint.findings import Safety, Severity
+from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
-from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Repair
 from torchmemlint.rules.doubts import NO_BATCHES, Doubt, not_a_module
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag, StoreKind
 from torchmemlint.semantics.events import Backward, Graph, GraphKind, LoopInfo, SinkKind, Store
+from torchmemlint.semantics.host_uses import met_on_device
 from torchmemlint.semantics.roots import may_collect_on_device
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Kind
@@ -135,9 +136,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
     if silent is not None:
         yield silent
         return
-    fix = None
-    if event.how in (StoreKind.APPEND, StoreKind.ITEM) and event.value >= 0 and event.sure_tensor and not flag:
-        fix = flow.append_to(event.site, event.value, ".cpu()", "Move the stored tensor to the CPU", Safety.UNSAFE)
+    fix = move(event, flow) if event.how in (StoreKind.APPEND, StoreKind.ITEM) and event.value >= 0 and not flag else None
     place = short(event.place)
     yield Draft(
         flow.at(
@@ -157,6 +156,20 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
         ),
         frozenset(event.outputs),
         event.site.handler,
+    )
+
+
+def move(event: Store, flow: Flow) -> Fix | NoFix | None:
+    """``.cpu()`` on what is stored, where it is a tensor for sure and all that becomes of it can be done on the host."""
+    if not event.sure_tensor:
+        return NoFix("what is stored may be no tensor on some path")
+    why = met_on_device(flow.runs.world, flow.record.root, event.place, event.site.node)
+    if why:
+        return NoFix(why)
+    joined = TREATED & flow.record.evidence.get(event.mark, set()) or (event.external and joined_elsewhere(event, flow))
+    sure = bool(event.flags & (COMPUTED | DETACHED) or joined)
+    return flow.append_to(
+        event.site, event.value, ".cpu()", "Move the stored tensor to the CPU", Safety.UNSAFE, sure=sure, container=event.place
     )
 
 
