@@ -38,7 +38,21 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = Path(__file__).parent / "fixes.json"
 LINE_END = re.compile(rb"\r\n|\r|\n")
-LEFT_OUT = (".git", "__pycache__", "*.pt", "*.pth", "*.bin", "*.npy", "*.npz", "*.h5", "*.png", "*.jpg", "*.gif", "*.mp4", "*.wav")
+LEFT_OUT = (
+    ".git",
+    "__pycache__",
+    "*.pt",
+    "*.pth",
+    "*.bin",
+    "*.npy",
+    "*.npz",
+    "*.h5",
+    "*.png",
+    "*.jpg",
+    "*.gif",
+    "*.mp4",
+    "*.wav",
+)
 SURROUNDINGS = 12
 """Rows above and below a changed place that ``--hunks`` writes."""
 
@@ -67,7 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 with asked.hunks.open("a", encoding="utf-8") as file:
                     file.writelines(f"{json.dumps({'project': name, **hunk})}\n" for hunk in hunks)
             write(asked.record, {**made_by, "total": total(projects.values()), "projects": dict(sorted(projects.items()))})
-            print(f"{name}: {sum(entry['applied'].values())} repaired, {len(faults(entry))} faults", file=sys.stderr, flush=True)
+            print(
+                f"{name}: {sum(entry['applied'].values())} repaired, {len(faults(entry))} faults", file=sys.stderr, flush=True
+            )
     summed = total(projects.values())
     print(json.dumps(summed, indent=1))
     for name, entry in sorted(projects.items()):
@@ -96,7 +112,7 @@ def repaired(folder: Path, options: Mapping[str, object]) -> tuple[Entry, list[d
     from torchmemlint.source.file import write_source
 
     warnings.simplefilter("ignore")
-    configuration = Configuration(CommandLine(dict(options), isolated=True))
+    configuration = Configuration(CommandLine(dict(options)))
     with tempfile.TemporaryDirectory() as place:
         copy = Path(place, folder.name)
         shutil.copytree(folder, copy, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
@@ -108,7 +124,7 @@ def repaired(folder: Path, options: Mapping[str, object]) -> tuple[Entry, list[d
         for path, text in done.after.items():
             write_source(Path(path), done.before[path], text)
         after = {path: Path(path).read_bytes() for path in done.after}
-        again = fix_paths(["."], configuration, 1)
+        again = fix_paths(["."], configuration, 1).after if after else {}
         os.chdir(folder.parent)
     broken = [f"{path}: {fault}" for path in sorted(after) for fault in faults_of(before[path], after[path], path)]
     entry: Entry = {
@@ -116,7 +132,7 @@ def repaired(folder: Path, options: Mapping[str, object]) -> tuple[Entry, list[d
         "files": len(after),
         "left": dict(sorted(Counter(finding.code for finding in done.outcome.findings).items())),
         "broken": broken,
-        "changed by a second run": sorted(again.after),
+        "changed by a second run": sorted(again),
         "seconds": round(seconds, 1),
     }
     return entry, [hunk for path in sorted(after) for hunk in hunks_of(path, before[path], after[path], done.repaired)]

@@ -23,7 +23,7 @@ from torchmemlint.semantics.events import Backward, CallEffect, Frame, Graph, Re
 from torchmemlint.semantics.roots import family, speaks_of_devices
 from torchmemlint.semantics.runs import Runs, is_part
 from torchmemlint.semantics.shown import shown
-from torchmemlint.semantics.syntax import has_siblings
+from torchmemlint.semantics.syntax import gates_of, has_siblings
 from torchmemlint.semantics.uses import Written, uses_of, written
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
@@ -344,6 +344,12 @@ class Flow:
         """The words of all functions of the root's file (see ``FunctionFacts.names``)."""
         functions = self.runs.world.project.module(self.record.root.path).functions
         return frozenset().union(*(facts.names for facts in functions))
+
+    def gates(self, site: Site) -> tuple[str, ...]:
+        """The tests of every ``if`` around a site, from the outermost on, and "try" for each ``try``; see ``gates_of``."""
+        lowered = self.lowered(site)
+        function = lowered.functions[next(iter(lowered.functions))]
+        return gates_of(function.body, lowered.enclosing(site.node)) or ()
 
     def has_quotes(self, text: str) -> bool:
         return '"""' in text or "'''" in text

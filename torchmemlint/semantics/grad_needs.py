@@ -96,7 +96,9 @@ class GradNeeds(Tracker):
         last = expr.func.name if isinstance(expr.func, ir.Attr) else dotted(expr.func)
         some = held or any(given)
         text = dotted(expr.func)
-        if some and (last in BACKWARD or text.endswith("autograd.grad") or (any(given) and self.hands_to_trainer(expr, text, last))):
+        if some and (
+            last in BACKWARD or text.endswith("autograd.grad") or (any(given) and self.hands_to_trainer(expr, text, last))
+        ):
             self.trained = self.trained or f"{text or last}(…)"
         if last in CUTTING or (receiver is None and last in PLAIN):
             return False
@@ -123,6 +125,20 @@ def needed(world: World, ref: FunctionRef, nodes: frozenset[int], statement: boo
         return "it cannot be read"
     around = statements_around(found[0].body, nodes) if statement else frozenset[int]()
     return _needed(world, ref, found[0], lambda call: call.node in nodes, around, 0)
+
+
+def block_needed(world: World, ref: FunctionRef, item_node: int) -> str:
+    """As ``needed``, for all that the block of a ``with`` makes, given by the node of its item."""
+    found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
+    for statement in nodes_of(found[0].body) if found is not None else ():
+        if isinstance(statement, ir.With) and any(item.node == item_node for item in statement.items):
+            inside = {each.node for each in nodes_of(statement.body) if isinstance(each, SIMPLE)}
+            assert found is not None
+            return _needed(world, ref, found[0], lambda call: False, frozenset(inside), 0)
+    return ""
+
+
+SIMPLE = (ir.Assign, ir.AugAssign, ir.ExprStmt, ir.Return, ir.Assert)
 
 
 def returned_needed(world: World, ref: FunctionRef) -> str:
@@ -191,7 +207,7 @@ def statements_around(body: list[ir.Stmt], nodes: frozenset[int]) -> frozenset[i
     """The nodes of the simple statements that hold these expressions."""
     found: set[int] = set()
     for statement in nodes_of(body):
-        if isinstance(statement, (ir.Assign, ir.AugAssign, ir.ExprStmt, ir.Return, ir.Assert)):
+        if isinstance(statement, SIMPLE):
             inside = {getattr(node, "node", -1) for part in parts_of(statement) for node in nodes_of(part)}
             if inside & nodes:
                 found.add(statement.node)
@@ -216,3 +232,37 @@ def is_whole_value(world: World, ref: FunctionRef, node: int) -> bool:
 def _takes(call: ir.Call, inside: object) -> bool:
     """Whether a call is a method of another expression's value, or of a part of it."""
     return isinstance(call.func, ir.Attr) and any(each is inside for each in nodes_of(call.func.value))
+
+
+def read_before_backward(world: World, ref: FunctionRef, node: int) -> bool:
+    """Whether gradients are read between a call that fills them with zeros and the next backward, in the order of the text, which goes
+    on at the function's first row."""
+    found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
+    if found is None:
+        return True
+    steps: list[tuple[int, str]] = []
+    for each in nodes_of(found[0].body):
+        if isinstance(each, ir.Call):
+            last = each.func.name if isinstance(each.func, ir.Attr) else dotted(each.func)
+            steps += [(each.node, "zero")] if each.node == node else [(each.node, "backward")] if last in BACKWARD else []
+        elif isinstance(each, ir.Attr) and each.name == "grad" and not dotted(each).startswith("torch."):
+            steps.append((each.node, "read"))
+    own = _gradients_in_place(found[0].body)
+    start = next((index for index, (at, _) in enumerate(steps) if at == node), 0)
+    after = [kind for at, kind in (*steps[start + 1 :], *steps[:start]) if at not in own]
+    return "read" in after[: after.index("backward")] if "backward" in after else "read" in after
+
+
+def _gradients_in_place(body: list[ir.Stmt]) -> set[int]:
+    """The nodes of gradients that are only compared, zeroed, cut off or replaced."""
+    found: set[int] = set()
+    for each in nodes_of(body):
+        inside: list[object] = []
+        if isinstance(each, ir.Compare):
+            inside = [each]
+        elif isinstance(each, ir.Call) and isinstance(each.func, ir.Attr) and each.func.name in ("zero_", "fill_", "detach_"):
+            inside = [each.func.value]
+        elif isinstance(each, (ir.Assign, ir.If)):
+            inside = list(each.targets) if isinstance(each, ir.Assign) else [each.test]
+        found |= {part.node for one in inside for part in nodes_of(one) if isinstance(part, ir.Attr)}
+    return found

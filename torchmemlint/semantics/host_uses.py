@@ -14,13 +14,41 @@ TO_HOST = TORCH.words["on-host"]
 PLAIN = TORCH.words["sizes"] | {"is_contiguous", "index", "count", "clear", "sort", "reverse"}
 """What is asked of a tensor or list that gives no tensor."""
 BY_NUMBERS = frozenset(TORCH.methods) - frozenset(
-    {"eq", "ne", "lt", "gt", "le", "ge", "index_select", "gather", "scatter", "scatter_", "where", "masked_select", "masked_fill"}
+    {
+        "eq",
+        "ne",
+        "lt",
+        "gt",
+        "le",
+        "ge",
+        "index_select",
+        "gather",
+        "scatter",
+        "scatter_",
+        "where",
+        "masked_select",
+        "masked_fill",
+    }
 )
 HOST_LIBRARIES = TORCH.words["array-libraries"] | frozenset(
     {"json", "math", "matplotlib", "pandas", "pd", "pickle", "plt", "scipy", "seaborn", "sklearn", "statistics", "torchvision"}
 )
 READS = frozenset(
-    {"bool", "float", "int", "isinstance", "len", "print", "repr", "str", "type", "info", "debug", "torch.save", "torch.is_tensor"}
+    {
+        "bool",
+        "float",
+        "int",
+        "isinstance",
+        "len",
+        "print",
+        "repr",
+        "str",
+        "type",
+        "info",
+        "debug",
+        "torch.save",
+        "torch.is_tensor",
+    }
 )
 """What takes a tensor wherever it lies, and gives none."""
 PASSES = frozenset({"dict", "enumerate", "iter", "list", "max", "min", "next", "reversed", "sorted", "sum", "tqdm", "tuple"})
@@ -155,7 +183,9 @@ class HostUses(Tracker):
         others = [arg.value for arg, held in zip(expr.args, given, strict=True) if not held]
         if last not in BY_NUMBERS and others and last not in ("items", "values", "keys", "get", "pop"):
             self.note(f"`.{last}(…)` takes it with what may be on the device")
-        elif last in BY_NUMBERS and any(isinstance(other, (ir.Name, ir.Call, ir.Attr)) and not self.is_number(other) for other in others):
+        elif last in BY_NUMBERS and any(
+            isinstance(other, (ir.Name, ir.Call, ir.Attr)) and not self.is_number(other) for other in others
+        ):
             if last in ("mul", "add", "sub", "div", "matmul", "mm", "bmm", "dot", "copy_", "add_", "mul_", "sub_", "div_"):
                 self.note(f"`.{last}(…)` takes it with what may be on the device")
         return True

@@ -17,7 +17,13 @@ from torchmemlint.torch_facts.words import Effect
 
 MAX_DEPTH = 3
 """How far calls of the project's functions, and names bound to names, are looked into."""
-OF_TENSORS = frozenset(TORCH.methods) | TORCH.words["back-propagates"] | TORCH.words["tensor-members"] | TORCH.words["sizes"] | frozenset(TORCH.attributes)
+OF_TENSORS = (
+    frozenset(TORCH.methods)
+    | TORCH.words["back-propagates"]
+    | TORCH.words["tensor-members"]
+    | TORCH.words["sizes"]
+    | frozenset(TORCH.attributes)
+)
 """Methods and attributes that a tensor has; it may be something else that has them, too."""
 ONLY_OF_TENSORS = (
     frozenset(TORCH.methods) - TORCH.words["not-tensors-alone"] - TORCH.words["container-methods"]
@@ -102,7 +108,9 @@ def _note(scope: Scope, node: object) -> None:
 def _note_call(scope: Scope, call: ir.Call) -> None:
     text = dotted(call.func)
     if text == "isinstance" and len(call.args) == 2:
-        names = {dotted(each).rpartition(".")[2] for each in nodes_of(call.args[1].value) if isinstance(each, (ir.Name, ir.Attr))}
+        names = {
+            dotted(each).rpartition(".")[2] for each in nodes_of(call.args[1].value) if isinstance(each, (ir.Name, ir.Attr))
+        }
         scope.said.setdefault(text_of(call.args[0].value), set()).add("is a" if names & KINDS else "isinstance")
     for arg in call.args:
         if arg.star:
@@ -119,11 +127,10 @@ def _note_call(scope: Scope, call: ir.Call) -> None:
 def _bind(scope: Scope, target: ir.Expr, value: ir.Expr) -> None:
     if isinstance(target, ir.Sequence):
         scope.said.setdefault(text_of(value), set()).add("*")
-        same = isinstance(value, ir.Sequence) and len(value.items) == len(target.items)
+        items = value.items if isinstance(value, ir.Sequence) and len(value.items) == len(target.items) else []
         for place, item in enumerate(target.items):
             if text_of(item):
-                one = (value.items[place], -1) if same else (value, place)  # type: ignore[union-attr]
-                scope.bound.setdefault(text_of(item), []).append(one)
+                scope.bound.setdefault(text_of(item), []).append((items[place], -1) if items else (value, place))
     elif text_of(target):
         scope.bound.setdefault(text_of(target), []).append((value, -1))
 

@@ -149,10 +149,9 @@ class Tracker:
 
     def assign(self, targets: list[ir.Expr], value: ir.Expr, state: set[str]) -> None:
         for target in targets:
-            pair = isinstance(target, ir.Sequence) and isinstance(value, ir.Sequence)
-            if pair and len(target.items) == len(value.items) and not any(isinstance(t, ir.Star) for t in target.items):  # type: ignore[union-attr]
-                given = [self.value(item, state) for item in value.items]  # type: ignore[union-attr]
-                for one, held in zip(target.items, given, strict=True):  # type: ignore[union-attr]
+            if isinstance(target, ir.Sequence) and isinstance(value, ir.Sequence) and len(target.items) == len(value.items):
+                given = [self.value(item, state) for item in value.items]
+                for one, held in zip(target.items, given, strict=True):
                     self.bind(one, held, state)
             else:
                 self.bind(target, self.value(value, state), state)

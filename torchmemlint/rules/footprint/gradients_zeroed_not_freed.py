@@ -60,10 +60,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Fix, Safety, Severity
-from torchmemlint.rules.api import Draft, Flow, Rule, argument, short
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, argument, short
 from torchmemlint.rules.card import About, Advice
 from torchmemlint.semantics.events import CallEffect
+from torchmemlint.semantics.grad_needs import read_before_backward
 from torchmemlint.semantics.values import truth
+from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ToldCall
 
 RULE = Rule(
@@ -79,13 +81,16 @@ RULE = Rule(
 )
 EVENT = CallEffect
 
+BACKWARD = TORCH.words["back-propagates"]
+OF_GRADIENTS = TORCH.words["works-on-gradients"]
+"""Words of code that reads the gradients of parameters: sums of them over processes, and what looks at them."""
 COST = "one set of gradients, as large as the parameters, at the peak of the next step"
 
 
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
     if not flow.own(event.site):
         return
-    fix: Fix | None = None
+    fix: Fix | NoFix | None = None
     if event.effect is ToldCall.ZERO_GRAD:
         asked = argument(event, 0, "set_to_none")
         if asked is None or truth(asked) is not False:
@@ -106,7 +111,25 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
             fix = flow.replace(event.site, event.site.node, f"{event.name}.grad = None", "Free the gradient", Safety.UNSAFE)
     else:
         return
+    if fix is not None and reads_zeros(event, flow):
+        fix = NoFix("the zeros may be read, where None would be")
     yield Draft(
         flow.at(RULE, event.site, message, label="zeros need the memory that gradients need", cost=COST, help=help, fix=fix),
         handler=event.site.handler,
     )
+
+
+def reads_zeros(event: CallEffect, flow: Flow) -> bool:
+    """Whether the zeros may be read: in the function before its next backward, or in another function of the file, which runs none
+    itself; or gradients are handed to what works on all of them at once."""
+    world = flow.runs.world
+    root = flow.frame(event.site).ref
+    if read_before_backward(world, root, event.site.node):
+        return True
+    for facts in world.project.module(root.path).functions:
+        if facts.names & OF_GRADIENTS:
+            return True
+        texts = {*facts.reads, *(arg.name for call in facts.calls for arg in call.args)}
+        if facts.qualname != root.qualname and any(text.endswith(".grad") for text in texts) and not facts.names & BACKWARD:
+            return True
+    return False

@@ -110,9 +110,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
         fix = NoFix("what is stored may be no tensor on some path")
         if event.sure_tensor:
             sure, message = is_computed(event), "Detach the stored tensor"
-            fix = flow.append_to(
-                event.site, event.value, ".detach()", message, Safety.UNSAFE, sure=sure, container=event.place
-            )
+            fix = flow.append_to(event.site, event.value, ".detach()", message, Safety.UNSAFE, sure=sure, container=event.place)
     yield Draft(
         flow.at(
             RULE,
