@@ -146,16 +146,24 @@ def faults_of(before: bytes, after: bytes, path: str) -> Iterator[str]:
         except ValueError:
             yield "is no notebook any more"
         return
-    try:
-        compile(after, path, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as error:
-        yield f"does not compile: {error}"
+    fault = compiled(after, path)
+    if fault and not compiled(before, path):
+        yield f"does not compile: {fault}"
     lost = comments(before) - comments(after)
     if lost:
         yield f"lost {sum(lost.values())} comments: {next(iter(lost))}"
     ends = [set(LINE_END.findall(text)) for text in (before, after)]
     if len(ends[0]) == 1 and ends[0] != ends[1]:
         yield "has other line ends"
+
+
+def compiled(data: bytes, path: str) -> str:
+    """Why a file does not compile, "" where it does."""
+    try:
+        compile(data, path, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        return str(error)
+    return ""
 
 
 def comments(data: bytes) -> Counter[str]:

@@ -4,8 +4,10 @@ in none of its phases, and in no caller that is in sight."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from torchmemlint.findings import Fix
+from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef
 from torchmemlint.rules import doubts
 from torchmemlint.rules.api import Flow, NoFix, short
@@ -13,7 +15,7 @@ from torchmemlint.rules.gradmode.judgement import Verdict, judge, reads_of_kept,
 from torchmemlint.rules.gradmode.module_evidence import BACKWARD
 from torchmemlint.semantics import grad_needs, purpose
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import Graph, Site
+from torchmemlint.semantics.events import Graph, GraphKind, Site
 from torchmemlint.torch_facts import TORCH
 
 OPEN = frozenset({doubts.PASSED_UNKNOWN, doubts.KEPT_UNKNOWN, doubts.LEFT_UNKNOWN, doubts.HANDED_BACK})
@@ -30,8 +32,15 @@ def guard_statement(event: Graph, flow: Flow, site: Site, message: str, call: st
 
 def why_not_function(event: Graph, flow: Flow) -> str:
     """Why grad mode cannot be switched off for the whole function; "" where it can."""
-    why = wanted_elsewhere(event, flow)
-    if why or not any(each.returned for each in flow.runs.records(flow.record.root)):
+    runs = flow.runs.records(flow.record.root)
+    made = frozenset(
+        graph.site.node
+        for record in runs
+        for graph in record.graphs.values()
+        if (graph.kind is GraphKind.FORWARD or graph.direct) and graph.site.frame == 0
+    )
+    why = wanted_elsewhere(event, flow) or grad_needs.needed(flow.runs.world, flow.record.root, made, False)
+    if why or not any(record.returned for record in runs):
         return why
     return grad_needs.returned_needed(flow.runs.world, flow.record.root)
 
@@ -55,7 +64,7 @@ def wanted_elsewhere(event: Graph, flow: Flow) -> str:
                 return f"it may be that {doubt.unless}"
         if verdict.fate.escapes and may_be_part_of_forward(flow):
             return "the method may be part of a forward that is trained"
-    read = next(kept_and_read(event, flow), "")
+    read = next(chain(kept_and_read(event, flow), left_for_callers(event, flow)), "")
     return f"`{short(read)}` is read, which the forward may have set" if read else ""
 
 
@@ -82,9 +91,26 @@ def kept_and_read(event: Graph, flow: Flow) -> Iterator[str]:
     if event.cls is not None:
         yield from reads_of_kept(event, ClassRef(event.cls.path, event.cls.qualname), flow)
         return
-    start = event.what + "."
     for facts in functions:
-        for text in (*sorted(facts.reads), *(call.callee for call in facts.calls if not call.args)):
-            name = text.removeprefix(start)
-            if name != text and name.isidentifier() and name not in OF_EVERY_MODULE:
-                yield text
+        yield from left_by(event.what, facts)
+
+
+def left_for_callers(event: Graph, flow: Flow) -> Iterator[str]:
+    """The same for callers that back-propagate something and hand over the module."""
+    world = flow.runs.world
+    for caller in world.project.callers(flow.record.root).calls:
+        facts = world.facts(caller.ref)
+        for arg in caller.call.args if facts.names & BACKWARD else ():
+            if arg.name:
+                yield from left_by(arg.name, facts)
+
+
+def left_by(what: str, facts: FunctionFacts) -> Iterator[str]:
+    """What a function reads of a module that is called, or asks it for, and may be what its forward left there."""
+    start = what + "."
+    asked = [call.callee for call in facts.calls if not call.args and call.callee.startswith(start)]
+    ends = [text.rpartition(".")[0] for text in asked if text.rpartition(".")[2] in TORCH.methods or text.endswith(".backward")]
+    for text in (*sorted(facts.reads), *asked, *ends):
+        name = text.removeprefix(start)
+        if name != text and name.isidentifier() and name not in OF_EVERY_MODULE:
+            yield text
