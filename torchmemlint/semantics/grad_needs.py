@@ -193,12 +193,21 @@ def is_trainer(world: World, ref: FunctionRef, call: ir.Call) -> bool:
 
 
 def reader_that_trains(world: World, ref: FunctionRef, attribute: str) -> str:
-    """The method of the root's class that reads an attribute and back-propagates; "" for none."""
+    """The method of the root's class that reads an attribute and back-propagates what it holds, or hands that out in a class that
+    back-propagates anything; "" for none."""
     owner = world.facts(ref).owner
-    for facts in world.within(ref.path, owner) if owner else ():
+    methods = world.within(ref.path, owner) if owner else ()
+    trains = any(facts.names & BACKWARD for facts in methods)
+    for facts in methods if trains else ():
         read = any(text == attribute or text.startswith(attribute + ".") for text in facts.reads)
         called = any(call.callee.startswith(attribute + ".") for call in facts.calls)
-        if facts.names & BACKWARD and (read or called):
+        other = FunctionRef(ref.path, facts.qualname)
+        found = world.function(other) if (read or called) and not facts.parent else None
+        if found is None:
+            continue
+        tracked = GradNeeds(world, other, lambda call: False)
+        tracked.block(found[0].body, {attribute})
+        if tracked.trained or (tracked.leaves and other != ref):
             return facts.qualname
     return ""
 
