@@ -6,7 +6,7 @@ from __future__ import annotations
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.text import dotted, text_of
-from torchmemlint.semantics.tracking import Tracker, nodes_of, root_of
+from torchmemlint.semantics.tracking import Tracker, nodes_of, parts_of, root_of
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
@@ -162,6 +162,9 @@ class HostUses(Tracker):
         if last in COLLECTS and isinstance(expr.func, ir.Attr):
             self.put(dotted(root_of(expr.func.value)), state)
             return False
+        for arg in expr.args if last in JOINS else ():
+            if isinstance(arg.value, ir.Sequence):
+                self.together(list(parts_of(arg.value)), state, text_of(arg.value))
         if text in PASSES or text == "zip" or (last in JOINS and all(given)):
             return True
         if absolute is not None and absolute.startswith("torch."):

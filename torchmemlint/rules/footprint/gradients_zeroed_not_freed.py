@@ -130,6 +130,8 @@ def reads_zeros(event: CallEffect, flow: Flow) -> bool:
         if facts.names & OF_GRADIENTS:
             return True
         texts = {*facts.reads, *(arg.name for call in facts.calls for arg in call.args)}
-        if facts.qualname != root.qualname and any(text.endswith(".grad") for text in texts) and not facts.names & BACKWARD:
+        asked = {call.callee for call in facts.calls if not call.callee.endswith((".zero_", ".fill_", ".detach_"))}
+        reads = any(text.endswith(".grad") for text in texts) or any(".grad." in text for text in asked)
+        if facts.qualname != root.qualname and reads and not facts.names & BACKWARD:
             return True
     return False
