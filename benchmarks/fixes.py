@@ -185,7 +185,7 @@ def hunks_of(path: str, before: bytes, after: bytes, findings: Sequence[Any]) ->
     groups = difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(2)
     for group in groups:
         first, last = group[0][1], group[-1][2]
-        codes = sorted({f.code for f in findings if f.path == path and first - 40 <= f.span.start.row <= last + 40})
+        codes = sorted({f.code for f in findings if f.path == path and is_near(f, first, last, path)})
         rows = [f"  {line}" for line in old[max(0, first - SURROUNDINGS) : first]]
         for kind, start, end, begin, stop in group:
             if kind == "equal":
@@ -194,6 +194,12 @@ def hunks_of(path: str, before: bytes, after: bytes, findings: Sequence[Any]) ->
                 rows += [*(f"- {line}" for line in old[start:end]), *(f"+ {line}" for line in new[begin:stop])]
         rows += [f"  {line}" for line in old[last : last + SURROUNDINGS]]
         yield {"path": path, "row": first + 1, "codes": codes, "text": "\n".join(rows)}
+
+
+def is_near(finding: Any, first: int, last: int, path: str) -> bool:
+    """Whether a finding's fix changes something between these rows; of a notebook, whose rows are another text's, all do."""
+    rows = [edit.span.start.row for edit in finding.fix.edits]
+    return path.endswith(".ipynb") or any(first - 6 <= row <= last + 6 for row in rows)
 
 
 def show(hunks: Path, number: int, seed: int) -> None:

@@ -130,7 +130,7 @@ def test_what_a_cell_trains_keeps_its_graph(tmp_path: Path, step: tuple[str, ...
 def test_the_benchmark_tells_what_a_repair_must_not_do(tmp_path: Path) -> None:
     good = b"x = 1  # why\n"
     assert list(benchmark.faults_of(good, b"x = 2  # why\n", "a.py")) == []
-    assert list(benchmark.faults_of(good, b"x = (\n", "a.py"))[0].startswith("does not compile")
+    assert next(benchmark.faults_of(good, b"x = (\n", "a.py")).startswith("does not compile")
     assert list(benchmark.faults_of(good, b"x = 2\n", "a.py")) == ["lost 1 comments: # why"]
     assert list(benchmark.faults_of(good, b"x = 2  # why\r\n", "a.py")) == ["has other line ends"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.text import dotted
@@ -22,6 +24,12 @@ PASSES = frozenset(
 )
 
 
+COUNTS = re.compile(
+    r"epoch|step|iter|best|acc|loss|lr|arg|conf|cfg|opt|hyper|param|name|vers|state|model|score|metric|hist|vocab|seed|time"
+)
+"""Keys of a checkpoint under which no tensors are, or a state that is restored."""
+
+
 class Taken(Tracker):
     """Follows what is loaded; ``kept`` in an attribute, given to a computation, or handed to a function out of sight."""
 
@@ -34,6 +42,12 @@ class Taken(Tracker):
 
     def kept(self, text: str) -> None:
         self.attribute = self.attribute or text
+
+    def assign(self, targets: list[ir.Expr], value: ir.Expr, state: set[str]) -> None:
+        super().assign(targets, value, state)
+        key = next((each.value for each in nodes_of(value) if isinstance(each, ir.Const) and isinstance(each.value, str)), "")
+        if isinstance(value, ir.Subscript) and key and not COUNTS.search(str(key)) and self.value(value, state):
+            self.computed = self.computed or next((dotted(target) for target in targets if isinstance(target, ir.Attr)), "")
 
     def value(self, expr: ir.Expr | None, state: set[str]) -> bool:
         match expr:

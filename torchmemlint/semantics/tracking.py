@@ -96,15 +96,7 @@ class Tracker:
                         self.bind(item.target, given, state)
                 self.block(statement.body, state)
             case ir.Try():
-                before = set(state)
-                self.block(statement.body, state)
-                after = state | before
-                self.block(statement.orelse, state)
-                for handler in statement.handlers:
-                    caught = set(after)
-                    self.block(handler.body, caught)
-                    state |= caught
-                self.block(statement.final, state)
+                self.tried(statement, state)
             case ir.Match():
                 self.value(statement.subject, state)
                 self.branches([[], *(case.body for case in statement.cases)], state)
@@ -119,6 +111,17 @@ class Tracker:
             case ir.ExprStmt() | ir.Assert():
                 for expr in parts_of(statement):
                     self.value(expr, state)
+
+    def tried(self, statement: ir.Try, state: set[str]) -> None:
+        before = set(state)
+        self.block(statement.body, state)
+        after = state | before
+        self.block(statement.orelse, state)
+        for handler in statement.handlers:
+            caught = set(after)
+            self.block(handler.body, caught)
+            state |= caught
+        self.block(statement.final, state)
 
     def branches(self, bodies: Iterable[list[ir.Stmt]], state: set[str]) -> None:
         before = set(state)
