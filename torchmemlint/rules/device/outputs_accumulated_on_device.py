@@ -45,8 +45,9 @@ def predict(model: nn.Module, dataset):
 ```
 
 ## Fix
-Appends `.cpu()` to the stored value; where a parameter decides about the collection, collect under the same test (not
-automatic). Unsafe: later code may expect the tensors on the device, and each copy waits for
+Appends `.cpu()` to the stored value, where that is a tensor for sure; where a parameter decides about the collection, collect under
+the same test (not automatic). There is no fix, and the finding says why, where what was collected is compared, joined or computed with
+what may be on the device, is kept in an attribute, is given to a function whose needs are not known, or goes to callers in sight. Unsafe: later code may expect the tensors on the device, and each copy waits for
 it.
 
 ## When to ignore

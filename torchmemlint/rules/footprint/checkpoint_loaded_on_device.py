@@ -46,7 +46,8 @@ def resume(model, optimizer, path):
 ```
 
 ## Fix
-Adds `map_location="cpu"`. Unsafe: what the program takes from the dict besides `load_state_dict()` is on the host then.
+Adds `map_location="cpu"`. There is no fix where the project's own `load_state_dict` keeps the tensors that it is given, or something
+else computes with them or keeps one. Unsafe: what the program takes from the dict besides `load_state_dict()` is on the host then.
 For a dict that is held there is no fix; `del` it after `load_state_dict()`.
 
 ## When to ignore

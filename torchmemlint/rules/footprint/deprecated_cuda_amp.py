@@ -46,7 +46,8 @@ def step(model, inputs, labels, criterion, optimizer, use_amp):
 Takes the names from `torch.amp`, and writes the device and, because their order has changed, the positional arguments
 by keyword. Safe where `target-torch` (or what the project requires) has the new names; unsafe where no version is known,
 and in projects that set autocast's dtype for the device themselves, which the old `autocast` did not ask for. Where the
-name is also subclassed, compared, bound in another way or read as a value, there is no fix.
+name is also subclassed, compared, bound in another way or read as a value, there is no fix, nor in code that runs with some versions of
+torch alone (a test of the version, `hasattr`, `try`).
 
 ## When to ignore
 The code must also run with a torch that does not have the new names; better, set `target-torch`.

@@ -41,7 +41,8 @@ def train(model, loader, criterion, optimizer):
 ```
 
 ## Fix
-Writes `set_to_none=True`, the default from torch 2.0, or `p.grad = None`. Unsafe: a parameter that gets no gradient in
+Writes `set_to_none=True`, the default from torch 2.0, or `p.grad = None`; nothing where the zeros may be read before the next
+backward, or by another function of the file. Unsafe: a parameter that gets no gradient in
 a step is skipped by the optimizer then, where zeros let momentum and weight decay go on; and code that reads `p.grad`
 has to expect `None`.
 

@@ -50,8 +50,10 @@ def distill(student, teacher, loader, criterion, optimizer):
 ```
 
 ## Fix
-Puts `with torch.no_grad():` around the statement, where it stands alone on one row. Unsafe: the network's output may reach
-a backward that the analysis cannot see.
+Puts `with torch.no_grad():` around the statement, where it stands alone on one row; statements side by side share one. There is no fix,
+and the finding says why, where something else in the statement is trained (`loss = ce(net(x), y) + kd(net(x), teacher(x).detach())`), or
+where a backward may go through what it makes on another path, in another phase or in a caller. Unsafe: the network's output may reach a
+backward that the analysis cannot see.
 
 ## When to ignore
 The output is detached right where it is made and the network is small.

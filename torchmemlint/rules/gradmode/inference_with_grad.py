@@ -66,8 +66,10 @@ def predict(model, loader):
 ## Fix
 Puts `@torch.no_grad()` above the function where nothing in it trains; elsewhere `with torch.no_grad():` around the
 statement, where that stands alone on one row. A forward that another phase of the function trains is put under
-`with torch.set_grad_enabled(…):` with the test of that phase (`optimizer is not None`), or is left alone. Unsafe: a caller out
-of sight may back-propagate what the function returns. `torch.inference_mode()` needs the same memory (measured); its
+`with torch.set_grad_enabled(…):` with the test of that phase (`optimizer is not None`), or is left alone. Statements side by side
+share one `with`. There is no fix, and the finding says why, where on any path, in any phase, in a caller, or by way of an attribute a
+backward may go through what the statement or function makes, where what the module keeps of its forward is read, and where a method
+may be a branch of a forward. Unsafe: a caller out of sight may back-propagate what the function returns. `torch.inference_mode()` needs the same memory (measured); its
 tensors may not be used in training later.
 
 ## When to ignore

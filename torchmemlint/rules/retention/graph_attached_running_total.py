@@ -56,7 +56,7 @@ def train(model, loader, criterion, optimizer):
 ```
 
 ## Fix
-Appends `.detach()` to the added term. Safe where the term is a tensor on every path and the total, a local, is only
+Appends `.detach()` to the added term, where that is a tensor on every path: no fix where a helper also returns a number. Safe where the term is a tensor on every path and the total, a local, is only
 looked at afterwards: the program computes the same bits. Unsafe elsewhere: a total that reaches a backward out of
 sight would no longer train the model. `.item()` makes a number instead, but waits for the device at each step; no fix
 writes it.

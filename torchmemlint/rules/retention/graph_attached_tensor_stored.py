@@ -49,7 +49,8 @@ def train(model, loader, criterion, optimizer):
 ```
 
 ## Fix
-Appends `.detach()` to the stored value. Unsafe, because whoever reads the container later may want the graph. There
+Appends `.detach()` to the stored value, where that is a tensor for sure: no fix where it, or what is taken out of the container, is read
+by key, unpacked or asked for something that no tensor has. Unsafe, because whoever reads the container later may want the graph. There
 is no fix for `extend` and comprehensions, where no single expression is stored.
 
 ## When to ignore
