@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,6 +15,7 @@ from torchmemlint.fixes.imports import Refused, insertion_row, is_bound
 from torchmemlint.source.file import SourceFile
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
+_BLOCK = re.compile(r"with .*:\s*[\r\n]\s+\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +25,17 @@ class FixResult:
     text        the new text
     applied     findings whose fix is in it, in output order
     rejected    findings whose fix was tried and taken back, because the text would not have parsed or an edit lay outside it
+    shifts      for each change the row in which it began, and how many rows it added
     """
 
     text: str
     applied: tuple[Finding, ...] = ()
     rejected: tuple[Finding, ...] = ()
+    shifts: tuple[tuple[int, int], ...] = ()
+
+    def row_of(self, row: int) -> int:
+        """Where a row of the old text is in the new one."""
+        return row + sum(added for first, added in self.shifts if first <= row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +58,22 @@ class _Repair:
     fix: Fix
     changes: tuple[_Change, ...]
 
+    @property
+    def opens(self) -> bool:
+        """Whether a statement is put into a block of its own, which the statements next to it may as well be in."""
+        return any(_BLOCK.match(edit.content) for edit in self.fix.edits)
+
+    @property
+    def first_row(self) -> int:
+        return self.fix.edits[0].span.start.row
+
     def conflicts(self, other: _Repair) -> bool:
-        """Edits that touch, or flagged code that overlaps: the second was worked out without knowing of the first."""
+        """Edits that touch, or flagged code that overlaps, or blocks side by side: the second was worked out without knowing of the
+        first."""
         one, two = self.finding.span, other.finding.span
         if one.start < two.end and two.start < one.end:
+            return True
+        if self.opens and other.opens and abs(self.first_row - other.first_row) == 1:
             return True
         return any(mine.touches(theirs) for mine in self.changes for theirs in other.changes)
 
@@ -76,8 +96,8 @@ def apply_fixes(source: SourceFile, findings: Iterable[Finding], *, unsafe: bool
                 candidates.append(repair)
     while True:
         repairs = _clear_of_each_other(candidates)
-        text = _written(source, repairs)
-        if text is not None or not repairs:
+        written = _written(source, repairs)
+        if written is not None or not repairs:
             break
         # What is broken makes room for what it was in the way of.
         broken = _broken(source, repairs)
@@ -86,7 +106,8 @@ def apply_fixes(source: SourceFile, findings: Iterable[Finding], *, unsafe: bool
     # One decorator may answer several findings of its function: they have the same fix.
     done = {repair.changes for repair in repairs}
     applied = tuple(repair.finding for repair in candidates if repair.changes in done)
-    return FixResult(source.text if text is None else text, applied, tuple(rejected))
+    text, shifts = written if written is not None else (source.text, ())
+    return FixResult(text, applied, tuple(rejected), shifts)
 
 
 def _clear_of_each_other(candidates: Iterable[_Repair]) -> list[_Repair]:
@@ -138,8 +159,9 @@ def _broken(source: SourceFile, repairs: Sequence[_Repair]) -> list[_Repair]:
     return broken
 
 
-def _written(source: SourceFile, repairs: Sequence[_Repair]) -> str | None:
-    """The text with these repairs and the imports that they need; None where it cannot be, does not parse or fits in no file of this kind."""
+def _written(source: SourceFile, repairs: Sequence[_Repair]) -> tuple[str, tuple[tuple[int, int], ...]] | None:
+    """The text with these repairs and the imports that they need, and ``FixResult.shifts``; None where it cannot be, does not parse or
+    fits in no file of this kind."""
     changes: list[_Change] = []
     needed = {repair.fix.needs_import for repair in repairs} - {None}
     if needed:
@@ -163,7 +185,15 @@ def _written(source: SourceFile, repairs: Sequence[_Repair]) -> str | None:
         pieces += [source.text[done : change.start], change.content]
         done = change.end
     text = "".join([*pieces, source.text[done:]])
-    return text if _parsed(text) is not None and source.can_hold(text) else None
+    if _parsed(text) is None or not source.can_hold(text):
+        return None
+    return text, tuple(_shift(source, change) for change in ordered)
+
+
+def _shift(source: SourceFile, change: _Change) -> tuple[int, int]:
+    """The row in which a change begins, and how many rows it adds."""
+    added = len(_NEWLINE.findall(change.content)) - len(_NEWLINE.findall(source.text[change.start : change.end]))
+    return bisect_right(source.lines.starts, change.start), added
 
 
 def _import_line(source: SourceFile, module: str, row: int) -> _Change:

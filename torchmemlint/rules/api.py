@@ -22,6 +22,8 @@ from torchmemlint.semantics.event_words import Evidence, RecordFlag
 from torchmemlint.semantics.events import Backward, CallEffect, Frame, Graph, Record, Site
 from torchmemlint.semantics.roots import family, speaks_of_devices
 from torchmemlint.semantics.runs import Runs, is_part
+from torchmemlint.semantics.shown import shown
+from torchmemlint.semantics.syntax import gates_of, has_siblings
 from torchmemlint.semantics.uses import Written, uses_of, written
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
@@ -65,6 +67,10 @@ def is_legacy(target: tuple[int, int] | None) -> bool:
 
 class Silent(str):
     """Why a rule reports nothing of an event that is of its kind; ``trace`` prints it."""
+
+
+class NoFix(str):
+    """Why a finding has no fix though its rule has one; the finding's help says it."""
 
 
 @dataclass(slots=True)
@@ -166,10 +172,12 @@ class Flow:
         cost: str = "",
         help: str = "",
         flow: Iterable[FlowStep | None] = (),
-        fix: Fix | None = None,
+        fix: Fix | NoFix | None = None,
     ) -> Finding:
         """A finding at a site (at another node of the same frame when ``node`` is given), as sure as its ``doubts`` leave it."""
         doubts = tuple(doubts)
+        if isinstance(fix, NoFix):
+            help, fix = f"{help}; there is no automatic fix: {fix}", None
         if is_legacy(self.runs.world.settings.target_torch):
             severity, help = Severity.NOTE, f"written for torch before 0.4, which has no `no_grad`: {help}"
         lowered = self.lowered(site)
@@ -205,13 +213,31 @@ class Flow:
             fix=fix,
         )
 
-    def append_to(self, site: Site, node: int, text: str, message: str, safety: Safety) -> Fix | None:
+    def append_to(
+        self,
+        site: Site,
+        node: int,
+        text: str,
+        message: str,
+        safety: Safety,
+        *,
+        sure: bool = False,
+        strict: bool = False,
+        container: str = "",
+    ) -> Fix | NoFix | None:
         """A fix that appends a method call to an expression, in parentheses where its form needs them; None for a display or
-        literal, which has no such method."""
+        literal, which has no such method. It is a tensor's method: so the value must be shown to be one, if the caller is not
+        ``sure``, and nothing may speak against that, nor be done with the elements of the ``container`` that it is put into.
+        ``strict``: the machine does not know that it is no number."""
         lowered = self.lowered(site)
         source = lowered.source(node)
         if is_display(source):
             return None
+        if source.rstrip().endswith(text):
+            return NoFix(f"`{text}` is there")
+        seen = shown(self.runs.world, self.frame(site).ref, node, container, strict)
+        if seen.why or not (seen.surely or sure):
+            return NoFix(seen.why or "nothing shows that it is a tensor on every path")
         if is_primary(source):
             end = lowered.span(node).end
             return Fix(message, safety, (Edit(Span(end, end), text),))
@@ -238,9 +264,17 @@ class Flow:
             return None
         indent = line[: span.start.column - 1]
         newline = line[len(line.rstrip("\r\n")) :] or "\n"
-        unit = "\t" if indent.startswith("\t") else "    "
-        head = f"with {name}.{call}:{newline}{indent}{unit}"
-        return Fix(message, Safety.UNSAFE, (Edit(Span(span.start, span.start), head),), needed)
+        head = f"with {name}.{call}:"
+        lines, row = world.lines(ref.path), span.start.row
+        unit = unit_of_block_above(lines, row, indent, head)
+        edits = [Edit(Span(span.start, span.start), unit)]
+        if not unit:
+            unit = "\t" if indent.startswith("\t") else "    "
+            edits = [Edit(Span(span.start, span.start), f"{head}{newline}{indent}{unit}")]
+        below = unit_of_block_below(lines, row, indent, head)
+        if below == unit:
+            edits.append(Edit(Span(Position(row + 1, 1), Position(row + 2, 1)), ""))
+        return Fix(message, Safety.UNSAFE, tuple(edits), needed)
 
     def add_argument(self, event: CallEffect, text: str, message: str, safety: Safety) -> Fix | None:
         """A fix that adds a keyword argument to a call, behind its last one; None for a call without arguments."""
@@ -311,6 +345,12 @@ class Flow:
         functions = self.runs.world.project.module(self.record.root.path).functions
         return frozenset().union(*(facts.names for facts in functions))
 
+    def gates(self, site: Site) -> tuple[str, ...]:
+        """The tests of every ``if`` around a site, from the outermost on, and "try" for each ``try``; see ``gates_of``."""
+        lowered = self.lowered(site)
+        function = lowered.functions[next(iter(lowered.functions))]
+        return gates_of(function.body, lowered.enclosing(site.node)) or ()
+
     def has_quotes(self, text: str) -> bool:
         return '"""' in text or "'''" in text
 
@@ -336,18 +376,29 @@ class Flow:
         return self.torch_name(ref.path, self.span(site).start.row, around)
 
     def remove(self, site: Site, message: str) -> Fix:
-        """A fix that takes a statement away: its whole line, or, where a block would be left empty, the statement for ``pass``."""
+        """A fix that takes a statement away: its whole line, or its part of a line; ``pass`` takes its place where a block would be
+        left empty."""
         path = self.frame(site).ref.path
         lines = self.runs.world.lines(path)
-        span = self.lowered(site).statement(site.node)[0]
+        lowered = self.lowered(site)
+        span = lowered.statement(site.node)[0]
         row = span.start.row
         line = lines[row - 1]
         text = line[span.start.column - 1 : span.end.column - 1] if span.end.row == row else ""
-        alone = bool(text) and line.strip().split("#")[0].strip() == text
-        if not alone or not has_neighbour(lines, row):
+        function = lowered.functions[next(iter(lowered.functions))]
+        if not text or not has_siblings(function.body, lowered.enclosing(site.node)):
             return Fix(message, Safety.UNSAFE, (Edit(span, "pass"),))
-        end = Position(row + 1, 1) if line.endswith(("\n", "\r")) else Position(row, len(line) + 1)
-        return Fix(message, Safety.UNSAFE, (Edit(Span(Position(row, 1), end), ""),))
+        before, after = line[: span.start.column - 1], line[span.end.column - 1 :]
+        if not before.strip() and not after.split("#")[0].strip():
+            end = Position(row + 1, 1) if line.endswith(("\n", "\r")) else Position(row, len(line) + 1)
+            return Fix(message, Safety.UNSAFE, (Edit(Span(Position(row, 1), end), ""),))
+        if (behind := SEMICOLON_BEHIND.match(after)) is not None:
+            span = Span(span.start, Position(row, span.end.column + behind.end()))
+        elif (ahead := SEMICOLON_AHEAD.search(before)) is not None:
+            span = Span(Position(row, ahead.start() + 1), span.end)
+        else:
+            return Fix(message, Safety.UNSAFE, (Edit(span, "pass"),))
+        return Fix(message, Safety.UNSAFE, (Edit(span, ""),))
 
     def without_argument(self, site: Site, value: int, message: str, safety: Safety) -> Fix | None:
         """A fix that takes the keyword argument with this value node, and one comma, out of the call at a site; None where its
@@ -597,6 +648,8 @@ def imported(line: str) -> Iterator[tuple[str, str]]:
 
 KEYWORD = re.compile(r"(?P<comma>,\s*)?\b\w+\s*=\s*\Z")
 COMMA = re.compile(r"\s*(?P<comma>,\s*)?")
+SEMICOLON_BEHIND = re.compile(r"\s*;[ \t]*(?=\S)(?!#)")
+SEMICOLON_AHEAD = re.compile(r"\s*;\s*\Z")
 
 
 def moved(lines: list[str], at: Position, by: int) -> Position:
@@ -611,19 +664,27 @@ def moved(lines: list[str], at: Position, by: int) -> Position:
     return Position(row, column)
 
 
-def has_neighbour(lines: list[str], row: int) -> bool:
-    """Whether another statement of the same block stands right before or after a row."""
-    indent = len(lines[row - 1]) - len(lines[row - 1].lstrip())
-    for step in (-1, 1):
-        index = row - 1 + step
-        while 0 <= index < len(lines) and (not lines[index].strip() or lines[index].lstrip().startswith("#")):
-            index += step
-        if 0 <= index < len(lines):
-            other = lines[index]
-            same = len(other) - len(other.lstrip()) == indent
-            if same and not other.lstrip().startswith((")", "]", "}", "else", "elif", "except", "finally", "case ")):
-                return True
-    return False
+def unit_of_block_above(lines: list[str], row: int, indent: str, head: str) -> str:
+    """By how much a statement in a row would be indented in the block that ends in the row above it, where that is one with this head;
+    "" where there is none."""
+    index = row - 2
+    while index >= 0 and lines[index].startswith(indent) and lines[index][len(indent) :][:1].isspace() and lines[index].strip():
+        index -= 1
+    if index < 0 or index == row - 2 or lines[index].rstrip() != indent + head:
+        return ""
+    return indentation_below(lines, index + 1, indent)
+
+
+def unit_of_block_below(lines: list[str], row: int, indent: str, head: str) -> str:
+    """The same for the block that begins in the row below."""
+    found = row + 1 < len(lines) and lines[row].rstrip() == indent + head
+    return indentation_below(lines, row + 1, indent) if found else ""
+
+
+def indentation_below(lines: list[str], index: int, indent: str) -> str:
+    """How much deeper a line is indented."""
+    line = lines[index]
+    return line[len(indent) : len(line) - len(line.lstrip())] if line.strip() else ""
 
 
 def is_display(source: str) -> bool:

@@ -194,6 +194,55 @@ def nested_blocks(statement: ir.Stmt) -> list[list[ir.Stmt]]:
             return []
 
 
+def has_siblings(body: list[ir.Stmt], node: int) -> bool:
+    """Whether a statement, given by its node, stands in a block with others; functions and classes inside the body included."""
+    for statement in body:
+        if statement.node == node:
+            return len(body) > 1
+        blocks = nested_blocks(statement)
+        if isinstance(statement, ir.FunctionDef):
+            blocks = [statement.function.body]
+        elif isinstance(statement, ir.ClassDef):
+            blocks = [statement.body]
+        if any(has_siblings(block, node) for block in blocks):
+            return True
+    return False
+
+
+def gates_of(body: list[ir.Stmt], node: int, around: tuple[str, ...] = ()) -> tuple[str, ...] | None:
+    """The tests of all ``if`` around a node, and "try" for each ``try`` with a handler, from the outermost on; None where the node is
+    not in these statements."""
+    for statement in body:
+        gates = around
+        if isinstance(statement, (ir.If, ir.While)):
+            gates = (*around, every_text(statement.test))
+        elif isinstance(statement, ir.Try) and statement.handlers:
+            gates = (*around, "try")
+        blocks = nested_blocks(statement)
+        if isinstance(statement, ir.FunctionDef):
+            blocks = [statement.function.body]
+        elif isinstance(statement, ir.ClassDef):
+            blocks = [statement.body]
+        for block in blocks:
+            found = gates_of(block, node, gates)
+            if found is not None:
+                return found
+        if statement.node == node:
+            return around
+    return None
+
+
+def every_text(test: ir.Expr) -> str:
+    """As ``text_of``, with the operands of ``and``, ``or`` and ``not``, and what calls are given."""
+    match test:
+        case ir.BoolOp():
+            return f"{every_text(test.left)} {test.op} {every_text(test.right)}"
+        case ir.Unary():
+            return f"{test.op} {every_text(test.value)}"
+        case _:
+            return text_of(test)
+
+
 def half_fix(expr: ir.Expr | None) -> tuple[str, int]:
     """The move or copy that stands where a detach should, and the node it is called on: ("cpu", out) for ``out.cpu()``."""
     name, base = "", -1

@@ -45,8 +45,9 @@ def predict(model: nn.Module, dataset):
 ```
 
 ## Fix
-Appends `.cpu()` to the stored value; where a parameter decides about the collection, collect under the same test (not
-automatic). Unsafe: later code may expect the tensors on the device, and each copy waits for
+Appends `.cpu()` to the stored value, where that is a tensor for sure; where a parameter decides about the collection, collect under
+the same test (not automatic). There is no fix, and the finding says why, where what was collected is compared, joined or computed with
+what may be on the device, is kept in an attribute, is given to a function whose needs are not known, or goes to callers in sight. Unsafe: later code may expect the tensors on the device, and each copy waits for
 it.
 
 ## When to ignore
@@ -62,15 +63,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from torchmemlint.findings import Safety, Severity
+from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
-from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Repair
 from torchmemlint.rules.doubts import NO_BATCHES, Doubt, not_a_module
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag, StoreKind
 from torchmemlint.semantics.events import Backward, Graph, GraphKind, LoopInfo, SinkKind, Store
+from torchmemlint.semantics.host_uses import met_on_device
 from torchmemlint.semantics.roots import may_collect_on_device
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Kind
@@ -135,9 +137,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
     if silent is not None:
         yield silent
         return
-    fix = None
-    if event.how in (StoreKind.APPEND, StoreKind.ITEM) and event.value >= 0 and event.sure_tensor and not flag:
-        fix = flow.append_to(event.site, event.value, ".cpu()", "Move the stored tensor to the CPU", Safety.UNSAFE)
+    fix = move(event, flow) if event.how in (StoreKind.APPEND, StoreKind.ITEM) and event.value >= 0 and not flag else None
     place = short(event.place)
     yield Draft(
         flow.at(
@@ -157,6 +157,20 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
         ),
         frozenset(event.outputs),
         event.site.handler,
+    )
+
+
+def move(event: Store, flow: Flow) -> Fix | NoFix | None:
+    """``.cpu()`` on what is stored, where it is a tensor for sure and all that becomes of it can be done on the host."""
+    if not event.sure_tensor:
+        return NoFix("what is stored may be no tensor on some path")
+    why = met_on_device(flow.runs.world, flow.record.root, event.place, event.site.node)
+    if why:
+        return NoFix(why)
+    joined = TREATED & flow.record.evidence.get(event.mark, set()) or (event.external and joined_elsewhere(event, flow))
+    sure = bool(event.flags & (COMPUTED | DETACHED) or joined)
+    return flow.append_to(
+        event.site, event.value, ".cpu()", "Move the stored tensor to the CPU", Safety.UNSAFE, sure=sure, container=event.place
     )
 
 

@@ -97,7 +97,9 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
         return
     fix = None
     if event.how == StoreKind.APPEND and event.value >= 0 and event.sure_tensor:
-        fix = flow.append_to(event.site, event.value, ".clone()", "Copy the slice", Safety.UNSAFE)
+        fix = flow.append_to(
+            event.site, event.value, ".clone()", "Copy the slice", Safety.UNSAFE, sure=True, container=event.place
+        )
     yield Draft(
         flow.at(
             RULE,

@@ -46,7 +46,8 @@ def resume(model, optimizer, path):
 ```
 
 ## Fix
-Adds `map_location="cpu"`. Unsafe: what the program takes from the dict besides `load_state_dict()` is on the host then.
+Adds `map_location="cpu"`. There is no fix where the project's own `load_state_dict` keeps the tensors that it is given, or something
+else computes with them or keeps one. Unsafe: what the program takes from the dict besides `load_state_dict()` is on the host then.
 For a dict that is held there is no fix; `del` it after `load_state_dict()`.
 
 ## When to ignore
@@ -64,11 +65,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from torchmemlint.findings import Safety, Severity
-from torchmemlint.rules.api import Draft, Flow, Rule, Silent, argument
+from torchmemlint.findings import Fix, Safety, Severity
+from torchmemlint.index.project import ClassRef
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, argument
 from torchmemlint.rules.card import About, Advice
 from torchmemlint.rules.doubts import Doubt
 from torchmemlint.semantics.events import CallEffect
+from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise
 from torchmemlint.semantics.values import Func, Value, only_const
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect, ToldCall
@@ -168,9 +171,7 @@ def told(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Iterator[
                 help='load on the host, `map_location="cpu"`: `load_state_dict` copies each tensor to its parameter'
                 + ("" if held or several else ", and the file can be read without that GPU"),
                 flow=loaded,
-                fix=flow.add_argument(event, 'map_location="cpu"', "Load on the host", Safety.UNSAFE)
-                if place is None
-                else None,
+                fix=on_host(event, uses, flow) if place is None else None,
             ),
             handler=event.site.handler,
         )
@@ -194,3 +195,27 @@ def told(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Iterator[
             ),
             handler=event.site.handler,
         )
+
+
+def on_host(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Fix | NoFix | None:
+    """``map_location="cpu"``, where what is restored copies the tensors that it is given, and nothing else takes them."""
+    world, ref = flow.runs.world, flow.frame(event.site).ref
+    keeper = next((keeper for use in uses if (keeper := keeps_what_it_is_given(use, flow))), "")
+    if keeper:
+        return NoFix(f"`{keeper}` keeps the tensors that it is given")
+    other = taken_otherwise(world, ref, event.site.node)
+    if other:
+        return NoFix(f"`{other}` takes what is loaded as well, and may need it on the device")
+    return flow.add_argument(event, 'map_location="cpu"', "Load on the host", Safety.UNSAFE)
+
+
+def keeps_what_it_is_given(use: CallEffect, flow: Flow) -> str:
+    """The project's own ``load_state_dict`` that may run here and is no module's: it may keep the tensors of the dict."""
+    world, ref = flow.runs.world, flow.frame(use.site).ref
+    for found in world.project.callees(ref.path, ref.qualname, use.name).refs:
+        owner = world.facts(found).owner
+        if owner and world.is_module_class(ClassRef(found.path, owner)) and "super" in world.facts(found).names:
+            continue
+        if found.qualname.rpartition(".")[2] == "load_state_dict" and keeps_a_parameter(world, found):
+            return found.qualname
+    return ""

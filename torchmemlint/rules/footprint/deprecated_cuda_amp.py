@@ -46,7 +46,8 @@ def step(model, inputs, labels, criterion, optimizer, use_amp):
 Takes the names from `torch.amp`, and writes the device and, because their order has changed, the positional arguments
 by keyword. Safe where `target-torch` (or what the project requires) has the new names; unsafe where no version is known,
 and in projects that set autocast's dtype for the device themselves, which the old `autocast` did not ask for. Where the
-name is also subclassed, compared, bound in another way or read as a value, there is no fix.
+name is also subclassed, compared, bound in another way or read as a value, there is no fix, nor in code that runs with some versions of
+torch alone (a test of the version, `hasattr`, `try`).
 
 ## When to ignore
 The code must also run with a torch that does not have the new names; better, set `target-torch`.
@@ -65,7 +66,7 @@ from collections.abc import Iterator, Sequence
 from torchmemlint.findings import Edit, Fix, Position, Safety, Severity, Span
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
-from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule
 from torchmemlint.rules.card import About, Advice, Once
 from torchmemlint.semantics.events import CallEffect, DeprecatedImport, Site
 from torchmemlint.semantics.runs import Runs
@@ -88,6 +89,7 @@ RULE = Rule(
 )
 EVENT = (CallEffect, DeprecatedImport)
 
+FOR_SOME = "the code around it is for some versions of torch alone"
 COST = "no memory: a FutureWarning at each call from torch 2.4 on, and one day an ImportError"
 
 
@@ -170,7 +172,18 @@ def safety(flow: Flow) -> Safety:
     )
 
 
-def rename_import(event: DeprecatedImport, new: Sequence[Renamed], flow: Flow) -> Fix | None:
+GATED = re.compile(r"version|hasattr|getattr|^try$|torch_?\d|(^|_)(ge|le|gt|lt)_?\d|available|has_|supports", re.IGNORECASE)
+"""Tests, and names of constants, that tell which torch it is."""
+
+
+def is_gated(site: Site, flow: Flow) -> bool:
+    """Whether the code runs with some versions of torch alone, or is tried: what it says is said for those."""
+    return any(GATED.search(gate) for gate in flow.gates(site))
+
+
+def rename_import(event: DeprecatedImport, new: Sequence[Renamed], flow: Flow) -> Fix | NoFix | None:
+    if is_gated(event.site, flow):
+        return NoFix(FOR_SOME)
     span, _ = flow.lowered(event.site).statement(event.site.node)
     source = flow.source(event.site, event.site.node)
     home = re.match(r"from\s+(torch\.(?:cuda|cpu)\.amp(?:\.\w+)?)\s+import\b", source)
@@ -195,7 +208,9 @@ def rename_import(event: DeprecatedImport, new: Sequence[Renamed], flow: Flow) -
     return Fix("Import from `torch.amp`", safety(flow), tuple(edits))
 
 
-def rename_call(site: Site, new: Renamed, flow: Flow) -> Fix | None:
+def rename_call(site: Site, new: Renamed, flow: Flow) -> Fix | NoFix | None:
+    if is_gated(site, flow):
+        return NoFix(FOR_SOME)
     use = flow.written(site)
     name, needed = flow.torch_at(site)
     changed = arguments(use, new, flow, site) if use is not None else None

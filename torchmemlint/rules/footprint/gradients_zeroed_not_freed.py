@@ -41,7 +41,8 @@ def train(model, loader, criterion, optimizer):
 ```
 
 ## Fix
-Writes `set_to_none=True`, the default from torch 2.0, or `p.grad = None`. Unsafe: a parameter that gets no gradient in
+Writes `set_to_none=True`, the default from torch 2.0, or `p.grad = None`; nothing where the zeros may be read before the next
+backward, or by another function of the file. Unsafe: a parameter that gets no gradient in
 a step is skipped by the optimizer then, where zeros let momentum and weight decay go on; and code that reads `p.grad`
 has to expect `None`.
 
@@ -60,10 +61,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Fix, Safety, Severity
-from torchmemlint.rules.api import Draft, Flow, Rule, argument, short
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, argument, short
 from torchmemlint.rules.card import About, Advice
 from torchmemlint.semantics.events import CallEffect
+from torchmemlint.semantics.grad_needs import read_before_backward
 from torchmemlint.semantics.values import truth
+from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ToldCall
 
 RULE = Rule(
@@ -79,13 +82,16 @@ RULE = Rule(
 )
 EVENT = CallEffect
 
+BACKWARD = TORCH.words["back-propagates"]
+OF_GRADIENTS = TORCH.words["works-on-gradients"]
+"""Words of code that reads the gradients of parameters: sums of them over processes, and what looks at them."""
 COST = "one set of gradients, as large as the parameters, at the peak of the next step"
 
 
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
     if not flow.own(event.site):
         return
-    fix: Fix | None = None
+    fix: Fix | NoFix | None = None
     if event.effect is ToldCall.ZERO_GRAD:
         asked = argument(event, 0, "set_to_none")
         if asked is None or truth(asked) is not False:
@@ -106,7 +112,27 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
             fix = flow.replace(event.site, event.site.node, f"{event.name}.grad = None", "Free the gradient", Safety.UNSAFE)
     else:
         return
+    if fix is not None and reads_zeros(event, flow):
+        fix = NoFix("the zeros may be read, where None would be")
     yield Draft(
         flow.at(RULE, event.site, message, label="zeros need the memory that gradients need", cost=COST, help=help, fix=fix),
         handler=event.site.handler,
     )
+
+
+def reads_zeros(event: CallEffect, flow: Flow) -> bool:
+    """Whether the zeros may be read: in the function before its next backward, or in another function of the file, which runs none
+    itself; or gradients are handed to what works on all of them at once."""
+    world = flow.runs.world
+    root = flow.frame(event.site).ref
+    if read_before_backward(world, root, event.site.node):
+        return True
+    for facts in world.project.module(root.path).functions:
+        if facts.names & OF_GRADIENTS:
+            return True
+        texts = {*facts.reads, *(arg.name for call in facts.calls for arg in call.args)}
+        asked = {call.callee for call in facts.calls if not call.callee.endswith((".zero_", ".fill_", ".detach_"))}
+        reads = any(text.endswith(".grad") for text in texts) or any(".grad." in text for text in asked)
+        if facts.qualname != root.qualname and reads and not facts.names & BACKWARD:
+            return True
+    return False

@@ -50,8 +50,10 @@ def distill(student, teacher, loader, criterion, optimizer):
 ```
 
 ## Fix
-Puts `with torch.no_grad():` around the statement, where it stands alone on one row. Unsafe: the network's output may reach
-a backward that the analysis cannot see.
+Puts `with torch.no_grad():` around the statement, where it stands alone on one row; statements side by side share one. There is no fix,
+and the finding says why, where something else in the statement is trained (`loss = ce(net(x), y) + kd(net(x), teacher(x).detach())`), or
+where a backward may go through what it makes on another path, in another phase or in a caller. Unsafe: the network's output may reach a
+backward that the analysis cannot see.
 
 ## When to ignore
 The output is detached right where it is made and the network is small.
@@ -71,6 +73,7 @@ from torchmemlint.rules.card import About, Advice, Repair, Same, Shown
 from torchmemlint.rules.doubts import OPTIMIZED, Doubt
 from torchmemlint.rules.gradmode.judgement import is_constant, is_never_updated, judge
 from torchmemlint.rules.gradmode.module_evidence import DETACHES
+from torchmemlint.rules.gradmode.repairs import guard_statement, guard_unheld
 from torchmemlint.rules.size import ENDS_AT_ONCE, small_cost, why_small
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CALLED_KINDS, Backward, Graph
@@ -99,7 +102,8 @@ SHOWN_COST = "one whole graph, built in each such step behind the backward, and 
 
 
 def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
-    if is_never_updated(event, flow):
+    unheld = is_never_updated(event, flow)
+    if unheld:
         above = [flow.record.graphs[gid] for gid in flow.record.ancestors(event.parents)]
         if any(is_never_updated(graph, flow) for graph in above):
             return  # one chain, one cause: it is told at its first network
@@ -131,7 +135,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
             cost=SHORT_COST if small == ENDS_AT_ONCE else small_cost(cost, small),
             help="run it under `with torch.no_grad():`; a detach afterwards comes too late for the peak",
             flow=steps,
-            fix=flow.under_no_grad(site, "Switch grad mode off for the statement"),
+            fix=(guard_unheld if unheld else guard_statement)(event, flow, site, "Switch grad mode off for the statement"),
         ),
         frozenset((event.gid,)),
         event.site.handler,

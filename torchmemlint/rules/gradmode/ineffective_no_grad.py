@@ -47,8 +47,8 @@ def accuracy(model, inputs, labels):
 ```
 
 ## Fix
-Adds the missing parentheses. Safe: without them the program only raises. Unsafe where the block makes what a `forward` or
-a loss returns: a model that is trained on it would get no gradient, and to drop the `with` may be what is meant. The other spellings have no fix, because the
+Adds the missing parentheses. Safe: without them the program only raises. No fix where the block makes what is back-propagated, or what
+a `forward` or a loss returns: a model that is trained on it would get no gradient, and to drop the `with` may be what is meant. The other spellings have no fix, because the
 code that should run without grad is not known.
 
 ## When to ignore
@@ -66,10 +66,11 @@ import re
 from collections.abc import Iterator
 
 from torchmemlint.findings import Edit, Fix, Safety, Severity, Span
-from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule
 from torchmemlint.rules.card import About, Advice, Repair, Same
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.events import GradModeMisuse, GraphKind
+from torchmemlint.semantics.grad_needs import block_needed
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
@@ -195,10 +196,9 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft]:
             message, help_text = WITHOUT_BLOCK
     if event.kind.startswith(("generator-", "async-")) and not DECORATES.search(name):
         help_text = help_text.replace("{name}", "torch.no_grad()")
-    fix = None
+    fix: Fix | NoFix | None = None
     if event.kind in ("with-uncalled", "bare-decorator"):
-        end = flow.span(event.site).end
-        fix = Fix("Call it", Safety.UNSAFE if trained else Safety.SAFE, (Edit(Span(end, end), "()"),))
+        fix = call_it(event, trained, flow)
     yield Draft(
         flow.at(
             RULE, event.site, message.format(name=name), severity=severity, label=LABELS.get(event.kind, "has no effect"),
@@ -206,6 +206,17 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft]:
         ),
         handler=event.site.handler,
     )  # fmt: skip
+
+
+def call_it(event: GradModeMisuse, trained: bool, flow: Flow) -> Fix | NoFix:
+    """The missing parentheses, where nothing is trained on what the block makes."""
+    why = ""
+    if event.kind == "with-uncalled":
+        why = block_needed(flow.runs.world, flow.frame(event.site).ref, event.site.node)
+        if trained:
+            why = why or "something may be trained on what the function returns"
+    end = flow.span(event.site).end
+    return NoFix(why) if why else Fix("Call it", Safety.SAFE, (Edit(Span(end, end), "()"),))
 
 
 def is_trained_on(flow: Flow) -> bool:

@@ -67,8 +67,10 @@ def predict(model, loader):
 ## Fix
 Puts `@torch.no_grad()` above the function where nothing in it trains; elsewhere `with torch.no_grad():` around the
 statement, where that stands alone on one row. A forward that another phase of the function trains is put under
-`with torch.set_grad_enabled(…):` with the test of that phase (`optimizer is not None`), or is left alone. Unsafe: a caller out
-of sight may back-propagate what the function returns. `torch.inference_mode()` needs the same memory (measured); its
+`with torch.set_grad_enabled(…):` with the test of that phase (`optimizer is not None`), or is left alone. Statements side by side
+share one `with`. There is no fix, and the finding says why, where on any path, in any phase, in a caller, or by way of an attribute a
+backward may go through what the statement or function makes, where what the module keeps of its forward is read, and where a method
+may be a branch of a forward. Unsafe: a caller out of sight may back-propagate what the function returns. `torch.inference_mode()` needs the same memory (measured); its
 tensors may not be used in training later.
 
 ## When to ignore
@@ -88,10 +90,11 @@ import re
 from collections.abc import Iterator
 
 from torchmemlint.findings import Edit, Fix, FlowStep, Position, Safety, Severity, Span
-from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Once, Repair, Same, Shown
 from torchmemlint.rules.gradmode.judgement import Verdict, is_constant, is_read, is_reported, is_unread, judge
 from torchmemlint.rules.gradmode.module_evidence import is_step_of_evaluated
+from torchmemlint.rules.gradmode.repairs import guard_statement, why_not_function
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim
 from torchmemlint.rules.size import chains, is_called_in_loops, is_cut_at_once, is_unreached, small_cost, why_small
@@ -188,7 +191,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
             cost=cost,
             help=help_for(event, flow),
             flow=[flow.step(e.site, f"kept with its graph in `{short(e.place)}`") for e in (kept + totals)[:3]] + elsewhere[:3],
-            fix=decorate(event, flow),
+            fix=guard(event, flow),
         ),
         hanging | {graph.gid for graph in flow.made_inside(site)},
         event.site.handler,
@@ -322,25 +325,41 @@ def kept_by_callers(event: Graph, flow: Flow) -> list[FlowStep]:
     return list(dict.fromkeys(steps))
 
 
-def decorate(event: Graph, flow: Flow) -> Fix | None:
-    """``@torch.no_grad()`` above the function, where nothing in it trains and a decorator reaches its body. A forward that another
-    phase trains keeps its graph there."""
+def guard(event: Graph, flow: Flow) -> Fix | NoFix | None:
+    """``@torch.no_grad()`` above the function, where nothing in it trains and a decorator reaches its body; else ``with`` around the
+    statement. A forward that another phase trains keeps its graph there."""
     record = flow.record
     root = record.root
     if flow.trains_in_another_phase(event):
-        test = flow.training_test(event)[1]
-        names = {p.name for p in flow.runs.world.facts(root).params} | {"bool", "not", "is", "None", "True", "False"}
-        if not flow.own(event.site) or not test or not set(ROOTS.findall(STRINGS.sub("", test))) <= names:
-            return None
-        call = f"set_grad_enabled({test})"
-        return flow.under_no_grad(event.site, "Switch grad mode on for training alone, in this statement", call)
+        return guard_phase(event, flow)
     own, demanded = own_and_trained(flow)
     trained = bool(demanded - {event.gid})
     guards = flow.runs.world.facts(root).names & GUARDS  # what the author left out of the block may need a graph
     wants = bool(guards) and any(g.mode is Mode.ON for g in own if g.kind is GraphKind.OPAQUE and g.gid != event.gid)
     apart = trained or wants or hands_on_another_graph(event, flow) or asks_for_gradients(flow)
-    if root.qualname == MODULE or RecordFlag.BACKWARD in record.flags or record.assumptions or apart:
-        return flow.under_no_grad(event.site, "Switch grad mode off for the statement") if flow.own(event.site) else None
+    trains = any(RecordFlag.BACKWARD in each.flags for each in flow.runs.records(root))
+    if root.qualname == MODULE or trains or record.assumptions or apart:
+        if not flow.own(event.site):
+            return None
+        return guard_statement(event, flow, event.site, "Switch grad mode off for the statement")
+    why = why_not_function(event, flow)
+    return NoFix(why) if why else decorate(event, flow)
+
+
+def guard_phase(event: Graph, flow: Flow) -> Fix | NoFix | None:
+    """``with torch.set_grad_enabled(…)`` around the statement, with the test of the phase that trains."""
+    test = flow.training_test(event)[1]
+    names = {p.name for p in flow.runs.world.facts(flow.record.root).params} | {"bool", "not", "is", "None", "True", "False"}
+    if not flow.own(event.site) or not test or not set(ROOTS.findall(STRINGS.sub("", test))) <= names:
+        return NoFix("the same statement is trained in another phase, which no parameter alone tells")
+    call = f"set_grad_enabled({test})"
+    return flow.under_no_grad(event.site, "Switch grad mode on for training alone, in this statement", call)
+
+
+def decorate(event: Graph, flow: Flow) -> Fix | None:
+    """``@torch.no_grad()`` above the function, where one can stand there."""
+    record = flow.record
+    root = record.root
     world = flow.runs.world
     site = flow.own_site(event.site)
     inside = flow.frame(site).ref

@@ -511,13 +511,17 @@ def set_by_methods(cls: ClassRef, flow: Flow) -> set[str]:
 def reads_what_is_kept(event: Graph, cls: ClassRef, flow: Flow) -> bool:
     """Whether code that knows the module by the same name reads an attribute that its forward may have set, or a property made of
     one."""
+    return any(True for _ in reads_of_kept(event, cls, flow))
+
+
+def reads_of_kept(event: Graph, cls: ClassRef, flow: Flow) -> Iterator[str]:
+    """Those attributes and properties, as they are read."""
     kept, start = set_by_methods(cls, flow), event.what + "."
     texts = [text for facts in where_it_is_known(event, flow) for text in facts.reads if text.startswith(start)]
-    for name in {text.removeprefix(start).partition(".")[0] for text in texts} if kept else ():
+    for name in sorted({text.removeprefix(start).partition(".")[0] for text in texts}) if kept else ():
         method = flow.runs.world.project.method(cls, name)
         if name in kept or (method is not None and flow.runs.world.facts(method).names & kept):
-            return True
-    return False
+            yield start + name
 
 
 def where_it_is_known(event: Graph, flow: Flow) -> tuple[FunctionFacts, ...]:

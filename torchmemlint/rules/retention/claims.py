@@ -11,6 +11,7 @@ from torchmemlint.rules.doubts import GUARDED, Doubt
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Graph, SinkKind, Store
 from torchmemlint.semantics.state import Mode
+from torchmemlint.semantics.values import COMPUTED, SCALAR
 from torchmemlint.semantics.world import MODULE
 
 NODES_COST = (
@@ -119,6 +120,11 @@ def cost_of(told: Claim, event: Accumulate | Store, flow: Flow) -> str:
     if is_dropped_at_return(event, flow):
         return f"{told.cost}; all of it is freed when `{short(flow.record.root.qualname)}` returns"
     return told.cost
+
+
+def is_computed(event: Store) -> bool:
+    """Whether an operation of torch made what is stored: then it is a tensor."""
+    return event.sure_tensor and bool(event.flags & (COMPUTED | SCALAR))
 
 
 def is_replaced(flow: Flow, event: Store) -> Silent | None:

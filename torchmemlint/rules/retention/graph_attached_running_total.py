@@ -56,7 +56,7 @@ def train(model, loader, criterion, optimizer):
 ```
 
 ## Fix
-Appends `.detach()` to the added term. Safe where the term is a tensor on every path and the total, a local, is only
+Appends `.detach()` to the added term, where that is a tensor on every path: no fix where a helper also returns a number. Safe where the term is a tensor on every path and the total, a local, is only
 looked at afterwards: the program computes the same bits. Unsafe elsewhere: a total that reaches a backward out of
 sight would no longer train the model. `.item()` makes a number instead, but waits for the device at each step; no fix
 writes it.
@@ -78,7 +78,7 @@ import re
 from collections.abc import Iterator
 
 from torchmemlint.findings import Fix, Safety, Severity
-from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Repair, Shown
 from torchmemlint.rules.retention.claims import Claim, claim, cost_of, doubts_of, is_dropped_at_return, is_one_graph
 from torchmemlint.semantics.events import Accumulate, Backward, CallEffect, SinkKind
@@ -167,13 +167,13 @@ def is_term_of_one_step(event: Accumulate, flow: Flow) -> bool:
     return is_dropped_at_return(event, flow) and not any(set(event.outlived) & set(e.site.loops) for e in backwards)
 
 
-def detach(event: Accumulate, flow: Flow) -> Fix | None:
+def detach(event: Accumulate, flow: Flow) -> Fix | NoFix | None:
     """``.detach()`` on the added term: safe where the term is a tensor for sure and the total is only looked at afterwards."""
     if event.term < 0:
         return None
     seen = {s.kind for s in flow.record.sinks.get(event.mark, ())}
     local = event.key[0] == 0
     safe = local and event.sure_tensor and seen <= {SinkKind.CUT, SinkKind.SHOWN, SinkKind.DROPPED, SinkKind.STORED}
-    return flow.append_to(
-        event.site, event.term, ".detach()", "Detach the added tensor", Safety.SAFE if safe else Safety.UNSAFE
-    )
+    safety = Safety.SAFE if safe else Safety.UNSAFE
+    strict = not event.sure_tensor
+    return flow.append_to(event.site, event.term, ".detach()", "Detach the added tensor", safety, strict=strict)

@@ -49,7 +49,8 @@ def train(model, loader, criterion, optimizer):
 ```
 
 ## Fix
-Appends `.detach()` to the stored value. Unsafe, because whoever reads the container later may want the graph. There
+Appends `.detach()` to the stored value, where that is a tensor for sure: no fix where it, or what is taken out of the container, is read
+by key, unpacked or asked for something that no tensor has. Unsafe, because whoever reads the container later may want the graph. There
 is no fix for `extend` and comprehensions, where no single expression is stored.
 
 ## When to ignore
@@ -66,10 +67,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchmemlint.findings import Safety, Severity
-from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.findings import Fix, Safety, Severity
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Repair, Shown
-from torchmemlint.rules.retention.claims import Claim, claim, cost_of, doubts_of, is_one_graph, is_replaced
+from torchmemlint.rules.retention.claims import Claim, claim, cost_of, doubts_of, is_computed, is_one_graph, is_replaced
 from torchmemlint.semantics.events import Store
 from torchmemlint.semantics.stores import RECORDED
 
@@ -105,9 +106,12 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
         yield told
         return
     outlives = "the loop" if event.loop is not None else "this call"
-    fix = None
-    if event.how not in ("extend", "comprehension") and event.value >= 0 and event.sure_tensor:
-        fix = flow.append_to(event.site, event.value, ".detach()", "Detach the stored tensor", Safety.UNSAFE)
+    fix: Fix | NoFix | None = None
+    if event.how not in ("extend", "comprehension") and event.value >= 0:
+        fix = NoFix("what is stored may be no tensor on some path")
+        if event.sure_tensor:
+            sure, message = is_computed(event), "Detach the stored tensor"
+            fix = flow.append_to(event.site, event.value, ".detach()", message, Safety.UNSAFE, sure=sure, container=event.place)
     yield Draft(
         flow.at(
             RULE,

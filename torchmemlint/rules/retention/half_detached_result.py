@@ -61,10 +61,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Edit, Fix, Safety, Severity, Span
-from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Repair, Same
 from torchmemlint.rules.retention.claims import claim, doubts_of, is_replaced
 from torchmemlint.semantics.events import Store
+from torchmemlint.semantics.shown import shown
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
@@ -92,7 +93,10 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
         yield told
         return
     end = flow.span(event.site, event.half_base).end
-    fix = Fix("Detach before the move", Safety.UNSAFE, (Edit(Span(end, end), ".detach()"),))
+    seen = shown(flow.runs.world, flow.frame(event.site).ref, event.half_base, event.place)
+    fix: Fix | NoFix = Fix("Detach before the move", Safety.UNSAFE, (Edit(Span(end, end), ".detach()"),))
+    if seen.why:
+        fix = NoFix(seen.why)
     yield Draft(
         flow.at(
             RULE,

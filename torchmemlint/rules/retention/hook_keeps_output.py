@@ -64,8 +64,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchmemlint.findings import Safety, Severity
-from torchmemlint.rules.api import Draft, Flow, Rule, short
+from torchmemlint.findings import Fix, Safety, Severity
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, short
 from torchmemlint.rules.card import About, Advice
 from torchmemlint.semantics.events import HookStore
 from torchmemlint.torch_facts import TORCH
@@ -101,9 +101,9 @@ def check(event: HookStore, flow: Flow) -> Iterator[Draft]:
         return
     if event.place.startswith("self.") and flow.set_again(event.place.removeprefix("self.")):
         return
-    fix = None
+    fix: Fix | NoFix | None = None
     if event.sure and event.value >= 0:
-        fix = flow.append_to(event.site, event.value, ".detach()", "Detach the collected tensor", Safety.UNSAFE)
+        fix = flow.append_to(event.site, event.value, ".detach()", "Detach the collected tensor", Safety.UNSAFE, sure=True)
     yield Draft(
         flow.at(
             RULE,

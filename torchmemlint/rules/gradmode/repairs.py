@@ -1,0 +1,116 @@
+"""Grad mode is switched off by a fix only where nothing back-propagates what that takes the graph from: on no path of the function,
+in none of its phases, and in no caller that is in sight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from torchmemlint.findings import Fix
+from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.index.project import ClassRef
+from torchmemlint.rules import doubts
+from torchmemlint.rules.api import Flow, NoFix, short
+from torchmemlint.rules.gradmode.judgement import Verdict, judge, reads_of_kept, where_it_is_known
+from torchmemlint.rules.gradmode.module_evidence import BACKWARD
+from torchmemlint.semantics import grad_needs, purpose
+from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.events import Graph, GraphKind, Site
+from torchmemlint.torch_facts import TORCH
+
+OPEN = frozenset({doubts.PASSED_UNKNOWN, doubts.KEPT_UNKNOWN, doubts.LEFT_UNKNOWN, doubts.HANDED_BACK})
+"""Assumptions that a finding may make, and a fix may not: what becomes of the result is not known at all."""
+OF_EVERY_MODULE = frozenset(TORCH.module_methods) | {"config", "cfg", "device", "dtype", "module", "name", "training"}
+
+
+def guard_statement(event: Graph, flow: Flow, site: Site, message: str, call: str = "no_grad()") -> Fix | NoFix | None:
+    """``with torch.no_grad():`` around a statement, or why not."""
+    root = flow.record.root
+    why = wanted_elsewhere(event, flow) or grad_needs.needed(flow.runs.world, root, frozenset((site.node,)), True)
+    return NoFix(why) if why else flow.under_no_grad(site, message, call)
+
+
+def why_not_function(event: Graph, flow: Flow) -> str:
+    """Why grad mode cannot be switched off for the whole function; "" where it can."""
+    runs = flow.runs.records(flow.record.root)
+    made = frozenset(
+        graph.site.node
+        for record in runs
+        for graph in record.graphs.values()
+        if (graph.kind is GraphKind.FORWARD or graph.direct) and graph.site.frame == 0
+    )
+    why = wanted_elsewhere(event, flow) or grad_needs.needed(flow.runs.world, flow.record.root, made, False)
+    if why or not any(record.returned for record in runs):
+        return why
+    return grad_needs.returned_needed(flow.runs.world, flow.record.root)
+
+
+def guard_unheld(event: Graph, flow: Flow, site: Site, message: str) -> Fix | NoFix | None:
+    """As ``guard_statement``, for a network that is back-propagated into though no optimizer holds it: what else is in the
+    statement, or in another phase, is trained."""
+    if len(flow.runs.records(flow.record.root)) > 1:
+        return NoFix("in another phase the same statement may be trained")
+    if not grad_needs.is_whole_value(flow.runs.world, flow.record.root, site.node):
+        return NoFix("the rest of the statement is trained")
+    return flow.under_no_grad(site, message)
+
+
+def wanted_elsewhere(event: Graph, flow: Flow) -> str:
+    """Why a graph may be wanted for what the function itself does not show."""
+    verdict = judge(event, flow)
+    if isinstance(verdict, Verdict):
+        for doubt in verdict.doubts:
+            if doubt in OPEN:
+                return f"it may be that {doubt.unless}"
+        if verdict.fate.escapes and may_be_part_of_forward(flow):
+            return "the method may be part of a forward that is trained"
+    read = next(chain(kept_and_read(event, flow), left_for_callers(event, flow)), "")
+    return f"`{short(read)}` is read, which the forward may have set" if read else ""
+
+
+def may_be_part_of_forward(flow: Flow) -> bool:
+    """Whether a method of a module that does not call `eval()` may be a branch of its forward: one of the module's own methods calls
+    it, or it is kept as a value; or it is named for what the network does (`classification`), and not for using it (`classify`)."""
+    root, project = flow.record.root, flow.runs.world.project
+    if not flow.root_is_module() or RecordFlag.EVAL in flow.record.flags:
+        return False
+    callers = project.callers(root)
+    owner = flow.runs.world.facts(root).owner
+    inside = any(flow.runs.world.facts(call.ref).owner == owner and call.ref != root for call in callers.calls)
+    return inside or callers.escapes or purpose.words(root.qualname.rpartition(".")[2])[-1:] in (("prediction",), *DEEDS)
+
+
+DEEDS = tuple((word,) for word in sorted(TORCH.words["says-deed"]))
+
+
+def kept_and_read(event: Graph, flow: Flow) -> Iterator[str]:
+    """What is read of the module that is called, and may be what its forward left there, where something is back-propagated."""
+    functions = where_it_is_known(event, flow)
+    if not any(facts.names & BACKWARD for facts in functions):
+        return
+    if event.cls is not None:
+        yield from reads_of_kept(event, ClassRef(event.cls.path, event.cls.qualname), flow)
+        return
+    for facts in functions:
+        yield from left_by(event.what, facts)
+
+
+def left_for_callers(event: Graph, flow: Flow) -> Iterator[str]:
+    """The same for callers that back-propagate something and hand over the module."""
+    world = flow.runs.world
+    for caller in world.project.callers(flow.record.root).calls:
+        facts = world.facts(caller.ref)
+        for arg in caller.call.args if facts.names & BACKWARD else ():
+            if arg.name:
+                yield from left_by(arg.name, facts)
+
+
+def left_by(what: str, facts: FunctionFacts) -> Iterator[str]:
+    """What a function reads of a module that is called, or asks it for, and may be what its forward left there."""
+    start = what + "."
+    asked = [call.callee for call in facts.calls if not call.args and call.callee.startswith(start)]
+    ends = [text.rpartition(".")[0] for text in asked if text.rpartition(".")[2] in TORCH.methods or text.endswith(".backward")]
+    for text in (*sorted(facts.reads), *asked, *ends):
+        name = text.removeprefix(start)
+        if name != text and name.isidentifier() and name not in OF_EVERY_MODULE:
+            yield text

@@ -1,0 +1,277 @@
+"""Whether a backward, on any path of a function or in a caller, may go through what some of its calls give: asked before a repair
+switches grad mode off for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torchmemlint.index.project import FunctionRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics.text import dotted
+from torchmemlint.semantics.tracking import Tracker, nodes_of, parts_of, root_of
+from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import Effect
+
+MAX_DEPTH = 2
+"""How far returned values are followed up, from caller to caller."""
+MAX_CALLERS = 30
+CUTS = frozenset({Effect.CUT, Effect.ITEM, Effect.NUMBER, Effect.SHAPE, Effect.SOURCE, Effect.DETACH_INPLACE, Effect.NO_EFFECT})
+CUTTING = frozenset(name for name, effect in TORCH.methods.items() if effect in CUTS) | TORCH.words["gives-no-graph"]
+"""Methods and functions whose result has no graph."""
+PLAIN = frozenset({"bool", "float", "int", "isinstance", "len", "print", "repr", "round", "str", "type"})
+"""Builtins whose result has no graph."""
+CUT_ATTRIBUTES = TORCH.words["detaches"] | TORCH.words["sizes"] | {"requires_grad"}
+BACKWARD = TORCH.words["back-propagates"]
+STEPS = frozenset({"minimize", "optimize", "step"})
+OPTIMIZERS = frozenset({"optim", "optimizer", "opt", "trainer", "engine", "solver", "agent"})
+"""What may back-propagate the loss that a method of ``STEPS`` is given."""
+KEEPING = frozenset({"add", "append", "appendleft", "extend", "insert", "put", "setdefault", "update"})
+
+LIBRARIES = frozenset({"builtins", "math", "random", "torch", "torchvision"}) | TORCH.words["array-libraries"]
+
+Source = Callable[[ir.Call], bool]
+
+
+class GradNeeds(Tracker):
+    """Follows what hangs on the graphs of some calls to the backward calls of a function.
+
+    sources     which calls make the graphs
+    statements  nodes of statements in which everything makes one: a repair would switch grad mode off for all of them
+    """
+
+    def __init__(self, world: World, ref: FunctionRef, sources: Source, statements: frozenset[int] = frozenset()) -> None:
+        super().__init__()
+        self.world = world
+        self.ref = ref
+        self.sources = sources
+        self.statements = statements
+        self.trained = ""
+        """The first backward that goes through a graph, as it is written."""
+        self.leaves = False
+        """A value with its graph is returned or yielded."""
+        self.attributes: set[str] = set()
+        self.all_made = False
+
+    def begins(self, statement: ir.Stmt, state: set[str]) -> bool:
+        if statement.node not in self.statements or self.all_made:
+            return False
+        self.all_made = True
+        self.statement(statement, state)
+        self.all_made = False
+        return True
+
+    def returned(self, expr: ir.Expr) -> None:
+        self.leaves = True
+
+    def kept(self, text: str) -> None:
+        if text.startswith("self."):
+            self.attributes.add(".".join(text.split(".")[:2]))
+
+    def value(self, expr: ir.Expr | None, state: set[str]) -> bool:
+        match expr:
+            case None | ir.Const():
+                return False
+            case ir.Name():
+                return expr.id in state or (self.all_made and not self.is_library(expr.id))
+            case ir.Attr():
+                inner = self.value(expr.value, state)
+                return expr.name not in CUT_ATTRIBUTES and (inner or dotted(expr) in state)
+            case ir.Compare() | ir.FormattedString():
+                self.inner(expr, state)
+                return False
+            case ir.Call():
+                return self.call(expr, state)
+            case ir.Yield():
+                if expr.value is not None and self.value(expr.value, state):
+                    self.leaves = True
+                return False
+            case _:
+                return self.inner(expr, state)
+
+    def call(self, expr: ir.Call, state: set[str]) -> bool:
+        given = [self.value(arg.value, state) for arg in expr.args]
+        receiver = expr.func.value if isinstance(expr.func, ir.Attr) else None
+        held = receiver is not None and self.value(receiver, state)
+        last = expr.func.name if isinstance(expr.func, ir.Attr) else dotted(expr.func)
+        some = held or any(given)
+        text = dotted(expr.func)
+        if some and (
+            last in BACKWARD or text.endswith("autograd.grad") or (any(given) and self.hands_to_trainer(expr, text, last))
+        ):
+            self.trained = self.trained or f"{text or last}(…)"
+        if last in CUTTING or (receiver is None and last in PLAIN):
+            return False
+        if any(given) and receiver is not None and (last in KEEPING or (last.endswith("_") and not last.endswith("__"))):
+            self.put(dotted(root_of(receiver)), state)
+        return some or (self.all_made and not self.is_library(text)) or self.sources(expr)
+
+    def hands_to_trainer(self, expr: ir.Call, text: str, last: str) -> bool:
+        """Whether a call may back-propagate what it is given."""
+        words = set(text.replace(".", "_").lower().split("_")[:-1])
+        return (last in STEPS and bool(words & OPTIMIZERS)) or is_trainer(self.world, self.ref, expr)
+
+    def is_library(self, text: str) -> bool:
+        """Whether a text is a module or function of a library, which makes no graph of what has none."""
+        absolute = self.world.project.resolve(self.ref.path, text, self.ref.qualname) if text else None
+        return absolute is not None and absolute.partition(".")[0] in LIBRARIES
+
+
+def needed(world: World, ref: FunctionRef, nodes: frozenset[int], statement: bool) -> str:
+    """What back-propagates what the calls ``nodes`` of a function give, or, for a ``statement``, all that the statements around them
+    make; "" where nothing in sight does."""
+    found = world.function(FunctionRef(ref.path, ref.qualname))
+    if found is None:
+        return "it cannot be read"
+    around = statements_around(found[0].body, nodes) if statement else frozenset[int]()
+    return _needed(world, ref, found[0], lambda call: call.node in nodes, around, 0)
+
+
+def block_needed(world: World, ref: FunctionRef, item_node: int) -> str:
+    """As ``needed``, for all that the block of a ``with`` makes, given by the node of its item."""
+    found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
+    for statement in nodes_of(found[0].body) if found is not None else ():
+        if isinstance(statement, ir.With) and any(item.node == item_node for item in statement.items):
+            inside = {each.node for each in nodes_of(statement.body) if isinstance(each, SIMPLE)}
+            assert found is not None
+            return _needed(world, ref, found[0], lambda call: False, frozenset(inside), 0)
+    return ""
+
+
+SIMPLE = (ir.Assign, ir.AugAssign, ir.ExprStmt, ir.Return, ir.Assert)
+
+
+def returned_needed(world: World, ref: FunctionRef) -> str:
+    """What in the callers of a function back-propagates what it returns."""
+    return _by_callers(world, ref, 0)
+
+
+def _needed(
+    world: World, ref: FunctionRef, function: ir.Function, sources: Source, statements: frozenset[int], depth: int
+) -> str:
+    tracked = GradNeeds(world, ref, sources, statements)
+    tracked.run(function.body)
+    if tracked.trained:
+        where = "" if depth == 0 else f" in `{ref.qualname}`"
+        return f"`{tracked.trained}`{where} may go through it on another path"
+    for attribute in sorted(tracked.attributes):
+        reader = reader_that_trains(world, ref, attribute)
+        if reader:
+            return f"`{reader}` reads `{attribute}` and back-propagates"
+    return _by_callers(world, ref, depth) if tracked.leaves else ""
+
+
+def _by_callers(world: World, ref: FunctionRef, depth: int) -> str:
+    if depth == MAX_DEPTH or ref.qualname == MODULE:
+        return ""
+    calls = world.project.callers(ref).calls
+    if len(calls) > MAX_CALLERS:
+        return ""
+    for caller in sorted({FunctionRef(call.ref.path, world.outermost(call.ref)) for call in calls} - {ref}):
+        found = world.function(caller)
+        if found is None:
+            continue
+        last = ref.qualname.rpartition(".")[2]
+
+        def makes(call: ir.Call, caller: FunctionRef = caller, last: str = last) -> bool:
+            text = dotted(call.func)
+            return text.rpartition(".")[2] == last and ref in world.project.callees(caller.path, caller.qualname, text).refs
+
+        why = _needed(world, caller, found[0], makes, frozenset(), depth + 1)
+        if why:
+            return why
+    return ""
+
+
+def is_trainer(world: World, ref: FunctionRef, call: ir.Call) -> bool:
+    """Whether a function of the project that is called may back-propagate what it is given."""
+    text = dotted(call.func)
+    if not text:
+        return False
+    refs = world.project.callees(ref.path, ref.qualname, text).refs
+    return any(world.facts(callee).names & BACKWARD for callee in refs)
+
+
+def reader_that_trains(world: World, ref: FunctionRef, attribute: str) -> str:
+    """The method of the root's class that reads an attribute and back-propagates what it holds, or hands that out in a class that
+    back-propagates anything; "" for none."""
+    owner = world.facts(ref).owner
+    methods = world.within(ref.path, owner) if owner else ()
+    trains = any(facts.names & BACKWARD for facts in methods)
+    for facts in methods if trains else ():
+        read = any(text == attribute or text.startswith(attribute + ".") for text in facts.reads)
+        called = any(call.callee.startswith(attribute + ".") for call in facts.calls)
+        other = FunctionRef(ref.path, facts.qualname)
+        found = world.function(other) if (read or called) and not facts.parent else None
+        if found is None:
+            continue
+        tracked = GradNeeds(world, other, lambda call: False)
+        tracked.block(found[0].body, {attribute})
+        if tracked.trained or (tracked.leaves and other != ref):
+            return facts.qualname
+    return ""
+
+
+def statements_around(body: list[ir.Stmt], nodes: frozenset[int]) -> frozenset[int]:
+    """The nodes of the simple statements that hold these expressions."""
+    found: set[int] = set()
+    for statement in nodes_of(body):
+        if isinstance(statement, SIMPLE):
+            inside = {getattr(node, "node", -1) for part in parts_of(statement) for node in nodes_of(part)}
+            if inside & nodes:
+                found.add(statement.node)
+    return frozenset(found)
+
+
+def is_whole_value(world: World, ref: FunctionRef, node: int) -> bool:
+    """Whether a statement binds new names to what one call gives, or to what is computed from it without any other call but those of
+    libraries."""
+    found = world.function(ref)
+    body = found[0].body if found is not None else []
+    tracked = GradNeeds(world, ref, lambda call: False)
+    for statement in nodes_of(body):
+        if isinstance(statement, ir.Assign) and any(getattr(each, "node", -1) == node for each in nodes_of(statement.value)):
+            inside = next(each for each in nodes_of(statement.value) if getattr(each, "node", -1) == node)
+            own = {id(each) for each in nodes_of(inside)}
+            others = [each for each in nodes_of(statement.value) if isinstance(each, ir.Call) and id(each) not in own]
+            return all(_takes(each, inside) or tracked.is_library(dotted(each.func)) for each in others)
+    return False
+
+
+def _takes(call: ir.Call, inside: object) -> bool:
+    """Whether a call is a method of another expression's value, or of a part of it."""
+    return isinstance(call.func, ir.Attr) and any(each is inside for each in nodes_of(call.func.value))
+
+
+def read_before_backward(world: World, ref: FunctionRef, node: int) -> bool:
+    """Whether gradients are read between a call that fills them with zeros and the next backward, in the order of the text, which goes
+    on at the function's first row."""
+    found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
+    if found is None:
+        return True
+    steps: list[tuple[int, str]] = []
+    for each in nodes_of(found[0].body):
+        if isinstance(each, ir.Call):
+            last = each.func.name if isinstance(each.func, ir.Attr) else dotted(each.func)
+            steps += [(each.node, "zero")] if each.node == node else [(each.node, "backward")] if last in BACKWARD else []
+        elif isinstance(each, ir.Attr) and each.name == "grad" and not dotted(each).startswith("torch."):
+            steps.append((each.node, "read"))
+    own = _gradients_in_place(found[0].body)
+    start = next((index for index, (at, _) in enumerate(steps) if at == node), 0)
+    after = [kind for at, kind in (*steps[start + 1 :], *steps[:start]) if at not in own]
+    return "read" in after[: after.index("backward")] if "backward" in after else "read" in after
+
+
+def _gradients_in_place(body: list[ir.Stmt]) -> set[int]:
+    """The nodes of gradients that are only compared, zeroed, cut off or replaced."""
+    found: set[int] = set()
+    for each in nodes_of(body):
+        inside: list[object] = []
+        if isinstance(each, ir.Compare):
+            inside = [each]
+        elif isinstance(each, ir.Call) and isinstance(each.func, ir.Attr) and each.func.name in ("zero_", "fill_", "detach_"):
+            inside = [each.func.value]
+        elif isinstance(each, (ir.Assign, ir.If)):
+            inside = list(each.targets) if isinstance(each, ir.Assign) else [each.test]
+        found |= {part.node for one in inside for part in nodes_of(one) if isinstance(part, ir.Attr)}
+    return found

@@ -1,0 +1,254 @@
+"""Whether what a container collects could lie on the host: asked before a repair moves it there. A tensor on the host cannot be joined,
+compared or indexed with one on the device."""
+
+from __future__ import annotations
+
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics.text import dotted, text_of
+from torchmemlint.semantics.tracking import Tracker, nodes_of, parts_of, root_of
+from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.torch_facts import TORCH
+
+TO_HOST = TORCH.words["on-host"]
+PLAIN = TORCH.words["sizes"] | {"is_contiguous", "index", "count", "clear", "sort", "reverse"}
+"""What is asked of a tensor or list that gives no tensor."""
+BY_NUMBERS = frozenset(TORCH.methods) - frozenset(
+    {
+        "eq",
+        "ne",
+        "lt",
+        "gt",
+        "le",
+        "ge",
+        "index_select",
+        "gather",
+        "scatter",
+        "scatter_",
+        "where",
+        "masked_select",
+        "masked_fill",
+    }
+)
+HOST_LIBRARIES = TORCH.words["array-libraries"] | frozenset(
+    {"json", "math", "matplotlib", "pandas", "pd", "pickle", "plt", "scipy", "seaborn", "sklearn", "statistics", "torchvision"}
+)
+READS = frozenset(
+    {
+        "bool",
+        "float",
+        "int",
+        "isinstance",
+        "len",
+        "print",
+        "repr",
+        "str",
+        "type",
+        "info",
+        "debug",
+        "torch.save",
+        "torch.is_tensor",
+    }
+)
+"""What takes a tensor wherever it lies, and gives none."""
+PASSES = frozenset({"dict", "enumerate", "iter", "list", "max", "min", "next", "reversed", "sorted", "sum", "tqdm", "tuple"})
+JOINS = TORCH.words["joins"]
+COLLECTS = frozenset({"append", "appendleft", "extend", "insert"})
+
+
+class HostUses(Tracker):
+    """Follows tensors that would be on the host, and notes the first use that asks for one on the device."""
+
+    def __init__(self, world: World, ref: FunctionRef, container: str, store: int) -> None:
+        super().__init__()
+        self.world = world
+        self.ref = ref
+        self.container = container
+        self.store = store
+        self.met = ""
+        self.leaves = False
+        self.numbers: set[str] = set()
+        """Names that hold numbers: of loops over ``range`` and the like."""
+
+    def begins(self, statement: ir.Stmt, state: set[str]) -> bool:
+        if statement.node != self.store:
+            return False
+        self.put(self.container, state)
+        return True
+
+    def returned(self, expr: ir.Expr) -> None:
+        self.leaves = True
+
+    def kept(self, text: str) -> None:
+        if text != self.container:
+            self.note(f"`{text}` keeps it")
+
+    def note(self, what: str) -> None:
+        self.met = self.met or what
+
+    def augmented(self, statement: ir.AugAssign, state: set[str]) -> bool:
+        return self.together([statement.target, statement.value], state, text_of(statement.target))
+
+    # --- expressions ----------------------------------------------------------------------------------------------------
+
+    def value(self, expr: ir.Expr | None, state: set[str]) -> bool:
+        match expr:
+            case None | ir.Const():
+                return False
+            case ir.Name():
+                return expr.id in state
+            case ir.Attr():
+                inner = self.value(expr.value, state)
+                return (inner and expr.name not in PLAIN) or dotted(expr) in state
+            case ir.Subscript():
+                held = self.value(expr.value, state)
+                if held and not all(self.is_number(index) for index in expr.index):
+                    self.note(f"`{text_of(expr)}` takes a part of it")
+                return held
+            case ir.Binary():
+                return self.together([expr.left, expr.right], state, text_of(expr))
+            case ir.Compare():
+                return self.together([expr.left, *expr.comparators], state, text_of(expr))
+            case ir.Call():
+                return self.call(expr, state)
+            case ir.Yield():
+                if expr.value is not None and self.value(expr.value, state):
+                    self.leaves = True
+                return False
+            case _:
+                return self.inner(expr, state)
+
+    def together(self, operands: list[ir.Expr], state: set[str], text: str) -> bool:
+        held = [self.value(operand, state) for operand in operands]
+        if any(held) and not all(one or self.is_number(operand) for one, operand in zip(held, operands, strict=True)):
+            self.note(f"`{text}` takes it with what may be on the device")
+        return any(held)
+
+    def is_number(self, expr: ir.Expr) -> bool:
+        """Whether an expression is a number, a slice or a key: no tensor of the device."""
+        match expr:
+            case ir.Const():
+                return True
+            case ir.Name():
+                return expr.id in self.numbers
+            case ir.Slice():
+                return True  # a tensor in a slice is read as a number
+            case ir.Unary():
+                return self.is_number(expr.value)
+            case ir.Binary():
+                return self.is_number(expr.left) and self.is_number(expr.right)
+            case ir.Call():
+                text = dotted(expr.func)
+                return text in READS or text.rpartition(".")[2] in {"item", "size"}
+            case ir.Attr():
+                return expr.name in PLAIN
+            case ir.Subscript():
+                return isinstance(expr.value, ir.Attr) and expr.value.name == "shape"
+            case _:
+                return False
+
+    def call(self, expr: ir.Call, state: set[str]) -> bool:
+        given = [self.value(arg.value, state) for arg in expr.args]
+        text = dotted(expr.func)
+        last = expr.func.name if isinstance(expr.func, ir.Attr) else text
+        if isinstance(expr.func, ir.Attr) and self.value(expr.func.value, state):
+            return self.method(expr, last, given)
+        if not any(given):
+            return False
+        root = text.partition(".")[0]
+        absolute = self.world.project.resolve(self.ref.path, text, self.ref.qualname) if text else None
+        if text in READS or last in READS or (absolute or root).partition(".")[0] in HOST_LIBRARIES:
+            return False
+        if last in COLLECTS and isinstance(expr.func, ir.Attr):
+            self.put(dotted(root_of(expr.func.value)), state)
+            return False
+        for arg in expr.args if last in JOINS else ():
+            if isinstance(arg.value, ir.Sequence):
+                self.together(list(parts_of(arg.value)), state, text_of(arg.value))
+        if text in PASSES or text == "zip" or (last in JOINS and all(given)):
+            return True
+        if absolute is not None and absolute.startswith("torch."):
+            others = [arg.value for arg, held in zip(expr.args, given, strict=True) if not held]
+            if not all(self.is_number(other) or self.is_mode(other) for other in others):
+                self.note(f"`{text}(…)` takes it with what may be on the device")
+            return True
+        self.note(f"`{text or last}(…)` is given it")
+        return True
+
+    def method(self, expr: ir.Call, last: str, given: list[bool]) -> bool:
+        """A method of what is followed."""
+        if last in TO_HOST or last in PLAIN or last in COLLECTS:
+            if last in COLLECTS and expr.args and not all(given):
+                self.note(f"`{text_of(expr.func)}(…)` adds what may be on the device")
+            return False
+        if last in ("to", "cuda"):
+            return False  # it says where the tensor shall be
+        others = [arg.value for arg, held in zip(expr.args, given, strict=True) if not held]
+        if last not in BY_NUMBERS and others and last not in ("items", "values", "keys", "get", "pop"):
+            self.note(f"`.{last}(…)` takes it with what may be on the device")
+        elif last in BY_NUMBERS and any(
+            isinstance(other, (ir.Name, ir.Call, ir.Attr)) and not self.is_number(other) for other in others
+        ):
+            if last in ("mul", "add", "sub", "div", "matmul", "mm", "bmm", "dot", "copy_", "add_", "mul_", "sub_", "div_"):
+                self.note(f"`.{last}(…)` takes it with what may be on the device")
+        return True
+
+    @staticmethod
+    def is_mode(expr: ir.Expr) -> bool:
+        """Whether an argument says how something is done, as a name or attribute of torch's does (``torch.float``)."""
+        return isinstance(expr, ir.Attr) and dotted(expr).startswith("torch.")
+
+    # --- names ----------------------------------------------------------------------------------------------------------
+
+    def take(self, target: ir.Expr, iterable: ir.Expr, state: set[str]) -> None:
+        name = dotted(iterable.func).rpartition(".")[2] if isinstance(iterable, ir.Call) else ""
+        items = target.items if isinstance(target, ir.Sequence) else []
+        if isinstance(iterable, ir.Call) and name == "zip" and len(items) == len(iterable.args):
+            for item, arg in zip(items, iterable.args, strict=True):
+                self.bind(item, self.value(arg.value, state), state)
+        elif isinstance(iterable, ir.Call) and name == "enumerate" and len(items) == 2 and iterable.args:
+            self.numbers.add(dotted(items[0]))
+            self.take(items[1], iterable.args[0].value, state)
+        else:
+            if name in ("range", "trange"):
+                self.numbers.add(dotted(target))
+            self.bind(target, self.value(iterable, state), state)
+
+
+def met_on_device(world: World, ref: FunctionRef, place: str, node: int) -> str:
+    """The first use of what a container collects that may need it on the device; "" where none does. What is returned to callers in
+    sight is such a use; an attribute is looked at in all methods of its class."""
+    container = place.split("[")[0]
+    outermost = FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE)
+    found = world.function(outermost)
+    if found is None or not container:
+        return "it cannot be read"
+    stores = [
+        each.node
+        for each in nodes_of(found[0].body)
+        if isinstance(each, (ir.ExprStmt, ir.Assign)) and any(getattr(inner, "node", -1) == node for inner in nodes_of(each))
+    ]
+    tracked = HostUses(world, outermost, container, stores[-1] if stores else -1)
+    tracked.run(found[0].body)
+    if tracked.met:
+        return tracked.met
+    if tracked.leaves and outermost.qualname != MODULE and world.project.callers(outermost).calls:
+        return "callers use it, and may have the rest on the device"
+    return _met_in_methods(world, outermost, container) if "." in container else ""
+
+
+def _met_in_methods(world: World, ref: FunctionRef, container: str) -> str:
+    owner = world.facts(ref).owner
+    if not container.startswith("self.") or not owner:
+        return "code that is not visible uses it"
+    cls = ClassRef(ref.path, owner)
+    for facts in world.within(cls.path, cls.qualname):
+        other = FunctionRef(cls.path, facts.qualname)
+        found = world.function(other) if not facts.parent and other != ref and container in facts.reads else None
+        if found is None:
+            continue
+        tracked = HostUses(world, other, container, -1)
+        tracked.block(found[0].body, {container})
+        if tracked.met or (tracked.leaves and world.project.callers(other).calls):
+            return tracked.met or f"`{facts.qualname}` returns it to callers, which may have the rest on the device"
+    return ""

@@ -1,0 +1,314 @@
+"""Whether an expression is a tensor on every path, by how it and its names are made and used: asked before a repair calls a method
+of tensors on it. A network may give a dict, a helper a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics.text import dotted
+from torchmemlint.semantics.tracking import nodes_of
+from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import Effect
+
+MAX_DEPTH = 3
+"""How far calls of the project's functions, and names bound to names, are looked into."""
+OF_TENSORS = (
+    frozenset(TORCH.methods)
+    | TORCH.words["back-propagates"]
+    | TORCH.words["tensor-members"]
+    | TORCH.words["sizes"]
+    | frozenset(TORCH.attributes)
+)
+"""Methods and attributes that a tensor has; it may be something else that has them, too."""
+ONLY_OF_TENSORS = (
+    frozenset(TORCH.methods) - TORCH.words["not-tensors-alone"] - TORCH.words["container-methods"]
+) | TORCH.words["back-propagates"]
+NUMBERS = frozenset({"item", "numpy", "tolist"})
+PLAIN = frozenset({"bool", "dict", "float", "int", "len", "list", "round", "set", "str", "tuple"})
+MAKES_TENSORS = frozenset({Effect.KEEP, Effect.VIEW, Effect.LOSS, Effect.CUT, Effect.SOURCE, Effect.LEAF, Effect.DEVICE})
+KINDS = frozenset({"dict", "list", "tuple", "float", "int", "str", "Mapping", "Sequence"})
+LOSS_WORDS = TORCH.words["loss-classes"]
+GOES_OVER = frozenset({"enumerate", "list", "reversed", "sorted", "tqdm", "zip"})
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """``surely``: something shows that it is a tensor; ``why``: what shows that it may be something else, "" for nothing."""
+
+    surely: bool
+    why: str
+
+
+@dataclass(slots=True)
+class Scope:
+    """A function with all that its text says of names: how each is bound (and at which place of what is unpacked), and used."""
+
+    world: World
+    ref: FunctionRef
+    function: ir.Function
+    bound: dict[str, list[tuple[ir.Expr, int]]]
+    """-1 for the place where all of the value is bound."""
+    said: dict[str, set[str]]
+    """Methods and attributes; "[]" for a text as a subscript, "()" for what a function of torch takes, "*" for what is unpacked."""
+    strict: bool
+    """Whether a number or None that a name is bound to as well counts: else the machine knows that it does not come here."""
+
+    def says(self, text: str) -> set[str]:
+        return self.said.get(text, set())
+
+
+def shown(world: World, ref: FunctionRef, node: int, container: str = "", strict: bool = False) -> Shown:
+    """What is said of an expression of a function, and, where it is put into a container, of that one's elements."""
+    scope = scope_of(world, ref, strict)
+    if scope is None:
+        return Shown(False, "it cannot be read")
+    expr = next((each for each in nodes_of(scope.function.body) if getattr(each, "node", -1) == node), None)
+    if expr is None:
+        return Shown(False, "it cannot be read")
+    why = elements_used(scope, container) if container else ""
+    found = kind_of(scope, expr, MAX_DEPTH)  # type: ignore[arg-type]
+    if found is False and not why:
+        why = "it may be no tensor on some path"
+    return Shown(found is True, why)
+
+
+def scope_of(world: World, ref: FunctionRef, strict: bool = True) -> Scope | None:
+    found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
+    if found is None:
+        return None
+    scope = Scope(world, ref, found[0], {}, {}, strict)
+    for node in nodes_of(found[0].body):
+        _note(scope, node)
+    return scope
+
+
+def _note(scope: Scope, node: object) -> None:
+    match node:
+        case ir.Assign():
+            for target in node.targets:
+                _bind(scope, target, node.value)
+        case ir.Attr():
+            scope.said.setdefault(text_of(node.value), set()).add(node.name)
+            if node.name in TORCH.words["back-propagates"] and isinstance(node.value, ir.Binary):
+                for term in nodes_of(node.value):
+                    if isinstance(term, (ir.Name, ir.Attr, ir.Subscript)):
+                        scope.said.setdefault(text_of(term), set()).add("()")
+        case ir.Subscript():
+            if any(isinstance(index, ir.Const) and isinstance(index.value, str) for index in node.index):
+                scope.said.setdefault(text_of(node.value), set()).add("[]")
+        case ir.Call():
+            _note_call(scope, node)
+
+
+def _note_call(scope: Scope, call: ir.Call) -> None:
+    text = dotted(call.func)
+    if text == "isinstance" and len(call.args) == 2:
+        names = {
+            dotted(each).rpartition(".")[2] for each in nodes_of(call.args[1].value) if isinstance(each, (ir.Name, ir.Attr))
+        }
+        scope.said.setdefault(text_of(call.args[0].value), set()).add("is a" if names & KINDS else "isinstance")
+    for arg in call.args:
+        if arg.star:
+            scope.said.setdefault(text_of(arg.value), set()).add("*")
+    last = text.rpartition(".")[2]
+    absolute = scope.world.project.resolve(scope.ref.path, text, scope.ref.qualname) if text else None
+    if last in TORCH.words["back-propagates"] and call.args:
+        scope.said.setdefault(text_of(call.args[0].value), set()).add("()")
+    if absolute is not None and absolute.startswith("torch.") and TORCH.function_effect(absolute) in MAKES_TENSORS:
+        for arg in call.args:
+            scope.said.setdefault(text_of(arg.value), set()).add("()")
+
+
+def _bind(scope: Scope, target: ir.Expr, value: ir.Expr) -> None:
+    if isinstance(target, ir.Sequence):
+        scope.said.setdefault(text_of(value), set()).add("*")
+        items = value.items if isinstance(value, ir.Sequence) and len(value.items) == len(target.items) else []
+        for place, item in enumerate(target.items):
+            if text_of(item):
+                scope.bound.setdefault(text_of(item), []).append((items[place], -1) if items else (value, place))
+    elif text_of(target):
+        scope.bound.setdefault(text_of(target), []).append((value, -1))
+
+
+def text_of(expr: ir.Expr) -> str:
+    """A name, attribute or element as one text, "" for what has none."""
+    if isinstance(expr, ir.Subscript):
+        inner = text_of(expr.value)
+        return f"{inner}[]" if inner else ""
+    return dotted(expr)
+
+
+def speaks_against(words: Iterable[str]) -> str:
+    """What is said of a name that no tensor is asked for."""
+    for word in sorted(words):
+        if word in ("[]", "is a", "*") or (word.isidentifier() and word not in OF_TENSORS and word != "isinstance"):
+            return word
+    return ""
+
+
+def kind_of(scope: Scope, expr: ir.Expr, depth: int) -> bool | None:
+    """Whether an expression is a tensor: surely, surely not or not on every path, or not known."""
+    match expr:
+        case ir.Const() | ir.DictDisplay() | ir.Sequence() | ir.Comprehension() | ir.FormattedString() | ir.Compare():
+            return False
+        case ir.Binary():
+            return _of_operands(kind_of(scope, expr.left, depth), kind_of(scope, expr.right, depth))
+        case ir.Unary():
+            return None if expr.op == "not" else kind_of(scope, expr.value, depth)
+        case ir.IfExp():
+            return _on_all_paths([kind_of(scope, expr.then, depth), kind_of(scope, expr.orelse, depth)])
+        case ir.Call():
+            return _of_call(scope, expr, depth)
+        case ir.Name() | ir.Attr() | ir.Subscript():
+            return _of_name(scope, expr, depth)
+        case _:
+            return None
+
+
+def _of_operands(left: bool | None, right: bool | None) -> bool | None:
+    if left or right:
+        return True
+    return False if left is False and right is False else None
+
+
+def _on_all_paths(found: list[bool | None]) -> bool | None:
+    if False in found:
+        return False
+    return True if found and all(found) else None
+
+
+def _of_name(scope: Scope, expr: ir.Name | ir.Attr | ir.Subscript, depth: int) -> bool | None:
+    text = text_of(expr)
+    words = scope.says(text)
+    if speaks_against(words):
+        return False
+    made = [
+        kind_of(scope, value, depth - 1) if place < 0 else _of_part(scope, value, place, depth - 1)
+        for value, place in scope.bound.get(text, ())
+        if depth and (scope.strict or not isinstance(value, ir.Const))
+    ]
+    if False in made:
+        return False
+    if words & ONLY_OF_TENSORS or "()" in words:
+        return True
+    if (isinstance(expr, ir.Attr) and expr.name == "data") or (isinstance(expr, ir.Subscript) and not made):
+        return kind_of(scope, expr.value, depth) or None
+    return _on_all_paths(made)
+
+
+def _of_part(scope: Scope, value: ir.Expr, place: int, depth: int) -> bool | None:
+    """As ``kind_of``, for one part of what is unpacked."""
+    if isinstance(value, ir.Call) and depth >= 0:
+        parts = _parts(_returned(scope, value), place)
+        return _on_all_paths([kind_of(inner, part, depth - 1) for inner, part in parts]) if parts else None
+    return None
+
+
+def _parts(returns: list[tuple[Scope, ir.Expr]], place: int) -> list[tuple[Scope, ir.Expr]]:
+    return [
+        (inner, value.items[place]) for inner, value in returns if isinstance(value, ir.Sequence) and place < len(value.items)
+    ]
+
+
+def _of_call(scope: Scope, call: ir.Call, depth: int) -> bool | None:
+    text = dotted(call.func)
+    last = call.func.name if isinstance(call.func, ir.Attr) else text
+    if last in NUMBERS or (text == last and last in PLAIN):
+        return False
+    absolute = scope.world.project.resolve(scope.ref.path, text, scope.ref.qualname) if text else None
+    if absolute is not None and absolute.startswith("torch."):
+        return True if TORCH.function_effect(absolute) in MAKES_TENSORS else None
+    returns = _returned(scope, call) if depth > 0 else []
+    if returns:
+        return _on_all_paths([kind_of(inner, value, depth - 1) for inner, value in returns])
+    if isinstance(call.func, ir.Attr) and last in TORCH.methods:
+        inside = kind_of(scope, call.func.value, depth)
+        return True if last in ONLY_OF_TENSORS and inside is not False else inside
+    words = set(last.lower().split("_"))
+    return True if words & LOSS_WORDS else None
+
+
+def _returned(scope: Scope, call: ir.Call) -> list[tuple[Scope, ir.Expr]]:
+    """What the functions of the project that a call may reach return, on any path."""
+    text = dotted(call.func)
+    refs = scope.world.project.callees(scope.ref.path, scope.ref.qualname, text).refs if text else ()
+    found: list[tuple[Scope, ir.Expr]] = []
+    for ref in refs[:4]:
+        inner = scope_of(scope.world, ref)
+        if inner is None or inner.function.qualname != ref.qualname:
+            continue
+        own = Scope(scope.world, ref, inner.function, inner.bound, inner.said, True)
+        found += [(own, each.value) for each in _returns(inner.function.body) if each.value is not None]
+    return found
+
+
+def _returns(body: Iterable[ir.Stmt]) -> Iterator[ir.Return]:
+    from torchmemlint.semantics.syntax import nested_blocks
+
+    for statement in body:
+        if isinstance(statement, ir.Return):
+            yield statement
+        for block in nested_blocks(statement):
+            yield from _returns(block)
+
+
+# --- containers -------------------------------------------------------------------------------------------------------
+
+
+def elements_used(scope: Scope, container: str) -> str:
+    """How an element of a container is used that is no tensor then; "" where no element is. An attribute's are looked at in all
+    methods of the class."""
+    for each in _scopes(scope, container):
+        names = set(_element_names(each.function.body, container))
+        for name in sorted(names | {f"{container}[]"}):
+            word = speaks_against(each.says(name))
+            if word:
+                used = f"`{name}[…]`" if word == "[]" else f"`{name}.{word}`" if word.isidentifier() else f"`{name}`"
+                return f"what it collects is used as no tensor is: {used}"
+    return ""
+
+
+def _scopes(scope: Scope, container: str) -> Iterator[Scope]:
+    yield scope
+    owner = scope.world.facts(scope.ref).owner
+    if not container.startswith("self.") or not owner:
+        return
+    cls = ClassRef(scope.ref.path, owner)
+    for facts in scope.world.within(cls.path, cls.qualname):
+        ref = FunctionRef(cls.path, facts.qualname)
+        inner = scope_of(scope.world, ref) if not facts.parent and ref != scope.ref and container in facts.reads else None
+        if inner is not None:
+            yield inner
+
+
+def _element_names(body: list[ir.Stmt], container: str) -> Iterator[str]:
+    """Names that are bound to an element of a container."""
+    for node in nodes_of(body):
+        if isinstance(node, (ir.For, ir.CompClause)):
+            yield from _bound_by(node.target, node.iterable, container)
+        elif isinstance(node, ir.Assign) and isinstance(node.value, ir.Subscript) and dotted(node.value.value) == container:
+            yield from (dotted(target) for target in node.targets if dotted(target))
+
+
+def _bound_by(target: ir.Expr, iterable: ir.Expr, container: str) -> Iterator[str]:
+    if dotted(iterable) == container:
+        yield from [dotted(target)] if dotted(target) else []
+        if isinstance(target, ir.Sequence):
+            yield container + "[]"
+        return
+    if not isinstance(iterable, ir.Call) or dotted(iterable.func).rpartition(".")[2] not in GOES_OVER:
+        return
+    name = dotted(iterable.func).rpartition(".")[2]
+    items = target.items if isinstance(target, ir.Sequence) else []
+    if name == "zip" and len(items) == len(iterable.args):
+        for item, arg in zip(items, iterable.args, strict=True):
+            yield from _bound_by(item, arg.value, container)
+    elif name == "enumerate" and len(items) == 2:
+        yield from _bound_by(items[1], iterable.args[0].value, container) if iterable.args else ()
+    elif iterable.args and name != "zip":
+        yield from _bound_by(target, iterable.args[0].value, container)
