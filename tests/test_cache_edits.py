@@ -304,7 +304,9 @@ def the_order_of_questions_is_nothing(chance: random.Random, files: dict[str, st
     for name, text in files.items():
         with suppress(SourceError):
             facts.append(module_facts(name, text))
-    kept = [zlib.decompress(path.read_bytes()).decode().split("\n") for path in Path().rglob("findings/*/*")]
+    kept = [
+        zlib.decompress(path.read_bytes().partition(b"\n")[2]).decode().split("\n") for path in Path().rglob("findings/*/*")
+    ]
     questions = sorted({question for head, *lines in kept for question in lines[: 2 * json.loads(head)[2] : 2]})
     chosen = chance.sample(questions, min(len(questions), QUESTIONS))
     alone = [Answers(Project.build(facts), Seen((), None)).told(from_text(question)) for question in chosen]
