@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The user's cache folder, also for programs that tests start: nothing is written into that of who runs them."""
+    folder = tmp_path_factory.mktemp("caches", numbered=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME", str(folder))
+        yield folder
 
 
 @pytest.fixture

@@ -18,10 +18,12 @@ import pytest
 
 from torchmemlint import workers
 from torchmemlint.cli import main
+from torchmemlint.files.digest import sealed
 from torchmemlint.files.plain import from_plain, to_json
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.incremental import cache as cache_module
-from torchmemlint.incremental.cache import FOLDER, Cache, clean
+from torchmemlint.incremental.cache import Cache, clean
+from torchmemlint.incremental.places import FOLDER, KEY_FILE, KEY_VARIABLE, secret
 from torchmemlint.incremental.remembered import Before, Seen
 from torchmemlint.index import answers
 from torchmemlint.index.facts import CallableUse
@@ -43,6 +45,17 @@ def lay_out(files: Mapping[str, str], root: Path) -> None:
             path.write_text(text, encoding="utf-8")
 
 
+def kept_in(path: Path) -> bytes:
+    """An entry of the cache, without its seal."""
+    return path.read_bytes().partition(b"\n")[2]
+
+
+def put(path: Path, data: bytes) -> None:
+    """Writes an entry as its user's own: what only damages it is known by its seal, long before it is read."""
+    kind, two, rest = path.parts[-3:]
+    path.write_bytes(sealed(secret(), f"{kind}/{two}{rest.removesuffix('.json')}", data) + b"\n" + data)
+
+
 Printed: TypeAlias = Callable[..., tuple[int, str, str]]
 Agree: TypeAlias = Callable[..., str]
 Inspect: TypeAlias = Callable[[workers.InspectAll, str], workers.Checked]
@@ -51,7 +64,7 @@ Inspect: TypeAlias = Callable[[workers.InspectAll, str], workers.Checked]
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("TORCHMEMLINT_CACHE_DIR", raising=False)
+    monkeypatch.setenv("TORCHMEMLINT_CACHE_DIR", FOLDER)  # where a test can look at it
     monkeypatch.delenv("TORCHMEMLINT_NO_CACHE", raising=False)
     lay_out(bent_project.project(()), tmp_path)
     return tmp_path
@@ -328,12 +341,155 @@ def test_the_folder_says_what_it_is(here: Path, printed: Printed) -> None:
     assert (here / FOLDER / ".gitignore").read_text() == "*\n"
 
 
-def test_it_stands_beside_the_configuration(here: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_default_it_stands_in_the_users_cache_folder(
+    here: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """For each project apart, and nothing is written into what is linted."""
+    user = tmp_path_factory.mktemp("user")
+    monkeypatch.delenv("TORCHMEMLINT_CACHE_DIR")
+    monkeypatch.setenv("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME", str(user))
     (here / "pyproject.toml").write_text("[tool.torchmemlint]\n")
+    before = sorted(here.rglob("*"))
+    fresh = printed(".")
+    assert sorted(here.rglob("*")) == before
+    ours = user / "torchmemlint"
+    (project,) = (path for path in ours.iterdir() if path.is_dir())
+    assert {path.name for path in ours.iterdir()} == {"CACHEDIR.TAG", ".gitignore", KEY_FILE, project.name}
+    if os.name != "nt":
+        assert ours.stat().st_mode & 0o777 == 0o700
+        assert (ours / KEY_FILE).stat().st_mode & 0o777 == 0o600
     monkeypatch.chdir(here / "pkg")
     printed(".")
-    assert (here / FOLDER).is_dir()
+    assert [path for path in ours.iterdir() if path.is_dir()] == [project]  # beside the configuration, wherever one stands
+    other = here / "other"
+    other.mkdir()
+    (other / "torchmemlint.toml").write_text("")
+    monkeypatch.chdir(other)
+    printed(".")
+    assert len([path for path in ours.iterdir() if path.is_dir()]) == 2
+    monkeypatch.chdir(here)
+    assert printed("clean") == (0, f"Deleted {project}.\n", "")
+    assert len([path for path in ours.iterdir() if path.is_dir()]) == 1
+    assert printed("clean") == (0, f"There is no cache in {project}.\n", "")
+    assert printed(".") == fresh
+
+
+def test_a_project_can_ask_for_it(here: Path, agree: Agree, printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHMEMLINT_CACHE_DIR")
+    (here / "pyproject.toml").write_text("[tool.torchmemlint]\ncache-in-project = true\n")
+    monkeypatch.chdir(here / "pkg")
+    agree()
+    assert [*(here / FOLDER).rglob("runs/*/*.json")]
     assert not (here / "pkg" / FOLDER).exists()
+    assert printed("clean")[0] == 0
+    assert not (here / FOLDER).exists()
+
+
+@pytest.fixture
+def lying(here: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache that hides every finding of ``here``, as an attacker with a key of their own makes one."""
+    assert printed(".")[0] == 1
+    shutil.rmtree(here / FOLDER)
+    with monkeypatch.context() as theirs:
+        theirs.setenv(KEY_VARIABLE, "what an attacker has")
+        texts = {path: path.read_bytes() for path in here.rglob("*.py")}
+        times = {path: path.stat().st_mtime_ns - 10**11 for path in texts}
+        for path in texts:
+            os.utime(path, ns=(times[path], times[path]))
+        printed(".")
+        for path in (here / FOLDER).rglob("runs/*/*.json"):
+            run = json.loads(kept_in(path))
+            run[1] = run[2] = []
+            put(path, json.dumps(run).encode())
+        assert printed(".")[0] == 0  # it is believed by whoever has that key
+    return here / FOLDER
+
+
+def test_a_planted_cache_is_not_believed(lying: Path, here: Path, agree: Agree, printed: Printed) -> None:
+    assert printed(".")[0] == 1
+    agree()
+
+
+def test_a_planted_cache_is_not_believed_under_the_users_name(lying: Path, here: Path, agree: Agree, printed: Printed) -> None:
+    """The folder's name can be seen, the secret cannot be had from it."""
+    (theirs,) = lying.glob("0*")
+    aside = here.parent / f"{here.name}-theirs"
+    theirs.rename(aside)
+    assert printed(".")[0] == 1
+    (mine,) = lying.glob("0*")
+    for path in aside.rglob("*"):
+        if path.is_file():
+            target = mine / path.relative_to(aside)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+    assert printed(".")[0] == 1
+    agree()
+
+
+def test_an_entry_in_anothers_place_is_not_there(here: Path, agree: Agree) -> None:
+    fresh = agree()
+    (here / "train.py").write_text((here / "train.py").read_text() + "\n")
+    agree()
+    paths = sorted((here / FOLDER).rglob("findings/*/*"))
+    texts = [path.read_bytes() for path in paths]
+    for path, text in zip(paths, texts[1:] + texts[:1], strict=True):
+        path.write_bytes(text)
+    for path in (here / FOLDER).rglob("runs/*/*.json"):
+        path.unlink()
+    assert agree() == fresh
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there the folder's access list says who may read the key")
+@pytest.mark.parametrize("wrong", ["open to all", "too short", "a link", "folder open to all"])
+def test_a_key_that_others_may_know_is_not_used(
+    wrong: str, here: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    user = tmp_path_factory.mktemp("user")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(user))
+    fresh = printed(".")
+    key = user / "torchmemlint" / KEY_FILE
+    if wrong == "open to all":
+        key.chmod(0o644)
+    elif wrong == "too short":
+        key.write_bytes(b"")
+    elif wrong == "a link":
+        key.rename(user / "elsewhere")
+        key.symlink_to(user / "elsewhere")
+    else:
+        key.unlink()
+        key.parent.chmod(0o777)
+    status, out, err = printed(".")
+    assert (status, out) == fresh[:2]
+    assert err.count("nothing is cached") == 1
+
+
+def test_a_key_that_is_shared(here: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As CI's jobs with the same secret: what one wrote serves the other."""
+    monkeypatch.setenv(KEY_VARIABLE, "a secret of the organisation")
+    printed(".")
+    (first,) = (here / FOLDER).glob("0*")
+    monkeypatch.setenv(KEY_VARIABLE, "short")
+    assert "less than 16 characters" in printed(".")[2]
+    monkeypatch.delenv(KEY_VARIABLE)
+    printed(".")
+    assert len([*(here / FOLDER).glob("0*")]) == 2
+    monkeypatch.setenv(KEY_VARIABLE, "a secret of the organisation")
+    before = {path: path.stat().st_mtime_ns for path in first.rglob("*") if path.is_file()}
+    printed(".")
+    assert {path: path.stat().st_mtime_ns for path in first.rglob("*") if path.is_file()} == before
+
+
+def test_a_home_in_the_checkout_is_no_home(here: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkout may bring a key of its author's."""
+    (here / ".git").mkdir()
+    monkeypatch.delenv("TORCHMEMLINT_CACHE_DIR")
+    monkeypatch.setenv("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME", str(here / "home"))
+    fresh = printed(".", "--no-cache")
+    status, out, err = printed(".")
+    assert (status, out) == fresh[:2]
+    assert "no cache folder of the user" in err
+    assert not (here / "home").exists()
+    assert printed("clean")[0] == 0
 
 
 def test_where_it_stands_can_be_said(here: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -390,9 +546,10 @@ def test_a_cache_that_cannot_be_written_costs_one_warning(here: Path, printed: P
 @pytest.mark.parametrize("damage", ["", "{", "[]", "null", '{"a": 1}', "[[1, 2], 3]", "\x00\xff", "[" * 100_000])
 def test_a_damaged_cache_is_an_empty_one(damage: str, here: Path, agree: Agree, printed: Printed) -> None:
     fresh = agree()
-    for path in (here / FOLDER).rglob("*.json"):
-        path.write_text(damage, encoding="latin-1")
-    assert agree() == fresh
+    for sealing in (put, Path.write_bytes):
+        for path in (here / FOLDER).rglob("*.json"):
+            sealing(path, damage.encode("latin-1"))
+        assert agree() == fresh
 
 
 @pytest.mark.parametrize(
@@ -403,9 +560,9 @@ def test_findings_that_are_not_what_was_kept_are_not_there(damage: str, here: Pa
     fresh = agree()
     paths = [*(here / FOLDER).rglob("findings/*/*")]
     assert paths
-    for packed in (zlib.compress(damage.encode("latin-1")), damage.encode("latin-1"), paths[0].read_bytes()[:-3]):
+    for packed in (zlib.compress(damage.encode("latin-1")), damage.encode("latin-1"), kept_in(paths[0])[:-3]):
         for path in paths:
-            path.write_bytes(packed)
+            put(path, packed)
         for path in (here / FOLDER).rglob("runs/*/*.json"):
             path.unlink()
         assert agree() == fresh
@@ -512,7 +669,7 @@ def test_a_damaged_trail_is_not_followed(damage: str, here: Path, agree: Agree, 
         segment.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
     else:
         (trails,) = (here / FOLDER).rglob("trails/*/*.json")
-        trails.write_bytes(trails.read_bytes() + b" ")
+        put(trails, kept_in(trails) + b" ")
     (here / "pkg/meters.py").write_text((here / "pkg/meters.py").read_text() + ADDED)
     agree()
     assert followed == [False]
@@ -527,18 +684,18 @@ def test_damage_in_the_middle_of_a_value(here: Path, agree: Agree, printed: Prin
     chance = random.Random(7)
     for _ in range(6):
         for path in sorted((here / FOLDER).rglob("*.json")):
-            *before, data = path.read_text().split("\n")
+            *before, data = kept_in(path).decode().split("\n")
             value = json.loads(data)
             place = value
             while isinstance(place, list) and place:
                 parent, at = place, chance.randrange(len(place))
                 place = place[at]
             parent[at] = chance.choice([None, 7, "x", [], [[]], True])
-            path.write_text("\n".join([*before, json.dumps(value)]))
+            put(path, "\n".join([*before, json.dumps(value)]).encode())
         for path in sorted((here / FOLDER).rglob("findings/*/*")):
-            lines = zlib.decompress(path.read_bytes()).decode().split("\n")
+            lines = zlib.decompress(kept_in(path)).decode().split("\n")
             lines[chance.randrange(len(lines))] = chance.choice(["7", "", "[]", "x\ny", '["text",1]', lines[-1]])
-            path.write_bytes(zlib.compress("\n".join(lines).encode()))
+            put(path, zlib.compress("\n".join(lines).encode()))
         for path in (here / FOLDER).rglob("runs/*/*.json"):
             path.unlink()
         printed(".", "-q")  # must not fail; what it prints rests on facts that we have made false ourselves

@@ -15,7 +15,7 @@ import pytest
 
 from torchmemlint.cli import main
 from torchmemlint.errors import SourceError
-from torchmemlint.incremental.cache import FOLDER
+from torchmemlint.incremental.places import FOLDER
 from torchmemlint.incremental.remembered import Seen
 from torchmemlint.index import callgraph
 from torchmemlint.index.answers import Answers, from_text
@@ -290,7 +290,7 @@ def walk(seed: int, edits: int, root: Path, run: Callable[..., tuple[int, str, s
         words = (".", "--preview", "-v", "--output-format", "json")
         if ways.random() < 0.1:  # all is found and written down anew
             shutil.rmtree(root / FOLDER, ignore_errors=True)
-        cached, fresh = run(*words, "-j", ways.choice("112")), run(*words, "--no-cache")
+        cached, fresh = run(*words, "--cache-dir", FOLDER, "-j", ways.choice("112")), run(*words, "--no-cache")
         assert cached == fresh, f"seed {seed}, after edit {turn}: {done[-3:]}"
         for _ in range(chance.choice((1, 1, 1, 1, 2, 5))):
             done.append(edit(chance, files, first))
@@ -304,7 +304,9 @@ def the_order_of_questions_is_nothing(chance: random.Random, files: dict[str, st
     for name, text in files.items():
         with suppress(SourceError):
             facts.append(module_facts(name, text))
-    kept = [zlib.decompress(path.read_bytes()).decode().split("\n") for path in Path().rglob("findings/*/*")]
+    kept = [
+        zlib.decompress(path.read_bytes().partition(b"\n")[2]).decode().split("\n") for path in Path().rglob("findings/*/*")
+    ]
     questions = sorted({question for head, *lines in kept for question in lines[: 2 * json.loads(head)[2] : 2]})
     chosen = chance.sample(questions, min(len(questions), QUESTIONS))
     alone = [Answers(Project.build(facts), Seen((), None)).told(from_text(question)) for question in chosen]

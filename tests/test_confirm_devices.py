@@ -85,7 +85,7 @@ def test_jobs_are_placed_on_the_gpus_that_torch_sees(
     device: str, jobs: int, found: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = Ended(({"cuda_devices": 4, "mps": False},), "", "namespaces", "", 1.0)
-    monkeypatch.setattr(devices, "launch", lambda job, timeout, device: seen)
+    monkeypatch.setattr(devices, "launch", lambda job, timeout, sandbox, device: seen)
     monkeypatch.setattr(devices, "_may_have_accelerator", lambda: True)
     assert devices.devices_for(device, jobs) == found
     with pytest.raises(UsageError, match="torch sees 4 CUDA devices"):

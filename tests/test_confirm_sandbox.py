@@ -15,13 +15,15 @@ import pytest
 
 pytest.importorskip("torch")
 
-from torchmemlint.confirm import html, report, sandbox
+from torchmemlint.confirm import channel, html, landlock, report, sandbox
+from torchmemlint.confirm.command import status
 from torchmemlint.confirm.launch import IMPORT_SECONDS, Ended, launch
+from torchmemlint.confirm.pairs import Pair, settle_pair
 from torchmemlint.confirm.plan import Plan
 from torchmemlint.confirm.report import figures
 from torchmemlint.confirm.results import run_of, snapshot_of
 from torchmemlint.confirm.settle import Options, settle
-from torchmemlint.confirm.verdict import Doubts, run_json
+from torchmemlint.confirm.verdict import Doubts, Outcome, Verdict, run_json
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
 
 HOSTILE = Path(__file__).parent / "confirm_snippets" / "hostile"
@@ -32,6 +34,13 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the wal
 def run(name: str, timeout: float = 20, **names: object) -> Ended:
     head = "".join(f"{key} = {value!r}\n" for key, value in names.items())
     return launch({"runner": "snippet", "source": head + (HOSTILE / f"{name}.py").read_text()}, timeout)
+
+
+def measured(name: str) -> tuple[Verdict, Ended]:
+    """A hostile program that is measured, against a twin that does nothing."""
+    source = (HOSTILE / f"{name}.py").read_text()
+    pair = Pair("TML102", name, "it", {"it.py": source}, {"it.py": "def run(steps): return None"})
+    return settle_pair(pair, timeout=20)
 
 
 def said(ended: Ended, key: str) -> object:
@@ -131,13 +140,12 @@ class TestWall:
         assert results == {"remount": -1, "unmount": -1, "setuid": -1, "mknod": -1}
 
     def test_records_that_are_forged_break_nothing(self) -> None:
-        source = (HOSTILE / "forges_records.py").read_text()
-        ended = launch({"runner": "snippet", "source": source}, 20)
+        ended = run("forges_records")
         assert said(ended, "finished"), ended
-        run = run_of(ended, "before")
-        assert run is not None
-        assert len(run.live_bytes) <= 1000
-        text = f"{ended.sandbox} {run.errors} {run.place} {figures(run)} {json.dumps(run_json(run))}"
+        told = run_of(ended, "before")
+        assert told is not None
+        assert len(told.live_bytes) <= 1000
+        text = f"{ended.sandbox} {told.errors} {told.place} {figures(told)} {json.dumps(run_json(told))}"
         assert text.isprintable()
         text.encode()
         assert snapshot_of(ended)[0] == b""
@@ -152,6 +160,29 @@ class TestWall:
         for text in (report.full([item]), report.as_json([item]), html.render([item], lambda path: None, when)):
             assert all(character.isprintable() or character == "\n" for character in text)
             text.encode()
+
+    def test_keys_namespaces_and_rings_are_out_of_reach(self, tmp_path: Path) -> None:
+        (tmp_path / "precious").write_text("data")
+        results = said(run("reaches_out", PARENT=os.getpid(), TARGET=str(tmp_path / "precious"), FORK=True), "results")
+        assert isinstance(results, dict)
+        for name in ("unshare user", "unshare mount", "clone user", "session keys", "user keys", "io_uring"):
+            assert results[name] == "Operation not permitted", name
+        assert results["clone3"] == "Function not implemented"
+        assert results["signal"] == results["thread"] == "No such process"
+        assert results["fork"] == 0
+
+    def test_the_session_keyring_of_the_user_stays_outside(self) -> None:
+        """Also where there is no filter: the child's keyring is a new one."""
+        script = (
+            "import ctypes, os\nfrom torchmemlint.confirm import sandbox\n"
+            "libc = ctypes.CDLL(None)\nnumber = sandbox.SYS_KEYCTL[os.uname().machine]\n"
+            "mine = libc.syscall(number, 0, -3, 0)\nsandbox.leave_keyrings(libc)\nprint(mine, libc.syscall(number, 0, -3, 0))"
+        )
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        before, after = map(int, done.stdout.split())
+        if after < 0:
+            pytest.skip("the kernel keeps no keys, or a filter around the tests forbids them")
+        assert before != after
 
     def test_the_disk_cannot_be_filled(self) -> None:
         ended = run("fills_the_disk", 30)
@@ -246,7 +277,7 @@ class TestPrivateDirectories:
         script.write_text(
             "from torchmemlint.confirm.launch import launch\n"
             f"ended = launch({{'runner': 'snippet', 'source': {source!r}}}, 20)\n"
-            "import json; print(json.dumps([ended.sandbox, ended.records[-2:]]))\n"
+            "import json; print(json.dumps([ended.sandbox, ended.records[-3:]]))\n"
         )
         done = subprocess.run([str(private / "bin" / "python"), str(script)], capture_output=True, text=True, check=True)
         how, records = json.loads(done.stdout)
@@ -261,6 +292,169 @@ class TestPrivateDirectories:
         (package / "__init__.py").chmod(0o600)
         told = shut_in([package], [package / "__init__.py"], tmp_path / "work")
         assert told == [sandbox.UNLIMITED, False, ""]
+
+
+@pytest.fixture
+def only_landlock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that forbids namespaces."""
+    if not sys.platform.startswith("linux") or not landlock.version():
+        pytest.skip("the kernel has no Landlock, or it is not switched on")
+    monkeypatch.setattr("torchmemlint.confirm.launch.WALLS", (sandbox.LANDLOCK,))
+
+
+@linux
+@pytest.mark.usefixtures("only_landlock")
+class TestLandlock:
+    def test_the_report_says_so(self) -> None:
+        assert run("reads_the_environment").sandbox == "landlock"
+
+    def test_writers_of_cpp_cannot_write_outside(self, tmp_path: Path) -> None:
+        target = tmp_path / "precious"
+        target.write_text("data" * 64)
+        results = said(run("overwrites_from_cpp", TARGET=str(target)), "results")
+        assert isinstance(results, dict)
+        assert results.pop("inside") == "done"
+        assert set(results) == {"jit", "c++", "from_file", "writer"}
+        assert "done" not in results.values()
+        assert target.read_text() == "data" * 64
+
+    def test_without_it_they_would(self, tmp_path: Path) -> None:
+        target = tmp_path / "precious"
+        target.write_text("data" * 64)
+        source = f"TARGET = {str(target)!r}\n" + (HOSTILE / "overwrites_from_cpp.py").read_text()
+        results = said(launch({"runner": "snippet", "source": source}, 20, sandbox=False), "results")
+        assert results == {"jit": "done", "c++": "done", "from_file": "done", "writer": "done", "inside": "done"}
+        assert target.read_bytes() != b"data" * 64
+
+    def test_files_are_neither_deleted_nor_read(self, tmp_path: Path) -> None:
+        target = tmp_path / "precious"
+        target.write_text("data")
+        assert said(run("deletes_files", TARGET=str(target)), "refused")
+        assert target.read_text() == "data"
+        for secret in (target, Path(f"/proc/{os.getpid()}/environ")):
+            assert "PermissionError" in str(
+                said(launch({"runner": "snippet", "source": f"open({str(secret)!r}).read()"}, 20), "raised")
+            )
+
+    def test_system_calls_that_reach_out_fail(self, tmp_path: Path) -> None:
+        (tmp_path / "precious").write_text("data")
+        source = (HOSTILE / "reaches_out.py").read_text()
+        head = f"PARENT = {os.getpid()}\nTARGET = {str(tmp_path / 'precious')!r}\nFORK = False\n"
+        # the audit hook refuses ctypes first; whoever goes round it meets the filter
+        around = "import sys\nfrom torchmemlint.confirm import sandbox\n"
+        ended = launch({"runner": "snippet", "source": around + head + source}, 20)
+        assert "ctypes" in str(said(ended, "raised"))
+        results = without_the_hook(head + source, tmp_path / "work")
+        assert results.pop("clone3") == "Function not implemented"
+        assert set(results.values()) == {"Operation not permitted"}
+        assert (tmp_path / "precious").read_text() == "data"
+
+    def test_there_is_no_network(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            assert said(run("opens_a_socket", PORT=server.getsockname()[1]), "refused")
+
+    def test_a_finding_is_settled_all_the_same(self) -> None:
+        source = "import torch\ndef run(steps):\n    w = torch.ones(9, requires_grad=True)\n    return [(w * 2).exp() for _ in range(steps)]"
+        twin = source.replace("(w * 2).exp()", "(w * 2).exp().detach()")
+        verdict, ended = settle_pair(Pair("TML102", "x", "it", {"it.py": source}, {"it.py": twin}), timeout=20)
+        assert ended.sandbox == "landlock"
+        assert verdict.outcome is Outcome.CONFIRMED
+
+
+def without_the_hook(source: str, work: Path) -> dict[str, object]:
+    """What a snippet emits in a process that Landlock and the filter shut in, with no audit hook."""
+    work.mkdir()
+    script = (
+        "import json, os\nfrom torchmemlint.confirm import sandbox\nfrom torchmemlint.confirm.launch import _readable\n"
+        f"sandbox.close_in(_readable(), {str(work)!r}, sandbox.Limits(), False)\n"
+        f"exec({source!r}, {{'emit': lambda record: print(json.dumps(record['results']))}})"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    result = json.loads(done.stdout)
+    assert isinstance(result, dict)
+    return result
+
+
+class TestNoWall:
+    """Where neither can be had, nothing runs unless it is asked for."""
+
+    def test_it_is_refused_and_said(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setattr("torchmemlint.confirm.launch.WALLS", ("nothing",))
+        monkeypatch.setattr("torchmemlint.confirm.launch._BOOT", NO_WALL)
+        mark = tmp_path / "ran"
+        span = Span(Position(1, 1), Position(1, 2))
+        finding = Finding("TML102", "a-rule", Severity.WARNING, Confidence.HIGH, "m", "x.py", span)
+        plan = Plan(finding, {"runner": "snippet", "source": f"open({str(mark)!r}, 'w')"}, Doubts("on"))
+        refused = settle(plan, Options(timeout=20))
+        assert "no wall today" in refused.verdict.reason
+        assert "--no-sandbox" in refused.verdict.reason
+        assert status([refused]) == 2
+        assert not mark.exists()
+        assert settle(plan, Options(timeout=20, sandbox=False)).sandbox == "none"
+        assert mark.exists()
+
+
+NO_WALL = """
+import sys; sys.path.insert(0, {ours!r}); import torchmemlint; del sys.path[0]; sys.path.append({torch!r})
+from torchmemlint.confirm import sandbox
+def none(*arguments):
+    raise OSError("no wall today")
+sandbox.WALLS = {{"nothing": none}}
+from torchmemlint.confirm.worker.main import main; main()
+"""
+
+
+class TestForgery:
+    """What the code says in the place of the experiment is known, named, and believed in nothing."""
+
+    @pytest.mark.parametrize("exits", [True, False])
+    def test_what_is_written_to_descriptors(self, exits: bool) -> None:
+        ended = run("writes_to_every_descriptor", EXIT=exits)
+        assert ended.forged == "something was written beside the experiment's answers"
+        assert run_of(ended, "before") is None
+        assert bool(ended.ending) == exits
+
+    def test_an_answer_in_the_experiments_place(self) -> None:
+        verdict, ended = measured("answers_for_the_experiment")
+        assert ended.forged == "an answer was given by the code that ran, not by the experiment"
+        assert verdict.outcome is Outcome.INCONCLUSIVE
+        assert "forged" in verdict.reason
+
+    def test_a_function_of_the_experiment_that_was_replaced(self) -> None:
+        verdict, ended = measured("replaces_the_meter")
+        assert "replaced torchmemlint.confirm.worker.meter.StorageMeter.live_bytes" in ended.forged
+        assert verdict.outcome is Outcome.INCONCLUSIVE
+
+    def test_bytes_that_the_kernel_never_saw(self) -> None:
+        verdict, ended = measured("claims_what_it_never_held")
+        assert "bytes are said to be held; the process grew by" in ended.forged
+        assert verdict.outcome is Outcome.INCONCLUSIVE
+
+    def test_an_end_before_the_last_word_is_told(self) -> None:
+        ended = launch({"runner": "snippet", "source": "import os; os._exit(0)"}, 20)
+        assert ended.ending == "the code ended its process before the experiment was over"
+
+    def test_honest_answers_are_believed(self) -> None:
+        emitted, key = [], channel.new_key()
+        reading, writing = os.pipe()
+        emit, _ = channel.speak(writing, key)
+        for record in ({"variant": "before"}, {"variant": "after"}, {channel.END: True}):
+            emit(record)
+            emitted.append(record)
+        os.close(writing)
+        with open(reading, "rb") as pipe:
+            data = pipe.read()
+        assert channel.hear(data, key) == channel.Answers(tuple(emitted), "", True)
+        lines = data.splitlines(keepends=True)
+        for forged in (
+            lines[0] + lines[0] + b"".join(lines[1:]),  # said twice
+            lines[1] + lines[0] + lines[2],  # another order
+            b"".join(lines).replace(b"after", b"inert"),  # other words
+            b"".join([*lines, b'{"variant": "before"}\n']),  # more words
+        ):
+            assert channel.hear(forged, key).forged
+        assert channel.hear(data, channel.new_key()).forged
+        assert channel.hear(data[:-5], key) == channel.Answers(tuple(emitted[:2]), "", False)  # cut off by a crash
 
 
 SEAT_BELT = """

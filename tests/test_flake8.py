@@ -32,7 +32,7 @@ rules.ALL_RULES += (Rule("TML998", "off", "A rule that is off by default", Sever
 
 from torchmemlint import run
 
-def check_text(text, filename, settings, *, comments=True):
+def check_text(text, filename, settings, *, comments=True, means=None):
     if "crash" in text:
         raise RuntimeError("first line\\nsecond line")
     for row, line in enumerate(text.split("\\n"), 1):
@@ -157,7 +157,7 @@ def checker(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Checker]]:
 
 
 def test_reports_can_be_sent_between_processes(checker: type[Checker], monkeypatch: pytest.MonkeyPatch) -> None:
-    def check_text(text: str, filename: str, settings: Settings, *, comments: bool) -> list[Finding]:
+    def check_text(text: str, filename: str, settings: Settings, *, comments: bool, means: object) -> list[Finding]:
         assert (text, filename, comments) == ("a\nb\n", "x.py", False)
         span = Span(Position(2, 3), Position(2, 4))
         return [Finding("TML101", "n", Severity.ERROR, Confidence.HIGH, "m", filename, span)]
@@ -194,3 +194,69 @@ def test_the_same_findings_as_the_command(tmp_path: Path) -> None:
     if not any(" TML101 " in line for line in at):
         pytest.skip("the analysis reports nothing in the fixtures of TML101")
     assert ours(flake8(tmp_path, "--disable-noqa", ".", stand_in=False)) == sorted(line.replace("././", "./") for line in at)
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        (("--select=E9",), False),
+        (("--select=E,W", "--extend-select=F"), False),
+        (("--ignore=TML",), False),
+        (("--extend-ignore=TML", "--extend-select=E501"), False),
+        (("--select=E9,TML101",), True),
+        (("--extend-select=TML998",), True),
+        (("--select=E9", "--extend-select=TML308"), True),
+        (("--ignore=TML", "--extend-select=TML101"), True),
+        ((), True),
+    ],
+)
+def test_where_none_of_ours_is_selected_nothing_is_read(
+    folder: Path, jobs: str, arguments: tuple[str, ...], asked: bool
+) -> None:
+    """The stand-in for the analysis fails loudly, and even that is not heard: flake8 would not print it."""
+    (folder / "pyproject.toml").write_text("[tool.torchmemlint]\nnonsense = 1\n")
+    mark = folder / "looked"
+    plugin = (
+        "import torchmemlint.flake8_plugin as plugin\n"
+        f"first = plugin.Checker._reports\n"
+        f"def reports(self):\n    open({str(mark)!r}, 'w').close()\n    return first(self)\n"
+        "plugin.Checker._reports = reports\n"
+    )
+    (folder / "stand_in").mkdir()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder / "stand_in"), os.environ.get("PYTHONPATH", "")])}
+    (folder / "stand_in" / "sitecustomize.py").write_text(plugin)
+    command = [sys.executable, "-m", "flake8", "--exclude=stand_in", "-j", jobs, *arguments, "b.py", "c.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, env=environment, check=False)
+    assert done.stderr == ""
+    assert mark.exists() is asked
+
+
+def test_a_flake8_that_does_not_tell_is_taken_to_select() -> None:
+    assert flake8_plugin._selects_any(Namespace())
+
+
+def test_processes_share_one_cache(folder: Path, caches: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one file's process read of the project is there for the next, in the user's folder and under the user's seal."""
+    for path in folder.iterdir():
+        path.unlink()
+    train = (
+        "import torch\nfrom net import step\n\n\ndef train(model: torch.nn.Module, loader, optimizer):\n    total = 0\n"
+        "    for x in loader:\n        loss = step(model, x)\n        loss.backward()\n        optimizer.step()\n        total += loss\n"
+        "    return total\n"
+    )
+    net = "import torch\n\n\ndef step(model: torch.nn.Module, x):\n    return model(x).sum()\n"
+    (folder / "train.py").write_text(train)
+    (folder / "net.py").write_text(net)
+    monkeypatch.setenv("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME", str(caches / "flake8"))
+    first = flake8(folder, "--select=TML", ".", stand_in=False)
+    facts = sorted((caches / "flake8").rglob("facts/*/*"))
+    assert len(facts) == 2
+    assert sorted(path.name for path in folder.iterdir()) == ["net.py", "train.py"]
+    times = [path.stat().st_mtime_ns for path in facts]
+    again = flake8(folder, "--select=TML", ".", stand_in=False)
+    assert (again.stdout, again.returncode) == (first.stdout, first.returncode)
+    assert [path.stat().st_mtime_ns for path in facts] == times
+    monkeypatch.setenv("TORCHMEMLINT_NO_CACHE", "1")
+    assert flake8(folder, "--select=TML", ".", stand_in=False).stdout == first.stdout
+    assert "TML101" in first.stdout

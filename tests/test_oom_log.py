@@ -318,3 +318,33 @@ def test_the_worked_example_in_the_docs_is_what_the_program_says(
 
     assert lines(shown) == lines(capsys.readouterr().out)
     assert any("examples/oom/evaluate.py:24" in line and " TML" in line for line in lines(shown))
+
+
+THC = "/pytorch/torch/lib/THC/generic/THCStorage.cu"
+
+
+def test_a_log_that_begins_with_the_check_in_c_keeps_its_frames() -> None:
+    """The check writes its line before Python knows of the failure; the traceback is that of the exception below it."""
+    log = f"""THCudaCheck FAIL file={THC} line=58 error=2 : out of memory
+Traceback (most recent call last):
+  File "main.py", line 445, in <module>
+    train(data)
+  File "main.py", line 357, in train
+    loss.backward()
+RuntimeError: cuda runtime error (2) : out of memory at {THC}:58
+"""
+    (case,) = cases.read_log("log", io.BytesIO(log.encode())).cases
+    assert (case.row, case.times) == (1, 2)
+    assert [(frame.row, frame.function) for frame in case.frames] == [(445, "<module>"), (357, "train")]
+
+
+def test_the_check_in_c_does_not_take_the_frames_of_what_failed_before() -> None:
+    log = f"""Traceback (most recent call last):
+  File "data.py", line 3, in read
+    open(name)
+FileNotFoundError: [Errno 2] No such file or directory: 'a'
+THCudaCheck FAIL file={THC} line=58 error=2 : out of memory
+Segmentation fault (core dumped)
+"""
+    (case,) = cases.read_log("log", io.BytesIO(log.encode())).cases
+    assert case.frames == ()

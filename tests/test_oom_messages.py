@@ -30,18 +30,20 @@ def load(name: str) -> list[dict[str, Any]]:
     return messages
 
 
-KNOWN, FROM_FORMATS = load("known.toml"), load("from_formats.toml")
+KNOWN, FROM_FORMATS, REPORTED = load("known.toml"), load("from_formats.toml"), load("reported.toml")
+EVERY = [*KNOWN, *FROM_FORMATS, *REPORTED]
 
 
 def test_there_are_enough_messages_and_none_twice() -> None:
     assert len(KNOWN) >= 40
     assert len(FROM_FORMATS) == 20
-    names = [message["name"] for message in (*KNOWN, *FROM_FORMATS)]
+    assert len(REPORTED) >= 30
+    names = [message["name"] for message in EVERY]
     assert len(set(names)) == len(names)
-    assert {message["kind"] for message in (*KNOWN, *FROM_FORMATS)} == {kind.value for kind in Kind}
+    assert {message["kind"] for message in EVERY} == {kind.value for kind in Kind}
 
 
-@pytest.mark.parametrize("entry", [*KNOWN, *FROM_FORMATS], ids=lambda entry: entry["name"])
+@pytest.mark.parametrize("entry", EVERY, ids=lambda entry: entry["name"])
 def test_a_message_is_read_in_full(entry: Mapping[str, Any]) -> None:
     occurrences = list(scan(io.BytesIO(str(entry["log"]).encode())))
     assert len(occurrences) == 1
@@ -70,6 +72,10 @@ def test_a_message_is_read_in_full(entry: Mapping[str, Any]) -> None:
         "CUDA error: device-side assert triggered",
         "Invalid buffer size",
         "the oom-killer is disabled",
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 7406166528 bytes.",
+        "E external/xla/xla/stream_executor/cuda/cuda_driver.cc:1094] failed to allocate 2.2GiB from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+        "tensorflow/stream_executor/rocm/rocm_driver.cc:600] failed to allocate 890.06M (933298432 bytes) from device: HIP_ERROR_OutOfMemory",
+        "Resource exhausted: OOM when allocating tensor with shape[16,112,112,147] and type float on /device:GPU:0 by allocator GPU_0_bfc",
     ],
 )
 def test_a_line_that_only_speaks_of_memory_is_no_message(line: str) -> None:
@@ -116,7 +122,7 @@ def test_sizes_are_printed_as_pytorch_prints_them(size: int, text: str) -> None:
     assert format_size(size) == text
 
 
-@pytest.mark.parametrize("entry", [*KNOWN, *FROM_FORMATS], ids=lambda entry: entry["name"])
+@pytest.mark.parametrize("entry", EVERY, ids=lambda entry: entry["name"])
 def test_remedies_keep_to_the_order_and_to_the_kind(entry: Mapping[str, object]) -> None:
     (found,) = scan(io.BytesIO(str(entry["log"]).encode()))
     diagnosis = diagnose(found.message)

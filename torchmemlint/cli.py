@@ -287,6 +287,7 @@ environment:
   TORCHMEMLINT_OUTPUT_FORMAT  the default of --output-format
   TORCHMEMLINT_NO_CACHE       1: neither read nor write the cache
   TORCHMEMLINT_CACHE_DIR      the default of --cache-dir
+  TORCHMEMLINT_CACHE_KEY      a secret of those who share a cache (default: your own, made once)
   TORCHMEMLINT_EXECUTOR       where to check: MODULE:FACTORY, of an Executor, or dask:tcp://host:port
   TORCHMEMLINT_DOCS_URL       address of the rules' pages, if you publish them: links lead there
   NO_COLOR, FORCE_COLOR       no colours; colours even into a pipe
@@ -410,7 +411,7 @@ def check_parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--isolated", action="store_true", help="ignore configuration files")
     run.add_argument("--no-cache", action="store_true", help="neither read nor write what earlier runs found")
-    run.add_argument("--cache-dir", metavar="FOLDER", help="default: .torchmemlint_cache, or $TORCHMEMLINT_CACHE_DIR")
+    run.add_argument("--cache-dir", metavar="FOLDER", help="default: in your cache folder, or $TORCHMEMLINT_CACHE_DIR")
     run.add_argument("-j", "--jobs", type=_jobs, metavar="N", help="processes (default: as many as pay)")
     run.add_argument("--profile", action="store_true", help="where the time goes, by stage and rule (one process, no cache)")
     run.add_argument(
@@ -485,7 +486,7 @@ def rule_parser() -> argparse.ArgumentParser:
 
 def clean_parser() -> argparse.ArgumentParser:
     parser = _parser("clean", "Delete what earlier runs have cached.")
-    parser.add_argument("--cache-dir", metavar="FOLDER", help="default: .torchmemlint_cache, or $TORCHMEMLINT_CACHE_DIR")
+    parser.add_argument("--cache-dir", metavar="FOLDER", help="default: in your cache folder, or $TORCHMEMLINT_CACHE_DIR")
     parser.add_argument("--config", action="append", default=[], metavar="FILE|KEY=VALUE")
     parser.add_argument("--isolated", action="store_true", help="ignore configuration files")
     return parser

@@ -2,7 +2,7 @@
 
 flake8 keeps what is its own: it applies ``# noqa`` (to the reported row only) and its ``select`` and ``ignore``. A rule that is
 off by default runs when ``[tool.torchmemlint]`` turns it on, or when flake8's ``select`` or ``extend-select`` names it by more
-than ``TML``. Not by ``extend_default_ignore``: flake8 drops that list as soon as a project sets ``ignore`` of its own.
+than ``TML``; where it selects none of ours, nothing is read. Its processes share the facts of the project's files by the cache. Not by ``extend_default_ignore``: flake8 drops that list as soon as a project sets ``ignore`` of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from torchmemlint.project.config import Configuration
+    from torchmemlint.run import Means
 
     # Row (1-based), column (0-based, code points), "CODE message", the plugin.
     Report = tuple[int, int, str, type["Checker"]]
@@ -28,7 +29,9 @@ class Checker:
     name = "torchmemlint"
     version = __version__
     _asked_for: ClassVar[tuple[str, ...]] = ()
+    _selected: ClassVar[bool] = True
     _configuration: ClassVar[Configuration | None] = None
+    _means: ClassVar[Means | None] = None
 
     def __init__(self, tree: ast.AST, filename: str, lines: Sequence[str]) -> None:
         self._filename = filename
@@ -38,9 +41,12 @@ class Checker:
     def parse_options(cls, options: Namespace) -> None:
         """Keeps the codes that flake8 was asked for. The configuration is read later: an error in it is a report."""
         cls._asked_for = (*(options.select or ()), *(options.extend_select or ()))
-        cls._configuration = None
+        cls._selected = _selects_any(options)
+        cls._configuration = cls._means = None
 
     def run(self) -> Iterator[Report]:
+        if not self._selected:
+            return
         try:
             yield from list(self._reports())
         except Exception as error:  # flake8 would end its whole run with a traceback
@@ -57,9 +63,18 @@ class Checker:
         from torchmemlint.run import check_text
 
         settings = self._settings().for_file(self._filename)
-        for finding in check_text("".join(self._lines), self._filename, settings, comments=False):
+        for finding in check_text("".join(self._lines), self._filename, settings, comments=False, means=self._shared()):
             at = finding.span.start
             yield at.row, at.column - 1, f"{finding.code} {printable(finding.message)}", type(self)
+
+    @classmethod
+    def _shared(cls) -> Means:
+        if cls._means is None:
+            from torchmemlint.incremental.cache import cache_for
+            from torchmemlint.run import Means
+
+            cls._means = Means(cache_for(cls._settings()))
+        return cls._means
 
     @classmethod
     def _settings(cls) -> Configuration:
@@ -70,3 +85,16 @@ class Checker:
             named = [word for word in cls._asked_for if any(len(word) > 3 and rule.code.startswith(word) for rule in ALL_RULES)]
             cls._configuration = Configuration(CommandLine({"extend-select": named}))
         return cls._configuration
+
+
+def _selects_any(options: Namespace) -> bool:
+    """Whether flake8 prints any of our codes, as it decides itself; True where this flake8 does not tell."""
+    try:
+        from flake8.style_guide import Decision, DecisionEngine
+
+        engine = DecisionEngine(options)
+        from torchmemlint.rules import ALL_RULES
+
+        return any(engine.decision_for(rule.code) is Decision.Selected for rule in ALL_RULES)
+    except (ImportError, AttributeError, TypeError):
+        return True

@@ -66,13 +66,15 @@ def fix_paths(
     return _fix(_over(paths, configuration, jobs, since, means=means), refused)
 
 
-def check_text(text: str, filename: str, settings: Settings, *, comments: bool = True) -> list[Finding]:
+def check_text(
+    text: str, filename: str, settings: Settings, *, comments: bool = True, means: Means | None = None
+) -> list[Finding]:
     """Checks a text as the content of ``filename``, in the project that stands around that name.
 
     Raises SourceError for text that no Python file can hold; text that cannot be parsed gives TML000. ``comments=False``
     reports what ``# noqa`` and its kin suppress, for callers that apply them.
     """
-    return list(_check(_text(text, filename, settings, comments)).findings)
+    return list(_check(_text(text, filename, settings, comments, means or Means())).findings)
 
 
 def check_source(source: SourceFile, settings: Settings, buffers: Mapping[str, SourceFile] | None = None) -> Outcome:
@@ -139,11 +141,12 @@ def _since(revision: str) -> Since:
     return Since(revision)
 
 
-def _text(text: str, filename: str, settings: Settings, comments: bool) -> Run:
+def _text(text: str, filename: str, settings: Settings, comments: bool, means: Means) -> Run:
     from torchmemlint.source.file import source_from_text
 
     path = normal(filename).replace(os.sep, "/")
-    return Run([Found(path, settings)], 1, {path: source_from_text(path, text)}, by_hand=True, comments=comments)
+    source = source_from_text(path, text)
+    return Run([Found(path, settings)], 1, {path: source}, by_hand=True, comments=comments, means=means)
 
 
 def _source(source: SourceFile, settings: Settings, buffers: Mapping[str, SourceFile] | None) -> Run:

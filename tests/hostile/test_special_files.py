@@ -143,6 +143,7 @@ def test_a_baseline_that_no_file_can_be(project: Path) -> None:
 @pytest.mark.parametrize("make", [*SPECIAL, a_huge_file, a_folder])
 def test_files_of_the_cache(project: Path, make: Make) -> None:
     (project / "helper.py").write_text(HELPER)
+    (project / "torchmemlint.toml").write_text("cache-in-project = true\n")
     first = lint(".", "--output-format", "concise", cwd=project)
     kept = [path for path in (project / ".torchmemlint_cache").rglob("*") if path.is_file()]
     assert len(kept) > 5
@@ -159,6 +160,7 @@ def test_files_of_the_cache(project: Path, make: Make) -> None:
 
 
 def test_a_cache_that_leads_elsewhere_keeps_nothing(project: Path) -> None:
+    (project / "torchmemlint.toml").write_text("cache-in-project = true\n")
     lint(".", cwd=project)
     (version,) = (path for path in (project / ".torchmemlint_cache").iterdir() if path.is_dir())
     elsewhere = project / "elsewhere"

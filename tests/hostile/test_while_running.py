@@ -83,7 +83,7 @@ def test_a_file_that_changes_while_it_is_checked(
 def test_what_is_written_was_made_of_what_was_there(folder: Path, option: str, number: int, content: str | None) -> None:
     done = meddled("--unsafe-fixes", option, cwd=folder, name="changing.py", number=number, content=content)
     assert b"please report" not in done.stdout + done.stderr
-    assert sorted(path.name for path in folder.iterdir() if path.suffix != ".py") in ([], [".torchmemlint_cache"])
+    assert [path.name for path in folder.iterdir() if path.suffix != ".py"] == []
     written = (folder / "changing.py").read_text() if (folder / "changing.py").exists() else None
     assert (folder / "quiet.py").read_text() != OTHER
     possible: list[str | None] = [content]

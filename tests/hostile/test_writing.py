@@ -75,6 +75,7 @@ def test_a_place_that_the_user_names_elsewhere_may_be_a_link(checkout: Path, out
 def test_the_cache_is_not_written_through_a_link(checkout: Path, outside: Path, link: str) -> None:
     """Nor is what lies there deleted as old: the checkout can bring a whole cache in which one folder is a link."""
     cache = checkout / ".torchmemlint_cache"
+    (checkout / "torchmemlint.toml").write_text("cache-in-project = true\n")
     if link == ".torchmemlint_cache":
         (checkout / "CACHEDIR.TAG").write_text("")
         cache.symlink_to(outside)

@@ -143,11 +143,11 @@ def _watch(arguments: argparse.Namespace) -> int:
 
 
 def _cache(arguments: argparse.Namespace, configuration: Configuration) -> Cache | None:
-    if arguments.no_cache or os.environ.get("TORCHMEMLINT_NO_CACHE", "") not in ("", "0"):
+    if arguments.no_cache:
         return None
-    from torchmemlint.incremental.cache import Cache, folder_for
+    from torchmemlint.incremental.cache import cache_for
 
-    return Cache.below(folder_for(arguments.cache_dir, configuration))
+    return cache_for(configuration, arguments.cache_dir)
 
 
 def _proved(outcome: Outcome, arguments: argparse.Namespace, measured: Measured | None) -> Outcome:

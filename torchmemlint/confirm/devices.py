@@ -26,7 +26,7 @@ def devices_for(device: str, jobs: int) -> list[str]:
     on_cpu = ["cpu"] * (jobs or min(2, os.cpu_count() or 1))
     if kind == "cpu" or (kind == "auto" and not _may_have_accelerator()):
         return on_cpu
-    ended = launch({"runner": "devices"}, 120, device="cuda")
+    ended = launch({"runner": "devices"}, 120, sandbox=False, device="cuda")  # code of our own alone
     record = next((record for record in ended.records if "cuda_devices" in record), {})
     count, mps = record.get("cuda_devices", 0), record.get("mps", False)
     assert isinstance(count, int)

@@ -18,11 +18,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from torchmemlint.confirm.channel import hear, new_key
 from torchmemlint.errors import UsageError
 
 KEPT_OUTPUT_BYTES = 64 << 10
@@ -31,6 +32,12 @@ ENDLESS_OUTPUT_BYTES = 16 << 20
 
 IMPORT_SECONDS = 60.0
 """What starting Python and importing torch may take on a busy machine; the time limit of an experiment starts after it."""
+
+WALLS = ("namespaces", "landlock")
+"""What a child is shut in by: the first of these that the system allows, and if it allows none, it runs nothing."""
+
+SPARE_BYTES = 64 << 20
+"""What a process may hold in tensors above the growth that the kernel saw: memory that it had before, for other things."""
 
 stopping = threading.Event()
 """Set to end all children of this process at once."""
@@ -55,8 +62,10 @@ class Ended:
     records   what it reported, in order, as far as it came
     ending    "" when it finished, else why not: "time limit", "killed by signal 11 (SIGSEGV)", "exit status 3", "endless
               output"
-    sandbox   "namespaces" (with what it lacks, if anything), "audit hook", "none"; "" when it never got so far
+    sandbox   "namespaces" or "landlock" (with what it lacks, if anything), "none"; "" when it never got so far
     output    the first bytes that it wrote to its standard output and error
+    forged    why its records cannot be believed, "" where they can
+    refused   why it ran nothing: no sandbox could be had; "" else
     """
 
     records: tuple[Mapping[str, object], ...]
@@ -64,6 +73,8 @@ class Ended:
     sandbox: str
     output: str
     seconds: float
+    forged: str = ""
+    refused: str = ""
 
 
 def torch_directory() -> Path:
@@ -95,8 +106,9 @@ def launch(job: Mapping[str, object], timeout: float, sandbox: bool = True, devi
         "HOME": work, "TMPDIR": work, "PATH": os.defpath, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
         "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "agg", "WANDB_MODE": "disabled", "HF_HUB_OFFLINE": "1",
     }  # fmt: skip
+    key = new_key()
     payload = {
-        **job, "work": work, "device": device, "sandbox": sandbox, "readable": _readable(),
+        **job, "key": key, "work": work, "device": device, "walls": WALLS if sandbox else (), "readable": _readable(),
         "limits": {"cpu_seconds": int(timeout) + 20, "address_space_bytes": 8 << 30 if device == "cpu" else 0},
     }  # fmt: skip
     started = time.monotonic()
@@ -110,7 +122,7 @@ def launch(job: Mapping[str, object], timeout: float, sandbox: bool = True, devi
             env=environment,
             start_new_session=True,
         )
-        return _attend(process, json.dumps(payload).encode(), timeout, started)
+        return _attend(process, json.dumps(payload).encode(), key, timeout, started)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -134,7 +146,7 @@ class _Reader(threading.Thread):
                 self._full.set()
 
 
-def _attend(process: subprocess.Popen[bytes], payload: bytes, timeout: float, started: float) -> Ended:
+def _attend(process: subprocess.Popen[bytes], payload: bytes, key: str, timeout: float, started: float) -> Ended:
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -159,32 +171,77 @@ def _attend(process: subprocess.Popen[bytes], payload: bytes, timeout: float, st
             if ending:
                 break
     finally:
-        _kill(process, at_once=bool(ending))
+        resident = _kill(process, at_once=bool(ending))
     results.join(1)
     output.join(1)
+    answers = hear(bytes(results.kept), key)
     status = process.returncode
     if not ending and status:
         ending = _words(status)
-    records = _records(bytes(results.kept))
-    how = next((printable(record["sandbox"]) for record in records if "sandbox" in record), "")
+    elif not ending and answers.records and not answers.finished:
+        ending = "the code ended its process before the experiment was over"
+    how, refused = (
+        next((printable(record[name]) for record in answers.records if name in record), "") for name in ("sandbox", "refused")
+    )
     text = bytes(output.kept).decode("utf-8", "replace")
-    return Ended(tuple(records), ending, how, text, time.monotonic() - started)
+    forged = printable(answers.forged) or _impossible(answers.records, resident)
+    return Ended(answers.records, ending, how, text, time.monotonic() - started, forged, refused)
 
 
-def _kill(process: subprocess.Popen[bytes], at_once: bool) -> None:
-    """End the child with all that it started; after its pipes closed it has a moment to leave by itself."""
-    if not at_once:
+def _impossible(records: Sequence[Mapping[str, object]], resident: int) -> str:
+    """Whether a child says that it held more than the kernel ever saw in it, ``resident`` bytes (0: not known)."""
+    before = next((record["resident"] for record in records if isinstance(record.get("resident"), int)), 0)
+    assert isinstance(before, int)
+    if not before or not resident:
+        return ""
+    for record in records:
+        run = record.get("run")
+        if isinstance(run, dict) and run.get("device") == "cpu":
+            series = run.get("live_bytes")
+            said = [run.get("peak_bytes"), *(series if isinstance(series, list) else ())]
+            most = max((item for item in said if isinstance(item, int)), default=0)
+            if most > max(0, resident - before) + SPARE_BYTES:
+                return f"{most} bytes are said to be held; the process grew by {max(0, resident - before)}"
+    return ""
+
+
+def _kill(process: subprocess.Popen[bytes], at_once: bool) -> int:
+    """End the child with all that it started, and return the most memory that a process of it ever had (0: not known); after its
+    pipes closed it has a moment to leave by itself."""
+    if not hasattr(os, "wait4"):
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(2)
-            return
-    process.terminate()  # behind the sandbox: the outer process kills the inner one, and with it its PID namespace
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(1)
-    if hasattr(os, "killpg"):
+            process.wait(0 if at_once else 2)
+            return 0
+        process.kill()
+        process.wait()
+        return 0
+    most = None if at_once else _reap(process, 2)
+    if most is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(
+                process.pid, signal.SIGTERM
+            )  # behind the sandbox: the outer process kills the inner one, and with it its PID namespace
+        most = _reap(process, 1)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-    process.kill()
-    process.wait()
+    while most is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+        most = _reap(process, 1)
+    return most
+
+
+def _reap(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+    """Wait for the child and give it its exit status; what the kernel says of its memory, None while it runs on."""
+    until = time.monotonic() + seconds
+    while True:
+        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return usage.ru_maxrss if sys.platform == "darwin" else usage.ru_maxrss << 10
+        if time.monotonic() > until:
+            return None
+        time.sleep(0.005)
 
 
 def printable(text: object, limit: int = 300) -> str:
@@ -198,15 +255,3 @@ def _words(status: int) -> str:
         with contextlib.suppress(ValueError):
             return f"killed by signal {number} ({signal.Signals(number).name})"
     return f"exit status {status}"
-
-
-def _records(data: bytes) -> list[Mapping[str, object]]:
-    records: list[Mapping[str, object]] = []
-    for line in data.splitlines():
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):  # cut off by a crash, or written by the code that ran
-            continue
-        if isinstance(record, dict):
-            records.append(record)
-    return records

@@ -64,6 +64,8 @@ def settle_pair(pair: Pair, device: str = "cpu", timeout: float = 60, sandbox: b
     """Run both programs in one child and decide."""
     job = {"runner": "pair", "module": pair.module, "before": pair.before, "after": pair.after}
     ended = launch(job, timeout, sandbox, device)
+    if ended.refused or ended.forged:
+        return inconclusive(ended.refused or f"forged: {ended.forged}", device=device), ended
     before, after = run_of(ended, "before"), run_of(ended, "after")
     if before is None:
         return inconclusive(ended.ending or printable(ended.output[-300:]) or "the child said nothing", device=device), ended

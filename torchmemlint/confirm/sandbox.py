@@ -5,7 +5,8 @@ root), a root
 file system that holds nothing but the interpreter, torch, the system's libraries (all read-only) and one writable
 directory in memory, a fresh
 ``/proc``, no capability, no way to regain one. A process limit binds because root becomes a user id that nobody else has.
-Elsewhere an audit hook refuses writes, sockets and processes: a seat belt against accidents, not a wall against malice.
+Where namespaces are forbidden, Landlock closes the file system and a filter of system calls the rest, with an audit hook above
+them that says in Python's words what is refused. Where there is neither, nothing is run unasked.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+from torchmemlint.confirm import landlock, syscalls
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -27,6 +30,8 @@ MNT_DETACH = 2
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 1, 38, 24, 47, 4
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 SYS_MOUNT_SETATTR = 442
+SYS_KEYCTL = {"x86_64": 250, "aarch64": 219}
+KEYCTL_JOIN_SESSION_KEYRING = 1
 AT_RECURSIVE, MOUNT_ATTR_RDONLY = 0x8000, 1
 
 SYSTEM_DIRECTORIES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/gnu", "/sys")
@@ -40,6 +45,10 @@ MOST_ENTRIES = 4_000
 
 UNLIMITED = "namespaces, without a process limit"
 """What is said when the files that the code needs are root's alone: the child stays root then, whom no process limit binds."""
+
+NAMESPACES, LANDLOCK = "namespaces", "landlock"
+UNFILTERED = ", without a filter of system calls"
+"""What is added where the kernel has none."""
 
 DEVICES = ("null", "zero", "full", "random", "urandom")
 ACCELERATORS = ("nvidia", "kfd", "dri", "dxg")
@@ -145,8 +154,49 @@ def enter(readable: Sequence[str], work: str, limits: Limits, device: bool) -> s
         os.setgid(alone)
         os.setuid(alone)
     _drop_capabilities(libc)
+    leave_keyrings(libc)
+    filtered = True
+    try:
+        syscalls.restrict(syscalls.NEVER)
+    except OSError:
+        filtered = False
     set_limits(limits)
-    return UNLIMITED if uid == 0 and not stranger else "namespaces"
+    return (UNLIMITED if uid == 0 and not stranger else NAMESPACES) + ("" if filtered else UNFILTERED)
+
+
+def close_in(readable: Sequence[str], work: str, limits: Limits, device: bool) -> str:
+    """Where namespaces are forbidden: shut this process in by Landlock and a filter of system calls, and return ``"landlock"``. Files
+    outside ``work`` cannot be changed, those outside ``readable`` and the system's not read; there is no network, and no process of
+    others to signal or look into. With ``device``, all files can be read and sockets made, as drivers want. Raises OSError."""
+    if not sys.platform.startswith("linux"):
+        raise Unavailable("Landlock needs Linux")
+    libc = _libc()
+    leave_keyrings(libc)
+    _forbid_privileges(libc)
+    _drop_capabilities(libc)
+    open_to_all = [*SYSTEM_DIRECTORIES, *SYSTEM_FILES, *readable, *(f"/dev/{name}" for name in DEVICES), "/proc"]
+    accelerators = [f"/dev/{name}" for name in os.listdir("/dev") if name.startswith(ACCELERATORS)] if device else []
+    landlock.close_files(None if device else open_to_all, [work], ["/dev/null", *accelerators])
+    syscalls.restrict((*syscalls.NEVER, *syscalls.OUTSIDE, *(() if device else syscalls.NETWORK)), only_itself=True)
+    set_limits(limits)
+    return LANDLOCK
+
+
+def leave_keyrings(libc: ctypes.CDLL) -> None:
+    """A session's keys are handed on by ``fork`` and ``exec``: join a new keyring, which is empty."""
+    number = SYS_KEYCTL.get(os.uname().machine)
+    if number is not None:  # a kernel without keys, or a filter that forbids them, keeps none of them here
+        libc.syscall(ctypes.c_long(number), ctypes.c_long(KEYCTL_JOIN_SESSION_KEYRING), None)
+
+
+def resident_bytes() -> int:
+    """The most memory that this process ever had, as the kernel says; 0 where it does not."""
+    try:
+        resource = importlib.import_module("resource")
+    except ImportError:  # Windows
+        return 0
+    most = int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    return most if sys.platform == "darwin" else most << 10
 
 
 def _become_first_process(libc: ctypes.CDLL) -> None:
@@ -295,6 +345,9 @@ def set_limits(limits: Limits) -> None:
         resource.setrlimit(kind, (value, value))
 
 
+WALLS: Mapping[str, Callable[[Sequence[str], str, Limits, bool], str]] = {NAMESPACES: enter, LANDLOCK: close_in}
+"""What shuts a process in, the best first."""
+
 REFUSED = (
     "socket.",
     "subprocess.Popen",
@@ -331,8 +384,8 @@ PATH_EVENTS = ("os.remove", "os.rename", "os.rmdir", "os.truncate", "os.chmod", 
 
 
 def fasten_seat_belt(work: str, closed: Sequence[str] = REFUSED) -> None:
-    """Install the audit hook of platforms without namespaces; it cannot be taken off, and code that means harm can go
-    round it."""
+    """Install the audit hook that says what is refused; it cannot be taken off, but code that means harm can go round it: what
+    holds is behind it."""
     inside = os.path.realpath(work) + os.sep
 
     def within(path: object) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from torchmemlint.confirm.devices import devices_for
-from torchmemlint.confirm.launch import launch, printable, stopping
+from torchmemlint.confirm.launch import Ended, launch, printable, stopping
 from torchmemlint.confirm.plan import Plan
 from torchmemlint.confirm.results import run_of, snapshot_of
 from torchmemlint.confirm.verdict import Verdict, decide_isolated, inconclusive
@@ -52,6 +52,8 @@ def settle(plan: Plan, options: Options) -> Settled:
     job = {**plan.job, "steps": options.steps, "snapshot": options.snapshots}
     ended = launch(job, options.timeout, options.sandbox, options.device)
     version = next((printable(record["torch"], 40) for record in ended.records if "torch" in record), "")
+    if ended.refused or ended.forged:
+        return Settled(plan, _not_believed(ended, options.device), ended.sandbox, version, ended.seconds)
     before, control, fixed = run_of(ended, "before"), run_of(ended, "after"), run_of(ended, "fixed")
     if before is None:
         said = next((printable(record["failed"]) for record in ended.records if "failed" in record), "")
@@ -67,6 +69,14 @@ def settle(plan: Plan, options: Options) -> Settled:
     if why_not:
         verdict = replace(verdict, notes=(*verdict.notes, f"no memory snapshot: {why_not}"))
     return Settled(plan, verdict, ended.sandbox, version, ended.seconds, snapshot)
+
+
+def _not_believed(ended: Ended, device: str) -> Verdict:
+    if ended.refused:
+        return inconclusive(
+            f"not run: no sandbox can be had here ({ended.refused}); --no-sandbox runs it all the same", device=device
+        )
+    return inconclusive(f"forged: {ended.forged}; nothing that the process said is believed", device=device)
 
 
 def settle_all(

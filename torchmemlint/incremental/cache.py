@@ -1,4 +1,5 @@
-"""What earlier runs learned, in a folder that may be deleted at any time and is believed only as far as it proves itself.
+"""What earlier runs learned, in a folder that may be deleted at any time. Each entry is sealed with a secret of the user's
+(``places``): what anybody else wrote, or put in another's place, is not there.
 
     facts/     facts of a file by the digest of its content: they depend on nothing else
     findings/  findings of a file, with every question asked of the project for them and its answer
@@ -26,18 +27,18 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from torchmemlint import __version__
-from torchmemlint.errors import ConfigError
 from torchmemlint.files.checkout import has_link
+from torchmemlint.files.digest import same, sealed
 from torchmemlint.files.plain import from_plain, to_json
 from torchmemlint.files.quoting import quoted
 from torchmemlint.files.reading import MAX_CACHE_BYTES, read_beginning, read_file
 from torchmemlint.findings import Finding
+from torchmemlint.incremental.places import FOLDER, KEY_FILE, Place, make_private, place_for, secret, user_folder
 
 if TYPE_CHECKING:
     from torchmemlint.index.facts import ModuleFacts
     from torchmemlint.project.config import Configuration
 
-FOLDER = ".torchmemlint_cache"
 _TAG = "CACHEDIR.TAG"
 _SIGNATURE = "Signature: 8a477f597d28d172789f06886806bc55"
 _TAG_TEXT = f"""{_SIGNATURE}
@@ -156,26 +157,36 @@ class Cache:
 
     folder: str
     trouble: str = ""
+    _secret: bytes = field(default=b"", repr=False)
     _made: set[str] = field(default_factory=set)
 
     @classmethod
-    def below(cls, root: str) -> Cache:
-        """The cache in the folder ``root`` (which is made)."""
-        found = cls(os.path.join(root, f"{__version__}-{sys.implementation.cache_tag}-{_own_digest()}"))
+    def below(cls, place: Place | str) -> Cache:
+        """The cache in a place (which is made), or in a folder."""
+        place = place if isinstance(place, Place) else Place(place)
+        found = cls(place.folder)
         try:
-            found._prepare(root)
+            if not place.root:
+                raise FileNotFoundError(0, "there is no cache folder of the user; --cache-dir names another")
+            found._secret = secret()
+            found.folder = os.path.join(place.folder, _version_of(found._secret))
+            found._prepare(place.root)
         except OSError as error:
-            found.trouble = f"{quoted(root)}: nothing is cached: {error.strerror or error}"
+            found.trouble = f"{quoted(place.root or '~')}: nothing is cached: {error.strerror or error}"
         return found
 
     def _prepare(self, root: str) -> None:
         by_default = os.path.basename(root) == FOLDER  # not necessarily the user's words
         if has_link(root) or (by_default and os.path.islink(root)) or os.path.islink(self.folder):
             raise OSError(0, _LINK)
+        own = root == user_folder()
+        if own:
+            make_private(root)
         os.makedirs(root, exist_ok=True)
         if not _is_ours(root):
             # Another run may be making it at this moment: it is looked at once more.
-            if any(not name.startswith(_TAG) for name in os.listdir(root)) and not _is_ours(root):
+            known = (_TAG, KEY_FILE) if own else (_TAG,)
+            if any(not name.startswith(known) for name in os.listdir(root)) and not _is_ours(root):
                 raise OSError(0, "the folder holds something else")
             _write(os.path.join(root, _TAG), _TAG_TEXT.encode())
             _write(os.path.join(root, ".gitignore"), b"*\n")
@@ -303,8 +314,10 @@ class Cache:
         try:
             for folder, _, names in os.walk(os.path.join(self.folder, "trails")):
                 for name in names:
-                    line = read_file(os.path.join(folder, name), MAX_CACHE_BYTES).partition(b"\n")[0]
-                    first = from_plain(tuple[SegmentName, ...], json.loads(line))
+                    data = self._read("trails", os.path.basename(folder) + name.removesuffix(".json"))
+                    if data is None:  # cut off, or none of ours
+                        return
+                    first = from_plain(tuple[SegmentName, ...], json.loads(data.partition(b"\n")[0]))
                     named.update(one.name for one in first)
             for entry in os.scandir(os.path.join(self.folder, "segments")):
                 if entry.name not in named and entry.stat().st_mtime < before:
@@ -369,10 +382,15 @@ class Cache:
         return os.path.join(self.folder, kind, key[:2], key[2:] if kind in _PACKED else f"{key[2:]}.json")
 
     def _read(self, kind: str, key: str) -> bytes | None:
+        """What is kept under this key, if we wrote it."""
         try:
-            return read_file(self._path(kind, key), MAX_CACHE_BYTES)
+            seal, _, data = read_file(self._path(kind, key), MAX_CACHE_BYTES).partition(b"\n")
         except OSError:
             return None
+        return data if self._secret and same(seal, self._seal(kind, key, data)) else None
+
+    def _seal(self, kind: str, key: str, data: bytes) -> bytes:
+        return sealed(self._secret, f"{kind}/{key}", data)
 
     def _keep(self, kind: str, key: str, data: bytes) -> None:
         if self.trouble:
@@ -383,7 +401,7 @@ class Cache:
             if folder not in self._made:
                 self._make(folder)
                 self._made.add(folder)
-            _write(path, data)
+            _write(path, self._seal(kind, key, data) + b"\n" + data)
         except OSError as error:
             self.trouble = f"{quoted(self.folder)}: nothing is cached: {error.strerror or error}"
 
@@ -449,26 +467,23 @@ def stamp(path: str, read: Callable[[str], bytes], earlier: Stamp | None = None)
         return None
 
 
-def folder_for(given: str | None, configuration: Configuration) -> str:
-    """The folder of the cache: as the command line or the environment says, else beside the configuration file."""
-    found = given or os.environ.get("TORCHMEMLINT_CACHE_DIR")
-    if found:
-        return found
-    try:
-        return os.path.join(configuration.for_folder(os.getcwd()).root, FOLDER)
-    except ConfigError:  # told where files are looked for
-        return FOLDER
+def cache_for(configuration: Configuration, given: str | None = None) -> Cache | None:
+    """The cache where it is to be, None where the environment says that there is to be none."""
+    if os.environ.get("TORCHMEMLINT_NO_CACHE", "") not in ("", "0"):
+        return None
+    return Cache.below(place_for(given, configuration))
 
 
-def clean(root: str) -> bool:
-    """Deletes a cache folder; False when there is none. Raises OSError, and ValueError for a folder that is none of ours."""
-    if not os.path.lexists(root):
+def clean(place: Place | str) -> bool:
+    """Deletes a cache; False when there is none. Raises OSError, and ValueError for a folder that is none of ours."""
+    place = place if isinstance(place, Place) else Place(place)
+    if not place.root or not os.path.lexists(place.folder):
         return False
-    if not _is_ours(root):
-        raise ValueError(f"{quoted(root)} is not a cache of torchmemlint: it has no {_TAG} of ours")
-    if has_link(root):
-        raise ValueError(f"{quoted(root)}: {_LINK}")
-    shutil.rmtree(root)
+    if not _is_ours(place.root):
+        raise ValueError(f"{quoted(place.root)} is not a cache of torchmemlint: it has no {_TAG} of ours")
+    if has_link(place.root) or os.path.islink(place.folder):
+        raise ValueError(f"{quoted(place.folder)}: {_LINK}")
+    shutil.rmtree(place.folder)
     return True
 
 
@@ -508,6 +523,13 @@ def _sweep(root: str) -> None:
             os.rmdir(folder)
         except OSError:  # it still holds something
             continue
+
+
+def _version_of(key: bytes) -> str:
+    """The folder of what this program, under this Python, keeps with this secret: others of all three stand beside it."""
+    from torchmemlint.files.digest import digest
+
+    return f"{__version__}-{sys.implementation.cache_tag}-{_own_digest()}-{digest(b'name' + key)[:8]}"
 
 
 def _own_digest() -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchmemlint.findings import Finding
 from torchmemlint.oom.diagnose import EXPLAINED_BY_CODE, Diagnosis, diagnose
-from torchmemlint.oom.messages import Message
+from torchmemlint.oom.messages import Family, Message
 from torchmemlint.oom.remedies import Remedy, codes_of, remedies_for
 from torchmemlint.oom.stream import ByteReader, Occurrence, is_strong, scan
 from torchmemlint.oom.traceback import Frame, LocalFrame, find_local, read_traceback
@@ -16,6 +17,8 @@ from torchmemlint.oom.traceback import Frame, LocalFrame, find_local, read_trace
 MAX_CASES = 64
 """Distinct messages kept of one log (and the last one): an eight-GPU node that retries eight times fits."""
 TRACEBACK_TRIES = 4
+_CHECK = "THCudaCheck"
+_PLACE = re.compile(r"(?:file=| at )(\S{1,300}?)(?: line=|:)(\d{1,6})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +60,12 @@ class Log:
 
 def read_log(name: str, stream: ByteReader) -> Log:
     """The cases of one log. Memory is bounded by ``MAX_CASES`` whatever the log holds."""
-    kept: dict[tuple[str, Message], Case] = {}
-    tries: dict[tuple[str, Message], int] = {}
+    kept: dict[object, Case] = {}
+    tries: dict[object, int] = {}
     last: Occurrence | None = None
     uncounted = 0
     for occurrence in scan(stream):
-        key = (occurrence.source, occurrence.message)
+        key = _same(occurrence)
         case = kept.get(key)
         if case is not None:
             case = replace(case, times=case.times + 1)
@@ -72,7 +75,7 @@ def read_log(name: str, stream: ByteReader) -> Log:
             uncounted += 1
             last = occurrence
             continue
-        if not case.frames and tries.get(key, 0) < TRACEBACK_TRIES:
+        if not case.frames and tries.get(key, 0) < TRACEBACK_TRIES and _has_traceback(occurrence):
             tries[key] = tries.get(key, 0) + 1
             case = replace(case, frames=read_traceback(bytes(occurrence.before), occurrence.source))
         kept[key] = case
@@ -82,6 +85,22 @@ def read_log(name: str, stream: ByteReader) -> Log:
         cases.append(replace(_open_case(last), frames=read_traceback(bytes(last.before), last.source)))
     cases.sort(key=lambda case: (not case.certain, case.row))
     return Log(name, tuple(cases), uncounted)
+
+
+def _same(occurrence: Occurrence) -> object:
+    """What occurrences of one failure have in common: before torch 1.0 the check in C writes a line, and the exception says it again
+    in other words."""
+    message = occurrence.message
+    if message.family is Family.LEGACY:
+        place = _PLACE.search(message.text)
+        if place is not None:
+            return occurrence.source, place[1], place[2]
+    return occurrence.source, message
+
+
+def _has_traceback(occurrence: Occurrence) -> bool:
+    """Whether a traceback above the message is its own; that of the check's line comes below it, with the exception."""
+    return not occurrence.message.text.startswith(_CHECK)
 
 
 def _open_case(occurrence: Occurrence) -> Case:

@@ -9,10 +9,14 @@ The order of the questions is fixed; the first that is answered with yes decides
  4. F covers what the driver was asked for, and A < T/2 or F > T/20
       R + Q within 0.5 % of a multiple of 5 % of T           → memory-cap (not printed)
       else                                                   → unclear
- 5. X ≥ Q                                                    → fragmentation
+ 5. X ≥ Q and X > R/10                                       → fragmentation
  6. others hold more than a quarter of T                     → other-processes
  7. X > R/4                                                  → partly-fragmentation
- 8. else                                                     → genuine
+ 8. F is not given, and R + Q is less than 90 % of T         → unclear
+ 9. else                                                     → genuine
+
+A cache that is nine tenths full has idle ends between its tensors, as every cache has: whoever got all of them would run out
+a step later.
 
 Before it raises, the caching allocator has given every wholly unused segment back to the driver, so X is what lies between
 live tensors. Private pools (CUDA graphs) are printed inside A, and X is printed without them
@@ -173,7 +177,7 @@ def _device(m: Message) -> Diagnosis:
                 "seen with virtual GPUs, MIG slices, WSL, a limit on pinned memory, and a neighbour that freed in between",
             ),
         )
-    if idle is not None and idle >= requested:
+    if idle is not None and idle >= requested and idle > reserved / 10:
         return Diagnosis(
             Kind.FRAGMENTATION,
             f"The cache holds {format_size(idle)} that no tensor uses, yet no piece of it is {format_size(requested)} long.",
@@ -192,7 +196,10 @@ def _device(m: Message) -> Diagnosis:
         *(
             ()
             if idle is None
-            else (f"idle in the cache {format_size(idle)}, less than the {format_size(requested)} asked for",)
+            else (
+                f"idle in the cache {format_size(idle)}, {'less than' if idle < requested else 'in pieces smaller than'} the "
+                f"{format_size(requested)} asked for",
+            )
         ),
         *((f"free on the device {format_size(free)}",) if free is not None else ()),
         *((f"held outside this process {format_size(elsewhere)}",) if elsewhere > total / 20 else ()),
@@ -203,8 +210,15 @@ def _device(m: Message) -> Diagnosis:
             f"Too much is live, and on top of it {_percent(idle, reserved)} of the cache lies idle between tensors.",
             shares,
         )
+    if free is None and reserved + requested < 0.9 * total:
+        headline = "By its own figures the device had room; how much was free the message does not say."
+        return Diagnosis(
+            Kind.UNCLEAR, headline, (*shares, "one block may be limited to less than the device has, 4 GiB on some")
+        )
     if idle is None and live < 0.8 * total:
-        return Diagnosis(Kind.UNCLEAR, "The message is cut off before the figures that tell the cause.", shares)
+        cut_off = "The message is cut off before the figures that tell the cause."
+        pooled = "The message does not say what the allocator's pool holds idle."
+        return Diagnosis(Kind.UNCLEAR, pooled if m.family is Family.ASYNC else cut_off, shares)
     if live >= 0.8 * total:
         headline = f"The device is full of live tensors: {format_size(live)} of {format_size(total)} ({_percent(live, total)})."
     else:

@@ -155,6 +155,9 @@ _HEADS = (
 # What must not be mistaken for a message although a head matches: program text that names one.
 _PROGRAM_TEXT = re.compile(r"^\s*(?:if|elif|raise|assert|except|return|#|\"|')(?=[\s\"'(#])|\bin str\(|\"out of memory\"")
 
+# Other frameworks ask the same driver, and say what it says.
+_NOT_OURS = re.compile(r"\bstream_executor\b|\bxla\b|\bjaxlib\b|\btensorflow\b|\bGPU_\d{1,3}_bfc\b")
+
 
 def find_head(line: str) -> tuple[Family, str, int] | None:
     """The message that ``line`` (prefix and colours removed) starts: family, backend and column; None when it starts none."""
@@ -162,7 +165,7 @@ def find_head(line: str) -> tuple[Family, str, int] | None:
         found = head.pattern.search(line)
         if found is None:
             continue
-        if _PROGRAM_TEXT.search(line[: found.end()]):
+        if _PROGRAM_TEXT.search(line[: found.end()]) or _NOT_OURS.search(line[: found.end()]):
             return None
         backend = next((group for group in found.groups() if group and group.isalpha() and group.isupper()), head.backend)
         return head.family, backend, found.start()
@@ -207,7 +210,7 @@ _REQUEST = {
     Family.MPS_BUFFER: rf"Invalid buffer size: {_SIZE}",
     Family.DIRECTML: rf"tensor with {_SIZE}",
     Family.CPU: rf"you tried to allocate {_SIZE}",
-    Family.NCCL: rf"Failed to CUDA (?:host )?(?:calloc|malloc)[a-zA-Z]{{0,12}} {_SIZE}",
+    Family.NCCL: rf"Failed to CUDA (?:host )?(?:calloc|malloc) ?[a-zA-Z]{{0,12}} {_SIZE}",
     Family.HOST_ARRAY: rf"(?:Unable to allocate|unable to mmap) {_SIZE}",
     Family.ADDRESS_SPACE: rf"Failed to reserve {_SIZE}",
 }

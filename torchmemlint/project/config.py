@@ -90,6 +90,7 @@ KEYS: dict[str, Callable[[object], object]] = {
     "recorders": _strings,
     "target-torch": _version,
     "baseline": _path,
+    "cache-in-project": _flag,
 }
 """Every key of ``[tool.torchmemlint]``, and what reads its value (ValueError says what the value must be)."""
 
@@ -116,6 +117,7 @@ class Options:
     recorders: tuple[str, ...] | None = None
     target_torch: tuple[int, int] | None = None
     baseline: str | None = None
+    cache_in_project: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

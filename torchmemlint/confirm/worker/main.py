@@ -6,25 +6,28 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
 from typing import Any
 
-from torchmemlint.confirm import sandbox
-
-Emit = Callable[[Mapping[str, object]], None]
+from torchmemlint.confirm import channel, sandbox
 
 
 def main() -> None:
-    """Do the job on standard input; records go to the original standard output, one JSON object per line."""
+    """Do the job on standard input; answers go to the original standard output, as ``channel`` writes them."""
     sandbox.end_with_parent()
     job: dict[str, Any] = json.loads(sys.stdin.buffer.read())
-    results = os.dup(1)
+    emit, guard = channel.speak(os.dup(1), job.pop("key"))
     os.dup2(2, 1)  # what the code prints is output, not a result
+    how, refused = _shut_in(job)
+    emit({"sandbox": how, "refused": refused} if refused else {"sandbox": how})
+    if not refused:
+        _work(job, emit, guard)
+    emit({channel.END: True})
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # threads or exit handlers of the code that ran have no say
 
-    def emit(record: Mapping[str, object]) -> None:
-        os.write(results, json.dumps(record).encode() + b"\n")
 
-    emit({"sandbox": _shut_in(job)})
+def _work(job: dict[str, Any], emit: channel.Emit, guard: Any) -> None:
     try:
         import torch
     except ImportError as error:
@@ -33,31 +36,31 @@ def main() -> None:
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()  # torch's own 300,000 objects need not be looked at again at every sample
-    if job["sandbox"] and not _has_namespaces:
+    if _how == sandbox.LANDLOCK:
         sandbox.fasten_seat_belt(job["work"])
     from torchmemlint.confirm.worker import experiments
 
-    emit({"torch": torch.__version__, "device": experiments.device_name(job["device"])})
+    emit({"torch": torch.__version__, "device": experiments.device_name(job["device"]), "resident": sandbox.resident_bytes()})
+    if job["runner"] != "snippet":  # which is given what answers
+        guard()
     experiments.RUNNERS[job["runner"]](job, emit)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)  # threads or exit handlers of the code that ran have no say
 
 
-_has_namespaces = False
+_how = ""
 
 
-def _shut_in(job: Mapping[str, Any]) -> str:
-    global _has_namespaces
+def _shut_in(job: dict[str, Any]) -> tuple[str, str]:
+    """How this process was shut in, or "" and why it was not, where it had to be."""
+    global _how
     limits = sandbox.Limits(**job["limits"])
     sandbox.first_to_go()
-    if not job["sandbox"]:
-        sandbox.set_limits(limits)
-        return "none"
-    try:
-        how = sandbox.enter(job["readable"], job["work"], limits, job["device"] != "cpu")
-        _has_namespaces = True
-        return how
-    except OSError as error:
-        sandbox.set_limits(limits)
-        return f"audit hook ({error})"
+    reasons = []
+    for wall in job["walls"]:
+        try:
+            _how = sandbox.WALLS[wall](job["readable"], job["work"], limits, job["device"] != "cpu")
+        except OSError as error:
+            reasons.append(str(error))
+            continue
+        return (f"{_how} ({reasons[0]})" if reasons else _how), ""
+    sandbox.set_limits(limits)
+    return ("", "; ".join(reasons)) if reasons else ("none", "")
