@@ -141,7 +141,29 @@ def fixed_twin(finding: Finding, text: str) -> tuple[str, int] | None:
         - text.count("\n")
         - sum(edit.content.count("\n") - (edit.span.end.row - edit.span.start.row) for edit in finding.fix.edits)
     )
-    return result.text, start.row + above + imports
+    return result.text, _row_in_twin(text, result.text, start.row, start.row + above + imports)
+
+
+def _row_in_twin(text: str, fixed: str, row: int, expected: int) -> int:
+    """The row of the flagged statement in the repaired text: where the fix left it as it is, that of the one in its turn among its
+    like."""
+    try:
+        before, after = ast.parse(text), ast.parse(fixed)
+    except (SyntaxError, ValueError, RecursionError):
+        return expected
+    statement = _statement_at(before, row)
+    if statement is None or hasattr(statement, "body"):
+        return expected
+    words = ast.unparse(statement)
+    first, second = (
+        sorted(
+            node.lineno
+            for node in ast.walk(tree)
+            if isinstance(node, ast.stmt) and type(node) is type(statement) and ast.unparse(node) == words
+        )
+        for tree in (before, after)
+    )
+    return second[first.index(statement.lineno)] if len(first) == len(second) else expected
 
 
 MAX_MODULES, MAX_MODULE_BYTES = 12, 600_000

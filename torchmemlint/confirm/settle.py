@@ -15,8 +15,8 @@ from functools import lru_cache
 from torchmemlint.confirm.devices import devices_for
 from torchmemlint.confirm.launch import launch, printable, stopping
 from torchmemlint.confirm.plan import Plan
-from torchmemlint.confirm.results import run_of, snapshot_of
-from torchmemlint.confirm.verdict import Verdict, decide_isolated, inconclusive
+from torchmemlint.confirm.results import comparison_of, run_of, snapshot_of
+from torchmemlint.confirm.verdict import Verdict, decide_isolated, inconclusive, with_comparison
 from torchmemlint.errors import TorchmemlintError
 
 
@@ -61,6 +61,7 @@ def settle(plan: Plan, options: Options) -> Settled:
     else:
         inert = run_of(ended, "inert before"), run_of(ended, "inert after")
         verdict = decide_isolated(plan.finding.code, before, control, fixed, plan.doubts, inert)
+        verdict = with_comparison(verdict, comparison_of(ended))
         if ended.ending and verdict.after is None:
             verdict = replace(verdict, reason=f"{ended.ending}; {verdict.reason}")
     snapshot, why_not = snapshot_of(ended)

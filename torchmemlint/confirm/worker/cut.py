@@ -119,9 +119,41 @@ def place_of(statement: ast.stmt) -> ast.expr | None:
     elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         called = statement.value.func
         target = called.value if isinstance(called, ast.Attribute) else None
+    if isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute) and _is_harness(target.func.value):
+        target = target.args[0]  # the probe around it
     while isinstance(target, ast.Starred) or (isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant)):
         target = target.value
     return target if isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)) else None
+
+
+def _is_harness(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == HARNESS
+
+
+def way_out(tree: ast.Module, row: int) -> bool:
+    """Whether the statement in this row always runs when its function (or the module) does: no ``if``, loop, ``try`` or ``match``
+    is around it."""
+    site = locate(tree, Place(row))
+    if site is None:
+        return False
+    start = site.around.index(site.function) + 1 if site.function else 0
+    return not any(
+        isinstance(node, ast.stmt) and not isinstance(node, (ast.With, ast.AsyncWith)) for node in site.around[start:]
+    )
+
+
+def left_before(site: Site) -> int:
+    """The row of a ``return``, ``raise``, ``break`` or ``continue`` in front of the flagged statement that nothing goes around; 0
+    where there is none."""
+    start = site.around.index(site.function) if site.function else 0
+    blocks = [getattr(node, name, []) for node in site.around[start:] for name in ("body", "orelse", "finalbody")]
+    inside = {id(node) for node in [*site.around, site.statement]}
+    for block in blocks:
+        at = next((index for index, node in enumerate(block) if id(node) in inside), 0) if isinstance(block, list) else 0
+        for node in block[:at] if at else ():
+            if isinstance(node, _EXITS):
+                return int(node.lineno)
+    return 0
 
 
 def _call(method: str, *arguments: ast.expr) -> ast.Call:
@@ -422,11 +454,14 @@ class _Carried(ast.NodeTransformer):
 
 
 def _set_keyword(node: ast.stmt, keyword: str) -> None:
-    for call in ast.walk(node):
-        if isinstance(call, ast.Call):
-            for item in call.keywords:
-                if item.arg == keyword:
-                    item.value = _call("switch", item.value)
+    for call in [item for item in ast.walk(node) if isinstance(item, ast.Call)]:
+        switched = [item for item in call.keywords if item.arg == keyword]
+        for item in switched:
+            item.value = _call("switch", item.value)
+        if switched:  # the value that the backward starts from: `loss` of `loss.backward(…)`, of `autograd.grad(loss, …)`
+            call.args = [argument if isinstance(argument, ast.Starred) else _call("root", argument) for argument in call.args]
+            if isinstance(call.func, ast.Attribute):
+                call.func.value = _call("root", call.func.value)
 
 
 def _surroundings(tree: ast.Module) -> list[ast.stmt]:
@@ -521,6 +556,39 @@ def whole(tree: ast.Module, site: Site, flaw: Flaw, level: int) -> ast.Module:
         rewrite.visit(outermost)
         body = _surroundings(tree)
     return ast.fix_missing_locations(ast.Module(body, []))
+
+
+def plain(tree: ast.Module, site: Site) -> ast.Module:
+    """As ``whole``, with nothing sampled, probed or mended: loops and conditions are the harness's, and each time that the flagged
+    statement comes it is told."""
+    rewrite = _Plain(site)
+    _soften(tree)
+    _guard_classes(tree, site)
+    if site.function is None:
+        body = rewrite.block([node for node in tree.body if not _is_future(node)])
+    else:
+        rewrite.visit(next(node for node in site.around if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))))
+        body = _surroundings(tree)
+    return ast.fix_missing_locations(ast.Module(body, []))
+
+
+class _Plain(_Body):
+    """Guards and conditions alone."""
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site, None, len(site.loops))
+
+    def statement(self, node: ast.stmt) -> list[ast.stmt]:
+        done = super().statement(node)
+        if self.site is None or node is not self.site.statement:
+            return done
+        return [ast.copy_location(ast.Expr(_call("reached")), node), *done]
+
+    def _probe(self, node: ast.stmt) -> None:
+        return
+
+    def _probe_expression(self, value: ast.expr) -> ast.expr:
+        return value
 
 
 def _is_future(node: ast.stmt) -> bool:

@@ -28,6 +28,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
+from torchmemlint.confirm.verdict import slope
 from torchmemlint.confirm.worker import cut, standins
 from torchmemlint.confirm.worker.meter import (
     AllocatorMeter,
@@ -96,7 +97,11 @@ class Harness:
         self.at_end: Callable[[], None] = lambda: None
         self.repair, self._force, self._turned = repair, force, turned
         self.guessed: dict[int, bool] = {}
-        self.value_bytes = self.probe_bytes = self.went_back = 0
+        self.value_bytes = self.went_back = 0
+        self.graphs: list[int] = []
+        self.partly = False
+        self.left = 0
+        self.blocked: dict[int, str] = {}
         self.done = False
         self.sampled: Sampled | None = None
         self.escapes: bool | None = None
@@ -148,7 +153,11 @@ class Harness:
             self.requested.append(self._allocator.requested_bytes())
             self.fragmented = self._allocator.fragmented_bytes()
         self.graph_forwards.append(standins.record.graph_forwards)
+        self._stop_in_time()
+
+    def _stop_in_time(self) -> None:
         if time.process_time() > self._deadline:
+            self.blocked[0] = f"it ran for {RUN_SECONDS:.0f} seconds, as far as row {row_here()}"
             raise EndOfRun
 
     def look(self, place: Callable[[], object]) -> None:
@@ -160,8 +169,7 @@ class Harness:
         once."""
         count = 0
         self._counting = False
-        if time.process_time() > self._deadline:
-            raise EndOfRun
+        self._stop_in_time()
         if role == "other" or self.done:
             self._depth += 1
             try:
@@ -207,8 +215,9 @@ class Harness:
             value = items() if callable(items) and not isinstance(items, StandIn) else items
             self._counting = isinstance(value, range)
             yield from value
-        except (TypeError, ValueError, RuntimeError, AttributeError, StopIteration):
-            return
+        except (TypeError, ValueError, RuntimeError, AttributeError, StopIteration) as error:
+            row = row_here()
+            self.blocked.setdefault(row, f"row {row}: {type(error).__name__}: {error}"[:200])
 
     async def aloop(self, role: str, items: Any) -> Any:
         """The same for ``async for``; the iterable is not asked, stand-ins are."""
@@ -238,12 +247,7 @@ class Harness:
 
     def branch(self, wanted: bool | None, remainder: bool, row: int, test: Any) -> bool:
         """Stands in an if's condition: ``wanted`` is the side that the flagged line is on."""
-        try:
-            value = test() if callable(test) and not isinstance(test, StandIn) else test
-            known = not isinstance(value, (StandIn, StandInTensor, standins.Guess))
-            truth = bool(value)
-        except Exception:
-            known, truth = False, True
+        truth, known = answer(test)
         if wanted is None and not known:
             truth = truth != (row in self._turned)
             self.guessed[row] = truth
@@ -254,6 +258,7 @@ class Harness:
         if self._force:
             self.forced.append(row)
             return wanted
+        self.blocked.setdefault(row, f"the `if` in row {row} leads elsewhere")
         return truth
 
     def context(self, manager: Any, text: str) -> Any:
@@ -322,7 +327,30 @@ class Harness:
         if guess:
             self.guesses.add(guess)
         if self.hits <= standins.STEPS:
-            self.probe_bytes = max(self.probe_bytes, walk(value).retained_bytes)
+            self._weigh(value)
+
+    def root(self, value: Any) -> Any:
+        """What a flagged backward starts from; a module that the call is looked up in passes."""
+        if isinstance(value, torch.Tensor) and value.grad_fn is not None:
+            self.attached = True
+            if len(self.graphs) < standins.STEPS:
+                self._weigh(value)
+        return value
+
+    def _weigh(self, value: Any) -> None:
+        graph = walk(value)
+        self.partly = self.partly or graph.freed_slots > 0
+        if graph.retained_bytes and not graph.freed_slots:
+            self.graphs.append(graph.retained_bytes)
+
+    @property
+    def probe_bytes(self) -> int:
+        """What the graph of one flagged value saves for a backward, of one that takes up those before, what a step adds; 0 where a
+        backward had been through it."""
+        added = [later - earlier for earlier, later in itertools.pairwise(self.graphs)]
+        grows = len(added) > 2 and min(added) > 0
+        sizes = sorted(added if grows else self.graphs)
+        return sizes[len(sizes) // 2] if sizes else 0
 
     def _passed(self, gradient: torch.Tensor) -> None:
         """A backward comes through a flagged value."""
@@ -353,6 +381,17 @@ class Harness:
     def standin(self, name: str) -> StandIn:
         """For a name that the failed statement should have bound."""
         return StandIn(name, origin="given" if self.claimed else "unseen")
+
+
+def answer(test: Any) -> tuple[bool, bool]:
+    """Whether a condition holds, and whether that is known: no stand-in was asked whether it is true."""
+    asked = standins.record.asked
+    try:
+        value = test() if callable(test) and not isinstance(test, StandIn) else test
+        known = not isinstance(value, (StandIn, StandInTensor, standins.Guess))
+        return bool(value), known and standins.record.asked == asked
+    except Exception:
+        return True, False
 
 
 def _kind(value: object) -> str:
@@ -550,7 +589,7 @@ def _nothing(*args: object, **kwargs: object) -> None:
     return None
 
 
-def _prepare_torch(device: str) -> None:
+def prepare_torch(device: str) -> None:
     """Make the parts of torch that reach outside do nothing in this process; what is made without saying where, stand-ins above
     all, is made on the device."""
     from torch.utils.data import DataLoader
@@ -624,22 +663,30 @@ class Target:
     turned: frozenset[int] = frozenset()
 
 
+def target_of(job: Mapping[str, Any]) -> Target:
+    """What a job asks about."""
+    return Target(
+        job["source"], cut.Place(*job["place"]), cut.Flaw(Repair(str(job["repair"])), str(job.get("keyword", ""))), job["device"],
+        str(job.get("grad", "on")), str(job.get("module", "confirmed_module")), job.get("modules", {}),
+        frozenset(job.get("packages", ())), job.get("claimed") is True,
+    )  # fmt: skip
+
+
 def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], None]) -> None:
     """Both variants of one finding: whole function first; where it does not reach the line often enough, the slice;
     outward through the loops."""
-    _prepare_torch(str(job["device"]))
+    prepare_torch(str(job["device"]))
     standins.STEPS = int(job.get("steps", standins.STEPS))
     chosen: tuple[str, int, bool] | None = None
     best: Mapping[str, object] | None = None
-    repair = Repair(str(job["repair"]))
-    target = Target(
-        job["source"], cut.Place(*job["place"]), cut.Flaw(repair, str(job.get("keyword", ""))), job["device"], str(job.get("grad", "on")),
-        str(job.get("module", "confirmed_module")), job.get("modules", {}), frozenset(job.get("packages", ())),
-        job.get("claimed") is True,
-    )  # fmt: skip
+    target = target_of(job)
+    repair = target.flaw.repair
     site = cut.locate(ast.parse(target.source), target.place)
     if site is None:
         emit({"failed": f"row {target.place.row} holds no statement"})
+        return
+    if row := cut.left_before(site):
+        emit({"failed": f"row {row} leaves before the flagged line: it never runs"})
         return
     deadline = time.process_time() + SEARCH_SECONDS
     for attempt in _attempts(len(site.loops)):
@@ -650,6 +697,9 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
             best, chosen = figures, attempt
         if _grows(figures):
             break
+        if figures["left"] and not figures["hits"] and cut.way_out(ast.parse(target.source), _whole(figures, "left")):
+            best, chosen = figures, attempt
+            break  # a slice would run what the program never comes to
         if _complete(figures) and attempt[1] + 1 >= len(site.loops):
             break
     assert best is not None
@@ -665,7 +715,7 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
         emit(_snapshot(target, chosen))
     assert chosen is not None
     if job.get("fixed_source"):
-        emit({"variant": "fixed", "run": _measure(_fixed(target, job["fixed_source"], int(job["fixed_row"])), None, chosen)})
+        emit({"variant": "fixed", "run": _measure(fixed(target, job["fixed_source"], int(job["fixed_row"])), None, chosen)})
     if repair is Repair.OWN_FIX:
         return
     # nothing is trained where it ran: the repair is a decorator, or a with-block around all of it
@@ -683,7 +733,7 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
         emit({"variant": "inert after", "run": repaired(doubtful)})
 
 
-def _fixed(target: Target, source: str, row: int) -> Target:
+def fixed(target: Target, source: str, row: int) -> Target:
     """The target in the file with the finding's own fix, whose flagged statement is in ``row``."""
     longer = source.count("\n") - target.source.count("\n")
     turned = frozenset(item + (longer if item > target.place.row else row - target.place.row) for item in target.turned)
@@ -699,6 +749,12 @@ def _attempts(loops: int) -> Iterator[tuple[str, int, bool]]:
             yield "slice", level, False
     for level in levels:
         yield "slice" if loops else "whole function", level, True
+
+
+def _whole(figures: Mapping[str, object], name: str) -> int:
+    value = figures[name]
+    assert isinstance(value, int)
+    return value
 
 
 def _series(figures: Mapping[str, object], name: str) -> list[int]:
@@ -771,7 +827,7 @@ def _measure(
         meter.reset_peak()
         if program is not None:
             with torch.set_grad_enabled(target.grad != "off"):  # the callers' mode, where it is known to be off
-                errors = _drive(program, site, harness, target)
+                errors = drive(program, site, harness, target)
         end = harness.sampled or Sampled(
             meter.peak_bytes(), len(harness.errors), len(record.fallbacks), record.backwards, record.graph_forwards
         )
@@ -792,7 +848,7 @@ def _measure(
         "requested_bytes": harness.requested,
         "fragmented_bytes": harness.fragmented,
         "peak_bytes": end.peak,
-        "graph_bytes": per_step * standins.FORWARD_BYTES or harness.probe_bytes,
+        "graph_bytes": _graph_bytes(harness, per_step * standins.FORWARD_BYTES),
         "probe_bytes": harness.probe_bytes,
         "value_bytes": harness.value_bytes,
         "went_back": harness.went_back,
@@ -817,7 +873,21 @@ def _measure(
         "escapes": harness.escapes if mode == "whole function" else None,
         "forced": harness.forced,
         "graphs_built": end.graph_forwards,
+        "left": harness.left,
+        "hits": harness.hits,
+        "blocked": list(harness.blocked.values())[:3],
+        "partly_freed": harness.partly,
     }
+
+
+def _graph_bytes(harness: Harness, forwards: int) -> int:
+    """What one step's graph saves: that of the flagged value, except where what grows is more, and the step's ``forwards`` make it
+    so."""
+    probed = harness.probe_bytes
+    if not probed:
+        return forwards
+    grew = slope(harness.live)
+    return forwards if forwards and grew > 1.5 * probed else probed
 
 
 def _guards(tree: ast.Module, backwards: Iterable[tuple[int, ...]], guessed: Mapping[int, bool]) -> list[int]:
@@ -854,8 +924,9 @@ def _per_step(counts: list[int]) -> int:
     return sorted(differences)[len(differences) // 2] if differences else 0
 
 
-def _drive(program: ast.Module, site: cut.Site, harness: Harness, target: Target) -> list[str]:
-    """Execute the program and call the flagged function: once where it has a loop to sample, else once per step."""
+def drive(program: ast.Module, site: cut.Site, harness: Harness, target: Target, calls: int = 0) -> list[str]:
+    """Execute the program and call the flagged function: once where it has a loop to sample, else once per step, or as many ``calls`` as are
+    wanted."""
     errors: list[str] = []
     sys.argv = ["module.py"]
     with standins.Bench(target.device):
@@ -865,16 +936,15 @@ def _drive(program: ast.Module, site: cut.Site, harness: Harness, target: Target
             space = _namespace(program, harness, Modules(target.modules, target.packages, target.module), name)
             exec(compile(program, standins.CODE, "exec", __future__.annotations.compiler_flag), space)
             if site.function is not None:
-                _call_flagged(site, space, harness)
+                _call_flagged(site, space, harness, calls)
         except EndOfRun:
             pass
-        except SystemExit:
-            errors.append("0: SystemExit: the code left the program")
+        except SystemExit as error:
+            row = _row_of(error)
+            harness.left = row
+            errors.append(f"{row}: SystemExit: the code leaves the program")
         except Exception as error:
-            line = error.__traceback__
-            while line is not None and line.tb_next is not None and line.tb_next.tb_frame.f_code.co_filename == standins.CODE:
-                line = line.tb_next
-            errors.append(f"{line.tb_lineno if line else 0}: {type(error).__name__}: {error}"[:300])
+            errors.append(f"{_row_of(error)}: {type(error).__name__}: {error}"[:300])
             error.__traceback__ = None
         harness._look = None
         space.clear()
@@ -882,7 +952,26 @@ def _drive(program: ast.Module, site: cut.Site, harness: Harness, target: Target
     return errors
 
 
-def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness) -> None:
+def row_here() -> int:
+    """The row of the flagged file that is being executed."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != standins.CODE:
+        frame = frame.f_back
+    return frame.f_lineno if frame is not None else 0
+
+
+def _row_of(error: BaseException) -> int:
+    """The row of the flagged file, outside the harness, that the exception came through last."""
+    row = 0
+    line = error.__traceback__
+    while line is not None:
+        if line.tb_frame.f_code.co_filename == standins.CODE:
+            row = line.tb_lineno
+        line = line.tb_next
+    return row
+
+
+def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness, calls: int = 0) -> None:
     outermost = next(node for node in site.around if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
     place = cut.place_of(site.statement)
     function: Any
@@ -909,7 +998,7 @@ def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness) -> No
         scope = {"self": receiver} if receiver is not None else {first: None}
         harness.look(lambda: eval(text, scope))
     known = _standins_in(receiver) if receiver is not None else frozenset()
-    for _ in range(standins.STEPS if repeat else 1):
+    for _ in range((calls or standins.STEPS) if repeat else 1):
         if repeat:
             harness.tick()
         given = [*_arguments(function), *_keywords(function).values()]
