@@ -87,6 +87,7 @@ class Run:
     turned             rows of ``if`` statements whose guessed answer was turned, to come to the phase without a backward
     escapes            something with a graph leaves the flagged function (None: it did not come to its end)
     blocked            what led past the flagged line or ended the run, in words
+    hung               an operation of the code gave a value with a graph
     partly_freed       a backward had been through a part of the flagged value's graph
     """
 
@@ -123,6 +124,7 @@ class Run:
     escapes: bool | None = None
     blocked: tuple[str, ...] = ()
     partly_freed: bool = False
+    hung: bool = False
 
     @property
     def live_bytes_per_step(self) -> int:
@@ -391,7 +393,7 @@ def _doubt_of_nothing(before: Run) -> str:
         return f"the line was reached only by overruling the `if` in row {before.forced[0]}"
     if before.attached:
         return "a graph was built and dropped: it does not grow, and the peak of this step lies elsewhere"
-    if not before.graphs_built and True in before.grad_modes:
+    if not (before.graphs_built or before.hung) and True in before.grad_modes:
         return "nothing that ran built a graph"
     return ""
 

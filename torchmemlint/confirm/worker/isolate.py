@@ -817,10 +817,10 @@ def _measure(
     make = cut.whole if mode == "whole function" else cut.sliced
     program = make(tree, site, target.flaw, level)
     errors: list[str] = []
+    standins.weight()  # of ours, and no part of the program
     with meter:
         if isinstance(meter, StorageMeter):
             record.on_host = meter.forget
-        standins.weight()
         harness = Harness(meter, repair, force, target.turned)
         harness.claimed = target.claimed
         harness.at_end = at_end
@@ -873,6 +873,7 @@ def _measure(
         "escapes": harness.escapes if mode == "whole function" else None,
         "forced": harness.forced,
         "graphs_built": end.graph_forwards,
+        "hung": record.hung,
         "left": harness.left,
         "hits": harness.hits,
         "blocked": list(harness.blocked.values())[:3],

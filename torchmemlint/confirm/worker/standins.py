@@ -41,7 +41,7 @@ class Record:
 
     ``inert`` names callees out of sight whose results are plain data in this run: what still grows then does not rest on them.
     ``modules`` names attributes of the flagged method's class that some line of it sets to a module. ``asked`` counts how often
-    something depended on whether a stand-in is true.
+    something depended on whether a stand-in is true; ``hung`` tells that an operation of the code gave a value with a graph.
     """
 
     def __init__(self, inert: frozenset[str] = frozenset(), modules: frozenset[str] = frozenset()) -> None:
@@ -58,6 +58,7 @@ class Record:
         self.backward_rows: set[tuple[int, ...]] = set()
         self.swallowed: list[tuple[str, int]] = []
         self.asked = 0
+        self.hung = False
         self.on_backward: Callable[[list[torch.Tensor]], Callable[[], None]] | None = None
         self.on_host: Callable[[torch.Tensor], None] = lambda tensor: None
 
@@ -299,6 +300,7 @@ class Bench(TorchFunctionMode):
                 if "out of memory" in str(error) or name in {"__get__", "__set__", "__delete__"}:
                     raise
                 result = self._replace(name, func, args, kwargs, error)
+        record.hung = record.hung or (isinstance(result, torch.Tensor) and result.grad_fn is not None)
         if any(isinstance(item, StandInTensor) for item in leaves((args, kwargs))):
             guess = guess_of((args, kwargs))
             for item in _tensors(result):
