@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -57,6 +57,7 @@ def plan(finding: Finding, text: str | None, project: Project | None = None) -> 
     }  # fmt: skip
     if project is not None:
         job |= _project_modules(finding.path, tree, project)
+    job["defaults"] = defaults_in([tree, *_parsed(job.get("modules"))])
     fixed = fixed_twin(finding, text)
     if fixed is not None:
         job["fixed_source"], job["fixed_row"] = fixed
@@ -70,6 +71,29 @@ def plan(finding: Finding, text: str | None, project: Project | None = None) -> 
         claimed,
     )
     return Plan(finding, job, doubts)
+
+
+def _parsed(modules: object) -> Iterator[ast.Module]:
+    if isinstance(modules, dict):
+        yield from (ast.parse(text) for text in modules.values())
+
+
+def defaults_in(trees: Iterable[ast.AST]) -> Mapping[str, float]:
+    """The options that are fractions (a rate, a probability), which constructors check: the ``default`` of arguments of a command
+    line, fields of classes. Of others a stand-in does."""
+    found: dict[str, float] = {}
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
+            names = [item.value for item in node.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+            default = next((item.value for item in node.keywords if item.arg == "default"), None)
+            name = max(names, key=len, default="").lstrip("-").replace("-", "_")
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            name, default = node.target.id, node.value
+        else:
+            continue
+        if name and isinstance(default, ast.Constant) and isinstance(default.value, float):
+            found.setdefault(name, default.value)
+    return found
 
 
 def _place(finding: Finding) -> list[int]:

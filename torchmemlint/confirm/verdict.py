@@ -30,6 +30,10 @@ UNUSED = "a graph at each call, that no backward uses"
 """Nothing grows and the peak lies elsewhere, but the graph is built for nothing."""
 
 
+COPY = "a second copy of the weights at peak"
+"""A checkpoint beside the model that it is for; the device that it was saved from is pretended on a CPU."""
+
+
 class Outcome(Enum):
     """What an experiment says about a finding."""
 
@@ -427,9 +431,13 @@ def growth_kind(rule: Rule, before: Run, after: Run) -> str:
         return "until the cyclic collector runs"
     more = before.peak_bytes - after.peak_bytes
     higher = more >= max(1, before.peak_bytes // 20) or (graph > 0 and more >= graph // 2)
-    if rule.about in OF_GRAPHS and higher and graph and before.attached:
+    if rule.repair is Repair.LOAD:
+        return COPY if higher else ""
+    if rule.about in OF_GRAPHS and higher and before.attached and (graph or rule.repair is Repair.OWN_FIX):
         return "extra graph at peak"
     if rule.about is About.NEEDLESS_GRAPH and before.probe_bytes and not (before.went_back or after.probe_bytes):
+        return UNUSED
+    if rule.repair is Repair.OWN_FIX and before.attached and not (before.backwards or after.attached):
         return UNUSED
     if rule.about in OF_GRAPHS:
         return ""

@@ -376,6 +376,7 @@ CARDS = {
         fix=Safety.UNSAFE,
         triggers=frozenset({"load_state_dict"}),
         roots=frozenset({"load_state_dict"}),
+        repair=Repair.LOAD,
         advice=frozenset({Advice.LOADING}),
     ),
     "footprint.micro_batches_summed_before_backward": Rule(

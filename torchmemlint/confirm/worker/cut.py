@@ -105,6 +105,9 @@ def locate(tree: ast.Module, place: Place) -> Site | None:
             around.pop()
 
     visit(tree)
+    if best is not None and isinstance(best.statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        # the header of a function, or its decorator: what is said of it is said of its body
+        return Site(best.statement.body[0], (*best.around, best.statement), place)
     return best
 
 
@@ -124,6 +127,10 @@ def place_of(statement: ast.stmt) -> ast.expr | None:
     while isinstance(target, ast.Starred) or (isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant)):
         target = target.value
     return target if isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)) else None
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def _is_harness(node: ast.expr) -> bool:
@@ -342,6 +349,11 @@ class _Body(ast.NodeTransformer):
         bind: list[ast.stmt] = [
             ast.Assign([ast.Name(name, ast.Store())], _call("standin", ast.Constant(name))) for name in dict.fromkeys(names)
         ]
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.Call):
+            made = node.targets[0]
+            if isinstance(made, ast.Attribute) and isinstance(made.value, ast.Name):  # self.drop = nn.Dropout(p)
+                place = ast.Attribute(ast.Name(made.value.id, ast.Load()), made.attr, ast.Store())
+                bind.append(ast.Assign([place], _call("standin", ast.Constant(made.attr))))
         note = ast.Expr(_call("failed", ast.Constant(node.lineno), ast.Name("__tml_error__", ast.Load())))
         handler = ast.ExceptHandler(ast.Name("Exception", ast.Load()), "__tml_error__", [note, *bind])
         guarded = ast.Try(body=[node], handlers=[handler], orelse=[], finalbody=[])
@@ -350,6 +362,9 @@ class _Body(ast.NodeTransformer):
     def _probe(self, node: ast.stmt) -> None:
         """Send the flagged value through the probe: what is added, stored, passed on or called."""
         if self.repair is Repair.SWITCH:
+            return
+        if self.repair is Repair.LOAD:
+            self._tell_place(node)
             return
         if self.repair in OF_FORWARDS:
             if not self._wrap_call(node):
@@ -372,6 +387,21 @@ class _Body(ast.NodeTransformer):
                     keyword.value = _call("value", keyword.value)
         elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)) and node.value is not None:
             node.value = self._probe_expression(node.value)
+
+    def _tell_place(self, node: ast.stmt) -> None:
+        """Send the flagged load's ``map_location`` through the probe: whether it names the host, and what it is."""
+        assert self.site is not None
+        calls = [item for item in ast.walk(node) if isinstance(item, ast.Call)]
+        call = _WrapCall(self.site.place, calls).call or next((item for item in calls if _last(item.func) == "load"), None)
+        if call is None:
+            return
+        given = next((item for item in call.keywords if item.arg == "map_location"), None)
+        if given is None:
+            given = ast.keyword("map_location", call.args.pop(1) if len(call.args) > 1 else ast.Constant(None))
+            call.keywords.append(given)
+        text = ast.unparse(given.value)
+        host = isinstance(given.value, ast.Lambda) or ("cpu" in text and "cuda" not in text)
+        given.value = _call("mapped", ast.Constant(host), given.value)
 
     def _wrap_call(self, node: ast.AST) -> bool:
         """Send exactly the call that the finding points at through the probe; False where none starts in its column."""

@@ -96,6 +96,7 @@ class Harness:
         self.fragmented = 0
         self.at_end: Callable[[], None] = lambda: None
         self.repair, self._force, self._turned = repair, force, turned
+        self.own_fix = False
         self.guessed: dict[int, bool] = {}
         self.value_bytes = self.went_back = 0
         self.graphs: list[int] = []
@@ -288,6 +289,8 @@ class Harness:
         if not isinstance(call, types.FunctionType):  # what no lambda can hold comes as a value
             self._saw(call)
             return call
+        if self.own_fix:
+            self.hits += 1
         standins.record.trusted = self.claimed  # the linter says that this very call is a forward
         try:
             with torch.no_grad() if self.repair in _NO_GRAD else contextlib.nullcontext():
@@ -305,6 +308,12 @@ class Harness:
         self.hits += 1
         self.seen.add("tensor")
         return False if self.repair is Repair.SWITCH else value
+
+    def mapped(self, host: bool, place: Any) -> Any:
+        """The probe on the place that a checkpoint is loaded to: unless it names the host, the device that it was saved from."""
+        self.hits += 1
+        self.seen.add("tensor")
+        return "cpu" if host or self.repair is Repair.LOAD else standins.ON_DEVICE
 
     def _saw(self, value: Any) -> None:
         self.hits += 1
@@ -602,7 +611,12 @@ def prepare_torch(device: str) -> None:
     torch.save = _nothing
     for name, dtype in _LEGACY.items():
         setattr(torch, name, functools.partial(_legacy, getattr(torch, name), dtype))
-    torch.load = lambda *args, **kwargs: StandIn("loaded")
+    torch.load = _load  # type: ignore[assignment]
+    if torch.device(device).type == "cpu":
+        _without_cuda()
+    torch.nn.modules.module.register_module_forward_pre_hook(standins.fitted)  # type: ignore[arg-type]
+    for dropout in (torch.nn.Dropout, torch.nn.Dropout2d, torch.nn.Dropout3d, torch.nn.AlphaDropout):
+        dropout.__init__ = functools.partialmethod(_dropout, dropout.__init__)  # type: ignore[method-assign, assignment]
     first = DataLoader.__init__
 
     def plain(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
@@ -621,6 +635,32 @@ def prepare_torch(device: str) -> None:
 
     DataLoader.__init__ = plain  # type: ignore[method-assign]
     warnings.simplefilter("ignore")
+
+
+def _load(file: Any = None, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """A checkpoint: a stand-in that holds some weights, on the device or, where it is loaded to the host, uncounted."""
+    loaded = StandIn("loaded")
+    if map_location is standins.ON_DEVICE or map_location == "cpu":
+        weights = torch.zeros(standins.FORWARD_BYTES // 4)
+        if map_location == "cpu":
+            standins.record.on_host(weights)
+        loaded._parts["weights that were saved"] = weights
+    return loaded
+
+
+def _dropout(self: Any, first: Any, p: Any = 0.5, *args: Any, **kwargs: Any) -> None:
+    first(self, 0.5 if isinstance(p, StandIn) else p, *args, **kwargs)
+
+
+def _without_cuda() -> None:
+    """What code asks of a GPU, where there is none and all of it runs on the CPU: to wait, to be chosen, its streams."""
+    cuda: Any = torch.cuda
+    cuda.synchronize = cuda.set_device = cuda.empty_cache = cuda.reset_peak_memory_stats = _nothing
+    cuda.current_device = lambda: 0
+    cuda.get_device_name = lambda device=None: "cpu"
+    cuda.Event = cuda.Stream = lambda *args, **kwargs: StandIn("stream")
+    cuda.current_stream = cuda.default_stream = lambda device=None: StandIn("stream")
+    cuda.device = cuda.stream = lambda device=None: contextlib.nullcontext()
 
 
 _LEGACY = {
@@ -665,6 +705,7 @@ class Target:
 
 def target_of(job: Mapping[str, Any]) -> Target:
     """What a job asks about."""
+    standins.defaults.update(job.get("defaults", {}))
     return Target(
         job["source"], cut.Place(*job["place"]), cut.Flaw(Repair(str(job["repair"])), str(job.get("keyword", ""))), job["device"],
         str(job.get("grad", "on")), str(job.get("module", "confirmed_module")), job.get("modules", {}),
@@ -716,10 +757,10 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
     assert chosen is not None
     if job.get("fixed_source"):
         emit({"variant": "fixed", "run": _measure(fixed(target, job["fixed_source"], int(job["fixed_row"])), None, chosen)})
-    if repair is Repair.OWN_FIX:
+    if repair is Repair.OWN_FIX and (job.get("fixed_source") or best["backwards"]):
         return
     # nothing is trained where it ran: the repair is a decorator, or a with-block around all of it
-    around = repair is Repair.NO_GRAD_AROUND and not best["backwards"]
+    around = repair in {Repair.NO_GRAD_AROUND, Repair.OWN_FIX} and not best["backwards"]
 
     def repaired(target: Target) -> Mapping[str, object]:
         return _measure(replace(target, grad="off"), None, chosen) if around else _measure(target, repair, chosen)
@@ -823,6 +864,7 @@ def _measure(
             record.on_host = meter.forget
         harness = Harness(meter, repair, force, target.turned)
         harness.claimed = target.claimed
+        harness.own_fix = target.flaw.repair is Repair.OWN_FIX
         harness.at_end = at_end
         meter.reset_peak()
         if program is not None:
@@ -833,6 +875,8 @@ def _measure(
         )
         standins.begin(standins.Record())
     seen = next((kind for kind in ("stand-in", "tensor", "number", "other") if kind in harness.seen), "")
+    if harness.own_fix and harness.hits:  # it is about grad mode, not about a value
+        seen = "tensor"
     errors = [*harness.errors[: end.errors], *(() if harness.sampled else errors)]
     fallbacks = record.fallbacks[: end.fallbacks]
     kept = cut.place_of(site.statement)
@@ -864,7 +908,9 @@ def _measure(
         "grad_modes": sorted(harness.grad_modes),
         "decorators": _decorators(record, site),
         "contexts": sorted(harness.contexts),
-        "attached": harness.attached or (harness.inexact and end.graph_forwards > 0),
+        "attached": harness.attached
+        or ((harness.inexact or harness.own_fix) and end.graph_forwards > 0)
+        or (harness.own_fix and record.hung),
         "guesses": sorted(harness.guesses),
         "backwards": end.backwards,
         "later_backwards": record.backwards - end.backwards,

@@ -86,6 +86,13 @@ _KEEPERS = frozenset(
 _TRAINERS = frozenset(words("backward step optimize optimise train update"))
 """Words in names of callees that may run a backward even where their result is used."""
 
+defaults: dict[str, float] = {}
+"""What the code itself gives as the default of an option that is a fraction."""
+_OPTIONS = re.compile(
+    r"(^|[._])(args?|opts?|options|flags|cfg|conf|config|hparams|hyper\w*|params|hp|parse_args\(\)|settings)$", re.I
+)
+ON_DEVICE = object()
+"""The place of a checkpoint that is loaded onto the device that it was saved from."""
 record = Record()
 _roles: dict[str, str] = {}
 _keyed: set[str] = set()
@@ -173,6 +180,63 @@ def forward(name: str, inputs: list[torch.Tensor], guess: str = "") -> torch.Ten
             record.graph_forwards += result.requires_grad
     result._tml_made = name  # type: ignore[attr-defined]
     return marked(as_standin(result), guess or guess_of(inputs), bool(guess))
+
+
+def _shape_for(module: Any, tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """The shape that a layer of torch wants, where a tensor does not have it."""
+    nn, shape = torch.nn, tuple(tensor.shape)
+    if isinstance(module, nn.Linear):
+        return None if shape and shape[-1] == module.in_features else (*(shape[:-1] or SHAPE[:1]), module.in_features)
+    if isinstance(module, nn.modules.conv._ConvNd):
+        rank = len(module.kernel_size)
+        fits = len(shape) == rank + 2 and shape[1] == module.in_channels
+        size = max([SPATIAL, *(2 * kernel for kernel in module.kernel_size)])
+        return None if fits else (2, module.in_channels, *[size] * rank)
+    if isinstance(module, nn.modules.batchnorm._BatchNorm):
+        rank = {"BatchNorm1d": 0, "BatchNorm2d": 2, "BatchNorm3d": 3}.get(type(module).__name__, max(0, len(shape) - 2))
+        fits = len(shape) > 1 and shape[1] == module.num_features and len(shape) - 2 in ({0, 1} if not rank else {rank})
+        return None if fits else (4, module.num_features, *[SHAPE[0]] * rank)
+    if isinstance(module, (nn.LSTM, nn.GRU, nn.RNN)):
+        return None if len(shape) in {2, 3} and shape[-1] == module.input_size else (4, 4, module.input_size)
+    if isinstance(module, (nn.LSTMCell, nn.GRUCell, nn.RNNCell)):
+        return None if len(shape) == 2 and shape[-1] == module.input_size else (4, module.input_size)
+    if isinstance(module, nn.LayerNorm):
+        wanted = tuple(module.normalized_shape)
+        return None if shape[-len(wanted) :] == wanted else (*SHAPE[:1], *wanted)
+    return None
+
+
+SPATIAL = 16
+
+
+def fitted(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """The arguments of a layer, of which a stand-in tensor that it would refuse takes the rank and width that it wants: the shape of
+    data that nobody has is the first layer's to say."""
+    if not args or not isinstance(args[0], StandInTensor):
+        return None
+    tensor = args[0]
+    with torch._C.DisableTorchFunctionSubclass():
+        if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
+            if not tensor.is_floating_point():
+                return None
+            return (as_standin(torch.zeros(tuple(tensor.shape) or SHAPE, dtype=torch.long)), *args[1:])
+        wanted = _shape_for(module, tensor)
+        if wanted is None:
+            return None
+        other = torch.rand(wanted) + _link([tensor])
+    return (marked(as_standin(other), guess_of(tensor)), *args[1:])
+
+
+def _fitted_target(name: str, args: Any) -> Any:
+    """The arguments of a loss whose target a stand-in is, in the shape and type that the loss wants; None for others."""
+    if len(args) < 2 or not isinstance(args[0], torch.Tensor) or not isinstance(args[1], StandInTensor):
+        return None
+    shape = tuple(args[0].shape)
+    if name in {"cross_entropy", "nll_loss", "cross_entropy_loss"} and len(shape) > 1:
+        return (args[0], torch.zeros((shape[0], *shape[2:]), dtype=torch.long), *args[2:])
+    if name in {"mse_loss", "l1_loss", "smooth_l1_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div"}:
+        return (args[0], torch.full(shape, 0.5) + _link([args[1]]), *args[2:])
+    return None
 
 
 def _link(inputs: list[torch.Tensor]) -> torch.Tensor:
@@ -299,7 +363,11 @@ class Bench(TorchFunctionMode):
             ) as error:
                 if "out of memory" in str(error) or name in {"__get__", "__set__", "__delete__"}:
                     raise
-                result = self._replace(name, func, args, kwargs, error)
+                again = _fitted_target(name, args)
+                try:
+                    result = func(*again, **kwargs) if again else self._replace(name, func, args, kwargs, error)
+                except (RuntimeError, TypeError, ValueError, IndexError) as second:
+                    result = self._replace(name, func, args, kwargs, second)
         record.hung = record.hung or (isinstance(result, torch.Tensor) and result.grad_fn is not None)
         if any(isinstance(item, StandInTensor) for item in leaves((args, kwargs))):
             guess = guess_of((args, kwargs))
@@ -617,6 +685,8 @@ class StandIn:
     def _part(self, name: str) -> Any:
         parts = self._parts
         if name not in parts:
+            if name in defaults and _OPTIONS.search(self._name):
+                return defaults[name]
             same = name in {"forward", "module"}
             origin = self._origin if same else "own" if self._klass is not None else "part"
             parts[name] = StandIn(f"{self._name}.{name}", origin=origin)

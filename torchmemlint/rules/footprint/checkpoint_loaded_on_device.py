@@ -66,7 +66,7 @@ from collections.abc import Iterator, Sequence
 
 from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, argument
-from torchmemlint.rules.card import About, Advice
+from torchmemlint.rules.card import About, Advice, Repair
 from torchmemlint.rules.doubts import Doubt
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.values import Func, Value, only_const
@@ -82,6 +82,7 @@ RULE = Rule(
     fix=Safety.UNSAFE,
     triggers=frozenset({"load_state_dict"}),
     roots=frozenset({"load_state_dict"}),
+    repair=Repair.LOAD,
     advice=frozenset({Advice.LOADING}),
 )
 EVENT = CallEffect
