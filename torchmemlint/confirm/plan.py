@@ -13,7 +13,7 @@ from torchmemlint.errors import SourceError
 from torchmemlint.files.reading import MAX_BYTES, as_text, read_beginning, read_text
 from torchmemlint.findings import Confidence, Finding
 from torchmemlint.rules import rule_of
-from torchmemlint.rules.card import About
+from torchmemlint.rules.card import About, Repair
 from torchmemlint.torch_facts import TORCH
 
 if TYPE_CHECKING:
@@ -47,20 +47,8 @@ def plan(finding: Finding, text: str | None, project: Project | None = None) -> 
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError) as error:
         return Plan(finding, None, Doubts(), f"the file cannot be parsed: {error}")
-    grad = caller_mode(finding, project)
-    claimed = bool(finding.message)  # one that only the command line asked for says nothing
-    if grad == "default" and not claimed and project is not None and _named_elsewhere(finding):
-        grad = "unknown"
-    job: dict[str, object] = {
-        "runner": "isolated", "source": text, "place": _place(finding),
-        "repair": rule.repair.value, "keyword": rule.keyword, "grad": grad, "claimed": claimed,
-    }  # fmt: skip
-    if project is not None:
-        job |= _project_modules(finding.path, tree, project)
-    job["defaults"] = defaults_in([tree, *_parsed(job.get("modules"))])
-    fixed = fixed_twin(finding, text)
-    if fixed is not None:
-        job["fixed_source"], job["fixed_row"] = fixed
+    job = _job(finding, text, tree, project, rule.repair)
+    grad, claimed = str(job["grad"]), bool(finding.message)
     statement = _statement_at(tree, finding.span.start.row)
     place = _kept_in(statement) if rule.about is not About.NEEDLESS_GRAPH else None
     name = _last_name(place)
@@ -71,6 +59,39 @@ def plan(finding: Finding, text: str | None, project: Project | None = None) -> 
         claimed,
     )
     return Plan(finding, job, doubts)
+
+
+def plan_fix(finding: Finding, text: str | None, project: Project | None = None) -> Plan:
+    """The experiment on a finding's fix alone: whether it changes what the program does."""
+    if finding.cell is not None or text is None:
+        return Plan(finding, None, Doubts(), "code of notebooks is not run" if finding.cell else "the file cannot be read")
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        return Plan(finding, None, Doubts(), f"the file cannot be parsed: {error}")
+    job = _job(finding, text, tree, project, rule_of(finding.code).repair or Repair.OWN_FIX)
+    if "fixed_source" not in job:
+        return Plan(finding, None, Doubts(), "the fix could not be applied")
+    return Plan(finding, {**job, "runner": "compared"}, Doubts())
+
+
+def _job(finding: Finding, text: str, tree: ast.Module, project: Project | None, repair: Repair) -> dict[str, object]:
+    """What the child is told."""
+    grad = caller_mode(finding, project)
+    claimed = bool(finding.message)  # one that only the command line asked for says nothing
+    if grad == "default" and not claimed and project is not None and _named_elsewhere(finding):
+        grad = "unknown"
+    job: dict[str, object] = {
+        "runner": "isolated", "source": text, "place": _place(finding),
+        "repair": repair.value, "keyword": rule_of(finding.code).keyword, "grad": grad, "claimed": claimed,
+    }  # fmt: skip
+    if project is not None:
+        job |= _project_modules(finding.path, tree, project)
+    job["defaults"] = defaults_in([tree, *_parsed(job.get("modules"))])
+    fixed = fixed_twin(finding, text)
+    if fixed is not None:
+        job["fixed_source"], job["fixed_row"] = fixed
+    return job
 
 
 def _parsed(modules: object) -> Iterator[ast.Module]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from torchmemlint.confirm.devices import devices_for
 from torchmemlint.confirm.launch import launch, printable, stopping
 from torchmemlint.confirm.plan import Plan
 from torchmemlint.confirm.results import comparison_of, run_of, snapshot_of
-from torchmemlint.confirm.verdict import Verdict, decide_isolated, inconclusive, with_comparison
+from torchmemlint.confirm.verdict import Answer, Comparison, Verdict, decide_isolated, inconclusive, with_comparison
 from torchmemlint.errors import TorchmemlintError
 
 
@@ -49,6 +49,8 @@ def settle(plan: Plan, options: Options) -> Settled:
     """Run one experiment and decide. A plain function of plain data: any executor, also of another machine, can call it."""
     if plan.job is None:
         return Settled(plan, inconclusive(plan.reason, device=options.device))
+    if plan.job["runner"] == "compared":
+        return _compare(plan, plan.job, options)
     job = {**plan.job, "steps": options.steps, "snapshot": options.snapshots}
     ended = launch(job, options.timeout, options.sandbox, options.device)
     version = next((printable(record["torch"], 40) for record in ended.records if "torch" in record), "")
@@ -68,6 +70,17 @@ def settle(plan: Plan, options: Options) -> Settled:
     if why_not:
         verdict = replace(verdict, notes=(*verdict.notes, f"no memory snapshot: {why_not}"))
     return Settled(plan, verdict, ended.sandbox, version, ended.seconds, snapshot)
+
+
+def _compare(plan: Plan, job: Mapping[str, object], options: Options) -> Settled:
+    """Run a finding's fix beside the original: nothing is measured."""
+    ended = launch(job, options.timeout, options.sandbox, options.device)
+    version = next((printable(record["torch"], 40) for record in ended.records if "torch" in record), "")
+    fix = comparison_of(ended)
+    if fix is None:
+        fix = Comparison(Answer.NOT_RUN, ended.ending or _last_line(ended.output) or "the child said nothing")
+    verdict = replace(inconclusive("only the fix was run", device=options.device), fix=fix)
+    return Settled(plan, verdict, ended.sandbox, version, ended.seconds)
 
 
 def settle_all(

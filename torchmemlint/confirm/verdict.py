@@ -34,6 +34,10 @@ COPY = "a second copy of the weights at peak"
 """A checkpoint beside the model that it is for; the device that it was saved from is pretended on a CPU."""
 
 
+EACH = "a graph of each part at peak"
+"""Of losses that are summed before one backward: with a backward of its own each frees its graph."""
+
+
 class Outcome(Enum):
     """What an experiment says about a finding."""
 
@@ -73,7 +77,8 @@ class Run:
     graph_bytes        what one step's graph saves, 0 when no graph was built
     fallbacks          operations that could not be done on stand-ins and were replaced
     seen               what the probe saw: "tensor", "number", "other", "stand-in" or "" (the line never ran)
-    place              what holds the value: "real", "stand-in", "local" (of a call without a loop) or "" (not known)
+    place              what holds the value: "real", "stand-in", "local" (of a call without a loop), "context" (of an
+                       ``autograd.Function``) or "" (not known)
     errors             the first exceptions of the code that ran, as "row: Type: text"
     attached           a probed tensor hung on a graph
     backwards          how many backward calls ran
@@ -252,6 +257,10 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
         return inconclusive(_stopped(words, before), before, after)
     if before.place == "local":
         return inconclusive("it is kept in a local name, once a call: how long that lives is not seen", before, after)
+    if before.place == "context":
+        return inconclusive(
+            "there is no cycle; what else the context keeps lives as long as the loss that its node hangs on", before, after
+        )
     if before.place == "stand-in":
         return inconclusive("what keeps the value is not in this file", before, after)
     if _differ(before, after):
@@ -364,10 +373,12 @@ def _without_guesses(code: str, verdict: Verdict, before: Run, inert: tuple[Run 
 def _doubt_of_growth(rule: Rule, kind: str, before: Run, doubts: Doubts) -> str:
     if before.forced:
         return f"it grows only where the `if` in row {before.forced[0]} holds, which it did not"
+    if kind == EACH:  # a later backward takes what is kept: that is what is said
+        return ""
     if "graph per step" in kind and (doubts.consumed or (before.later_backwards and Shown.ONLY_CONSTANT not in rule.shown)):
         # (a target network is not trained: whatever a later backward runs through, this graph is for nothing)
         return "a later backward may consume what is kept: it is retained until then"
-    if "device" in kind or "storage" in kind or kind == "tensors kept":
+    if "device" in kind or "storage" in kind or kind == "tensors kept" or before.place == "context":
         return ""
     if kind == UNUSED and before.escapes is not False and not doubts.claimed:
         return "what leaves it may hang on a graph that its callers want"
@@ -410,6 +421,9 @@ def growth_kind(rule: Rule, before: Run, after: Run) -> str:
     # the same value may be kept by other lines too: then the bytes stay, and what hangs on this place tells the two apart
     held = min(before.live_bytes_per_step, slope(before.retained_bytes) - slope(after.retained_bytes))
     grew = max(grew, held)
+    more = before.peak_bytes - after.peak_bytes
+    if rule.repair is Repair.BACKWARD:
+        return EACH if graph and max(grew, more) >= graph // 2 and before.backwards + before.later_backwards > 0 else ""
     if rule.repair is Repair.CLONE and after.live_bytes_per_step > 0 and grew > 0:
         return f"{before.live_bytes_per_step / after.live_bytes_per_step:.0f} × storage kept"
     if rule.repair is Repair.HOST and grew > 0:
@@ -429,7 +443,6 @@ def growth_kind(rule: Rule, before: Run, after: Run) -> str:
         return "tensors kept"
     if uncollected > 0:
         return "until the cyclic collector runs"
-    more = before.peak_bytes - after.peak_bytes
     higher = more >= max(1, before.peak_bytes // 20) or (graph > 0 and more >= graph // 2)
     if rule.repair is Repair.LOAD:
         return COPY if higher else ""

@@ -46,6 +46,7 @@ class Repair(StrEnum):
     SWITCH         the flagged keyword is given False
     OWN_FIX        the finding's own fix; where it has none and nothing is trained, ``no_grad`` around all of the function
     LOAD           the flagged call loads to the host
+    BACKWARD       a backward runs on the flagged value, and a leaf takes its place
     """
 
     DETACH = "detach"
@@ -57,6 +58,7 @@ class Repair(StrEnum):
     SWITCH = "switch"
     OWN_FIX = "own fix"
     LOAD = "load"
+    BACKWARD = "backward"
 
 
 class Shown(StrEnum):

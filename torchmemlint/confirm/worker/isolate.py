@@ -56,7 +56,7 @@ REAL_MODULES = frozenset(
 """Modules that the code gets as they are, where they are installed; every other import gives a stand-in."""
 
 _DETACH = frozenset({Repair.DETACH, Repair.DETACH_STATE})
-_OF_VALUES = _DETACH | {Repair.HOST, Repair.CLONE}
+_OF_VALUES = _DETACH | {Repair.HOST, Repair.CLONE, Repair.BACKWARD}
 _NO_GRAD = frozenset({Repair.NO_GRAD, Repair.NO_GRAD_AROUND})
 
 SEARCH_SECONDS = 12.0
@@ -97,6 +97,8 @@ class Harness:
         self.at_end: Callable[[], None] = lambda: None
         self.repair, self._force, self._turned = repair, force, turned
         self.own_fix = False
+        self.waits = False
+        self._waited = 0
         self.guessed: dict[int, bool] = {}
         self.value_bytes = self.went_back = 0
         self.graphs: list[int] = []
@@ -147,9 +149,13 @@ class Harness:
         del place
         if len(self.live) == 2:
             self._reset_peak()
-        self.uncollected.append(self._live())
+        uncollected = self._live()
         gc.collect()
         self.live.append(self._live())
+        if self.waits:  # each sample runs the collector: without it all of this were still there
+            self._waited += uncollected - self.live[-1]
+            uncollected = self.live[-1] + self._waited
+        self.uncollected.append(uncollected)
         if self._allocator is not None:
             self.requested.append(self._allocator.requested_bytes())
             self.fragmented = self._allocator.fragmented_bytes()
@@ -427,9 +433,19 @@ def mend(value: Any, repair: Repair | None) -> Any:
             return leaf
         if repair in _DETACH:
             return leaf.detach()
+        if repair is Repair.BACKWARD:
+            return _gone_back(leaf)
         return leaf.clone() if repair is Repair.CLONE else leaf.cpu()
 
     return tree_map(one, value)
+
+
+def _gone_back(part: torch.Tensor) -> torch.Tensor:
+    """The part after a backward of its own: a leaf, through which the later backward goes no further."""
+    if not part.requires_grad or part.is_leaf:
+        return part
+    part.sum().backward()  # type: ignore[no-untyped-call, unused-ignore]
+    return part.detach().requires_grad_()
 
 
 # -- the module around the code
@@ -883,6 +899,8 @@ def _measure(
     place = "stand-in" if "stand-in" in harness.places else "real" if harness.places else ""
     if site.function is not None and not site.loops and not site.comprehends and not isinstance(kept, ast.Attribute):
         place = "local"
+    if harness.waits:
+        place = "context"
     per_step = _per_step(harness.graph_forwards)
     return {
         "live_bytes": harness.live,
@@ -1036,6 +1054,10 @@ def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness, calls
         holder = next((node for node in site.around if isinstance(node, ast.ClassDef)), None)
         klass = space[holder.name] if holder else None
         function = _method(StandIn(holder.name, klass), klass, outermost.name) if holder else space[outermost.name]
+    applied = _applied(site, space, outermost.name)
+    if applied is not None:
+        receiver, function = None, applied
+        harness.waits = True
     if isinstance(function, StandIn) or not callable(function):
         raise TypeError(f"{outermost.name} could not be made")
     repeat = not site.loops and not site.comprehends
@@ -1057,6 +1079,31 @@ def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness, calls
     if repeat:
         harness.tick()
         harness.at_end()
+
+
+def _applied(site: cut.Site, space: Mapping[str, Any], name: str) -> Callable[[], Any] | None:
+    """The call of an ``autograd.Function`` whose ``forward`` is flagged: autograd gives it its context, and its tensors are leaves
+    that want a gradient."""
+    klass = space.get(site.klass.name) if site.klass is not None else None
+    if (
+        not isinstance(klass, type)
+        or not issubclass(klass, torch.autograd.Function)
+        or name not in {"forward", "setup_context"}
+    ):
+        return None
+    parameters = list(inspect.signature(klass.forward).parameters.values())
+    new_style = "setup_context" in vars(klass)
+
+    def apply() -> Any:
+        given = [
+            copy.copy(item.default) if item.default not in {item.empty, None} else standins.data().requires_grad_()
+            for item in parameters[0 if new_style else 1 :]
+            if item.kind in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD)
+        ]
+        with torch.enable_grad():
+            return klass.apply(*given)
+
+    return apply
 
 
 def _method(receiver: Any, klass: Any, name: str) -> Any:
