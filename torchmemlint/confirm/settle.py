@@ -49,7 +49,7 @@ def settle(plan: Plan, options: Options) -> Settled:
     """Run one experiment and decide. A plain function of plain data: any executor, also of another machine, can call it."""
     if plan.job is None:
         return Settled(plan, inconclusive(plan.reason, device=options.device))
-    if plan.job["runner"] == "compared":
+    if plan.job.get("runner") == "compared":
         return _compare(plan, plan.job, options)
     job = {**plan.job, "steps": options.steps, "snapshot": options.snapshots}
     ended = launch(job, options.timeout, options.sandbox, options.device)

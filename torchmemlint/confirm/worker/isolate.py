@@ -31,7 +31,6 @@ from torch.utils._pytree import tree_map
 from torchmemlint.confirm.verdict import slope
 from torchmemlint.confirm.worker import cut, standins
 from torchmemlint.confirm.worker.meter import (
-    AllocatorMeter,
     Meter,
     StorageMeter,
     end_history,
@@ -91,7 +90,7 @@ class Harness:
 
     def __init__(self, meter: Meter, repair: Repair | None, force: bool, turned: frozenset[int] = frozenset()) -> None:
         self._live, self._peak, self._reset_peak = meter.live_bytes, meter.peak_bytes, meter.reset_peak
-        self._allocator = meter if isinstance(meter, AllocatorMeter) else None
+        self._meter = meter
         self.requested: list[int] = []
         self.fragmented = 0
         self.at_end: Callable[[], None] = lambda: None
@@ -156,9 +155,9 @@ class Harness:
             self._waited += uncollected - self.live[-1]
             uncollected = self.live[-1] + self._waited
         self.uncollected.append(uncollected)
-        if self._allocator is not None:
-            self.requested.append(self._allocator.requested_bytes())
-            self.fragmented = self._allocator.fragmented_bytes()
+        if self._meter.rounds:
+            self.requested.append(self._meter.requested_bytes())
+            self.fragmented = self._meter.fragmented_bytes()
         self.graph_forwards.append(standins.record.graph_forwards)
         self._stop_in_time()
 
@@ -657,8 +656,9 @@ def _load(file: Any = None, map_location: Any = None, *args: Any, **kwargs: Any)
     """A checkpoint: a stand-in that holds some weights, on the device or, where it is loaded to the host, uncounted."""
     loaded = StandIn("loaded")
     if map_location is standins.ON_DEVICE or map_location == "cpu":
-        weights = torch.zeros(standins.FORWARD_BYTES // 4)
-        if map_location == "cpu":
+        host = map_location == "cpu"
+        weights = torch.zeros(standins.FORWARD_BYTES // 4, device="cpu") if host else torch.zeros(standins.FORWARD_BYTES // 4)
+        if host:
             standins.record.on_host(weights)
         loaded._parts["weights that were saved"] = weights
     return loaded
@@ -671,12 +671,21 @@ def _dropout(self: Any, first: Any, p: Any = 0.5, *args: Any, **kwargs: Any) -> 
 def _without_cuda() -> None:
     """What code asks of a GPU, where there is none and all of it runs on the CPU: to wait, to be chosen, its streams."""
     cuda: Any = torch.cuda
-    cuda.synchronize = cuda.set_device = cuda.empty_cache = cuda.reset_peak_memory_stats = _nothing
-    cuda.current_device = lambda: 0
-    cuda.get_device_name = lambda device=None: "cpu"
-    cuda.Event = cuda.Stream = lambda *args, **kwargs: StandIn("stream")
-    cuda.current_stream = cuda.default_stream = lambda device=None: StandIn("stream")
-    cuda.device = cuda.stream = lambda device=None: contextlib.nullcontext()
+    answers: Mapping[str, Callable[[], Any]] = {
+        "synchronize": _nothing, "set_device": _nothing, "empty_cache": _nothing, "reset_peak_memory_stats": _nothing,
+        "current_device": int, "get_device_name": lambda: "cpu", "Event": _stream, "Stream": _stream, "current_stream": _stream,
+        "default_stream": _stream, "device": contextlib.nullcontext, "stream": contextlib.nullcontext,
+    }  # fmt: skip
+    for name, answer_of in answers.items():
+        setattr(cuda, name, _answering(answer_of))  # each its own: torch._dynamo refuses two names of one function
+
+
+def _stream() -> StandIn:
+    return StandIn("stream")
+
+
+def _answering(answer_of: Callable[[], Any]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: answer_of()
 
 
 _LEGACY = {
@@ -876,8 +885,7 @@ def _measure(
     errors: list[str] = []
     standins.weight()  # of ours, and no part of the program
     with meter:
-        if isinstance(meter, StorageMeter):
-            record.on_host = meter.forget
+        record.on_host = meter.forget
         harness = Harness(meter, repair, force, target.turned)
         harness.claimed = target.claimed
         harness.own_fix = target.flaw.repair is Repair.OWN_FIX
