@@ -99,6 +99,7 @@ def _run(figures: Mapping[str, object]) -> Run:
         went_back=whole("went_back"),
         turned=series("turned"),
         blocked=texts("blocked"),
+        may_retain=figures.get("may_retain") is True,
         hung=figures.get("hung") is True,
         partly_freed=figures.get("partly_freed") is True,
         escapes=escapes if isinstance(escapes := figures.get("escapes"), bool) else None,

@@ -97,6 +97,7 @@ class Run:
     escapes            something with a graph leaves the flagged function (None: it did not come to its end)
     blocked            what led past the flagged line or ended the run, in words
     hung               an operation of the code gave a value with a graph
+    may_retain         a backward has a ``retain_graph`` that nobody knows
     partly_freed       a backward had been through a part of the flagged value's graph
     """
 
@@ -134,6 +135,7 @@ class Run:
     blocked: tuple[str, ...] = ()
     partly_freed: bool = False
     hung: bool = False
+    may_retain: bool = False
 
     @property
     def live_bytes_per_step(self) -> int:
@@ -378,6 +380,8 @@ def _doubt_of_growth(rule: Rule, kind: str, before: Run, doubts: Doubts) -> str:
     if "graph per step" in kind and (doubts.consumed or (before.later_backwards and Shown.ONLY_CONSTANT not in rule.shown)):
         # (a target network is not trained: whatever a later backward runs through, this graph is for nothing)
         return "a later backward may consume what is kept: it is retained until then"
+    if before.may_retain and "per step" in kind and rule.about is About.GRAPH_KEPT:
+        return "whether a backward keeps its graph is not known: a later one may go through what is kept"
     if "device" in kind or "storage" in kind or kind == "tensors kept" or before.place == "context":
         return ""
     if kind == UNUSED and before.escapes is not False and not doubts.claimed:

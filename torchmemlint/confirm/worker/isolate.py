@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
 from torchmemlint.confirm.verdict import slope
@@ -656,12 +657,15 @@ def _load(file: Any = None, map_location: Any = None, *args: Any, **kwargs: Any)
     """A checkpoint: a stand-in that holds some weights, on the device or, where it is loaded to the host, uncounted."""
     loaded = StandIn("loaded")
     if map_location is standins.ON_DEVICE or map_location == "cpu":
-        host = map_location == "cpu"
-        weights = torch.zeros(standins.FORWARD_BYTES // 4, device="cpu") if host else torch.zeros(standins.FORWARD_BYTES // 4)
-        if host:
-            standins.record.on_host(weights)
-        loaded._parts["weights that were saved"] = weights
+        loaded._parts["weights that were saved"] = _weights_of_a_file(map_location == "cpu")
     return loaded
+
+
+def _weights_of_a_file(host: bool) -> torch.Tensor:
+    if not host:
+        return torch.zeros(standins.FORWARD_BYTES // 4)
+    with _disable_current_modes():  # where no meter of the device sees them
+        return torch.zeros(standins.FORWARD_BYTES // 4, device="cpu")
 
 
 def _dropout(self: Any, first: Any, p: Any = 0.5, *args: Any, **kwargs: Any) -> None:
@@ -946,6 +950,7 @@ def _measure(
         "forced": harness.forced,
         "graphs_built": end.graph_forwards,
         "hung": record.hung,
+        "may_retain": record.may_retain,
         "left": harness.left,
         "hits": harness.hits,
         "blocked": list(harness.blocked.values())[:3],

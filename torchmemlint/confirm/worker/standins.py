@@ -59,6 +59,7 @@ class Record:
         self.swallowed: list[tuple[str, int]] = []
         self.asked = 0
         self.hung = False
+        self.may_retain = False
         self.on_backward: Callable[[list[torch.Tensor]], Callable[[], None]] | None = None
         self.on_host: Callable[[torch.Tensor], None] = lambda tensor: None
 
@@ -381,6 +382,8 @@ class Bench(TorchFunctionMode):
             return value
         if key in {"dim", "axis", "k", "num_samples", "min", "max", "p", "alpha"}:
             return 1
+        if key == "retain_graph":
+            record.may_retain = True
         if key in {"keepdim", "requires_grad", "training", "inplace"}:
             return False
         return self._device if key == "device" else None
