@@ -17,7 +17,9 @@ from torchmemlint.confirm.verdict import Answer, Verdict
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, Position, Safety, Severity, Span
 
 
-def verdict_on(folder: Path, source: str, code: str, flagged: str, repaired: tuple[str, str] | None = None) -> Verdict:
+def verdict_on(
+    folder: Path, source: str, code: str, flagged: str, repaired: tuple[str, str] | None = None, timeout: float = 60
+) -> Verdict:
     """The verdict on the line that holds ``flagged``; ``repaired``: what its fix replaces, and by what."""
     text = dedent(source)
     file = folder / "program.py"
@@ -33,7 +35,7 @@ def verdict_on(folder: Path, source: str, code: str, flagged: str, repaired: tup
     span = Span(Position(row, column), Position(row, column + len(flagged)))
     function = _qualname(ast.parse(text), row)
     finding = Finding(code, "a-rule", Severity.WARNING, Confidence.HIGH, "m", str(file), span, function=function, fix=fix)
-    return settle(plan(finding, text), Options()).verdict
+    return settle(plan(finding, text), Options(timeout=timeout)).verdict
 
 
 def _position(text: str, offset: int) -> Position:
@@ -242,6 +244,26 @@ def test_a_line_that_never_ran_says_what_stopped_it(tmp_path: Path) -> None:
     verdict = verdict_on(tmp_path, source, "TML102", "kept.append(model(x))")
     assert verdict.outcome.value == "inconclusive"
     assert verdict.reason == "the flagged line never ran: 9: KeyError: 'images'"
+
+
+def test_what_never_ends_says_where_it_is(tmp_path: Path) -> None:
+    source = """
+        def evaluate(model, loader):
+            kept = []
+            for x in loader:
+                while_it_lasts()
+                kept.append(model(x))
+            print(len(kept))
+
+
+        def while_it_lasts():
+            count = 0
+            for number in iter(int, 1):
+                count += number
+    """
+    verdict = verdict_on(tmp_path, source, "TML102", "kept.append(model(x))", timeout=4)
+    assert verdict.outcome.value == "inconclusive"
+    assert verdict.reason in {"time limit, in row 13", "time limit, in row 12"}
 
 
 def test_an_if_whose_answer_rests_on_a_stand_in_is_not_known(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import queue
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from torchmemlint.confirm.devices import devices_for
-from torchmemlint.confirm.launch import launch, printable, stopping
+from torchmemlint.confirm.launch import Ended, launch, printable, stopping
 from torchmemlint.confirm.plan import Plan
 from torchmemlint.confirm.results import comparison_of, run_of, snapshot_of
 from torchmemlint.confirm.verdict import Answer, Comparison, Verdict, decide_isolated, inconclusive, with_comparison
@@ -51,21 +52,21 @@ def settle(plan: Plan, options: Options) -> Settled:
         return Settled(plan, inconclusive(plan.reason, device=options.device))
     if plan.job.get("runner") == "compared":
         return _compare(plan, plan.job, options)
-    job = {**plan.job, "steps": options.steps, "snapshot": options.snapshots}
+    job = {**plan.job, "steps": options.steps, "snapshot": options.snapshots, "timeout": options.timeout}
     ended = launch(job, options.timeout, options.sandbox, options.device)
     version = next((printable(record["torch"], 40) for record in ended.records if "torch" in record), "")
     before, control, fixed = run_of(ended, "before"), run_of(ended, "after"), run_of(ended, "fixed")
     if before is None:
         said = next((printable(record["failed"]) for record in ended.records if "failed" in record), "")
         verdict = inconclusive(
-            said or ended.ending or _last_line(ended.output) or "the child said nothing", device=options.device
+            said or _ending(ended) or _last_line(ended.output) or "the child said nothing", device=options.device
         )
     else:
         inert = run_of(ended, "inert before"), run_of(ended, "inert after")
         verdict = decide_isolated(plan.finding.code, before, control, fixed, plan.doubts, inert)
         verdict = with_comparison(verdict, comparison_of(ended))
         if ended.ending and verdict.after is None:
-            verdict = replace(verdict, reason=f"{ended.ending}; {verdict.reason}")
+            verdict = replace(verdict, reason=f"{_ending(ended)}; {verdict.reason}")
     snapshot, why_not = snapshot_of(ended)
     if why_not:
         verdict = replace(verdict, notes=(*verdict.notes, f"no memory snapshot: {why_not}"))
@@ -143,6 +144,16 @@ def _arrived(plan: Plan, future: Future[Settled]) -> Settled:
         raise
     except Exception as error:  # an executor may raise what it likes when it loses a worker
         return Settled(plan, inconclusive(f"the executor lost it: {type(error).__name__}: {error}"[:300]))
+
+
+_ROW = re.compile(r'File "<confirmed>", line (\d+)')
+
+
+def _ending(ended: Ended) -> str:
+    """How the child ended; at the time limit with the row that it was in, which the child tells shortly before."""
+    _, found, frames = ended.output.rpartition("Timeout (")
+    row = _ROW.search(frames) if found and ended.ending == "time limit" else None
+    return f"time limit, in row {row[1]}" if row else ended.ending
 
 
 def _last_line(text: str) -> str:

@@ -9,6 +9,7 @@ import base64
 import builtins
 import contextlib
 import copy
+import faulthandler
 import functools
 import gc
 import importlib
@@ -745,6 +746,8 @@ def target_of(job: Mapping[str, Any]) -> Target:
 def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], None]) -> None:
     """Both variants of one finding: whole function first; where it does not reach the line often enough, the slice;
     outward through the loops."""
+    if job.get("timeout"):  # what is stopped says where it is
+        faulthandler.dump_traceback_later(max(1.0, float(job["timeout"]) - 2.0))
     prepare_torch(str(job["device"]))
     standins.STEPS = int(job.get("steps", standins.STEPS))
     chosen: tuple[str, int, bool] | None = None
