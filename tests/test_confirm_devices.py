@@ -229,6 +229,57 @@ print(json.dumps([allocator.asked, records]))
 """
 
 
+def test_the_pretended_allocator_caches_as_cuda_does() -> None:
+    from pretend_cuda import MIB, CachingAllocator
+
+    model = CachingAllocator()
+    model.allocate(1, 1)
+    assert (model.allocated(), model.requested(), model.reserved()) == (512, 1, 2 * MIB)
+    model.allocate(2, 513)
+    assert (model.allocated(), model.reserved()) == (1536, 2 * MIB)
+    model.allocate(3, 2 * MIB)  # a large one: from a segment of 20 MiB
+    model.allocate(4, 19 * MIB)  # one of its own, a multiple of 2 MiB
+    assert model.reserved() == (2 + 20 + 20) * MIB
+    for key in (1, 2, 3, 4):
+        model.free(key)
+    assert (model.allocated(), model.reserved(), model.peak) == (0, 42 * MIB, 1536 + 21 * MIB)
+    model.allocate(5, MIB)  # what was freed is used again, and its neighbours are one
+    assert model.reserved() == 42 * MIB
+    model.empty_cache()
+    assert model.reserved() == 2 * MIB
+
+
+CUDA_METER = """
+import sys
+sys.path.insert(0, {tests!r})
+import pretend_cuda
+pretend_cuda.pretend()
+import torch
+from torchmemlint.confirm.worker.meter import meter_for
+held = torch.ones(1)
+meter = meter_for("cuda:0")
+assert meter.rounds
+with meter:
+    kept = torch.zeros(1)
+    assert (meter.live_bytes(), meter.requested_bytes()) == (512, 4)
+    assert meter.fragmented_bytes() == (2 << 20) - 1024
+    more = torch.zeros(1000)
+    del more
+    assert (meter.live_bytes(), meter.peak_bytes()) == (512, 512 + 4096)
+    meter.reset_peak()
+    assert meter.peak_bytes() == 512
+    meter.forget(kept)  # the device knows by itself
+    assert meter.live_bytes() == 512
+print("held")
+"""
+
+
+def test_the_meter_of_cuda_reads_the_allocator(tmp_path: Path) -> None:
+    program = CUDA_METER.format(tests=str(Path(__file__).parent))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.stdout == "held\n", done.stderr
+
+
 def test_the_path_of_a_cuda_run_holds_together(tmp_path: Path) -> None:
     """The allocator is initialised before it is read, stand-ins are made on the device, and a growth leaves a snapshot."""
     job = {"source": KEEPS, "place": [4, 9, 4, 30], "repair": "detach", "claimed": True}
@@ -244,6 +295,10 @@ def test_the_path_of_a_cuda_run_holds_together(tmp_path: Path) -> None:
     snapshot = next(record["snapshot"] for record in records if "snapshot" in record)
     told = pickle.loads(zlib.decompress(base64.b64decode(snapshot)))
     assert told["live"] >= 8 << 20  # taken while everything is still kept
+    # an allocator rounds up, so more is allocated than was asked for, and more reserved than both
+    assert all(asked < got for asked, got in zip(isolated["requested_bytes"], isolated["live_bytes"], strict=True))
+    assert isolated["fragmented_bytes"] > 0
+    assert isolated["peak_bytes"] % 512 == 0
     # three floats are 12 bytes asked for, and a block of 512
     assert {later - earlier for earlier, later in pairwise(runs["after"]["live_bytes"])} == {512}
     assert {later - earlier for earlier, later in pairwise(runs["after"]["requested_bytes"])} == {12}

@@ -3,6 +3,8 @@
 0  every settled finding was confirmed, or there was none
 1  a finding was refuted, or a fix did not help
 2  nothing could be run
+
+With ``--fix``: 0 no fix changed what its function does, 1 one did, 2 none could be run.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ from torchmemlint.confirm.around import project_of
 from torchmemlint.confirm.devices import checked, devices_for
 from torchmemlint.confirm.launch import torch_directory
 from torchmemlint.confirm.output import render, text_of, write, write_snapshots
-from torchmemlint.confirm.plan import plan
+from torchmemlint.confirm.plan import plan, plan_fix
 from torchmemlint.confirm.settle import Options, Settled, settle_all
-from torchmemlint.confirm.verdict import Outcome
+from torchmemlint.confirm.verdict import Answer, Outcome
 from torchmemlint.errors import TorchmemlintError, UsageError
 from torchmemlint.files.quoting import printable, quoted
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
@@ -56,6 +58,9 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--output-format", choices=("full", "json", "html"), default="full")
     result.add_argument("--output-file", metavar="FILE", help="write the report there")
     result.add_argument("--snapshots", metavar="DIR", help="on CUDA, write a memory snapshot of each growth there")
+    result.add_argument(
+        "--fix", action="store_true", help="run only the fixes, beside the original: same, differed or could not be run"
+    )
     result.add_argument("--watch", action="store_true", help="run a script of yours and look only at the flagged lines")
     result.add_argument(
         "--no-sandbox", action="store_true", help="run without a sandbox: only for code that you would run anyway"
@@ -75,6 +80,8 @@ def main(argv: Sequence[str]) -> int:
             torch_directory()
         from torchmemlint.confirm.watch import PYTHON
 
+        if arguments.fix and (arguments.watch or arguments.snapshots or arguments.output_format == "html"):
+            raise UsageError("--fix measures nothing: leave out --watch, --snapshots and --output-format html")
         if arguments.watch:
             if arguments.snapshots:
                 raise UsageError("--watch takes no snapshots: leave out --snapshots")
@@ -106,13 +113,25 @@ def settle_and_report(arguments: argparse.Namespace) -> int:
     options = Options(
         devices[0], arguments.timeout, arguments.steps, not arguments.no_sandbox, snapshots=bool(arguments.snapshots)
     )
-    plans = [plan(finding, text_of(finding.path), project_of(finding.path)) for finding in findings]
+    if arguments.fix:
+        findings = [finding for finding in findings if finding.fix is not None and finding.fix.edits]
+    make = plan_fix if arguments.fix else plan
+    plans = [make(finding, text_of(finding.path), project_of(finding.path)) for finding in findings]
     with opened() as elsewhere:
         settled = list(settle_all(plans, options, devices, elsewhere[0] if elsewhere else None))
     if arguments.snapshots:
         settled = write_snapshots(settled, arguments.snapshots)
-    write(render(settled, arguments.output_format), arguments.output_file)
-    return status(settled)
+    write(
+        render(settled, "fixes" if arguments.fix and arguments.output_format == "full" else arguments.output_format),
+        arguments.output_file,
+    )
+    return status_of_fixes(settled) if arguments.fix else status(settled)
+
+
+def status_of_fixes(settled: Sequence[Settled]) -> int:
+    """1 where a fix changes a program, 2 where none could be run."""
+    answers = {item.verdict.fix.answer if item.verdict.fix else Answer.NOT_RUN for item in settled}
+    return 1 if Answer.DIFFERED in answers else 2 if answers == {Answer.NOT_RUN} else 0
 
 
 def status(settled: Sequence[Settled]) -> int:

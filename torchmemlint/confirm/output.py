@@ -26,6 +26,8 @@ def render(settled: Sequence[Settled], output_format: str) -> str:
         from torchmemlint.confirm import html
 
         return html.render(settled, text_of, datetime.datetime.now(datetime.timezone.utc))
+    if output_format == "fixes":
+        return printable_lines(report.fixes(settled))
     encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
     return printable_lines(report.full(settled, ascii_only=not encoding.startswith("utf")))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from torchmemlint.errors import SourceError
 from torchmemlint.files.reading import MAX_BYTES, as_text, read_beginning, read_text
 from torchmemlint.findings import Confidence, Finding
 from torchmemlint.rules import rule_of
-from torchmemlint.rules.card import About
+from torchmemlint.rules.card import About, Repair
 from torchmemlint.torch_facts import TORCH
 
 if TYPE_CHECKING:
@@ -47,19 +47,8 @@ def plan(finding: Finding, text: str | None, project: Project | None = None) -> 
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError) as error:
         return Plan(finding, None, Doubts(), f"the file cannot be parsed: {error}")
-    grad = caller_mode(finding, project)
-    claimed = bool(finding.message)  # one that only the command line asked for says nothing
-    if grad == "default" and not claimed and project is not None and _named_elsewhere(finding):
-        grad = "unknown"
-    job: dict[str, object] = {
-        "runner": "isolated", "source": text, "place": _place(finding),
-        "repair": rule.repair.value, "keyword": rule.keyword, "grad": grad, "claimed": claimed,
-    }  # fmt: skip
-    if project is not None:
-        job |= _project_modules(finding.path, tree, project)
-    fixed = fixed_twin(finding, text)
-    if fixed is not None:
-        job["fixed_source"], job["fixed_row"] = fixed
+    job = _job(finding, text, tree, project, rule.repair)
+    grad, claimed = str(job["grad"]), bool(finding.message)
     statement = _statement_at(tree, finding.span.start.row)
     place = _kept_in(statement) if rule.about is not About.NEEDLESS_GRAPH else None
     name = _last_name(place)
@@ -70,6 +59,62 @@ def plan(finding: Finding, text: str | None, project: Project | None = None) -> 
         claimed,
     )
     return Plan(finding, job, doubts)
+
+
+def plan_fix(finding: Finding, text: str | None, project: Project | None = None) -> Plan:
+    """The experiment on a finding's fix alone: whether it changes what the program does."""
+    if finding.cell is not None or text is None:
+        return Plan(finding, None, Doubts(), "code of notebooks is not run" if finding.cell else "the file cannot be read")
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        return Plan(finding, None, Doubts(), f"the file cannot be parsed: {error}")
+    job = _job(finding, text, tree, project, rule_of(finding.code).repair or Repair.OWN_FIX)
+    if "fixed_source" not in job:
+        return Plan(finding, None, Doubts(), "the fix could not be applied")
+    return Plan(finding, {**job, "runner": "compared"}, Doubts())
+
+
+def _job(finding: Finding, text: str, tree: ast.Module, project: Project | None, repair: Repair) -> dict[str, object]:
+    """What the child is told."""
+    grad = caller_mode(finding, project)
+    claimed = bool(finding.message)  # one that only the command line asked for says nothing
+    if grad == "default" and not claimed and project is not None and _named_elsewhere(finding):
+        grad = "unknown"
+    job: dict[str, object] = {
+        "runner": "isolated", "source": text, "place": _place(finding),
+        "repair": repair.value, "keyword": rule_of(finding.code).keyword, "grad": grad, "claimed": claimed,
+    }  # fmt: skip
+    if project is not None:
+        job |= _project_modules(finding.path, tree, project)
+    job["defaults"] = defaults_in([tree, *_parsed(job.get("modules"))])
+    fixed = fixed_twin(finding, text)
+    if fixed is not None:
+        job["fixed_source"], job["fixed_row"] = fixed
+    return job
+
+
+def _parsed(modules: object) -> Iterator[ast.Module]:
+    if isinstance(modules, dict):
+        yield from (ast.parse(text) for text in modules.values())
+
+
+def defaults_in(trees: Iterable[ast.AST]) -> Mapping[str, float]:
+    """The options that are fractions (a rate, a probability), which constructors check: the ``default`` of arguments of a command
+    line, fields of classes. Of others a stand-in does."""
+    found: dict[str, float] = {}
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
+            names = [item.value for item in node.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+            default = next((item.value for item in node.keywords if item.arg == "default"), None)
+            name = max(names, key=len, default="").lstrip("-").replace("-", "_")
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            name, default = node.target.id, node.value
+        else:
+            continue
+        if name and isinstance(default, ast.Constant) and isinstance(default.value, float):
+            found.setdefault(name, default.value)
+    return found
 
 
 def _place(finding: Finding) -> list[int]:
@@ -141,7 +186,29 @@ def fixed_twin(finding: Finding, text: str) -> tuple[str, int] | None:
         - text.count("\n")
         - sum(edit.content.count("\n") - (edit.span.end.row - edit.span.start.row) for edit in finding.fix.edits)
     )
-    return result.text, start.row + above + imports
+    return result.text, _row_in_twin(text, result.text, start.row, start.row + above + imports)
+
+
+def _row_in_twin(text: str, fixed: str, row: int, expected: int) -> int:
+    """The row of the flagged statement in the repaired text: where the fix left it as it is, that of the one in its turn among its
+    like."""
+    try:
+        before, after = ast.parse(text), ast.parse(fixed)
+    except (SyntaxError, ValueError, RecursionError):
+        return expected
+    statement = _statement_at(before, row)
+    if statement is None or hasattr(statement, "body"):
+        return expected
+    words = ast.unparse(statement)
+    first, second = (
+        sorted(
+            node.lineno
+            for node in ast.walk(tree)
+            if isinstance(node, ast.stmt) and type(node) is type(statement) and ast.unparse(node) == words
+        )
+        for tree in (before, after)
+    )
+    return second[first.index(statement.lineno)] if len(first) == len(second) else expected
 
 
 MAX_MODULES, MAX_MODULE_BYTES = 12, 600_000

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from torchmemlint.confirm.settle import Settled
-from torchmemlint.confirm.verdict import Outcome, Run, Verdict, slope, verdict_json
+from torchmemlint.confirm.verdict import Answer, Comparison, Outcome, Run, Verdict, slope, verdict_json
 from torchmemlint.files.quoting import quoted
 from torchmemlint.reporters import Context
 from torchmemlint.reporters import as_json as dumped
@@ -103,6 +103,25 @@ def full(settled: Sequence[Settled], ascii_only: bool = False) -> str:
     lines.append(totals(settled))
     lines.extend(caveats(settled))
     return "\n".join(lines) + "\n"
+
+
+def fixes(settled: Sequence[Settled]) -> str:
+    """Findings with what their fixes do to the program, and a line of totals."""
+    lines: list[str] = []
+    for item in settled:
+        finding, fix = item.plan.finding, item.verdict.fix or Comparison(Answer.NOT_RUN, item.verdict.reason)
+        start = finding.span.start
+        lines.append(f"{quoted(finding.path)}:{start.row}:{start.column}: {finding.code} {finding.name}: {fix.answer.value}")
+        if finding.fix is not None:
+            lines.append(f"    fix: {finding.fix.message}")
+        if fix.why:
+            lines.append(f"    because {fix.why}" if fix.answer is not Answer.SAME else f"    {fix.why}")
+        if fix.phases > 1:
+            lines.append(f"    run in {fix.phases} phases")
+    counts = Counter(item.verdict.fix.answer if item.verdict.fix else Answer.NOT_RUN for item in settled)
+    parts = [f"{counts[answer]} {answer.value}" for answer in Answer if counts[answer]]
+    words = f"{len(settled)} fix{'es' if len(settled) != 1 else ''}" + (f": {', '.join(parts)}" if parts else "")
+    return "\n".join([*lines, *([""] if lines else []), f"{words}."]) + "\n"
 
 
 def caveats(settled: Sequence[Settled]) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from math import isfinite
 
 from torchmemlint.confirm.launch import Ended, printable
-from torchmemlint.confirm.verdict import Run
+from torchmemlint.confirm.verdict import Answer, Comparison, Run
 
 MAX_SNAPSHOT_BYTES = 256 << 20
 MAX_WHOLE = 1 << 62
@@ -42,6 +42,15 @@ def snapshot_of(ended: Ended) -> tuple[bytes, str]:
         if "no_snapshot" in record:
             return b"", printable(record["no_snapshot"], 200)
     return b"", ""
+
+
+def comparison_of(ended: Ended) -> Comparison | None:
+    """What a child says of its finding's fix; None where it compared nothing."""
+    for record in ended.records:
+        told = record.get("compared")
+        if isinstance(told, dict) and told.get("answer") in {answer.value for answer in Answer}:
+            return Comparison(Answer(told["answer"]), printable(told.get("why", "")), _whole(told.get("phases")))
+    return None
 
 
 def _run(figures: Mapping[str, object]) -> Run:
@@ -89,6 +98,10 @@ def _run(figures: Mapping[str, object]) -> Run:
         value_bytes=whole("value_bytes"),
         went_back=whole("went_back"),
         turned=series("turned"),
+        blocked=texts("blocked"),
+        may_retain=figures.get("may_retain") is True,
+        hung=figures.get("hung") is True,
+        partly_freed=figures.get("partly_freed") is True,
         escapes=escapes if isinstance(escapes := figures.get("escapes"), bool) else None,
     )
 

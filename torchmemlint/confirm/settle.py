@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import queue
+import re
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -15,8 +16,8 @@ from functools import lru_cache
 from torchmemlint.confirm.devices import devices_for
 from torchmemlint.confirm.launch import Ended, launch, printable, stopping
 from torchmemlint.confirm.plan import Plan
-from torchmemlint.confirm.results import run_of, snapshot_of
-from torchmemlint.confirm.verdict import Verdict, decide_isolated, inconclusive
+from torchmemlint.confirm.results import comparison_of, run_of, snapshot_of
+from torchmemlint.confirm.verdict import Answer, Comparison, Verdict, decide_isolated, inconclusive, with_comparison
 from torchmemlint.errors import TorchmemlintError
 
 
@@ -49,7 +50,9 @@ def settle(plan: Plan, options: Options) -> Settled:
     """Run one experiment and decide. A plain function of plain data: any executor, also of another machine, can call it."""
     if plan.job is None:
         return Settled(plan, inconclusive(plan.reason, device=options.device))
-    job = {**plan.job, "steps": options.steps, "snapshot": options.snapshots}
+    if plan.job.get("runner") == "compared":
+        return _compare(plan, plan.job, options)
+    job = {**plan.job, "steps": options.steps, "snapshot": options.snapshots, "timeout": options.timeout}
     ended = launch(job, options.timeout, options.sandbox, options.device)
     version = next((printable(record["torch"], 40) for record in ended.records if "torch" in record), "")
     if ended.refused or ended.forged:
@@ -58,13 +61,14 @@ def settle(plan: Plan, options: Options) -> Settled:
     if before is None:
         said = next((printable(record["failed"]) for record in ended.records if "failed" in record), "")
         verdict = inconclusive(
-            said or ended.ending or _last_line(ended.output) or "the child said nothing", device=options.device
+            said or _ending(ended) or _last_line(ended.output) or "the child said nothing", device=options.device
         )
     else:
         inert = run_of(ended, "inert before"), run_of(ended, "inert after")
         verdict = decide_isolated(plan.finding.code, before, control, fixed, plan.doubts, inert)
+        verdict = with_comparison(verdict, comparison_of(ended))
         if ended.ending and verdict.after is None:
-            verdict = replace(verdict, reason=f"{ended.ending}; {verdict.reason}")
+            verdict = replace(verdict, reason=f"{_ending(ended)}; {verdict.reason}")
     snapshot, why_not = snapshot_of(ended)
     if why_not:
         verdict = replace(verdict, notes=(*verdict.notes, f"no memory snapshot: {why_not}"))
@@ -77,6 +81,19 @@ def _not_believed(ended: Ended, device: str) -> Verdict:
             f"not run: no sandbox can be had here ({ended.refused}); --no-sandbox runs it all the same", device=device
         )
     return inconclusive(f"forged: {ended.forged}; nothing that the process said is believed", device=device)
+
+
+def _compare(plan: Plan, job: Mapping[str, object], options: Options) -> Settled:
+    """Run a finding's fix beside the original: nothing is measured."""
+    ended = launch(job, options.timeout, options.sandbox, options.device)
+    version = next((printable(record["torch"], 40) for record in ended.records if "torch" in record), "")
+    if ended.refused or ended.forged:
+        return Settled(plan, _not_believed(ended, options.device), ended.sandbox, version, ended.seconds)
+    fix = comparison_of(ended)
+    if fix is None:
+        fix = Comparison(Answer.NOT_RUN, ended.ending or _last_line(ended.output) or "the child said nothing")
+    verdict = replace(inconclusive("only the fix was run", device=options.device), fix=fix)
+    return Settled(plan, verdict, ended.sandbox, version, ended.seconds)
 
 
 def settle_all(
@@ -139,6 +156,16 @@ def _arrived(plan: Plan, future: Future[Settled]) -> Settled:
         raise
     except Exception as error:  # an executor may raise what it likes when it loses a worker
         return Settled(plan, inconclusive(f"the executor lost it: {type(error).__name__}: {error}"[:300]))
+
+
+_ROW = re.compile(r'File "<confirmed>", line (\d+)')
+
+
+def _ending(ended: Ended) -> str:
+    """How the child ended; at the time limit with the row that it was in, which the child tells shortly before."""
+    _, found, frames = ended.output.rpartition("Timeout (")
+    row = _ROW.search(frames) if found and ended.ending == "time limit" else None
+    return f"time limit, in row {row[1]}" if row else ended.ending
 
 
 def _last_line(text: str) -> str:

@@ -30,12 +30,37 @@ UNUSED = "a graph at each call, that no backward uses"
 """Nothing grows and the peak lies elsewhere, but the graph is built for nothing."""
 
 
+COPY = "a second copy of the weights at peak"
+"""A checkpoint beside the model that it is for; the device that it was saved from is pretended on a CPU."""
+
+
+EACH = "a graph of each part at peak"
+"""Of losses that are summed before one backward: with a backward of its own each frees its graph."""
+
+
 class Outcome(Enum):
     """What an experiment says about a finding."""
 
     CONFIRMED = "confirmed"
     REFUTED = "refuted"
     INCONCLUSIVE = "inconclusive"
+
+
+class Answer(Enum):
+    """Whether a fix changes what the program does."""
+
+    SAME = "same"
+    DIFFERED = "differed"
+    NOT_RUN = "could not be run"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The original and the repaired function on the same stand-ins: the answer, why, and how many phases were run."""
+
+    answer: Answer
+    why: str = ""
+    phases: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +77,8 @@ class Run:
     graph_bytes        what one step's graph saves, 0 when no graph was built
     fallbacks          operations that could not be done on stand-ins and were replaced
     seen               what the probe saw: "tensor", "number", "other", "stand-in" or "" (the line never ran)
-    place              what holds the value: "real", "stand-in", "local" (of a call without a loop) or "" (not known)
+    place              what holds the value: "real", "stand-in", "local" (of a call without a loop), "context" (of an
+                       ``autograd.Function``) or "" (not known)
     errors             the first exceptions of the code that ran, as "row: Type: text"
     attached           a probed tensor hung on a graph
     backwards          how many backward calls ran
@@ -69,6 +95,10 @@ class Run:
     went_back          how often a backward came through a flagged value
     turned             rows of ``if`` statements whose guessed answer was turned, to come to the phase without a backward
     escapes            something with a graph leaves the flagged function (None: it did not come to its end)
+    blocked            what led past the flagged line or ended the run, in words
+    hung               an operation of the code gave a value with a graph
+    may_retain         a backward has a ``retain_graph`` that nobody knows
+    partly_freed       a backward had been through a part of the flagged value's graph
     """
 
     live_bytes: tuple[int, ...] = ()
@@ -102,6 +132,10 @@ class Run:
     went_back: int = 0
     turned: tuple[int, ...] = ()
     escapes: bool | None = None
+    blocked: tuple[str, ...] = ()
+    partly_freed: bool = False
+    hung: bool = False
+    may_retain: bool = False
 
     @property
     def live_bytes_per_step(self) -> int:
@@ -130,7 +164,8 @@ class Verdict:
 
     kind     the sort of growth that was measured, "" when none
     reason   for "inconclusive": which name, line or exception; for "refuted": what was seen instead
-    helped   whether the repaired twin is flat (None: not known)
+    helped   whether the repaired twin is flat, and the fix takes nothing away (None: not known)
+    fix      whether the finding's fix changes what the program does (None: it has none)
     """
 
     outcome: Outcome
@@ -141,6 +176,7 @@ class Verdict:
     after: Run | None = None
     helped: bool | None = None
     notes: tuple[str, ...] = field(default=())
+    fix: Comparison | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +222,7 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
         return Verdict(
             Outcome.REFUTED, "", "a backward() needs this graph: without it, it fails", before.device, before, after
         )  # fmt: skip
-    crashed = any("backward through the graph a second time" in error for error in before.errors)
-    if crashed and Shown.SECOND_STEP in rule.shown:
+    if _again(before) and Shown.SECOND_STEP in rule.shown:
         return Verdict(
             Outcome.CONFIRMED, "crash at the second step", "", before.device, before, after, after is None or not after.errors
         )
@@ -196,11 +231,15 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
     if after is None or len(after.live_bytes) < MIN_STEPS:
         why = _why_not_run(after) if after else "there is no repaired twin to compare with"
         return inconclusive(f"no control: {why}", before, after)
+    if _again(after) and not _again(before):
+        return Verdict(
+            Outcome.REFUTED, "", "another backward() goes through this graph: without it, that fails", before.device, before, after
+        )  # fmt: skip
     if after.empty_backwards > before.empty_backwards:
         return inconclusive("a backward() may need what the repair cuts off", before, after)
     kind = growth_kind(rule, before, after)
     if kind and before.seen not in {"tensor", "number"}:
-        return inconclusive("something grows, but the flagged line never ran on a tensor", before, after)
+        return inconclusive(_stopped("something grows, but the flagged line never ran on a tensor", before), before, after)
     if kind:
         helped = _flat(kind, before, after)
         if not helped:
@@ -216,13 +255,18 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
     if before.attached and before.nodes_per_step > 0:
         return inconclusive("it grows, and mending this line alone does not stop it", before, after)
     if before.seen == "" or before.seen == "stand-in":
-        return inconclusive(
-            "the flagged line never ran" if not before.seen else "the flagged value is a stand-in here", before, after
-        )
+        words = "the flagged line never ran" if not before.seen else "the flagged value is a stand-in here"
+        return inconclusive(_stopped(words, before), before, after)
     if before.place == "local":
         return inconclusive("it is kept in a local name, once a call: how long that lives is not seen", before, after)
+    if before.place == "context":
+        return inconclusive(
+            "there is no cycle; what else the context keeps lives as long as the loss that its node hangs on", before, after
+        )
     if before.place == "stand-in":
         return inconclusive("what keeps the value is not in this file", before, after)
+    if _differ(before, after):
+        return inconclusive("it does not grow, but more is in memory than in the repaired code", before, after)
     if before.fallbacks or before.errors:
         why = before.errors[0] if before.errors else f"{before.fallbacks} operations had to be replaced"
         return inconclusive(f"nothing grew, but not everything ran: {why}", before, after)
@@ -235,6 +279,21 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
         after,
         None,
     )
+
+
+def _again(run: Run) -> bool:
+    return any("backward through the graph a second time" in error for error in run.errors)
+
+
+SAME_BYTES = 4096
+"""By this much two runs of the same memory may differ: results that are a number in one, a small tensor in the other."""
+
+
+def _differ(before: Run, after: Run) -> bool:
+    """Whether the code has more in memory than the repaired code, at its peak or at the head of the loop."""
+    allowed = max(SAME_BYTES, before.peak_bytes // 200)
+    heads = [mine - theirs for mine, theirs in zip(before.live_bytes[2:], after.live_bytes[2:], strict=False)]
+    return before.peak_bytes - after.peak_bytes > allowed or (bool(heads) and median(heads) > allowed)
 
 
 def _needed(rule: Rule, before: Run, after: Run | None) -> bool:
@@ -280,11 +339,21 @@ def decide_isolated(
             verdict = replace(verdict, notes=(*verdict.notes, f"in the phase that the `if` in row {rows} tells from training"))
         if doubts.grad == "default" and not before.backwards and "kept" not in verdict.kind:
             verdict = replace(verdict, notes=(*verdict.notes, "assumes that no caller out of sight switches grad mode off"))
-    elif verdict.outcome is Outcome.REFUTED and not _needed(rule, before, twin):
+    elif verdict.outcome is Outcome.REFUTED and not (_needed(rule, before, twin) or (twin and _again(twin))):
         reason = _doubt_of_nothing(before)
         if reason:
             return inconclusive(reason, before, twin)
     return verdict
+
+
+def with_comparison(verdict: Verdict, fix: Comparison | None) -> Verdict:
+    """The verdict and what the fix does: one that changes the program helps nobody, whatever it does to the memory."""
+    if fix is None:
+        return verdict
+    if fix.answer is Answer.DIFFERED:
+        note = f"the printed fix changes the program: {fix.why}"
+        return replace(verdict, helped=False, fix=fix, notes=(*verdict.notes, note))
+    return replace(verdict, fix=fix)
 
 
 def _without_guesses(code: str, verdict: Verdict, before: Run, inert: tuple[Run | None, Run | None]) -> tuple[Verdict, str]:
@@ -306,10 +375,14 @@ def _without_guesses(code: str, verdict: Verdict, before: Run, inert: tuple[Run 
 def _doubt_of_growth(rule: Rule, kind: str, before: Run, doubts: Doubts) -> str:
     if before.forced:
         return f"it grows only where the `if` in row {before.forced[0]} holds, which it did not"
+    if kind == EACH:  # a later backward takes what is kept: that is what is said
+        return ""
     if "graph per step" in kind and (doubts.consumed or (before.later_backwards and Shown.ONLY_CONSTANT not in rule.shown)):
         # (a target network is not trained: whatever a later backward runs through, this graph is for nothing)
         return "a later backward may consume what is kept: it is retained until then"
-    if "device" in kind or "storage" in kind or kind == "tensors kept":
+    if before.may_retain and "per step" in kind and rule.about is About.GRAPH_KEPT:
+        return "whether a backward keeps its graph is not known: a later one may go through what is kept"
+    if "device" in kind or "storage" in kind or kind == "tensors kept" or before.place == "context":
         return ""
     if kind == UNUSED and before.escapes is not False and not doubts.claimed:
         return "what leaves it may hang on a graph that its callers want"
@@ -339,7 +412,7 @@ def _doubt_of_nothing(before: Run) -> str:
         return f"the line was reached only by overruling the `if` in row {before.forced[0]}"
     if before.attached:
         return "a graph was built and dropped: it does not grow, and the peak of this step lies elsewhere"
-    if not before.graphs_built and True in before.grad_modes:
+    if not (before.graphs_built or before.hung) and True in before.grad_modes:
         return "nothing that ran built a graph"
     return ""
 
@@ -352,6 +425,9 @@ def growth_kind(rule: Rule, before: Run, after: Run) -> str:
     # the same value may be kept by other lines too: then the bytes stay, and what hangs on this place tells the two apart
     held = min(before.live_bytes_per_step, slope(before.retained_bytes) - slope(after.retained_bytes))
     grew = max(grew, held)
+    more = before.peak_bytes - after.peak_bytes
+    if rule.repair is Repair.BACKWARD:
+        return EACH if graph and max(grew, more) >= graph // 2 and before.backwards + before.later_backwards > 0 else ""
     if rule.repair is Repair.CLONE and after.live_bytes_per_step > 0 and grew > 0:
         return f"{before.live_bytes_per_step / after.live_bytes_per_step:.0f} × storage kept"
     if rule.repair is Repair.HOST and grew > 0:
@@ -362,6 +438,8 @@ def growth_kind(rule: Rule, before: Run, after: Run) -> str:
         return "whole graph per step"
     if graph and grew >= 0.1 * graph and before.retained_bytes and slope(before.retained_bytes) > 0:
         return "part of the graph per step"
+    if not graph and grew > 0 and before.partly_freed and slope(before.retained_bytes) > 0:
+        return "part of the graph per step"
     if nodes > 0:
         return "nodes per step"
     uncollected = before.uncollected_per_step - after.uncollected_per_step - max(0, grew)
@@ -369,10 +447,14 @@ def growth_kind(rule: Rule, before: Run, after: Run) -> str:
         return "tensors kept"
     if uncollected > 0:
         return "until the cyclic collector runs"
-    higher = before.peak_bytes - after.peak_bytes >= max(1, before.peak_bytes // 20)
-    if rule.about in OF_GRAPHS and higher and graph and before.attached:
+    higher = more >= max(1, before.peak_bytes // 20) or (graph > 0 and more >= graph // 2)
+    if rule.repair is Repair.LOAD:
+        return COPY if higher else ""
+    if rule.about in OF_GRAPHS and higher and before.attached and (graph or rule.repair is Repair.OWN_FIX):
         return "extra graph at peak"
     if rule.about is About.NEEDLESS_GRAPH and before.probe_bytes and not (before.went_back or after.probe_bytes):
+        return UNUSED
+    if rule.repair is Repair.OWN_FIX and before.attached and not (before.backwards or after.attached):
         return UNUSED
     if rule.about in OF_GRAPHS:
         return ""
@@ -395,8 +477,13 @@ def _flat(kind: str, before: Run, after: Run) -> bool:
 
 
 def _why_not_run(run: Run) -> str:
-    where = f"only {len(run.live_bytes)} of {MIN_STEPS} steps ran"
-    return f"{where}: {run.errors[0]}" if run.errors else where
+    return _stopped(f"only {len(run.live_bytes)} of {MIN_STEPS} steps ran", run)
+
+
+def _stopped(words: str, run: Run) -> str:
+    """The words, and what stopped the run: the row and its exception, or the ``if`` that led past."""
+    why = next(iter([*run.errors, *run.blocked]), "")
+    return f"{words}: {why}" if why else words
 
 
 def run_json(run: Run | None) -> dict[str, object] | None:
@@ -435,4 +522,10 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
         "before": run_json(verdict.before),
         "after": run_json(verdict.after),
         "notes": list(verdict.notes),
+        "fix": fix_json(verdict.fix),
     }
+
+
+def fix_json(fix: Comparison | None) -> dict[str, object] | None:
+    """What a comparison says, as the JSON output has it."""
+    return None if fix is None else {"answer": fix.answer.value, "why": fix.why or None, "phases": fix.phases}

@@ -44,7 +44,9 @@ class Repair(StrEnum):
     HOST           the flagged value is moved to the host
     CLONE          the flagged value is copied out of the storage that it is a view of
     SWITCH         the flagged keyword is given False
-    OWN_FIX        a flagged forward that nothing mends but the finding's own fix
+    OWN_FIX        the finding's own fix; where it has none and nothing is trained, ``no_grad`` around all of the function
+    LOAD           the flagged call loads to the host
+    BACKWARD       a backward runs on the flagged value, and a leaf takes its place
     """
 
     DETACH = "detach"
@@ -55,6 +57,8 @@ class Repair(StrEnum):
     CLONE = "clone"
     SWITCH = "switch"
     OWN_FIX = "own fix"
+    LOAD = "load"
+    BACKWARD = "backward"
 
 
 class Shown(StrEnum):

@@ -115,6 +115,7 @@ CARDS = {
         severity=Severity.WARNING,
         about=About.TENSORS_KEPT,
         triggers=frozenset({"Function", "InplaceFunction"}),
+        repair=Repair.DETACH,
         advice=frozenset({Advice.NO_GRAPH_KEPT}),
     ),
     "retention.hook_keeps_output": Rule(
@@ -376,6 +377,7 @@ CARDS = {
         fix=Safety.UNSAFE,
         triggers=frozenset({"load_state_dict"}),
         roots=frozenset({"load_state_dict"}),
+        repair=Repair.LOAD,
         advice=frozenset({Advice.LOADING}),
     ),
     "footprint.micro_batches_summed_before_backward": Rule(
@@ -385,6 +387,7 @@ CARDS = {
         severity=Severity.WARNING,
         about=About.FOOTPRINT,
         triggers=frozenset({"backward", "manual_backward"}),
+        repair=Repair.BACKWARD,
         advice=frozenset({Advice.SMALLER_BATCHES}),
     ),
     "footprint.full_logits_kept": Rule(

@@ -105,6 +105,9 @@ def locate(tree: ast.Module, place: Place) -> Site | None:
             around.pop()
 
     visit(tree)
+    if best is not None and isinstance(best.statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        # the header of a function, or its decorator: what is said of it is said of its body
+        return Site(best.statement.body[0], (*best.around, best.statement), place)
     return best
 
 
@@ -119,9 +122,45 @@ def place_of(statement: ast.stmt) -> ast.expr | None:
     elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         called = statement.value.func
         target = called.value if isinstance(called, ast.Attribute) else None
+    if isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute) and _is_harness(target.func.value):
+        target = target.args[0]  # the probe around it
     while isinstance(target, ast.Starred) or (isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant)):
         target = target.value
     return target if isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)) else None
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_harness(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == HARNESS
+
+
+def way_out(tree: ast.Module, row: int) -> bool:
+    """Whether the statement in this row always runs when its function (or the module) does: no ``if``, loop, ``try`` or ``match``
+    is around it."""
+    site = locate(tree, Place(row))
+    if site is None:
+        return False
+    start = site.around.index(site.function) + 1 if site.function else 0
+    return not any(
+        isinstance(node, ast.stmt) and not isinstance(node, (ast.With, ast.AsyncWith)) for node in site.around[start:]
+    )
+
+
+def left_before(site: Site) -> int:
+    """The row of a ``return``, ``raise``, ``break`` or ``continue`` in front of the flagged statement that nothing goes around; 0
+    where there is none."""
+    start = site.around.index(site.function) if site.function else 0
+    blocks = [getattr(node, name, []) for node in site.around[start:] for name in ("body", "orelse", "finalbody")]
+    inside = {id(node) for node in [*site.around, site.statement]}
+    for block in blocks:
+        at = next((index for index, node in enumerate(block) if id(node) in inside), 0) if isinstance(block, list) else 0
+        for node in block[:at] if at else ():
+            if isinstance(node, _EXITS):
+                return int(node.lineno)
+    return 0
 
 
 def _call(method: str, *arguments: ast.expr) -> ast.Call:
@@ -310,6 +349,11 @@ class _Body(ast.NodeTransformer):
         bind: list[ast.stmt] = [
             ast.Assign([ast.Name(name, ast.Store())], _call("standin", ast.Constant(name))) for name in dict.fromkeys(names)
         ]
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.Call):
+            made = node.targets[0]
+            if isinstance(made, ast.Attribute) and isinstance(made.value, ast.Name):  # self.drop = nn.Dropout(p)
+                place = ast.Attribute(ast.Name(made.value.id, ast.Load()), made.attr, ast.Store())
+                bind.append(ast.Assign([place], _call("standin", ast.Constant(made.attr))))
         note = ast.Expr(_call("failed", ast.Constant(node.lineno), ast.Name("__tml_error__", ast.Load())))
         handler = ast.ExceptHandler(ast.Name("Exception", ast.Load()), "__tml_error__", [note, *bind])
         guarded = ast.Try(body=[node], handlers=[handler], orelse=[], finalbody=[])
@@ -318,6 +362,9 @@ class _Body(ast.NodeTransformer):
     def _probe(self, node: ast.stmt) -> None:
         """Send the flagged value through the probe: what is added, stored, passed on or called."""
         if self.repair is Repair.SWITCH:
+            return
+        if self.repair is Repair.LOAD:
+            self._tell_place(node)
             return
         if self.repair in OF_FORWARDS:
             if not self._wrap_call(node):
@@ -340,6 +387,21 @@ class _Body(ast.NodeTransformer):
                     keyword.value = _call("value", keyword.value)
         elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)) and node.value is not None:
             node.value = self._probe_expression(node.value)
+
+    def _tell_place(self, node: ast.stmt) -> None:
+        """Send the flagged load's ``map_location`` through the probe: whether it names the host, and what it is."""
+        assert self.site is not None
+        calls = [item for item in ast.walk(node) if isinstance(item, ast.Call)]
+        call = _WrapCall(self.site.place, calls).call or next((item for item in calls if _last(item.func) == "load"), None)
+        if call is None:
+            return
+        given = next((item for item in call.keywords if item.arg == "map_location"), None)
+        if given is None:
+            given = ast.keyword("map_location", call.args.pop(1) if len(call.args) > 1 else ast.Constant(None))
+            call.keywords.append(given)
+        text = ast.unparse(given.value)
+        host = isinstance(given.value, ast.Lambda) or ("cpu" in text and "cuda" not in text)
+        given.value = _call("mapped", ast.Constant(host), given.value)
 
     def _wrap_call(self, node: ast.AST) -> bool:
         """Send exactly the call that the finding points at through the probe; False where none starts in its column."""
@@ -422,11 +484,14 @@ class _Carried(ast.NodeTransformer):
 
 
 def _set_keyword(node: ast.stmt, keyword: str) -> None:
-    for call in ast.walk(node):
-        if isinstance(call, ast.Call):
-            for item in call.keywords:
-                if item.arg == keyword:
-                    item.value = _call("switch", item.value)
+    for call in [item for item in ast.walk(node) if isinstance(item, ast.Call)]:
+        switched = [item for item in call.keywords if item.arg == keyword]
+        for item in switched:
+            item.value = _call("switch", item.value)
+        if switched:  # the value that the backward starts from: `loss` of `loss.backward(…)`, of `autograd.grad(loss, …)`
+            call.args = [argument if isinstance(argument, ast.Starred) else _call("root", argument) for argument in call.args]
+            if isinstance(call.func, ast.Attribute):
+                call.func.value = _call("root", call.func.value)
 
 
 def _surroundings(tree: ast.Module) -> list[ast.stmt]:
@@ -521,6 +586,39 @@ def whole(tree: ast.Module, site: Site, flaw: Flaw, level: int) -> ast.Module:
         rewrite.visit(outermost)
         body = _surroundings(tree)
     return ast.fix_missing_locations(ast.Module(body, []))
+
+
+def plain(tree: ast.Module, site: Site) -> ast.Module:
+    """As ``whole``, with nothing sampled, probed or mended: loops and conditions are the harness's, and each time that the flagged
+    statement comes it is told."""
+    rewrite = _Plain(site)
+    _soften(tree)
+    _guard_classes(tree, site)
+    if site.function is None:
+        body = rewrite.block([node for node in tree.body if not _is_future(node)])
+    else:
+        rewrite.visit(next(node for node in site.around if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))))
+        body = _surroundings(tree)
+    return ast.fix_missing_locations(ast.Module(body, []))
+
+
+class _Plain(_Body):
+    """Guards and conditions alone."""
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site, None, len(site.loops))
+
+    def statement(self, node: ast.stmt) -> list[ast.stmt]:
+        done = super().statement(node)
+        if self.site is None or node is not self.site.statement:
+            return done
+        return [ast.copy_location(ast.Expr(_call("reached")), node), *done]
+
+    def _probe(self, node: ast.stmt) -> None:
+        return
+
+    def _probe_expression(self, value: ast.expr) -> ast.expr:
+        return value
 
 
 def _is_future(node: ast.stmt) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from torchmemlint.confirm.worker.isolate import run_isolated
+from torchmemlint.confirm.worker.compare import run_compared, run_finding
 from torchmemlint.confirm.worker.pairs import run_pair
 
 Job = Mapping[str, Any]
@@ -46,6 +46,7 @@ def count_devices(job: Job, emit: Emit) -> None:
 RUNNERS: dict[str, Callable[[Job, Emit], None]] = {
     "snippet": run_snippet,
     "pair": run_pair,
-    "isolated": run_isolated,
+    "isolated": run_finding,
+    "compared": run_compared,
     "devices": count_devices,
 }

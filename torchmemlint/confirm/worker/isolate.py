@@ -9,6 +9,7 @@ import base64
 import builtins
 import contextlib
 import copy
+import faulthandler
 import functools
 import gc
 import importlib
@@ -26,11 +27,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
+from torchmemlint.confirm.verdict import slope
 from torchmemlint.confirm.worker import cut, standins
 from torchmemlint.confirm.worker.meter import (
-    AllocatorMeter,
     Meter,
     StorageMeter,
     end_history,
@@ -55,7 +57,7 @@ REAL_MODULES = frozenset(
 """Modules that the code gets as they are, where they are installed; every other import gives a stand-in."""
 
 _DETACH = frozenset({Repair.DETACH, Repair.DETACH_STATE})
-_OF_VALUES = _DETACH | {Repair.HOST, Repair.CLONE}
+_OF_VALUES = _DETACH | {Repair.HOST, Repair.CLONE, Repair.BACKWARD}
 _NO_GRAD = frozenset({Repair.NO_GRAD, Repair.NO_GRAD_AROUND})
 
 SEARCH_SECONDS = 12.0
@@ -90,13 +92,20 @@ class Harness:
 
     def __init__(self, meter: Meter, repair: Repair | None, force: bool, turned: frozenset[int] = frozenset()) -> None:
         self._live, self._peak, self._reset_peak = meter.live_bytes, meter.peak_bytes, meter.reset_peak
-        self._allocator = meter if isinstance(meter, AllocatorMeter) else None
+        self._meter = meter
         self.requested: list[int] = []
         self.fragmented = 0
         self.at_end: Callable[[], None] = lambda: None
         self.repair, self._force, self._turned = repair, force, turned
+        self.own_fix = False
+        self.waits = False
+        self._waited = 0
         self.guessed: dict[int, bool] = {}
-        self.value_bytes = self.probe_bytes = self.went_back = 0
+        self.value_bytes = self.went_back = 0
+        self.graphs: list[int] = []
+        self.partly = False
+        self.left = 0
+        self.blocked: dict[int, str] = {}
         self.done = False
         self.sampled: Sampled | None = None
         self.escapes: bool | None = None
@@ -141,14 +150,22 @@ class Harness:
         del place
         if len(self.live) == 2:
             self._reset_peak()
-        self.uncollected.append(self._live())
+        uncollected = self._live()
         gc.collect()
         self.live.append(self._live())
-        if self._allocator is not None:
-            self.requested.append(self._allocator.requested_bytes())
-            self.fragmented = self._allocator.fragmented_bytes()
+        if self.waits:  # each sample runs the collector: without it all of this were still there
+            self._waited += uncollected - self.live[-1]
+            uncollected = self.live[-1] + self._waited
+        self.uncollected.append(uncollected)
+        if self._meter.rounds:
+            self.requested.append(self._meter.requested_bytes())
+            self.fragmented = self._meter.fragmented_bytes()
         self.graph_forwards.append(standins.record.graph_forwards)
+        self._stop_in_time()
+
+    def _stop_in_time(self) -> None:
         if time.process_time() > self._deadline:
+            self.blocked[0] = f"it ran for {RUN_SECONDS:.0f} seconds, as far as row {row_here()}"
             raise EndOfRun
 
     def look(self, place: Callable[[], object]) -> None:
@@ -160,8 +177,7 @@ class Harness:
         once."""
         count = 0
         self._counting = False
-        if time.process_time() > self._deadline:
-            raise EndOfRun
+        self._stop_in_time()
         if role == "other" or self.done:
             self._depth += 1
             try:
@@ -207,8 +223,9 @@ class Harness:
             value = items() if callable(items) and not isinstance(items, StandIn) else items
             self._counting = isinstance(value, range)
             yield from value
-        except (TypeError, ValueError, RuntimeError, AttributeError, StopIteration):
-            return
+        except (TypeError, ValueError, RuntimeError, AttributeError, StopIteration) as error:
+            row = row_here()
+            self.blocked.setdefault(row, f"row {row}: {type(error).__name__}: {error}"[:200])
 
     async def aloop(self, role: str, items: Any) -> Any:
         """The same for ``async for``; the iterable is not asked, stand-ins are."""
@@ -238,12 +255,7 @@ class Harness:
 
     def branch(self, wanted: bool | None, remainder: bool, row: int, test: Any) -> bool:
         """Stands in an if's condition: ``wanted`` is the side that the flagged line is on."""
-        try:
-            value = test() if callable(test) and not isinstance(test, StandIn) else test
-            known = not isinstance(value, (StandIn, StandInTensor, standins.Guess))
-            truth = bool(value)
-        except Exception:
-            known, truth = False, True
+        truth, known = answer(test)
         if wanted is None and not known:
             truth = truth != (row in self._turned)
             self.guessed[row] = truth
@@ -254,6 +266,7 @@ class Harness:
         if self._force:
             self.forced.append(row)
             return wanted
+        self.blocked.setdefault(row, f"the `if` in row {row} leads elsewhere")
         return truth
 
     def context(self, manager: Any, text: str) -> Any:
@@ -283,6 +296,8 @@ class Harness:
         if not isinstance(call, types.FunctionType):  # what no lambda can hold comes as a value
             self._saw(call)
             return call
+        if self.own_fix:
+            self.hits += 1
         standins.record.trusted = self.claimed  # the linter says that this very call is a forward
         try:
             with torch.no_grad() if self.repair in _NO_GRAD else contextlib.nullcontext():
@@ -300,6 +315,12 @@ class Harness:
         self.hits += 1
         self.seen.add("tensor")
         return False if self.repair is Repair.SWITCH else value
+
+    def mapped(self, host: bool, place: Any) -> Any:
+        """The probe on the place that a checkpoint is loaded to: unless it names the host, the device that it was saved from."""
+        self.hits += 1
+        self.seen.add("tensor")
+        return "cpu" if host or self.repair is Repair.LOAD else standins.ON_DEVICE
 
     def _saw(self, value: Any) -> None:
         self.hits += 1
@@ -322,7 +343,30 @@ class Harness:
         if guess:
             self.guesses.add(guess)
         if self.hits <= standins.STEPS:
-            self.probe_bytes = max(self.probe_bytes, walk(value).retained_bytes)
+            self._weigh(value)
+
+    def root(self, value: Any) -> Any:
+        """What a flagged backward starts from; a module that the call is looked up in passes."""
+        if isinstance(value, torch.Tensor) and value.grad_fn is not None:
+            self.attached = True
+            if len(self.graphs) < standins.STEPS:
+                self._weigh(value)
+        return value
+
+    def _weigh(self, value: Any) -> None:
+        graph = walk(value)
+        self.partly = self.partly or graph.freed_slots > 0
+        if graph.retained_bytes and not graph.freed_slots:
+            self.graphs.append(graph.retained_bytes)
+
+    @property
+    def probe_bytes(self) -> int:
+        """What the graph of one flagged value saves for a backward, of one that takes up those before, what a step adds; 0 where a
+        backward had been through it."""
+        added = [later - earlier for earlier, later in itertools.pairwise(self.graphs)]
+        grows = len(added) > 2 and min(added) > 0
+        sizes = sorted(added if grows else self.graphs)
+        return sizes[len(sizes) // 2] if sizes else 0
 
     def _passed(self, gradient: torch.Tensor) -> None:
         """A backward comes through a flagged value."""
@@ -355,6 +399,17 @@ class Harness:
         return StandIn(name, origin="given" if self.claimed else "unseen")
 
 
+def answer(test: Any) -> tuple[bool, bool]:
+    """Whether a condition holds, and whether that is known: no stand-in was asked whether it is true."""
+    asked = standins.record.asked
+    try:
+        value = test() if callable(test) and not isinstance(test, StandIn) else test
+        known = not isinstance(value, (StandIn, StandInTensor, standins.Guess))
+        return bool(value), known and standins.record.asked == asked
+    except Exception:
+        return True, False
+
+
 def _kind(value: object) -> str:
     if isinstance(value, torch.Tensor):
         return "tensor"
@@ -379,9 +434,19 @@ def mend(value: Any, repair: Repair | None) -> Any:
             return leaf
         if repair in _DETACH:
             return leaf.detach()
+        if repair is Repair.BACKWARD:
+            return _gone_back(leaf)
         return leaf.clone() if repair is Repair.CLONE else leaf.cpu()
 
     return tree_map(one, value)
+
+
+def _gone_back(part: torch.Tensor) -> torch.Tensor:
+    """The part after a backward of its own: a leaf, through which the later backward goes no further."""
+    if not part.requires_grad or part.is_leaf:
+        return part
+    part.sum().backward()  # type: ignore[no-untyped-call, unused-ignore]
+    return part.detach().requires_grad_()
 
 
 # -- the module around the code
@@ -550,7 +615,7 @@ def _nothing(*args: object, **kwargs: object) -> None:
     return None
 
 
-def _prepare_torch(device: str) -> None:
+def prepare_torch(device: str) -> None:
     """Make the parts of torch that reach outside do nothing in this process; what is made without saying where, stand-ins above
     all, is made on the device."""
     from torch.utils.data import DataLoader
@@ -563,7 +628,12 @@ def _prepare_torch(device: str) -> None:
     torch.save = _nothing
     for name, dtype in _LEGACY.items():
         setattr(torch, name, functools.partial(_legacy, getattr(torch, name), dtype))
-    torch.load = lambda *args, **kwargs: StandIn("loaded")
+    torch.load = _load  # type: ignore[assignment]
+    if torch.device(device).type == "cpu":
+        _without_cuda()
+    torch.nn.modules.module.register_module_forward_pre_hook(standins.fitted)  # type: ignore[arg-type]
+    for dropout in (torch.nn.Dropout, torch.nn.Dropout2d, torch.nn.Dropout3d, torch.nn.AlphaDropout):
+        dropout.__init__ = functools.partialmethod(_dropout, dropout.__init__)  # type: ignore[method-assign, assignment]
     first = DataLoader.__init__
 
     def plain(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
@@ -582,6 +652,45 @@ def _prepare_torch(device: str) -> None:
 
     DataLoader.__init__ = plain  # type: ignore[method-assign]
     warnings.simplefilter("ignore")
+
+
+def _load(file: Any = None, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """A checkpoint: a stand-in that holds some weights, on the device or, where it is loaded to the host, uncounted."""
+    loaded = StandIn("loaded")
+    if map_location is standins.ON_DEVICE or map_location == "cpu":
+        loaded._parts["weights that were saved"] = _weights_of_a_file(map_location == "cpu")
+    return loaded
+
+
+def _weights_of_a_file(host: bool) -> torch.Tensor:
+    if not host:
+        return torch.zeros(standins.FORWARD_BYTES // 4)
+    with _disable_current_modes():  # where no meter of the device sees them
+        return torch.zeros(standins.FORWARD_BYTES // 4, device="cpu")
+
+
+def _dropout(self: Any, first: Any, p: Any = 0.5, *args: Any, **kwargs: Any) -> None:
+    first(self, 0.5 if isinstance(p, StandIn) else p, *args, **kwargs)
+
+
+def _without_cuda() -> None:
+    """What code asks of a GPU, where there is none and all of it runs on the CPU: to wait, to be chosen, its streams."""
+    cuda: Any = torch.cuda
+    answers: Mapping[str, Callable[[], Any]] = {
+        "synchronize": _nothing, "set_device": _nothing, "empty_cache": _nothing, "reset_peak_memory_stats": _nothing,
+        "current_device": int, "get_device_name": lambda: "cpu", "Event": _stream, "Stream": _stream, "current_stream": _stream,
+        "default_stream": _stream, "device": contextlib.nullcontext, "stream": contextlib.nullcontext,
+    }  # fmt: skip
+    for name, answer_of in answers.items():
+        setattr(cuda, name, _answering(answer_of))  # each its own: torch._dynamo refuses two names of one function
+
+
+def _stream() -> StandIn:
+    return StandIn("stream")
+
+
+def _answering(answer_of: Callable[[], Any]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: answer_of()
 
 
 _LEGACY = {
@@ -624,22 +733,33 @@ class Target:
     turned: frozenset[int] = frozenset()
 
 
+def target_of(job: Mapping[str, Any]) -> Target:
+    """What a job asks about."""
+    standins.defaults.update(job.get("defaults", {}))
+    return Target(
+        job["source"], cut.Place(*job["place"]), cut.Flaw(Repair(str(job["repair"])), str(job.get("keyword", ""))), job["device"],
+        str(job.get("grad", "on")), str(job.get("module", "confirmed_module")), job.get("modules", {}),
+        frozenset(job.get("packages", ())), job.get("claimed") is True,
+    )  # fmt: skip
+
+
 def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], None]) -> None:
     """Both variants of one finding: whole function first; where it does not reach the line often enough, the slice;
     outward through the loops."""
-    _prepare_torch(str(job["device"]))
+    if job.get("timeout"):  # what is stopped says where it is
+        faulthandler.dump_traceback_later(max(1.0, float(job["timeout"]) - 2.0))
+    prepare_torch(str(job["device"]))
     standins.STEPS = int(job.get("steps", standins.STEPS))
     chosen: tuple[str, int, bool] | None = None
     best: Mapping[str, object] | None = None
-    repair = Repair(str(job["repair"]))
-    target = Target(
-        job["source"], cut.Place(*job["place"]), cut.Flaw(repair, str(job.get("keyword", ""))), job["device"], str(job.get("grad", "on")),
-        str(job.get("module", "confirmed_module")), job.get("modules", {}), frozenset(job.get("packages", ())),
-        job.get("claimed") is True,
-    )  # fmt: skip
+    target = target_of(job)
+    repair = target.flaw.repair
     site = cut.locate(ast.parse(target.source), target.place)
     if site is None:
         emit({"failed": f"row {target.place.row} holds no statement"})
+        return
+    if row := cut.left_before(site):
+        emit({"failed": f"row {row} leaves before the flagged line: it never runs"})
         return
     deadline = time.process_time() + SEARCH_SECONDS
     for attempt in _attempts(len(site.loops)):
@@ -650,6 +770,9 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
             best, chosen = figures, attempt
         if _grows(figures):
             break
+        if figures["left"] and not figures["hits"] and cut.way_out(ast.parse(target.source), _whole(figures, "left")):
+            best, chosen = figures, attempt
+            break  # a slice would run what the program never comes to
         if _complete(figures) and attempt[1] + 1 >= len(site.loops):
             break
     assert best is not None
@@ -665,11 +788,11 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
         emit(_snapshot(target, chosen))
     assert chosen is not None
     if job.get("fixed_source"):
-        emit({"variant": "fixed", "run": _measure(_fixed(target, job["fixed_source"], int(job["fixed_row"])), None, chosen)})
-    if repair is Repair.OWN_FIX:
+        emit({"variant": "fixed", "run": _measure(fixed(target, job["fixed_source"], int(job["fixed_row"])), None, chosen)})
+    if repair is Repair.OWN_FIX and (job.get("fixed_source") or best["backwards"]):
         return
     # nothing is trained where it ran: the repair is a decorator, or a with-block around all of it
-    around = repair is Repair.NO_GRAD_AROUND and not best["backwards"]
+    around = repair in {Repair.NO_GRAD_AROUND, Repair.OWN_FIX} and not best["backwards"]
 
     def repaired(target: Target) -> Mapping[str, object]:
         return _measure(replace(target, grad="off"), None, chosen) if around else _measure(target, repair, chosen)
@@ -683,7 +806,7 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
         emit({"variant": "inert after", "run": repaired(doubtful)})
 
 
-def _fixed(target: Target, source: str, row: int) -> Target:
+def fixed(target: Target, source: str, row: int) -> Target:
     """The target in the file with the finding's own fix, whose flagged statement is in ``row``."""
     longer = source.count("\n") - target.source.count("\n")
     turned = frozenset(item + (longer if item > target.place.row else row - target.place.row) for item in target.turned)
@@ -699,6 +822,12 @@ def _attempts(loops: int) -> Iterator[tuple[str, int, bool]]:
             yield "slice", level, False
     for level in levels:
         yield "slice" if loops else "whole function", level, True
+
+
+def _whole(figures: Mapping[str, object], name: str) -> int:
+    value = figures[name]
+    assert isinstance(value, int)
+    return value
 
 
 def _series(figures: Mapping[str, object], name: str) -> list[int]:
@@ -761,28 +890,32 @@ def _measure(
     make = cut.whole if mode == "whole function" else cut.sliced
     program = make(tree, site, target.flaw, level)
     errors: list[str] = []
+    standins.weight()  # of ours, and no part of the program
     with meter:
-        if isinstance(meter, StorageMeter):
-            record.on_host = meter.forget
-        standins.weight()
+        record.on_host = meter.forget
         harness = Harness(meter, repair, force, target.turned)
         harness.claimed = target.claimed
+        harness.own_fix = target.flaw.repair is Repair.OWN_FIX
         harness.at_end = at_end
         meter.reset_peak()
         if program is not None:
             with torch.set_grad_enabled(target.grad != "off"):  # the callers' mode, where it is known to be off
-                errors = _drive(program, site, harness, target)
+                errors = drive(program, site, harness, target)
         end = harness.sampled or Sampled(
             meter.peak_bytes(), len(harness.errors), len(record.fallbacks), record.backwards, record.graph_forwards
         )
         standins.begin(standins.Record())
     seen = next((kind for kind in ("stand-in", "tensor", "number", "other") if kind in harness.seen), "")
+    if harness.own_fix and harness.hits:  # it is about grad mode, not about a value
+        seen = "tensor"
     errors = [*harness.errors[: end.errors], *(() if harness.sampled else errors)]
     fallbacks = record.fallbacks[: end.fallbacks]
     kept = cut.place_of(site.statement)
     place = "stand-in" if "stand-in" in harness.places else "real" if harness.places else ""
     if site.function is not None and not site.loops and not site.comprehends and not isinstance(kept, ast.Attribute):
         place = "local"
+    if harness.waits:
+        place = "context"
     per_step = _per_step(harness.graph_forwards)
     return {
         "live_bytes": harness.live,
@@ -792,7 +925,7 @@ def _measure(
         "requested_bytes": harness.requested,
         "fragmented_bytes": harness.fragmented,
         "peak_bytes": end.peak,
-        "graph_bytes": per_step * standins.FORWARD_BYTES or harness.probe_bytes,
+        "graph_bytes": _graph_bytes(harness, per_step * standins.FORWARD_BYTES),
         "probe_bytes": harness.probe_bytes,
         "value_bytes": harness.value_bytes,
         "went_back": harness.went_back,
@@ -808,7 +941,9 @@ def _measure(
         "grad_modes": sorted(harness.grad_modes),
         "decorators": _decorators(record, site),
         "contexts": sorted(harness.contexts),
-        "attached": harness.attached or (harness.inexact and end.graph_forwards > 0),
+        "attached": harness.attached
+        or ((harness.inexact or harness.own_fix) and end.graph_forwards > 0)
+        or (harness.own_fix and record.hung),
         "guesses": sorted(harness.guesses),
         "backwards": end.backwards,
         "later_backwards": record.backwards - end.backwards,
@@ -817,7 +952,23 @@ def _measure(
         "escapes": harness.escapes if mode == "whole function" else None,
         "forced": harness.forced,
         "graphs_built": end.graph_forwards,
+        "hung": record.hung,
+        "may_retain": record.may_retain,
+        "left": harness.left,
+        "hits": harness.hits,
+        "blocked": list(harness.blocked.values())[:3],
+        "partly_freed": harness.partly,
     }
+
+
+def _graph_bytes(harness: Harness, forwards: int) -> int:
+    """What one step's graph saves: that of the flagged value, except where what grows is more, and the step's ``forwards`` make it
+    so."""
+    probed = harness.probe_bytes
+    if not probed:
+        return forwards
+    grew = slope(harness.live)
+    return forwards if forwards and grew > 1.5 * probed else probed
 
 
 def _guards(tree: ast.Module, backwards: Iterable[tuple[int, ...]], guessed: Mapping[int, bool]) -> list[int]:
@@ -854,8 +1005,9 @@ def _per_step(counts: list[int]) -> int:
     return sorted(differences)[len(differences) // 2] if differences else 0
 
 
-def _drive(program: ast.Module, site: cut.Site, harness: Harness, target: Target) -> list[str]:
-    """Execute the program and call the flagged function: once where it has a loop to sample, else once per step."""
+def drive(program: ast.Module, site: cut.Site, harness: Harness, target: Target, calls: int = 0) -> list[str]:
+    """Execute the program and call the flagged function: once where it has a loop to sample, else once per step, or as many ``calls`` as are
+    wanted."""
     errors: list[str] = []
     sys.argv = ["module.py"]
     with standins.Bench(target.device):
@@ -865,16 +1017,15 @@ def _drive(program: ast.Module, site: cut.Site, harness: Harness, target: Target
             space = _namespace(program, harness, Modules(target.modules, target.packages, target.module), name)
             exec(compile(program, standins.CODE, "exec", __future__.annotations.compiler_flag), space)
             if site.function is not None:
-                _call_flagged(site, space, harness)
+                _call_flagged(site, space, harness, calls)
         except EndOfRun:
             pass
-        except SystemExit:
-            errors.append("0: SystemExit: the code left the program")
+        except SystemExit as error:
+            row = _row_of(error)
+            harness.left = row
+            errors.append(f"{row}: SystemExit: the code leaves the program")
         except Exception as error:
-            line = error.__traceback__
-            while line is not None and line.tb_next is not None and line.tb_next.tb_frame.f_code.co_filename == standins.CODE:
-                line = line.tb_next
-            errors.append(f"{line.tb_lineno if line else 0}: {type(error).__name__}: {error}"[:300])
+            errors.append(f"{_row_of(error)}: {type(error).__name__}: {error}"[:300])
             error.__traceback__ = None
         harness._look = None
         space.clear()
@@ -882,7 +1033,26 @@ def _drive(program: ast.Module, site: cut.Site, harness: Harness, target: Target
     return errors
 
 
-def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness) -> None:
+def row_here() -> int:
+    """The row of the flagged file that is being executed."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != standins.CODE:
+        frame = frame.f_back
+    return frame.f_lineno if frame is not None else 0
+
+
+def _row_of(error: BaseException) -> int:
+    """The row of the flagged file, outside the harness, that the exception came through last."""
+    row = 0
+    line = error.__traceback__
+    while line is not None:
+        if line.tb_frame.f_code.co_filename == standins.CODE:
+            row = line.tb_lineno
+        line = line.tb_next
+    return row
+
+
+def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness, calls: int = 0) -> None:
     outermost = next(node for node in site.around if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
     place = cut.place_of(site.statement)
     function: Any
@@ -900,6 +1070,10 @@ def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness) -> No
         holder = next((node for node in site.around if isinstance(node, ast.ClassDef)), None)
         klass = space[holder.name] if holder else None
         function = _method(StandIn(holder.name, klass), klass, outermost.name) if holder else space[outermost.name]
+    applied = _applied(site, space, outermost.name)
+    if applied is not None:
+        receiver, function = None, applied
+        harness.waits = True
     if isinstance(function, StandIn) or not callable(function):
         raise TypeError(f"{outermost.name} could not be made")
     repeat = not site.loops and not site.comprehends
@@ -909,7 +1083,7 @@ def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness) -> No
         scope = {"self": receiver} if receiver is not None else {first: None}
         harness.look(lambda: eval(text, scope))
     known = _standins_in(receiver) if receiver is not None else frozenset()
-    for _ in range(standins.STEPS if repeat else 1):
+    for _ in range((calls or standins.STEPS) if repeat else 1):
         if repeat:
             harness.tick()
         given = [*_arguments(function), *_keywords(function).values()]
@@ -921,6 +1095,31 @@ def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness) -> No
     if repeat:
         harness.tick()
         harness.at_end()
+
+
+def _applied(site: cut.Site, space: Mapping[str, Any], name: str) -> Callable[[], Any] | None:
+    """The call of an ``autograd.Function`` whose ``forward`` is flagged: autograd gives it its context, and its tensors are leaves
+    that want a gradient."""
+    klass = space.get(site.klass.name) if site.klass is not None else None
+    if (
+        not isinstance(klass, type)
+        or not issubclass(klass, torch.autograd.Function)
+        or name not in {"forward", "setup_context"}
+    ):
+        return None
+    parameters = list(inspect.signature(klass.forward).parameters.values())
+    new_style = "setup_context" in vars(klass)
+
+    def apply() -> Any:
+        given = [
+            copy.copy(item.default) if item.default not in {item.empty, None} else standins.data().requires_grad_()
+            for item in parameters[0 if new_style else 1 :]
+            if item.kind in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD)
+        ]
+        with torch.enable_grad():
+            return klass.apply(*given)
+
+    return apply
 
 
 def _method(receiver: Any, klass: Any, name: str) -> Any:

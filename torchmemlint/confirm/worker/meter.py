@@ -21,7 +21,13 @@ from torch.utils._pytree import tree_iter
 
 
 class Meter(Protocol):
-    """Live and peak bytes of tensors on one device; a context manager around everything that is to be counted."""
+    """Live and peak bytes of tensors on one device; a context manager around everything that is to be counted.
+
+    Whoever measures asks a meter and no device. ``rounds``: the device's allocator gives blocks that are larger than what was asked for,
+    and tells both.
+    """
+
+    rounds: bool = False
 
     def __enter__(self) -> Any: ...
 
@@ -39,6 +45,18 @@ class Meter(Protocol):
         """Start a new peak from what is alive now."""
         ...
 
+    def requested_bytes(self) -> int:
+        """Live bytes as they were asked for, before blocks are rounded up."""
+        return self.live_bytes()
+
+    def fragmented_bytes(self) -> int:
+        """Bytes that the allocator holds and no tensor uses."""
+        return 0
+
+    def forget(self, tensor: torch.Tensor) -> None:
+        """Stop counting a tensor that an experiment says was moved away; a device of its own knows by itself."""
+        return None
+
 
 def _callbacks_fire() -> bool:
     """Whether a weak reference to a storage calls back when the storage is freed (torch 2.2 and later; 2.0 and 2.1 never
@@ -50,7 +68,7 @@ def _callbacks_fire() -> bool:
     return bool(fired) and reference() is None
 
 
-class StorageMeter(TorchDispatchMode):
+class StorageMeter(TorchDispatchMode, Meter):
     """Exact live bytes of every dense storage that an operator returned while the mode was on.
 
     It cannot see: work done in other threads (dispatch modes are thread-local), sparse and nested tensors, the scratch memory
@@ -137,8 +155,10 @@ class StorageMeter(TorchDispatchMode):
         self._peak = self.live_bytes()
 
 
-class AllocatorMeter:
+class AllocatorMeter(Meter):
     """The counters of the CUDA caching allocator (also ROCm): each block is rounded up to 512 bytes."""
+
+    rounds = True
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -196,7 +216,7 @@ def end_history() -> bytes:
         torch.cuda.memory._record_memory_history(enabled=None)
 
 
-class MpsMeter:
+class MpsMeter(Meter):
     """Apple's allocator tells only what is live now: the peak is the highest figure at a sample."""
 
     def __init__(self) -> None:
@@ -227,7 +247,7 @@ class MpsMeter:
         self.live_bytes()
 
 
-def meter_for(device: str) -> StorageMeter | AllocatorMeter | MpsMeter:
+def meter_for(device: str) -> Meter:
     """The meter of ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"mps"``."""
     kind = torch.device(device)
     if kind.type == "cuda":

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from torchmemlint.confirm.worker.meter import AllocatorMeter, meter_for, walk
+from torchmemlint.confirm.worker.meter import meter_for, walk
 
 STEPS = 8
 
@@ -83,7 +83,7 @@ def measure(files: Mapping[str, str], module: str, device: str, steps: int, name
             gc.collect()
             for count in range(1, steps + 1):
                 base = meter.live_bytes()
-                asked = meter.requested_bytes() if isinstance(meter, AllocatorMeter) else 0
+                asked = meter.requested_bytes()
                 meter.reset_peak()
                 kept = run(count)
                 peak = meter.peak_bytes() - base
@@ -93,7 +93,7 @@ def measure(files: Mapping[str, str], module: str, device: str, steps: int, name
                 retained.append(held.retained_bytes)
                 gc.collect()
                 live.append(meter.live_bytes() - base)
-                if isinstance(meter, AllocatorMeter):
+                if meter.rounds:
                     requested.append(meter.requested_bytes() - asked)
                 del kept
                 gc.collect()

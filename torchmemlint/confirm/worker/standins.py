@@ -40,7 +40,8 @@ class Record:
     """What happened during one run, for the verdict; one per child and run.
 
     ``inert`` names callees out of sight whose results are plain data in this run: what still grows then does not rest on them.
-    ``modules`` names attributes of the flagged method's class that some line of it sets to a module.
+    ``modules`` names attributes of the flagged method's class that some line of it sets to a module. ``asked`` counts how often
+    something depended on whether a stand-in is true; ``hung`` tells that an operation of the code gave a value with a graph.
     """
 
     def __init__(self, inert: frozenset[str] = frozenset(), modules: frozenset[str] = frozenset()) -> None:
@@ -56,6 +57,10 @@ class Record:
         self.empty_backwards = 0
         self.backward_rows: set[tuple[int, ...]] = set()
         self.swallowed: list[tuple[str, int]] = []
+        self.asked = 0
+        self.hung = False
+        self.may_retain = False
+        self.on_backward: Callable[[list[torch.Tensor]], Callable[[], None]] | None = None
         self.on_host: Callable[[torch.Tensor], None] = lambda tensor: None
 
     def fallback(self, what: str) -> None:
@@ -82,8 +87,17 @@ _KEEPERS = frozenset(
 _TRAINERS = frozenset(words("backward step optimize optimise train update"))
 """Words in names of callees that may run a backward even where their result is used."""
 
+defaults: dict[str, float] = {}
+"""What the code itself gives as the default of an option that is a fraction."""
+_OPTIONS = re.compile(
+    r"(^|[._])(args?|opts?|options|flags|cfg|conf|config|hparams|hyper\w*|params|hp|parse_args\(\)|settings)$", re.I
+)
+ON_DEVICE = object()
+"""The place of a checkpoint that is loaded onto the device that it was saved from."""
 record = Record()
 _roles: dict[str, str] = {}
+_keyed: set[str] = set()
+"""Callees whose result some run read by a key: it is a dict, and has no method of a tensor."""
 _weight: torch.Tensor | None = None
 
 
@@ -147,20 +161,83 @@ def forward(name: str, inputs: list[torch.Tensor], guess: str = "") -> torch.Ten
     has something to train.
 
     A callee that first saw a tensor with a graph is taken for one without parameters of its own, unless it is known or named as a
-    network; with several tensors it is a criterion, and gives a scalar.
+    network; with several tensors it is a criterion, gives a scalar and saves no more than that. One that is named as a criterion has no
+    parameters, whatever it sees.
     """
     if guess and guess in record.inert:
         return marked(data(), guess, True)
     with torch._C.DisableTorchFunctionSubclass():
         hangs = any(tensor.requires_grad for tensor in inputs)
-        trained = _is_network(name) and not _CRITERION.search(name)
-        role = _roles.setdefault(name, "model" if not hangs or trained else "criterion" if len(inputs) > 1 else "layer")
+        loses = _CRITERION.search(name) is not None
+        model = (_is_network(name) and not loses) or not (hangs or loses)
+        role = _roles.setdefault(name, "model" if model else "criterion" if len(inputs) > 1 or loses else "layer")
         link = _link(inputs)
         record.forwards += 1
         plain = _plain_data()
-        result = _activations(weight() if role == "model" else None, link) + (plain.mean() if role == "criterion" else plain)
-        record.graph_forwards += result.requires_grad
+        if role == "criterion":
+            result = link.sin() + plain.mean()  # saves as good as nothing, as losses do
+        else:
+            result = _activations(weight() if role == "model" else None, link) + plain
+            record.graph_forwards += result.requires_grad
+    result._tml_made = name  # type: ignore[attr-defined]
     return marked(as_standin(result), guess or guess_of(inputs), bool(guess))
+
+
+def _shape_for(module: Any, tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """The shape that a layer of torch wants, where a tensor does not have it."""
+    nn, shape = torch.nn, tuple(tensor.shape)
+    if isinstance(module, nn.Linear):
+        return None if shape and shape[-1] == module.in_features else (*(shape[:-1] or SHAPE[:1]), module.in_features)
+    if isinstance(module, nn.modules.conv._ConvNd):
+        rank = len(module.kernel_size)
+        fits = len(shape) == rank + 2 and shape[1] == module.in_channels
+        size = max([SPATIAL, *(2 * kernel for kernel in module.kernel_size)])
+        return None if fits else (2, module.in_channels, *[size] * rank)
+    if isinstance(module, nn.modules.batchnorm._BatchNorm):
+        rank = {"BatchNorm1d": 0, "BatchNorm2d": 2, "BatchNorm3d": 3}.get(type(module).__name__, max(0, len(shape) - 2))
+        fits = len(shape) > 1 and shape[1] == module.num_features and len(shape) - 2 in ({0, 1} if not rank else {rank})
+        return None if fits else (4, module.num_features, *[SHAPE[0]] * rank)
+    if isinstance(module, (nn.LSTM, nn.GRU, nn.RNN)):
+        return None if len(shape) in {2, 3} and shape[-1] == module.input_size else (4, 4, module.input_size)
+    if isinstance(module, (nn.LSTMCell, nn.GRUCell, nn.RNNCell)):
+        return None if len(shape) == 2 and shape[-1] == module.input_size else (4, module.input_size)
+    if isinstance(module, nn.LayerNorm):
+        wanted = tuple(module.normalized_shape)
+        return None if shape[-len(wanted) :] == wanted else (*SHAPE[:1], *wanted)
+    return None
+
+
+SPATIAL = 16
+
+
+def fitted(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """The arguments of a layer, of which a stand-in tensor that it would refuse takes the rank and width that it wants: the shape of
+    data that nobody has is the first layer's to say."""
+    if not args or not isinstance(args[0], StandInTensor):
+        return None
+    tensor = args[0]
+    with torch._C.DisableTorchFunctionSubclass():
+        if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
+            if not tensor.is_floating_point():
+                return None
+            return (as_standin(torch.zeros(tuple(tensor.shape) or SHAPE, dtype=torch.long)), *args[1:])
+        wanted = _shape_for(module, tensor)
+        if wanted is None:
+            return None
+        other = torch.rand(wanted) + _link([tensor])
+    return (marked(as_standin(other), guess_of(tensor)), *args[1:])
+
+
+def _fitted_target(name: str, args: Any) -> Any:
+    """The arguments of a loss whose target a stand-in is, in the shape and type that the loss wants; None for others."""
+    if len(args) < 2 or not isinstance(args[0], torch.Tensor) or not isinstance(args[1], StandInTensor):
+        return None
+    shape = tuple(args[0].shape)
+    if name in {"cross_entropy", "nll_loss", "cross_entropy_loss"} and len(shape) > 1:
+        return (args[0], torch.zeros((shape[0], *shape[2:]), dtype=torch.long), *args[2:])
+    if name in {"mse_loss", "l1_loss", "smooth_l1_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div"}:
+        return (args[0], torch.full(shape, 0.5) + _link([args[1]]), *args[2:])
+    return None
 
 
 def _link(inputs: list[torch.Tensor]) -> torch.Tensor:
@@ -261,6 +338,7 @@ class Bench(TorchFunctionMode):
                 return args[0]
         if name in _FACTORIES:
             args = tree_map(lambda leaf: SHAPE[0] if isinstance(leaf, StandIn) else leaf, args)
+        _refuse_dict(name, args)
         args = self._ready(args)
         kwargs = self._ready({key: self._option(key, value) for key, value in kwargs.items()}) if kwargs else {}
         if name == "backward" or func is torch.autograd.grad:
@@ -286,7 +364,12 @@ class Bench(TorchFunctionMode):
             ) as error:
                 if "out of memory" in str(error) or name in {"__get__", "__set__", "__delete__"}:
                     raise
-                result = self._replace(name, func, args, kwargs, error)
+                again = _fitted_target(name, args)
+                try:
+                    result = func(*again, **kwargs) if again else self._replace(name, func, args, kwargs, error)
+                except (RuntimeError, TypeError, ValueError, IndexError) as second:
+                    result = self._replace(name, func, args, kwargs, second)
+        record.hung = record.hung or (isinstance(result, torch.Tensor) and result.grad_fn is not None)
         if any(isinstance(item, StandInTensor) for item in leaves((args, kwargs))):
             guess = guess_of((args, kwargs))
             for item in _tensors(result):
@@ -299,6 +382,8 @@ class Bench(TorchFunctionMode):
             return value
         if key in {"dim", "axis", "k", "num_samples", "min", "max", "p", "alpha"}:
             return 1
+        if key == "retain_graph":
+            record.may_retain = True
         if key in {"keepdim", "requires_grad", "training", "inplace"}:
             return False
         return self._device if key == "device" else None
@@ -362,6 +447,22 @@ class Bench(TorchFunctionMode):
         return as_standin(result)
 
 
+_OF_DICTS = frozenset(
+    words("to cuda cpu pin_memory __get__ __iter__ __len__ __contains__ __repr__ __format__ __getitem__ __setitem__")
+)
+"""What a dict of tensors, or an object that is read like one, may have as a tensor has."""
+
+
+def _refuse_dict(name: str, args: Any) -> None:
+    """What is read by a key is no tensor: a method that only tensors have fails on it, as it would in the program."""
+    if not _keyed or name in _OF_DICTS or not args or not isinstance(args[0], StandInTensor):
+        return
+    if args[0].__dict__.get("_tml_made") in _keyed and sys._getframe(2).f_code.co_filename.startswith(
+        "<"
+    ):  # called by the code
+        raise AttributeError(f"'dict' object has no attribute '{name}'")
+
+
 def _backward(func: Any, args: Any, kwargs: Any) -> Any:
     """Run a backward (or ``autograd.grad``); of a stand-in that is no scalar, that of its sum; of one without a graph nothing
     (but that is noted)."""
@@ -371,6 +472,7 @@ def _backward(func: Any, args: Any, kwargs: Any) -> Any:
     standin = any(isinstance(tensor, StandInTensor) for tensor in roots)
     empty = bool(roots) and not any(tensor.requires_grad for tensor in roots)
     record.empty_backwards += empty
+    done = record.on_backward(roots) if record.on_backward is not None else None
     with torch._C.DisableTorchFunctionSubclass():
         if func is torch.autograd.grad:
             return _gradients(func, args, kwargs, standin)
@@ -379,7 +481,10 @@ def _backward(func: Any, args: Any, kwargs: Any) -> Any:
             return None
         if standin and roots[0].numel() != 1 and len(args) == 1 and kwargs.get("gradient") is None:
             args = (roots[0].sum(), *args[1:])
-        return func(*args, **kwargs)
+        result = func(*args, **kwargs)
+    if done is not None:
+        done()
+    return result
 
 
 def _rows_of_the_code() -> tuple[int, ...]:
@@ -436,7 +541,7 @@ class StandInTensor(torch.Tensor):
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
-            return _part(self, f"[{key!r}]")
+            return _of_output(self, key)
         return super().__getitem__(key)
 
     def __iter__(self) -> Iterator[Any]:
@@ -444,6 +549,10 @@ class StandInTensor(torch.Tensor):
         if count is None:
             count = SHAPE[0]
         return iter([_part(self, f"[{index}]") for index in range(count)])
+
+    def __bool__(self) -> bool:
+        record.asked += 1
+        return super().__bool__()
 
     def __contains__(self, item: object) -> bool:
         return True
@@ -465,6 +574,13 @@ class StandInTensor(torch.Tensor):
             return as_standin(self.detach().clone().requires_grad_(self.requires_grad))
 
 
+def _of_output(output: torch.Tensor, key: str) -> torch.Tensor:
+    """What a callee's result holds under a key: that it is read so, says that it is a dict."""
+    if "_tml_made" in output.__dict__:
+        _keyed.add(output._tml_made)  # type: ignore[attr-defined]
+    return _part(output, f"[{key!r}]")
+
+
 def _part(tensor: torch.Tensor, which: str) -> torch.Tensor:
     """``out.logits``, ``batch["x"]``, an element of a returned tuple: a value on the same graph. Of a guess each part is one
     of its own: a callee may well return a loss with a graph and figures without."""
@@ -473,9 +589,9 @@ def _part(tensor: torch.Tensor, which: str) -> torch.Tensor:
         guess = f"{guess}{which}"[:200]
         if guess in record.inert:
             return marked(data(), guess, True)
-    with torch._C.DisableTorchFunctionSubclass():
-        if tensor.requires_grad and tensor.is_floating_point():
-            return marked(as_standin(tensor + 0.0), guess, direct)
+    with torch._C.DisableTorchFunction():
+        if tensor.is_floating_point():  # with a graph or without: the same figures
+            return marked(as_standin((tensor + 0.0).as_subclass(torch.Tensor)), guess, direct)
     return marked(data(), guess, direct)
 
 
@@ -572,6 +688,8 @@ class StandIn:
     def _part(self, name: str) -> Any:
         parts = self._parts
         if name not in parts:
+            if name in defaults and _OPTIONS.search(self._name):
+                return defaults[name]
             same = name in {"forward", "module"}
             origin = self._origin if same else "own" if self._klass is not None else "part"
             parts[name] = StandIn(f"{self._name}.{name}", origin=origin)
@@ -584,6 +702,8 @@ class StandIn:
         self._parts.pop(name, None)
 
     def __getitem__(self, key: Any) -> Any:
+        if self._called is not None and isinstance(key, str) and ("item", key) not in self._parts:
+            return _of_output(self.tml_tensor(), key)
         if isinstance(key, (str, int, bytes, bool, type(None))):
             return self._parts.setdefault(("item", key), StandIn(f"{self._name}[{key!r}]"))
         return data()
@@ -596,6 +716,7 @@ class StandIn:
         self._parts.pop(("item", key), None)
 
     def __contains__(self, item: object) -> bool:
+        record.asked += 1
         return True
 
     def __len__(self) -> int:
@@ -701,6 +822,7 @@ class StandIn:
 
     # -- as a number, a text, a class
     def _truth(self) -> bool:
+        record.asked += 1
         last = self._name.lower().rsplit(".", 1)[-1]
         return not any(word in last for word in _FALSE_NAMES)
 

@@ -68,7 +68,7 @@ from collections.abc import Iterator, Sequence
 from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.index.project import ClassRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, argument
-from torchmemlint.rules.card import About, Advice
+from torchmemlint.rules.card import About, Advice, Repair
 from torchmemlint.rules.doubts import Doubt
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise
@@ -85,6 +85,7 @@ RULE = Rule(
     fix=Safety.UNSAFE,
     triggers=frozenset({"load_state_dict"}),
     roots=frozenset({"load_state_dict"}),
+    repair=Repair.LOAD,
     advice=frozenset({Advice.LOADING}),
 )
 EVENT = CallEffect

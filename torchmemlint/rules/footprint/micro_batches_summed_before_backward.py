@@ -72,7 +72,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
-from torchmemlint.rules.card import About, Advice
+from torchmemlint.rules.card import About, Advice, Repair
 from torchmemlint.semantics.events import CALLED_KINDS, MADE_KINDS, Accumulate, Backward, Graph, GraphKind, Store
 from torchmemlint.torch_facts import TORCH
 
@@ -83,6 +83,7 @@ RULE = Rule(
     severity=Severity.WARNING,
     about=About.FOOTPRINT,
     triggers=TORCH.words["back-propagates"],
+    repair=Repair.BACKWARD,
     advice=frozenset({Advice.SMALLER_BATCHES}),
 )
 EVENT = (Accumulate, Store)

@@ -77,7 +77,7 @@ from torchmemlint.findings import Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
-from torchmemlint.rules.card import About, Advice
+from torchmemlint.rules.card import About, Advice, Repair
 from torchmemlint.semantics.events import ContextStore
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.torch_facts import TORCH
@@ -89,6 +89,7 @@ RULE = Rule(
     severity=Severity.WARNING,
     about=About.TENSORS_KEPT,
     triggers=frozenset({"Function", "InplaceFunction"}),
+    repair=Repair.DETACH,
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
 EVENT = ContextStore

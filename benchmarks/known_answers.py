@@ -1,0 +1,362 @@
+"""``python -m benchmarks.known_answers``: verdicts and bytes of ``confirm`` on programs whose answers are known.
+
+A fixed seed makes small whole programs (real modules, shapes and sizes at random), each as a mistake and as its clean twin. What is right
+is measured apart from ``confirm``, in a process of its own: the program runs as it is, and a dispatch mode keeps a weak reference to every
+storage that an operator returns and asks at the head of each step which of them are alive. A verdict is wrong where a clean program is
+confirmed, or a mistake refuted or confirmed as another kind; bytes a step and at the peak must be within a tenth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from textwrap import dedent, indent
+
+from torchmemlint.confirm.command import _qualname
+from torchmemlint.confirm.plan import plan
+from torchmemlint.confirm.settle import Options, settle
+from torchmemlint.confirm.verdict import Outcome, Verdict
+from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
+
+STEP, FLAG = "# a step", "  # flagged"
+STEPS = 8
+TOLERANCE = 0.1
+NOISE = 4096
+"""Growth of fewer bytes a step is not compared by its share: numbers that are small tensors in one of the two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program: ``kind`` is what the verdict must say of the growth, "" for a clean twin."""
+
+    name: str
+    code: str
+    text: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What is alive at the head of each step, and the highest figure from the second step on."""
+
+    live: tuple[int, ...]
+    peak: int
+
+    @property
+    def growth(self) -> float:
+        """Bytes a step, once gradients and buffers exist."""
+        steady = self.live[2:]
+        return median(later - earlier for earlier, later in pairwise(steady))
+
+
+# -- the programs
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is drawn for one program."""
+
+    batch: int
+    width: int
+    hidden: int
+    classes: int
+    layers: int
+    in_function: bool
+
+
+def drawn(dice: random.Random) -> Shape:
+    """Sizes that fit a small machine: some kilobytes to some megabytes a step."""
+    return Shape(
+        batch=dice.choice([8, 17, 32, 64]), width=dice.choice([24, 48, 96]), hidden=dice.choice([64, 130, 256]),
+        classes=dice.choice([3, 10, 31]), layers=dice.randint(1, 4), in_function=dice.random() < 0.5,
+    )  # fmt: skip
+
+
+HEAD = """\
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+
+class Net(nn.Module):
+    def __init__(self, width, hidden, classes, layers):
+        super().__init__()
+        self.first = nn.Linear(width, hidden)
+        self.middle = nn.ModuleList(nn.Linear(hidden, hidden) for _ in range(layers))
+        self.last = nn.Linear(hidden, classes)
+
+    def forward(self, x):
+        x = torch.relu(self.first(x))
+        for layer in self.middle:
+            x = torch.tanh(layer(x))
+        return self.last(x)
+
+
+class Meter:
+    def __init__(self):
+        self.values = []
+
+    def update(self, value):
+        self.values.append(value)
+
+
+"""
+SETUP = """\
+model = Net({width}, {hidden}, {classes}, {layers})
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+"""
+BATCH = """\
+x, y = torch.randn({batch}, {width}), torch.randint({classes}, ({batch},))
+"""
+TRAINED = """\
+loss = F.cross_entropy(model(x), y)
+optimizer.zero_grad()
+loss.backward()
+optimizer.step()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One mistake: what is set up before the loop, the step with the mistake and without, what stands after."""
+
+    name: str
+    code: str
+    kind: str
+    before: str
+    wrong: str
+    right: str
+    after: str = ""
+
+
+FAMILIES = (
+    Family(
+        "outputs kept", "TML102", "whole graph per step", "kept = []\n",
+        BATCH + "kept.append(model(x))" + FLAG + "\n", BATCH + "kept.append(model(x).detach())" + FLAG + "\n", "print(len(kept))\n",
+    ),
+    Family(
+        "losses summed", "TML101", "whole graph per step", "total = 0.0\n",
+        BATCH + "loss = F.cross_entropy(model(x), y)\ntotal += loss" + FLAG + "\n",
+        BATCH + "loss = F.cross_entropy(model(x), y)\ntotal += loss.item()" + FLAG + "\n", "print(float(total))\n",
+    ),
+    Family(
+        "losses kept after their backward", "TML102", "nodes per step", "losses = []\n",
+        BATCH + TRAINED + "losses.append(loss)" + FLAG + "\n", BATCH + TRAINED + "losses.append(loss.item())" + FLAG + "\n",
+        "print(len(losses))\n",
+    ),
+    Family(
+        "losses recorded", "TML103", "whole graph per step", "meter = Meter()\n",
+        BATCH + "loss = F.cross_entropy(model(x), y)\nmeter.update(loss)" + FLAG + "\n",
+        BATCH + "loss = F.cross_entropy(model(x), y)\nmeter.update(loss.item())" + FLAG + "\n", "print(len(meter.values))\n",
+    ),
+    Family(
+        "a state carried on", "TML104", "whole graph per step",
+        "cell = nn.GRUCell({width}, {hidden})\nstate = torch.zeros({batch}, {hidden})\n",
+        BATCH + "state = cell(x, state)" + FLAG + "\n", BATCH + "state = cell(x, state.detach())" + FLAG + "\n",
+        "print(state.sum().item())\n",
+    ),
+    Family(
+        "a graph retained", "TML105", "extra graph at peak", "",
+        BATCH + "out = model(x)\nloss = F.cross_entropy(out, y)\noptimizer.zero_grad()\n"
+        "loss.backward(retain_graph=True)" + FLAG + "\noptimizer.step()\n",
+        BATCH + "out = model(x)\nloss = F.cross_entropy(out, y)\noptimizer.zero_grad()\n"
+        "loss.backward(retain_graph=True)" + FLAG + "\nout.square().mean().backward()\noptimizer.step()\n",
+    ),
+    Family(
+        "evaluation with a graph", "TML201", "extra graph at peak", "correct = 0\n",
+        BATCH + "out = model(x)" + FLAG + "\ncorrect += (out.argmax(1) == y).sum().item()\n",
+        BATCH + "with torch.no_grad():\n    out = model(x)" + FLAG + "\ncorrect += (out.argmax(1) == y).sum().item()\n", "print(correct)\n",
+    ),
+    Family(
+        "a view kept", "TML402", "storage kept", "kept = []\n",
+        BATCH + "with torch.no_grad():\n    kept.append(model(x)[0])" + FLAG + "\n",
+        BATCH + "with torch.no_grad():\n    kept.append(model(x)[0].clone())" + FLAG + "\n", "print(len(kept))\n",
+    ),
+)  # fmt: skip
+
+
+def programs(seed: int = 20, each: int = 4) -> Iterator[Program]:
+    """Every family ``each`` times, as a mistake and as its clean twin."""
+    dice = random.Random(seed)
+    for family in FAMILIES:
+        for number in range(each):
+            shape = drawn(dice)
+            for words, body, kind in (("mistake", family.wrong, family.kind), ("clean", family.right, "")):
+                yield Program(f"{family.name} {number} ({words})", family.code, _text(family, body, shape), kind)
+
+
+def _text(family: Family, body: str, shape: Shape) -> str:
+    sizes = {
+        "batch": shape.batch,
+        "width": shape.width,
+        "hidden": shape.hidden,
+        "classes": shape.classes,
+        "layers": shape.layers,
+    }
+    loop = f"for step in range({STEPS}):\n    {STEP}\n" + indent(body, "    ")
+    code = (SETUP + family.before + loop + family.after).format(**sizes)
+    return HEAD + ("def run():\n" + indent(code, "    ") + "\n\nrun()\n" if shape.in_function else code)
+
+
+# -- what is right
+
+_RULER = dedent(
+    """
+    import json, sys, gc
+    import torch
+    from torch.multiprocessing.reductions import StorageWeakRef
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    class Ruler(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.known, self.live, self.peak = {}, [], 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            for leaf in tree_leaves(result):
+                if isinstance(leaf, torch.Tensor):
+                    storage = leaf.untyped_storage()
+                    self.known[storage._cdata] = (StorageWeakRef(storage), storage.nbytes())
+            self.peak = max(self.peak, self.alive())
+            return result
+
+        def alive(self):
+            self.known = {key: item for key, item in self.known.items() if not item[0].expired()}
+            return sum(size for _, size in self.known.values())
+
+        def step(self):
+            gc.collect()
+            if len(self.live) == 2:
+                self.peak = 0
+            self.live.append(self.alive())
+
+    for line in sys.stdin:
+        torch.manual_seed(0)
+        with Ruler() as ruler:
+            exec(compile(json.loads(line), "program", "exec"), {"__name__": "__main__", "__step__": ruler.step, "print": lambda *a: None})
+            ruler.step()
+        print(json.dumps([ruler.live, ruler.peak]), flush=True)
+        gc.collect()
+    """
+)
+
+
+def measured(some: Sequence[Program]) -> list[Measured]:
+    """What each program has in memory when it runs as it is."""
+    texts = "".join(json.dumps(program.text.replace(STEP, "__step__()")) + "\n" for program in some)
+    done = subprocess.run([sys.executable, "-c", _RULER], input=texts, capture_output=True, text=True, check=True)
+    return [Measured(tuple(live), peak) for live, peak in map(json.loads, done.stdout.splitlines())]
+
+
+# -- what confirm says
+
+
+def verdict_on(program: Program, folder: Path) -> Verdict:
+    """The verdict on the flagged line."""
+    file = folder / "program.py"
+    file.write_text(program.text)
+    row, line = next((row, line) for row, line in enumerate(program.text.splitlines(), 1) if line.endswith(FLAG))
+    start, end = len(line) - len(line.lstrip()) + 1, len(line) - len(FLAG) + 1
+    if program.code == "TML201":
+        start = line.index("model(x)") + 1
+    span = Span(Position(row, start), Position(row, end))
+    function = _qualname(ast.parse(program.text), row)
+    finding = Finding(program.code, "known", Severity.WARNING, Confidence.HIGH, "known", str(file), span, function=function)
+    return settle(plan(finding, program.text), Options(steps=STEPS)).verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One program's answer beside what is right; ``wrong`` says how they differ, "" for not at all."""
+
+    program: Program
+    truth: Measured
+    verdict: Verdict
+    wrong: str
+
+
+def judged(program: Program, truth: Measured, verdict: Verdict) -> Row:
+    """Whether the verdict and the bytes are right."""
+    return Row(program, truth, verdict, _verdict_wrong(program, verdict) or _bytes_wrong(truth, verdict))
+
+
+def _verdict_wrong(program: Program, verdict: Verdict) -> str:
+    if not program.kind:
+        return f"clean, and {verdict.kind}" if verdict.outcome is Outcome.CONFIRMED else ""
+    if verdict.outcome is Outcome.REFUTED:
+        return f"refuted: {verdict.reason}"
+    if verdict.outcome is Outcome.CONFIRMED and program.kind not in verdict.kind:
+        return f"{verdict.kind}, not {program.kind}"
+    return ""
+
+
+def _bytes_wrong(truth: Measured, verdict: Verdict) -> str:
+    run = verdict.before
+    if run is None or len(run.live_bytes) < STEPS:
+        return ""
+    for words, mine, right in (
+        ("a step", run.live_bytes_per_step, truth.growth), ("at the peak", run.peak_bytes, truth.peak),
+    ):  # fmt: skip
+        if abs(mine - right) > max(NOISE, TOLERANCE * right):
+            return f"{mine:,} bytes {words}, not {right:,.0f}"
+    return ""
+
+
+def judge(some: Sequence[Program], tell: Callable[[Row], None] = lambda row: None) -> list[Row]:
+    """Settle the programs, one after the other."""
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for program, truth in zip(some, measured(some), strict=True):
+            rows.append(judged(program, truth, verdict_on(program, Path(folder))))
+            tell(rows[-1])
+    return rows
+
+
+def table(rows: Sequence[Row]) -> str:
+    """A line for each program and the totals."""
+    lines = ["| program | rule | verdict | bytes a step | measured | peak | measured | |", "|---|---|---|---|---|---|---|---|"]
+    for row in rows:
+        run = row.verdict.before
+        grew, peak = (f"{run.live_bytes_per_step:,}", f"{run.peak_bytes:,}") if run else ("", "")
+        said = row.verdict.kind or row.verdict.outcome.value
+        lines.append(
+            f"| {row.program.name} | {row.program.code} | {said} | {grew} | {row.truth.growth:,.0f} | {peak} | {row.truth.peak:,} | {row.wrong} |"
+        )
+    settled = sum(row.verdict.outcome is not Outcome.INCONCLUSIVE for row in rows)
+    clean = sum(not row.program.kind for row in rows)
+    lines.append(
+        f"\n{len(rows)} programs, {clean} of them clean: {settled} settled, {sum(bool(row.wrong) for row in rows)} wrong."
+    )
+    for row in rows:
+        if row.verdict.outcome is Outcome.INCONCLUSIVE:
+            lines.append(f"- {row.program.name}: inconclusive, {row.verdict.reason}")
+    return "\n".join(lines)
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    """Judge all of them and print the table; 1 where something is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.known_answers", description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--seed", type=int, default=20)
+    parser.add_argument("--each", type=int, default=4, help="programs of each family, with a clean twin each (default: 4)")
+    given = parser.parse_args(None if arguments is None else list(arguments))
+    rows = judge(
+        list(programs(given.seed, given.each)), lambda row: print(row.program.name, row.wrong or "right", file=sys.stderr)
+    )
+    print(table(rows))
+    return int(any(row.wrong for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
