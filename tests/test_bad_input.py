@@ -47,7 +47,7 @@ CANNOT_PARSE = {
     "a sum of 50,000 terms": (b"import torch\nloss = " + b" + ".join([b"x"] * 50_000) + b"\nloss.backward()\n", "TML000"),
     "a chain of 5,000 calls": (b"import torch\nx = y" + b".detach()" * 5_000 + b"\nx.backward()\n", "TML000"),
     "indentation": (b"import torch\nif x:\npass\n", "3:"),
-    "python 2": (b"import torch\nprint 'loss'\n", "2:"),
+    "no python": (b"import torch, once upon a time\n", "1:"),
     "utf-16": ("import torch\n".encode("utf-16"), "TML000"),
 }
 

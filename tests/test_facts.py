@@ -342,7 +342,7 @@ def test_every_statement_of_the_grammar_is_walked() -> None:
 @pytest.mark.parametrize(
     ("source", "row", "words"),
     [
-        ("x = 1\ndef f(:\n  pass\n", 2, "invalid syntax"),
+        ("\ndef f(:\n  pass\n", 2, "invalid syntax"),
         ("x = (1\n", 1, "never closed"),
         ("a\0b", 1, ""),
         (f"x = {'(' * 1000}1{')' * 1000}", 1, "nest"),

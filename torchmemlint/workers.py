@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from torchmemlint.running.profile import Profile
     from torchmemlint.semantics.runs import Runs
     from torchmemlint.source.file import SourceFile
+    from torchmemlint.source.tolerant import Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +112,20 @@ class InspectAll:
     engines: dict[Settings, Runs] = field(default_factory=dict)
     """One engine a process (and kind of settings), made when the first file is inspected: what it learns serves the next."""
 
-    def text(self, path: str) -> str:
-        """The text of any file of the project. Raises SourceError."""
+    def source(self, path: str) -> SourceFile:
+        """Any file of the project. Raises SourceError."""
         if path in self.texts:
-            return self.texts[path].text
+            return self.texts[path]
         from torchmemlint.source.file import decode_source
 
         data = read_bytes(path)
         if self.answers is not None:
             self.answers.saw_text(path, digest(data))
-        return decode_source(path, data).text
+        return decode_source(path, data)
+
+    def text(self, path: str) -> str:
+        """The text of any file of the project. Raises SourceError."""
+        return self.source(path).text
 
 
 def scan(shared: ScanAll, path: str) -> Scanned:
@@ -136,7 +141,7 @@ def scan(shared: ScanAll, path: str) -> Scanned:
             return Scanned(path, imports=imported_names(data), digest=content)
         settings = shared.settings[path]
         known = shared.cache.facts(content, path) if shared.cache is not None and not is_notebook(path) else None
-        if known is not None:
+        if known is not None and not known[0].repaired:  # then what could not be read is told again
             facts, shape, sources = known
             names = imported_names(data)
             return Scanned(path, facts, may_fire(data, settings.codes), names, None, "", content, shape, sources)
@@ -154,13 +159,14 @@ def scan(shared: ScanAll, path: str) -> Scanned:
                 path, skipped=f"skipped: more than {most_tokens(len(source.text)):,} words and signs", digest=content
             )
         facts = module_facts(path, source.text)
+        reading = source.reading(facts.repaired)
         shape, sources = "", {}
         if shared.cache is not None:
             from torchmemlint.index.sources import sources_of
 
-            sources = sources_of(facts, source.text)
+            sources = sources_of(facts, reading.text if reading is not None else source.text)
             shape = shared.cache.keep_facts(content, facts, sources)
-        broken = _broken_cells(path, source, settings)
+        broken = _broken(path, source, reading, settings)
         names = imported_names(source.code)
         return Scanned(path, facts, may_fire(source.code, settings.codes), names, broken, "", content, shape, sources)
     except SourceError as error:
@@ -186,10 +192,14 @@ def inspect(shared: InspectAll, path: str) -> Checked:
         findings = [*analysis.findings, *(_internal_error(path, crash) for crash in analysis.crashes)]
         kept = []
         if findings or UNUSED_SUPPRESSION in settings.codes:
-            whole = not (analysis.notes or analysis.crashes)
-            text = shared.text(path)
+            source = shared.source(path)
+            reading = source.reading(shared.project.module(path).repaired)
+            whole = not (analysis.notes or analysis.crashes) and (reading is None or reading.is_whole)
+            text = source.text if reading is None else reading.text
             comments = shared.comments
             kept = apply(findings, text, settings, path, comments=comments, judge_comments=whole, also=analysis.also)
+            if reading is not None:
+                kept = [reading.told(finding) for finding in kept]
         rests_on, asked = shared.answers.written(analysis.questions) if shared.answers is not None else ((), b"")
         checked = Checked(path, tuple(kept), tuple(analysis.notes), tuple(analysis.crashes), rests_on, asked)
         return checked if shared.keep is None else shared.keep(checked)
@@ -199,12 +209,23 @@ def inspect(shared: InspectAll, path: str) -> Checked:
         return crashed(path, _traceback(error))
 
 
-def _broken_cells(path: str, source: SourceFile, settings: Settings) -> Checked | None:
-    """TML000 for each cell of a notebook that does not parse; the others are checked without it."""
-    if source.notebook is None or not source.notebook.broken:
-        return None
-    cells = [cannot_parse(path, error, settings, text, cell) for cell, text, error in source.notebook.broken]
-    return Checked(path, tuple(finding for one in cells for finding in one.findings))
+def _broken(path: str, source: SourceFile, reading: Reading | None, settings: Settings) -> Checked | None:
+    """TML000 for what does not parse, in a notebook for each cell; the rest is checked without it."""
+    if source.notebook is None:
+        return None if reading is None else _read_in_part(path, reading, settings)
+    told = [cannot_parse(path, error, settings, text, cell) for cell, text, error in source.notebook.broken]
+    read = [(cell.number, cell.reading) for cell in source.notebook.cells if cell.reading is not None]
+    of_older = [(cell, one) for cell, one in read if one.is_of_older_python]  # told once
+    read = [(cell, one) for cell, one in read if not one.is_of_older_python] + of_older[:1]
+    told += [_read_in_part(path, one, settings, cell) for cell, one in read]
+    return Checked(path, tuple(finding for one in told for finding in one.findings)) if told else None
+
+
+def _read_in_part(path: str, reading: Reading, settings: Settings, cell: int | None = None) -> Checked:
+    """TML000 for a file (or a cell) that was read though it does not parse; a note where an older Python runs it."""
+    error = SourceError(reading.message, reading.troubles[0].row, reading.troubles[0].column)
+    severity = Severity.NOTE if reading.is_of_older_python else Severity.ERROR
+    return cannot_parse(path, error, settings, reading.text, cell, severity)
 
 
 def inspect_comments(shared: ScanAll, path: str) -> Checked:
@@ -240,12 +261,19 @@ def _limit(path: str) -> int:
     return MAX_NOTEBOOK_BYTES if is_notebook(path) else MAX_BYTES
 
 
-def cannot_parse(path: str, error: SourceError, settings: Settings, text: str, cell: int | None = None) -> Checked:
+def cannot_parse(
+    path: str,
+    error: SourceError,
+    settings: Settings,
+    text: str,
+    cell: int | None = None,
+    severity: Severity = Severity.ERROR,
+) -> Checked:
     """TML000, unless it is ignored for this file or by a comment in what could be read of it (or of the cell)."""
     from torchmemlint.suppress import apply
 
     finding = _about_file(UNPARSABLE, "unparsable-file", path, error.message, Position(error.row, error.column))
-    finding = replace(finding, cell=cell)
+    finding = replace(finding, cell=cell, severity=severity)
     wanted = [finding] if finding.code in settings.codes else []
     return Checked(path, tuple(apply(wanted, text, settings, path, judge_comments=False)))
 

@@ -126,7 +126,9 @@ class WatchedRuns(Runs):
 
 def trace(project: Project, path: str, row: int, settings: Settings) -> str:
     """What is believed at a line, as text. Raises SourceError for a file that cannot be read."""
-    text = read(path).text
+    source = read(path)
+    reading = source.reading(project.module(path).repaired)
+    text = source.text if reading is None else reading.text
     runs = WatchedRuns(make_runs(project, settings, lambda other: read(other).text), path, row)
     lines = runs.world.lines(path)
     analysis = analyze_module(project, path, settings, runs)

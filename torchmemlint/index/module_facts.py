@@ -22,18 +22,29 @@ _ATTRIBUTE = re.compile(r"[A-Za-z]\w*(\.\w+)+")
 def module_facts(path: str, text: str) -> ModuleFacts:
     """The facts of the module at ``path`` whose source is ``text``.
 
-    Raises SourceError where the text does not parse on this Python, or nests deeper than ``MAX_DEPTH``.
+    Of a text that does not parse on this Python they are those of what can be read of it. Raises SourceError where that is nothing,
+    or nests deeper than ``MAX_DEPTH``.
     """
-    tree = parse(text)
+    repaired = False
+    try:
+        tree = parse(text)
+    except SourceError:
+        from torchmemlint.source import tolerant  # most runs need it for no file
+
+        reading = tolerant.read(text)
+        if reading is None:
+            raise
+        text, repaired = reading.text, True
+        tree = parse(text)
     walk = Walk(tree, text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
     try:
         block(walk, tree.body, 1)
     except RecursionError:
         raise SourceError(f"is nested more than {MAX_DEPTH} levels deep") from None
-    return _facts_of(walk, path)
+    return _facts_of(walk, path, repaired)
 
 
-def _facts_of(walk: Walk, path: str) -> ModuleFacts:
+def _facts_of(walk: Walk, path: str, repaired: bool) -> ModuleFacts:
     top = walk.top
     rows = len(walk.lines) - (not walk.lines[-1])
     functions = [finished(walk, top, None, (), "", "", rows)]
@@ -45,6 +56,7 @@ def _facts_of(walk: Walk, path: str) -> ModuleFacts:
         functions=tuple(functions),
         classes=tuple(sorted(walk.order, key=lambda facts: (facts.row, facts.qualname))),
         rows=rows,
+        repaired=repaired,
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 import warnings
 
 from torchmemlint.errors import SourceError
+from torchmemlint.source.newer import syntax_message
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
@@ -31,31 +31,8 @@ def parse(text: str) -> ast.Module:
             warnings.simplefilter("ignore")
             return ast.parse(text)
     except SyntaxError as error:
-        raise SourceError(_syntax_message(error, text), error.lineno or 1, max(error.offset or 1, 1)) from None
+        raise SourceError(syntax_message(error, text), error.lineno or 1, max(error.offset or 1, 1)) from None
     except ValueError as error:
         raise SourceError(f"cannot be parsed: {error}") from None
     except (RecursionError, MemoryError):
         raise SourceError("is nested too deeply to be parsed") from None
-
-
-# Syntax that a newer Python brought: what CPython's message or the source line looks like on an older one.
-_NEWER_SYNTAX: tuple[tuple[tuple[int, int], str], ...] = (
-    ((3, 14), r"""(?<![\w'"])t['"]"""),
-    ((3, 14), r"^\s*except\s+[\w.]+\s*,\s*[\w.]+[\w.,\s]*:"),
-    ((3, 13), r"^\s*(?:class|def|async\s+def|type)\s+\w+\[[^\]]*="),
-    ((3, 12), r"^\s*(?:class|def|async\s+def)\s+\w+\[|^\s*type\s+\w+(?:\[.*\])?\s*="),
-    ((3, 12), r"""[fF]["'].*\{.*["']"""),
-    ((3, 11), r"^\s*except\s*\*|\[\s*\*\w+\s*\]|:\s*\*\w+"),
-)
-
-
-def _syntax_message(error: SyntaxError, text: str) -> str:
-    message = error.msg or "invalid syntax"
-    lines = text.splitlines()
-    row = error.lineno or 1
-    line = error.text or (lines[row - 1] if 0 < row <= len(lines) else "")
-    for version, pattern in _NEWER_SYNTAX:
-        if sys.version_info[:2] < version and re.search(pattern, line):
-            wanted, running = ".".join(map(str, version)), ".".join(map(str, sys.version_info[:2]))
-            return f"{message} (this syntax needs Python {wanted}; torchmemlint runs on Python {running})"
-    return message

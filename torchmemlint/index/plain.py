@@ -48,7 +48,7 @@ def positions(facts: ModuleFacts) -> str:
     """What the shape of a module's facts leaves out, as JSON: numbers for each function and class, in their order, and the rows."""
     functions = [(each.first_row, each.row, each.header_end_row, each.end_row, *each.calls_at) for each in facts.functions]
     classes = [(each.row, each.end_row) for each in facts.classes]
-    return _ENCODER.encode((functions, classes, facts.rows))
+    return _ENCODER.encode((functions, classes, facts.rows, facts.repaired))
 
 
 def _shape_of(value: Any) -> object:
@@ -140,7 +140,7 @@ def _class(plain: Any, rows: Any) -> ClassFacts:
 
 def _module(plain: Any, positions: Any) -> ModuleFacts:
     path, imports, assigned, functions, classes = plain
-    rows_of_functions, rows_of_classes, rows = positions
+    rows_of_functions, rows_of_classes, rows, repaired = positions
     return ModuleFacts(
         path=path,
         imports=_pairs(imports),
@@ -148,4 +148,5 @@ def _module(plain: Any, positions: Any) -> ModuleFacts:
         functions=tuple([_function(*each) for each in zip(functions, rows_of_functions, strict=True)]),
         classes=tuple([_class(*each) for each in zip(classes, rows_of_classes, strict=True)]),
         rows=rows,
+        repaired=repaired,
     )

@@ -85,7 +85,12 @@ class World:
         if path not in self._lines:
             if len(self._lines) == KEPT_TEXTS:
                 del self._lines[next(iter(self._lines))]
-            self._lines[path] = split_lines(self._read(path))
+            text = self._read(path)
+            if self.project.module(path).repaired:
+                from torchmemlint.source.tolerant import readable
+
+                text = readable(text)
+            self._lines[path] = split_lines(text)
         return self._lines[path]
 
     def length(self, ref: FunctionRef) -> int:

@@ -23,6 +23,7 @@ from torchmemlint.source.lines import Lines
 
 if TYPE_CHECKING:
     from torchmemlint.source.notebook import CellRows, Notebook
+    from torchmemlint.source.tolerant import Reading
 
 _FIRST_TWO_ROWS = re.compile(rb"([^\r\n]*)(?:\r\n|\r|\n)?([^\r\n]*)")
 # PEP 263, as https://docs.python.org/3/reference/lexical_analysis.html#encoding-declarations words it.
@@ -63,6 +64,16 @@ class SourceFile:
     def cells(self) -> CellRows | None:
         """Where the cells of a notebook begin in the code; None for other files."""
         return None if self.notebook is None else self.notebook.rows_of_cells(self.lines)
+
+    def reading(self, repaired: bool) -> Reading | None:
+        """How the code is read where it does not parse (``repaired`` says so of a file that is no notebook); None where it does."""
+        if self.notebook is not None:
+            return self.notebook.reading
+        if not repaired:
+            return None
+        from torchmemlint.source import tolerant
+
+        return tolerant.read(self.text)
 
     def file_text(self, text: str) -> str:
         """The text of the whole file when its code is ``text``."""

@@ -19,23 +19,25 @@ Writing back replaces the ``source`` of changed cells in the file's text, row by
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import textwrap
-import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from torchmemlint.errors import SourceError
 from torchmemlint.findings import Finding, FlowStep, Position, Span
 from torchmemlint.source import is_notebook
 from torchmemlint.source.lines import Lines
+from torchmemlint.source.magics import TAIL, syntax_error, without_escapes
+
+if TYPE_CHECKING:
+    from torchmemlint.source.tolerant import Reading
 
 _MARK = "# torchmemlint: enable, cell "
-_TAIL = "  # magic "
 
 _PYTHON = frozenset({"python", "ipython"})
 _RUNS_ITS_CELL = frozenset(
@@ -43,25 +45,16 @@ _RUNS_ITS_CELL = frozenset(
 )
 """Cell magics below which Python stands."""
 
-_RUNS_ITS_LINE = re.compile(r"%(?:time|timeit|memit)\b(?:[ \t]+-[a-z]+[ \t]?\d*)*[ \t]+(?=[^\s-])")
-_ESCAPE = re.compile(r"[ \t]*(?:[!%?]|[,;/](?=\S))|[ \t]*[\w.*\[\]]+\?{1,2}[ \t]*;?[ \t]*(?:#.*)?$")
-"""What IPython takes for its own at the beginning of a statement: ``%magic``, ``!command``, ``?help``, ``/call``, ``help??``.
-https://ipython.readthedocs.io/en/stable/interactive/reference.html"""
-_AUTOMAGIC = re.compile(r"(?:pip|conda|mamba|uv|cd|ls|ll|pwd|cat|cp|mv|rm|mkdir|rmdir|who|whos|env|history)[ \t]+[\w./~*$-]")
-"""Magics that IPython takes without their percent sign, where the row is no Python."""
-_ASSIGNED_ESCAPE = re.compile(r"([ \t]*[^=#'\"]*[\w\])][ \t]*=[ \t]*)([!%].*)", re.DOTALL)
-_WORD = re.compile(
-    r"#.*|(?P<quote>'''|\"\"\")|'(?:[^'\\]|\\.)*'?|\"(?:[^\"\\]|\\.)*\"?|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<end>\\$)|."
-)
-
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of Python: its number among all cells (1-based), its source, and the same masked."""
+    """A cell of Python: its number among all cells (1-based), its source, and the same masked; how it is read where it does not
+    parse."""
 
     number: int
     source: str
     code: str
+    reading: Reading | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +63,7 @@ class Notebook:
 
     raw         the text of the file, without a byte order mark
     cells       the cells that the module is made of
-    broken      (cell, its source, what is wrong there) of the cells that do not parse
+    broken      (cell, its source, what is wrong there) of the cells of which nothing can be read
     other       why there is no code at all ("its kernel runs julia"), "" when there may be some
     originals   the masked rows as they were, by the number in their tail
     nonce       ends marks and tails, so that no row of the user's looks like one
@@ -86,6 +79,15 @@ class Notebook:
     @cached_property
     def code(self) -> str:
         return "".join(f"{_MARK}{cell.number}{self.nonce}\n{cell.code}\n" for cell in self.cells)
+
+    @cached_property
+    def reading(self) -> Reading | None:
+        """How the module is read where cells of it do not parse; None where all do."""
+        if all(cell.reading is None for cell in self.cells):
+            return None
+        from torchmemlint.source import tolerant
+
+        return tolerant.joined([(f"{_MARK}{cell.number}{self.nonce}\n", cell.code, cell.reading) for cell in self.cells])
 
     def with_code(self, code: str) -> str:
         """The text of the file when its cells hold what ``code`` says. Raises SourceError where that cannot be."""
@@ -166,7 +168,7 @@ class Notebook:
 
     @cached_property
     def _tail(self) -> re.Pattern[str]:
-        return re.compile(rf".*{_TAIL}(\d+){re.escape(self.nonce)}\Z", re.DOTALL)
+        return re.compile(rf".*{TAIL}(\d+){re.escape(self.nonce)}\Z", re.DOTALL)
 
     def _is_ours(self, row: str) -> bool:
         return self._tail.match(row) is not None or (row.startswith(_MARK) and row.endswith(self.nonce))
@@ -300,7 +302,7 @@ def read_notebook(raw: str) -> Notebook:
 
 def _looks_like_ours(source: str) -> Iterator[str]:
     """Marks and tails, less a nonce, that stand in the user's own code."""
-    return (match[0] for match in re.finditer(rf"{_MARK}\d+|{_TAIL}\d+", source))
+    return (match[0] for match in re.finditer(rf"{_MARK}\d+|{TAIL}\d+", source))
 
 
 def _language(content: dict[str, object]) -> str:
@@ -339,22 +341,33 @@ def _masked(raw: str, sources: Sequence[tuple[int, str]], nonce: str) -> Noteboo
     broken: list[tuple[int, str, SourceError]] = []
     originals: list[str] = []
     for number, source in sources:
-        error = _unreadable(source) or _syntax_error(source)
+        error = _unreadable(source) or syntax_error(source)
         if error is None:
             cells.append(Cell(number, source, source))
             continue
         before = len(originals)
-        code = _without_escapes(source, originals, nonce)
+        code = without_escapes(source, originals, nonce)
         if code != source:
-            error = _unreadable(source) or _syntax_error(code)
+            error = _unreadable(source) or syntax_error(code)
         if error is None:
             cells.append(Cell(number, source, code))
             continue
-        del originals[before:]
         # IPython takes the indentation of a cell's first row from all its rows; rare, and such a cell cannot be joined.
-        if _syntax_error(textwrap.dedent(source)) is not None:
+        is_indented = syntax_error(textwrap.dedent(source)) is None
+        reading = None if is_indented or _unreadable(source) else _read_in_part(code)
+        if reading is not None:
+            cells.append(Cell(number, source, reading.text, reading))
+            continue
+        del originals[before:]
+        if not is_indented:
             broken.append((number, source, error))
     return Notebook(raw, tuple(cells), tuple(broken), originals=tuple(originals), nonce=nonce)
+
+
+def _read_in_part(code: str) -> Reading | None:
+    from torchmemlint.source import tolerant  # most notebooks need it for no cell
+
+    return tolerant.read(code)
 
 
 def _unreadable(source: str) -> SourceError | None:
@@ -364,100 +377,6 @@ def _unreadable(source: str) -> SourceError | None:
             at = Lines.of(source).position(index)
             return SourceError("contains a null byte" if char == "\0" else "has half a surrogate pair", at.row, at.column)
     return None
-
-
-def _syntax_error(code: str) -> SourceError | None:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(code)
-    except SyntaxError as error:
-        lines = Lines.of(code)
-        row = min(max(error.lineno or 1, 1), len(lines))
-        return SourceError(f"cannot be parsed: {error.msg}", row, max(min(error.offset or 1, len(lines.row(row))), 1))
-    except ValueError as error:
-        return SourceError(f"cannot be parsed: {error}")
-    except (RecursionError, MemoryError):
-        return None  # the module's reader has words for it
-    return None
-
-
-# --- masking --------------------------------------------------------------------------------------------------------
-
-
-def _without_escapes(source: str, originals: list[str], nonce: str) -> str:
-    """A cell with Python in the place of what only IPython reads; the masked rows go to ``originals``."""
-    lines = Lines.of(source)
-    out = []
-    begins, continued = True, False  # a statement begins at this row; the masked row above goes on in it
-    cell_magic = True  # nothing stands above this row, so it may be one
-    scanner = _Scanner()
-    for row in range(1, len(lines) + 1):
-        text = lines.row(row)
-        masked: str | None = None
-        if continued:
-            masked = ""
-        elif begins and (cell_magic or not text.lstrip().startswith("%%")):
-            masked = _masked_row(text)
-        cell_magic = cell_magic and not text.strip()
-        if masked is None:
-            begins = scanner.ends_statement(text)
-        else:
-            continued = text.endswith("\\")
-            masked += f"{_TAIL}{len(originals)}{nonce}"
-            originals.append(text)
-        out.append((text if masked is None else masked) + lines.newline_of(row))
-    return "".join(out)
-
-
-def _masked_row(text: str) -> str | None:
-    """Python of the same width for a row that IPython takes for its own; None for other rows."""
-    assigned = _ASSIGNED_ESCAPE.match(text)
-    if assigned is not None:
-        runs = _RUNS_ITS_LINE.match(assigned[2])
-        if runs is not None:
-            kept = assigned[1] + " " * runs.end() + assigned[2][runs.end() :]
-            if _syntax_error(kept.strip()) is None:
-                return kept
-        return assigned[1] + "_".ljust(len(assigned[2]))  # in IPython the name of the last result: nothing is known of it
-    if _ESCAPE.match(text) is None and not (_AUTOMAGIC.match(text) and _syntax_error(text) is not None):
-        return None
-    margin = text[: len(text) - len(text.lstrip())]
-    runs = _RUNS_ITS_LINE.match(text, len(margin))
-    if runs is not None:
-        kept = "if 1:".ljust(runs.end() - len(margin)) + text[runs.end() :]
-        if _syntax_error(kept) is None:
-            return margin + kept
-    return margin + "pass".ljust(len(text) - len(margin))
-
-
-class _Scanner:
-    """Whether a statement goes on in the next row, for a text that does not parse because of some of its rows."""
-
-    def __init__(self) -> None:
-        self._quote = ""
-        self._depth = 0
-
-    def ends_statement(self, row: str) -> bool:
-        """Reads the next row."""
-        at = 0
-        escaped = False
-        while at < len(row):
-            if self._quote:
-                end = row.find(self._quote, at)
-                while end > 0 and (len(row[:end]) - len(row[:end].rstrip("\\"))) % 2:
-                    end = row.find(self._quote, end + 1)
-                if end < 0:
-                    return False
-                at, self._quote = end + 3, ""
-                continue
-            word = _WORD.match(row, at)
-            assert word is not None  # its last alternative takes any character of a row
-            self._quote = word["quote"] or ""
-            self._depth += bool(word["open"]) - bool(word["close"])
-            escaped = bool(word["end"])
-            at = word.end()
-        return not (self._quote or self._depth > 0 or escaped)
 
 
 # --- the file's own text --------------------------------------------------------------------------------------------
