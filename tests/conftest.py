@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("patient", deadline=None)  # a loaded machine is slow, which is no failure
+settings.load_profile("patient")
 
 
 @pytest.fixture

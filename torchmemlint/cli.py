@@ -20,7 +20,7 @@ from torchmemlint import __version__
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 COMMANDS = ("check", "clean", "merge", "rule", "trace", "oom", "confirm", "server", "completion")
 
@@ -35,6 +35,8 @@ VALUED = frozenset(
             "--fail-on",
             "--config",
             "--stdin-filename",
+            "--fixable",
+            "--unfixable",
             "--color",
             "--cache-dir",
         ),
@@ -46,7 +48,7 @@ VALUED = frozenset(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit status; only ``--help`` and wrong usage raise SystemExit, as argparse does."""
-    from torchmemlint.commands.arguments import refuse_command, refuse_file_names
+    from torchmemlint.commands.arguments import named_like_a_command, refuse_command, refuse_file_names
     from torchmemlint.errors import UsageError
 
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -55,6 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             refuse_file_names(arguments)
             refuse_command(command)
+            if note := named_like_a_command(command, rest):
+                print(f"torchmemlint: note: {note}", file=sys.stderr)
         except UsageError as error:
             print(f"torchmemlint: error: {error}", file=sys.stderr)
             return 2
@@ -82,7 +86,8 @@ def program() -> NoReturn:
         except SystemExit as end:  # argparse has spoken
             status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
         try:
-            sys.stdout.flush()
+            if not sys.stdout.closed:  # the language server closes what it speaks on
+                sys.stdout.flush()
         except BrokenPipeError:
             _close_stdout()
             status = 2
@@ -251,7 +256,12 @@ def _close_stdout() -> None:
 def _parser(command: str, description: str) -> argparse.ArgumentParser:
     import argparse
 
-    parser = argparse.ArgumentParser(f"torchmemlint {command}", description=description, allow_abbrev=False)
+    class Parser(argparse.ArgumentParser):
+        def _print_message(self, message: str, file: Any = None) -> None:
+            """As argparse does it, but where there is no room for the help that is an error."""
+            (file or sys.stderr).write(message)
+
+    parser = Parser(f"torchmemlint {command}", description=description, allow_abbrev=False)
     parser.add_argument("-V", "--version", action="version", version=f"torchmemlint {__version__}")
     return parser
 
@@ -349,12 +359,18 @@ def check_parser() -> argparse.ArgumentParser:
     )
     rules.add_argument("--extend-select", action="append", metavar="RULES", help="these rules too")
     rules.add_argument("--ignore", action="append", metavar="RULES", help="not these rules")
+    rules.add_argument("--ignore-noqa", action="store_true", help="report what comments suppress, too")
     rules.add_argument("--per-file-ignores", action="append", metavar="GLOB:RULES", help="not these rules in these files")
     _switch(rules, "preview", "rules whose findings are still being proved on real code")
     fixes = parser.add_argument_group("fixes")
     fixes.add_argument("--fix", action="store_true", help="repair what can be repaired without changing a result")
-    _switch(fixes, "unsafe-fixes", "repairs that may change a result, too")
+    _switch(fixes, "unsafe-fixes", "fixes that may change a result, too")
     fixes.add_argument("--diff", action="store_true", help="print what --fix would change, and change nothing")
+    fixes.add_argument("--fix-only", action="store_true", help="as --fix, and do not report or fail on what is left")
+    fixes.add_argument("--show-fixes", action="store_true", help="list what --fix has fixed")
+    fixes.add_argument("--exit-non-zero-on-fix", action="store_true", help="exit status 1 if --fix changed a file")
+    fixes.add_argument("--fixable", action="append", metavar="RULES", help="offer fixes of these rules only")
+    fixes.add_argument("--unfixable", action="append", metavar="RULES", help="offer no fixes of these rules")
     files = parser.add_argument_group("files")
     files.add_argument("--exclude", action="append", metavar="GLOBS", help="leave these out, instead of the usual ones")
     files.add_argument("--extend-exclude", action="append", metavar="GLOBS", help="leave these out, too")

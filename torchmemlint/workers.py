@@ -8,12 +8,14 @@ All take what all files share as their first argument; ``pool`` maps them over f
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from torchmemlint.errors import SourceError
 from torchmemlint.files.digest import digest
+from torchmemlint.files.quoting import quoted
 from torchmemlint.files.reading import MAX_BYTES, MAX_NOTEBOOK_BYTES, read_beginning, reason
 from torchmemlint.findings import INTERNAL_ERROR, UNPARSABLE, UNUSED_SUPPRESSION, Confidence, Finding, Position, Severity, Span
 from torchmemlint.project.settings import Settings
@@ -71,6 +73,11 @@ class Scanned:
     digest: str = ""
     shape: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def too_large(self) -> bool:
+        """Whether it is skipped for its size."""
+        return self.skipped.startswith(("skipped: larger", "skipped: more"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +140,10 @@ def scan(shared: ScanAll, path: str) -> Scanned:
         if len(data) > _limit(path):
             return Scanned(path, skipped=f"skipped: larger than {_limit(path) // 1_000_000} MB", digest=content)
         if not shared.parse_all and not torch_related(data):
-            return Scanned(path, imports=imported_names(data), digest=content)
+            failed = None
+            if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                failed = Checked(path, (), (f"{quoted(path)}: is UTF-16, which Python does not read",))
+            return Scanned(path, imports=imported_names(data), failed=failed, digest=content)
         settings = shared.settings[path]
         known = shared.cache.facts(content, path) if shared.cache is not None and not is_notebook(path) else None
         if known is not None:

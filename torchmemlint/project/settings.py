@@ -58,6 +58,7 @@ class Settings:
     recorders           dotted names of functions or methods outside the tree that keep their arguments
     target_torch        (major, minor) of the oldest torch that the code must run with: configured, or what the project requires;
                         None when unknown
+    fixable             code prefixes of the rules whose fixes are offered; ``unfixable`` are taken out
     baseline            absolute path of the file of findings that are not reported, "" for none
     root                absolute folder that globs are relative to: the configuration file's, or the current one
     source              the configuration file, "" when there is none
@@ -79,6 +80,8 @@ class Settings:
     recorders: tuple[str, ...] = ()
     target_torch: tuple[int, int] | None = None
     preview: bool = False
+    fixable: tuple[str, ...] = ("TML",)
+    unfixable: tuple[str, ...] = ()
     baseline: str = ""
     root: str = ""
     source: str = ""
@@ -87,8 +90,19 @@ class Settings:
         """Those that decide which findings there are, whatever is printed of them: what is remembered rests on these."""
         usual = Settings()
         return replace(
-            self, named=(), fail_on=usual.fail_on, min_confidence=usual.min_confidence, notes=False, unsafe_fixes=False
+            self,
+            named=(),
+            fail_on=usual.fail_on,
+            min_confidence=usual.min_confidence,
+            notes=False,
+            unsafe_fixes=False,
+            fixable=usual.fixable,
+            unfixable=(),
         )
+
+    def may_fix(self, finding: Finding) -> bool:
+        """Whether the rule's fixes are wanted; ``unfixable`` wins over ``fixable``."""
+        return finding.code.startswith(self.fixable) and not (self.unfixable and finding.code.startswith(self.unfixable))
 
     def records(self, finding: Finding) -> bool:
         """Whether a finding is sure enough to be written anywhere."""
