@@ -77,7 +77,9 @@ def lines(title: str, unit: str, series: Sequence[Sequence[float]], record: dict
 
     y = scale(marks[-1])
     body = grid(marks, unit, y)
-    body += [f'<text class="soft" x="{x(step)}" y="{HEIGHT - 24}" text-anchor="middle">{step}</text>' for step in range(1, steps + 1)]
+    body += [
+        f'<text class="soft" x="{x(step)}" y="{HEIGHT - 24}" text-anchor="middle">{step}</text>' for step in range(1, steps + 1)
+    ]
     body.append(f'<text class="soft" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 6}" text-anchor="middle">step</text>')
     for name, values in zip(("with", "without"), series, strict=True):
         points = " ".join(f"{x(at)},{y(value)}" for at, value in enumerate(values, 1))

@@ -391,7 +391,9 @@ def check_parser() -> argparse.ArgumentParser:
     output.add_argument(
         "--sort", choices=("path", "cost"), default="path", help="order of findings: by path, or the most costly first"
     )
-    output.add_argument("--statistics", action="store_true", help="print the number of findings per rule instead of the findings")
+    output.add_argument(
+        "--statistics", action="store_true", help="print the number of findings per rule instead of the findings"
+    )
     output.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     output.add_argument("--show-files", action="store_true", help="print the files that would be checked")
     output.add_argument("--show-settings", action="store_true", help="print the settings of the first file")
@@ -415,7 +417,9 @@ def check_parser() -> argparse.ArgumentParser:
     adopt.add_argument("--since", metavar="REV", help="only findings on lines that changed since a git revision")
     proof = parser.add_argument_group("proof")
     proof.add_argument(
-        "--confirmed", metavar="FILE", help="show measurements from FILE, written by `torchmemlint confirm --output-format json`"
+        "--confirmed",
+        metavar="FILE",
+        help="show measurements from FILE, written by `torchmemlint confirm --output-format json`",
     )
     proof.add_argument("--only-confirmed", action="store_true", help="report only findings that --confirmed has confirmed")
     run = parser.add_argument_group("run")
@@ -423,16 +427,22 @@ def check_parser() -> argparse.ArgumentParser:
     run.add_argument("--watch", action="store_true", help="check again whenever a file changes")
     run.add_argument("--exit-zero", action="store_true", help="exit with status 0 even if there are findings")
     run.add_argument(
-        "--config", action="append", default=[], metavar="FILE|KEY=VALUE", help="a configuration file to use, or one setting as TOML"
+        "--config",
+        action="append",
+        default=[],
+        metavar="FILE|KEY=VALUE",
+        help="a configuration file to use, or one setting as TOML",
     )
     run.add_argument("--isolated", action="store_true", help="ignore configuration files")
     run.add_argument("--no-cache", action="store_true", help="disable the cache")
-    run.add_argument("--cache-dir", metavar="FOLDER", help="cache folder (default: .torchmemlint_cache or $TORCHMEMLINT_CACHE_DIR)")
-    run.add_argument("-j", "--jobs", type=_jobs, metavar="N", help="number of processes (default: chosen by the amount of work)")
-    run.add_argument("--profile", action="store_true", help="print the time per stage and rule (one process, no cache)")
     run.add_argument(
-        "--shard", type=_shard, metavar="I/N", help="check part I of N; `torchmemlint merge` combines the reports"
+        "--cache-dir", metavar="FOLDER", help="cache folder (default: .torchmemlint_cache or $TORCHMEMLINT_CACHE_DIR)"
     )
+    run.add_argument(
+        "-j", "--jobs", type=_jobs, metavar="N", help="number of processes (default: chosen by the amount of work)"
+    )
+    run.add_argument("--profile", action="store_true", help="print the time per stage and rule (one process, no cache)")
+    run.add_argument("--shard", type=_shard, metavar="I/N", help="check part I of N; `torchmemlint merge` combines the reports")
     return parser
 
 
@@ -454,7 +464,9 @@ def _printed(group: argparse._ActionsContainer, min_confidence: str, notes: str)
 
 def _switch(group: argparse._ArgumentGroup, key: str, words: str) -> None:
     group.add_argument(f"--{key}", action="store_true", default=None, dest=key, help=f"enable {words}")
-    group.add_argument(f"--no-{key}", action="store_false", default=None, dest=key, help=f"disable {words.split(',')[0].split(' (')[0]}")
+    group.add_argument(
+        f"--no-{key}", action="store_false", default=None, dest=key, help=f"disable {words.split(',')[0].split(' (')[0]}"
+    )
 
 
 def _jobs(text: str) -> int:
@@ -481,11 +493,23 @@ def merge_parser() -> argparse.ArgumentParser:
     parser = _parser("merge", "Merge the JSON reports of several runs.")
     parser.add_argument("reports", nargs="+", metavar="REPORT.json", help="report written by --output-format json")
     parser.add_argument(
-        "-o", "--output-file", action="append", default=[], metavar="[FORMAT=]PATH", help="write a report to a file (may be repeated)"
+        "-o",
+        "--output-file",
+        action="append",
+        default=[],
+        metavar="[FORMAT=]PATH",
+        help="write a report to a file (may be repeated)",
     )
-    parser.add_argument("--output-format", choices=FORMATS, help="format on standard output (default: full, or nothing with -o)")
+    parser.add_argument(
+        "--output-format", choices=FORMATS, help="format on standard output (default: full, or nothing with -o)"
+    )
     severities = [severity.value for severity in Severity]
-    parser.add_argument("--fail-on", choices=severities, default="warning", help="lowest severity that makes the exit status 1 (default: warning)")
+    parser.add_argument(
+        "--fail-on",
+        choices=severities,
+        default="warning",
+        help="lowest severity that makes the exit status 1 (default: warning)",
+    )
     _printed(parser, "min_confidence", "notes")
     parser.add_argument("--exit-zero", action="store_true", help="exit with status 0 even if there are findings")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
@@ -502,7 +526,9 @@ def rule_parser() -> argparse.ArgumentParser:
 
 def clean_parser() -> argparse.ArgumentParser:
     parser = _parser("clean", "Remove the cache.")
-    parser.add_argument("--cache-dir", metavar="FOLDER", help="cache folder (default: .torchmemlint_cache or $TORCHMEMLINT_CACHE_DIR)")
+    parser.add_argument(
+        "--cache-dir", metavar="FOLDER", help="cache folder (default: .torchmemlint_cache or $TORCHMEMLINT_CACHE_DIR)"
+    )
     parser.add_argument("--config", action="append", default=[], metavar="FILE|KEY=VALUE")
     parser.add_argument("--isolated", action="store_true", help="ignore configuration files")
     return parser

@@ -254,7 +254,9 @@ def cannot_parse(path: str, error: SourceError, settings: Settings, text: str, c
     """TML000, unless it is ignored for this file or by a comment in what could be read of it (or of the cell)."""
     from torchmemlint.suppress import apply
 
-    finding = _about_file(UNPARSABLE, "unparsable-file", path, error.message, Position(error.row, error.column))
+    finding = _about_file(
+        UNPARSABLE, "unparsable-file", path, error.message.removeprefix("is "), Position(error.row, error.column)
+    )
     finding = replace(finding, cell=cell)
     wanted = [finding] if finding.code in settings.codes else []
     return Checked(path, tuple(apply(wanted, text, settings, path, judge_comments=False)))
@@ -266,9 +268,7 @@ def crashed(path: str, traceback: str) -> Checked:
 
 def _internal_error(path: str, traceback: str) -> Finding:
     last = traceback.rstrip().rpartition("\n")[2]
-    return _about_file(
-        INTERNAL_ERROR, "internal-error", path, f"torchmemlint failed here, please report it: {last}", Position(1, 1)
-    )
+    return _about_file(INTERNAL_ERROR, "internal-error", path, f"internal error, please report: {last}", Position(1, 1))
 
 
 def _about_file(code: str, name: str, path: str, message: str, at: Position) -> Finding:

@@ -16,7 +16,7 @@ WIDE = 1024
 """Features of a linear layer from which on its graph is not small: 256 samples of three such layers save 3 MB."""
 MAX_DEPTH = 3
 
-NARROW = "the network has narrow linear layers alone"
+NARROW = "the network has only narrow linear layers"
 ENDS_AT_ONCE = "the graph ends at the detach, before that of the training step is built"
 
 
@@ -25,7 +25,7 @@ def why_small(graph: Graph, flow: Flow) -> str:
     if is_dense(graph.cls, flow):
         return NARROW
     if not flow.beside_backward(graph) and acts(flow.record.root, flow):
-        return "the batch is that of an environment's next step"
+        return "the batch is one step of an environment"
     if is_cut_at_once(graph, flow) and is_first_of_step(graph, flow):
         return ENDS_AT_ONCE
     return ""
@@ -33,7 +33,7 @@ def why_small(graph: Graph, flow: Flow) -> str:
 
 def small_cost(cost: str, small: str) -> str:
     """What a graph costs, with why it is small here, "" where it may be large."""
-    return f"{cost}; small here, since {small}" if small else cost
+    return f"{cost}; small here: {small}" if small else cost
 
 
 def is_first_of_step(graph: Graph, flow: Flow) -> bool:

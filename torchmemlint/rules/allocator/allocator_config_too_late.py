@@ -116,7 +116,7 @@ def problem(event: EnvironmentSet, target: tuple[int, int] | None) -> tuple[str,
         message = f"`{event.name}` is set after something was put on the device: the allocator has read its options"
         return message, "the option does nothing in this process", early
     if event.torch_loaded and any(option == "backend" for option, _ in options(event.value or "")):
-        message = f"`{event.name}` names a backend after `import torch`: which allocator is loaded is decided by then"
+        message = f"`{event.name}` names a backend after `import torch`: the allocator has been chosen by then"
         return message, "the first use of the device raises where the two differ", early
     if event.name == "PYTORCH_ALLOC_CONF" and target is not None and target < (2, 10):
         message = f"`PYTORCH_ALLOC_CONF` is read from torch 2.10 on, this code runs with {target[0]}.{target[1]} as well"
@@ -138,12 +138,15 @@ def refusal(value: str) -> tuple[str, str] | None:
     """What the allocator refuses in a value, and what to write."""
     for name, held in options(value):
         if "=" in name:
-            return f"`{name}` is no option: name and value are set apart by a colon", f"write `{name.replace('=', ':')}`"
+            return (
+                f"`{name}` is not an allocator option: separate name and value with a colon",
+                f"write `{name.replace('=', ':')}`",
+            )
         if held.lower() in ("true", "false") and held not in ("True", "False"):
             return f"`{name}:{held}` is refused: the value is `True` or `False`", f"write `{name}:{held.capitalize()}`"
         if name == "max_split_size_mb" and held.isdecimal() and int(held) < SMALLEST_SPLIT:
             return f"`{name}:{held}` is refused: it must be at least {SMALLEST_SPLIT}", "choose a larger size, or leave it out"
         near = get_close_matches(name, sorted(TORCH.allocator_options), n=1, cutoff=0.75)
         if near and name not in TORCH.allocator_options:
-            return f"`{name}` is no option of the allocator", f"did you mean `{near[0]}`?"
+            return f"`{name}` is not an allocator option", f"did you mean `{near[0]}`?"
     return None

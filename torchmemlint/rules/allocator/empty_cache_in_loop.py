@@ -153,7 +153,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
             f"`{event.name}()` runs {where}{when(event, flow)}: it frees no tensor, it only returns unused cached blocks to the driver",
             doubts=(CALLED_SELDOM,) if where == BY_NAME else (),
             label="waits for the device, and the next allocation asks the driver again",
-            cost="no memory is saved that the allocator would not reuse; each call synchronises, and later allocations are slow",
+            cost="saves nothing: the allocator would reuse the memory; each call synchronizes, and later allocations are slow",
             help="remove it; free what is still referenced (`del`, `detach()`, `no_grad()`) where memory runs short",
             fix=fix,
         ),
@@ -235,7 +235,7 @@ def in_forward(event: CallEffect, owner: ClassRef, flow: Flow) -> str | Silent:
         return "in every forward"
     if TORCH.words["loss-classes"].intersection(purpose.words(owner.qualname)) or not is_put_into_evaluation(owner, flow):
         return Silent("nothing puts the module out of training")
-    return "in every forward out of training"
+    return "in every forward outside training"
 
 
 def is_limited(event: CallEffect, flow: Flow) -> bool:

@@ -5,7 +5,7 @@ Reports `set_per_process_memory_fraction` in an exception handler or in a loop: 
 share that is set once, or once for each device in turn.
 
 ## What it costs
-The call lowers the ceiling, not the need. Nothing is freed; allocations above the cap fail although the device has
+The call lowers the limit, not the memory that a step needs. Nothing is freed; allocations above the cap fail although the device has
 room, so the next step fails sooner than the last one. Figures on CUDA are owed.
 
 ## Example
@@ -76,7 +76,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
         flow.at(
             RULE,
             event.site,
-            f"`{event.name}` {where} lowers the ceiling, not the need: the next step fails sooner",
+            f"`{event.name}` {where} lowers the limit, not the memory that a step needs: the next step fails sooner",
             label="a cap saves no memory",
             cost="frees nothing; allocations above the cap fail although the device has room",
             help="reduce what a step needs (smaller batch, `no_grad`, mixed precision, checkpointing); set a cap once, at start, to share a device",

@@ -87,10 +87,10 @@ def check(event: Handler, flow: Flow) -> Iterator[Draft]:
         flow.at(
             RULE,
             event.site,
-            "an out-of-memory error is recognised by the words of its message, which differ between devices and versions",
+            "out-of-memory errors are recognized by their message, which differs between devices and versions",
             node=event.tests[0],
             label="matches the text of the message",
-            cost="an error with other words (cuBLAS, cuDNN, MPS, a newer torch) is not recovered from",
+            cost="errors with another message (cuBLAS, cuDNN, MPS, newer torch) are not handled",
             help="catch `torch.OutOfMemoryError` (torch 2.4; `torch.cuda.OutOfMemoryError` from 1.13)",
         ),
         handler=event.site.node,

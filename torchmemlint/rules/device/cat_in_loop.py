@@ -111,9 +111,9 @@ def check(event: Regrowth, flow: Flow) -> Iterator[Draft]:
         flow.at(
             RULE,
             event.site,
-            f"`{event.place}` is copied whole in every turn of the loop",
-            label="old and new copy are alive together",
-            cost="n turns allocate and copy about n/2 times the final bytes; at the peak there are two copies, as with one `cat` of a list",
+            f"`{event.place}` is copied in full in every iteration of the loop",
+            label="the old and the new copy are alive at the same time",
+            cost="n iterations allocate and copy about n/2 times the final size; the peak is two copies, as with one `cat` of a list",
             help="collect the parts in a list and concatenate once after the loop, or fill a tensor of the final size",
         ),
         handler=event.site.handler,

@@ -143,13 +143,13 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
         flow.at(
             RULE,
             event.site,
-            f"`{place}` collects every turn's output on the device, and is read where `{flag}` is set alone"
+            f"`{place}` collects every iteration's output on the device, but reads it only when `{flag}` is set"
             if flag
             else f"`{place}` collects every batch's output on the device",
             doubts=doubts_of(event, forwards, info),
             label="stays on the device",
             cost=f"device memory grows by one {'turn' if flag else 'batch'}'s output per step, until `{place}` is dropped",
-            help=f"collect only where `{flag}` is set"
+            help=f"collect only when `{flag}` is set"
             if flag
             else "store `.cpu()` copies, or reduce each batch to what is needed",
             flow=[flow.step_of(forwards[0], "the output is made here")],

@@ -104,7 +104,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
             event.site,
             f"`{short(event.place)}` keeps a view: the whole output stays allocated for each slice that is stored",
             label="a slice shares the storage of the whole tensor",
-            cost="keeps the whole output, as many times the slice as the output is larger (64 to 4096 times measured)",
+            cost="keeps the whole output for each slice (measured: 64 to 4096 times the slice)",
             help="store a copy of the slice: `.clone()`",
             flow=[flow.step_of(forwards[0], "the whole output is made here")],
             fix=fix,

@@ -100,7 +100,7 @@ ONE_PROCESS = re.compile(r"rank|is_main|is_master", re.IGNORECASE)
 BY_DEVICE = Doubt(1, "the file was saved from the CPU")
 ON_HOST = Doubt(1, "the device is the CPU")
 
-HELD = "a second copy of the model's weights, and of whatever else the file has, on the device through all steps"
+HELD = "a second copy of the model's weights, and of everything else in the file, on the device during all steps"
 FOR_EACH = "each process loads the file onto the one GPU that it was saved from: a copy for each on that device"
 ONCE = "a second copy of the weights on the device, until the dict is dropped"
 
@@ -160,7 +160,7 @@ def told(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Iterator[
             flow.at(
                 RULE,
                 event.site,
-                "`torch.load` without `map_location` puts what was saved from a GPU back on that GPU",
+                "`torch.load` without `map_location` loads tensors saved from a GPU back onto that GPU",
                 severity=Severity.WARNING if held or several else Severity.NOTE,
                 doubts=(BY_DEVICE,) if held or several else (),
                 label="no `map_location`",
@@ -187,7 +187,7 @@ def told(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Iterator[
                 event.site,
                 "the loaded checkpoint is held on the device while the model runs its steps",
                 doubts=() if single is not None else (ON_HOST,),
-                label="loaded onto the device, and never let go",
+                label="loaded onto the device and never released",
                 cost=HELD,
                 help='`del` it after `load_state_dict`, or load with `map_location="cpu"`',
                 flow=loaded,

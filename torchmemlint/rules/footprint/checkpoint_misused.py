@@ -167,7 +167,7 @@ def judge(event: CallEffect, flow: Flow) -> tuple[str, Severity, str, str, str, 
             )  # fmt: skip
     elif whole_step(event, flow):
         return (
-            "one checkpoint around the whole model saves nothing at the peak", Severity.WARNING, "all between the batch and the loss",
+            "one checkpoint around the whole model saves nothing at the peak", Severity.WARNING, "everything between the batch and the loss",
             "the backward builds every activation again at once: 1.01 times the peak without a checkpoint",
             "checkpoint each layer, or a few groups of layers", None,
         )  # fmt: skip

@@ -88,7 +88,7 @@ RULE = Rule(
 )
 EVENT = (CallEffect, DeprecatedImport)
 
-COST = "no memory: a FutureWarning at each call from torch 2.4 on, and one day an ImportError"
+COST = "no memory cost: a FutureWarning at each call since torch 2.4, and an ImportError once it is removed"
 
 
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:

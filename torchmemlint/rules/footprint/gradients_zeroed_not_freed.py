@@ -107,6 +107,6 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
     else:
         return
     yield Draft(
-        flow.at(RULE, event.site, message, label="zeros need the memory that gradients need", cost=COST, help=help, fix=fix),
+        flow.at(RULE, event.site, message, label="zeros take as much memory as gradients", cost=COST, help=help, fix=fix),
         handler=event.site.handler,
     )

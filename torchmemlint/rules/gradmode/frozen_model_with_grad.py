@@ -105,7 +105,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
             return  # one chain, one cause: it is told at its first network
         doubts: tuple[Doubt, ...] = (OPTIMIZED,)
         site, steps, cost = event.site, [], UNUSED_COST
-        text = "and a gradient is computed for it, but no optimizer holds its parameters"
+        text = " and gets a gradient, but no optimizer holds its parameters"
     else:
         verdict = judge(event, flow)
         if isinstance(verdict, Silent):
@@ -118,13 +118,13 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         doubts = verdict.doubts
         steps = [flow.step(s.site, "detached here") for s in verdict.fate.cuts if s.how in DETACHES][:1]
         cost = SHOWN_COST if is_behind_all_steps(event, flow) else COST
-        text = "but its output is only used detached, as a constant"
+        text = ", but its output is only used as a constant, detached"
     small = why_small(event, flow)
     yield Draft(
         flow.at(
             RULE,
             site,
-            f"`{short(flow.callee(site))}(…)` runs with grad mode on, {text}",
+            f"`{short(flow.callee(site))}(…)` runs with grad mode on{text}",
             severity=Severity.NOTE if small else Severity.WARNING,
             doubts=doubts,
             label="builds an autograd graph that is thrown away",

@@ -122,16 +122,16 @@ RULE = Rule(
 )
 EVENT = Graph
 
-KEPT_COST = "every step's whole autograd graph is kept with the stored results: one graph's saved tensors per step"
+KEPT_COST = "the stored results keep the whole autograd graph of every step: one graph's saved tensors per step"
 HELP = "run it under `torch.no_grad()` (or `torch.inference_mode()`); `eval()` does not switch grad mode off"
 HELP_BOTH = "run it under `torch.set_grad_enabled(…)` with the test of the phase; `eval()` does not switch grad mode off"
 HELP_ASKED = "remove `{name}`: it switches grad mode on here, also where the caller has switched it off"
 LISTED_COST = (
-    "builds an autograd graph that nothing uses in each turn of the comprehension, whose list keeps all of them until they are "
-    "detached: the peak grows with the number of turns"
+    "builds an unused autograd graph in each iteration of the comprehension, and the list keeps all of them until they are "
+    "detached: the peak grows with the number of iterations"
 )
 PEAK_COST = "builds an autograd graph that nothing uses: up to one extra graph at peak"
-LOOP_COST = f"{PEAK_COST}, and two at a time where the result stays bound to a name through the next turn"
+LOOP_COST = f"{PEAK_COST}, two where the result stays bound to a name during the next iteration"
 
 
 def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
@@ -173,10 +173,10 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         flow.at(
             RULE,
             site,
-            f"`{short(flow.callee(site))}(…)` runs with grad mode on{when(event, flow)}, {text_of(event, verdict, flow)}",
+            f"`{short(flow.callee(site))}(…)` builds an autograd graph{when(event, flow)}{text_of(event, verdict, flow)}",
             severity=severity,
             doubts=verdict.doubts,
-            label="builds an autograd graph that is never used",
+            label="this graph is never used",
             cost=cost,
             help=help_for(event, flow),
             flow=[flow.step(e.site, f"kept with its graph in `{short(e.place)}`") for e in (kept + totals)[:3]] + elsewhere[:3],
@@ -217,13 +217,13 @@ def keeps_whole_graphs(event: Accumulate, flow: Flow) -> bool:
 def text_of(event: Graph, verdict: Verdict, flow: Flow) -> str:
     """Why the graph is built for nothing, in words."""
     if verdict.fate.only_cut:
-        return "but every result is detached, turned into numbers or compared"
+        return ", but every result is detached, converted to numbers or compared"
     if verdict.fate.never_read:
-        return "but nothing reads its result"
+        return ", but nothing reads its result"
     if verdict.evaluated:
-        after = "" if flow.trains_in_another_phase(event) else "after `eval()`, "
-        return f"{after}and nothing computed from it is back-propagated in sight"
-    return f"in `{short(flow.record.root.qualname)}`, and nothing computed from it is back-propagated in sight"
+        after = "" if flow.trains_in_another_phase(event) else " after `eval()`"
+        return f"{after}, and no `backward()` uses it"
+    return f" in `{short(flow.record.root.qualname)}`, and no `backward()` uses it"
 
 
 def bounded(event: Graph, fate: Fate, flow: Flow) -> tuple[Severity, str]:

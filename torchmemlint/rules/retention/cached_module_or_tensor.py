@@ -99,14 +99,14 @@ def check(event: CachedFunction, flow: Flow) -> Iterator[Draft]:
         held = f"`{event.modules[0]}`, a module, with its parameters"
     else:
         held = f"`{tensors[0]}`, a tensor, and can find it again only by identity"
-    entries = "for ever" if event.entries is None else f"until {event.entries} other calls have come"
+    entries = "forever" if event.entries is None else f"until {event.entries} other calls replace it"
     yield Draft(
         flow.at(
             RULE,
             event.site,
             f"`{event.name}` keeps {held}",
-            label="keeps arguments and results beyond their time",
-            cost=f"each argument and result stays {entries}, results with their autograd graph where grad mode is on",
+            label="keeps arguments and results alive",
+            cost=f"keeps each argument and result {entries}; results keep their autograd graph if grad mode is on",
             help="cache by numbers in a function of its own, or on the object (`functools.cached_property`, an attribute)",
         ),
         handler=event.site.handler,

@@ -88,7 +88,7 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft]:
     if any(turn and site.loops[: len(turn)] == turn for site in freed):
         cost = "the graph of this step is still there in the next one's forward: up to two extra graphs at peak"
     else:
-        cost = "each step's graph stays as long as `.grad` does; of a model that is dropped it is never freed"
+        cost = "each step's graph stays as long as `.grad` does; if the model is dropped, it is never freed"
     yield Draft(
         flow.at(
             RULE,

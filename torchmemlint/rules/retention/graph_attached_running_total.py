@@ -112,7 +112,7 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Silent]:
         flow.at(
             RULE,
             event.site,
-            f"`{short(event.place)}` adds up tensors that are still attached to their autograd graph",
+            f"`{short(event.place)}` accumulates tensors that are still attached to the autograd graph",
             severity=told.severity,
             doubts=doubts_of(told, flow),
             label=f"added to `{short(event.place)}`, which outlives {outlives}",

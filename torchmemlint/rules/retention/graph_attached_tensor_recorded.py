@@ -133,7 +133,7 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft | Silent]:
         flow.at(
             RULE,
             call,
-            f"`{short(name)}` keeps what it is given here, a tensor that is still attached to its autograd graph",
+            f"`{short(name)}` keeps the tensor passed here, which is still attached to the autograd graph",
             severity=told.severity,
             doubts=(EMPTIED_ELSEWHERE,) if outside else (),
             label="passed on with its graph",

@@ -112,7 +112,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
         flow.at(
             RULE,
             event.site,
-            f"`{short(event.place)}` collects tensors that are still attached to their autograd graph",
+            f"`{short(event.place)}` collects tensors that are still attached to the autograd graph",
             severity=told.severity,
             doubts=doubts_of(told, flow),
             label=f"stored in `{short(event.place)}`, which outlives {outlives}",

@@ -108,7 +108,7 @@ def check(event: HookStore, flow: Flow) -> Iterator[Draft]:
         flow.at(
             RULE,
             event.site,
-            f"`{short(event.place)}` collects what this hook is given, at every call of the module",
+            f"`{short(event.place)}` collects what this hook receives at every call of the module",
             label="kept with its autograd graph",
             cost="one tensor more at each forward; where nothing is back-propagated, its graph as well",
             help="detach it, and empty the container or `remove()` the hook when the values have been used",

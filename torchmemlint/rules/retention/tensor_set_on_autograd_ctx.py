@@ -116,7 +116,7 @@ def check(event: ContextStore, flow: Flow) -> Iterator[Draft]:
         cost = "the output stays until the cyclic collector runs, though nothing else refers to it"
     else:
         message = f"`{event.place}` is a tensor: it lives as long as the graph's node, not until `backward()` frees it"
-        cost = "the tensor outlives the backward; where the loss is kept, so is it"
+        cost = "the tensor outlives the backward, and lives as long as the loss is kept"
     yield Draft(
         flow.at(
             RULE,
@@ -125,7 +125,7 @@ def check(event: ContextStore, flow: Flow) -> Iterator[Draft]:
             severity=Severity.WARNING if output else Severity.NOTE,
             label="set as an attribute",
             cost=cost,
-            help="hand it to `ctx.save_for_backward(…)`, once with all tensors, and read `ctx.saved_tensors` in `backward`",
+            help="pass it to `ctx.save_for_backward(…)`, once with all tensors, and read `ctx.saved_tensors` in `backward`",
         ),
         handler=event.site.handler,
     )
