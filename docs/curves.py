@@ -20,7 +20,7 @@ polyline { fill: none !important; stroke-width: 2.5 } .without.line { stroke-das
   text { fill: #e6e9ef } .soft { fill: #a8b2c3 } .grid { stroke: #343d4b } .axis { stroke: #78839a }
   .with { stroke: #ff8a7a; fill: #ff8a7a } .without { stroke: #63d394; fill: #63d394 } }"""
 UNITS = (("MiB", 1 << 20), ("KiB", 1 << 10), ("bytes", 1))
-STEPS_OF_AN_AXIS = (1, 2, 2.5, 5, 10)
+STEPS_OF_AN_AXIS = (1, 2, 4, 10)
 
 
 def best(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -48,7 +48,7 @@ def curve(code: str, row: dict[str, Any], record: dict[str, Any]) -> str:
         title, series = "Autograd nodes that are still alive after each step", (before["nodes"], after["nodes"])
     else:
         return peaks(code, before["peak_bytes"], after["peak_bytes"], record)
-    unit, divisor = ("nodes", 1) if series[0] is before["nodes"] else unit_of(max(map(max, series)))
+    unit, divisor = ("nodes", 1) if series[0] is before.get("nodes") else unit_of(max(map(max, series)))
     return lines(f"{code}: {title}", unit, [[value / divisor for value in one] for one in series], record)
 
 

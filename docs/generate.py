@@ -29,12 +29,12 @@ from typing import Any
 from torchmemlint import check_source, rules
 from torchmemlint.rules.card import Rule
 
-sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
-import curves
+sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.field.calibration import interval
+from docs import curves
 
 DOCS = Path(__file__).parent
-CURVES = DOCS / "curves"
+CURVES = DOCS / "images"
 WITH_CURVES = ("1", "2", "4")
 """Groups of rules whose pages show a curve."""
 CARDS = DOCS.parent / "torchmemlint" / "rules" / "cards.py"
@@ -45,6 +45,8 @@ SITE = DOCS.parent / "zensical.toml"
 IN_SITE = re.compile(r"(?<=# rules: written by docs/generate\.py\n).*?(?=^ *# end of rules$)", re.MULTILINE | re.DOTALL)
 ACCURACY = DOCS / "accuracy.md"
 CALIBRATION = DOCS.parent / "benchmarks" / "field" / "calibration.json"
+EXAMPLE = DOCS.parent / "benchmarks" / "evidence" / "example.json"
+"""What ``torchmemlint confirm`` measured of the README's first example."""
 FAMILIES = {
     "A": "graphs that outlive their step",
     "B": "inference with grad mode on",
@@ -222,7 +224,7 @@ def picture(code: str) -> list[str]:
     if drawn is None:
         return []
     return [
-        f"![Memory with the mistake and without it](../curves/{code}.svg)",
+        f"![Memory with the mistake and without it](../images/{code}.svg)",
         "",
         f"The programs are `{drawn[1]}` in `fixtures/{code}`: small models, so look at the shape and not at the bytes.",
         "",
@@ -291,6 +293,8 @@ def generated() -> dict[Path, str]:
         "code is still being measured. `torchmemlint rule CODE` prints the same pages.\n\n" + table("") + "\n"
     )
     files |= {CURVES / f"{rule.code}.svg": drawn[0] for rule in rules.ALL_RULES if (drawn := curve_of(rule.code))}
+    example = json.loads(EXAMPLE.read_text(encoding="utf-8"))
+    files[CURVES / "example.svg"] = curves.curve(example["code"], example, example)
     index = DOCS / "index.md"
     files[index] = between(index.read_text(encoding="utf-8"), "rules", table("rules/"))
     for path in WITH_OUTPUT:

@@ -179,6 +179,7 @@ def test_extend(lint, project: Path) -> None:  # type: ignore[no-untyped-def]
         ("gone.toml", "which has no settings"),
         ("torchmemlint.toml", "leads back to"),
         ("/etc/passwd", "must be the path of a .toml file"),
+        ("../other.toml", "leads out of"),
     ],
 )
 def test_extend_that_leads_nowhere(lint, project: Path, value: str, words: str) -> None:  # type: ignore[no-untyped-def]

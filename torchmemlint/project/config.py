@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from torchmemlint.errors import ConfigError
+from torchmemlint.files.checkout import is_inside, leads_out, repository_root
 from torchmemlint.files.quoting import quoted
 from torchmemlint.files.reading import MAX_SETTINGS_BYTES, read_text, reason
 from torchmemlint.files.toml import parsed
@@ -337,6 +338,9 @@ def _extended(source: Source, above: tuple[str, ...]) -> tuple[Source, ...]:
     if source.options.extend is None:
         return ()
     path = os.path.join(source.root, source.options.extend)
+    inside = repository_root(source.root)
+    if not is_inside(path, inside) or leads_out(path, inside):
+        raise ConfigError(f"{source.where}: `extend` leads out of {quoted(inside)}")
     if os.path.realpath(path) in above or len(above) > MAX_EXTENDED:
         raise ConfigError(f"{source.where}: `extend` leads back to `{quoted(source.options.extend)}`")
     base = _read_file(path, above)
