@@ -11,8 +11,10 @@ Reports `PYTORCH_CUDA_ALLOC_CONF` and `PYTORCH_ALLOC_CONF` in `os.environ` (also
   below 20, a misspelled option;
 - as `PYTORCH_ALLOC_CONF` where `target-torch`, or what the project requires, is below 2.10: it is not read there.
 
-It is silent between `import torch` and the first use of the device (measured: the options are read late), and for the
-environment of a child process.
+It reports nothing:
+
+- between `import torch` and the first use of the device (measured: the options are read late);
+- for the environment of a child process.
 
 ## What it costs
 The option does nothing: fragmentation that it should have prevented goes on. A refused value raises ValueError or

@@ -2,9 +2,10 @@
 
 ## What it does
 Reports a handler that recognises running out of memory by words of the message (`"out of memory" in str(error)`) and
-acts on it. Where the handler's recovery is reported by TML303, that finding stands for this one. It is silent where a
-handler above it catches the class, so that the words are for a device whose error has none (`MPS backend out of
-memory`), and about words of another failure (`CUBLAS_STATUS_NOT_SUPPORTED`).
+acts on it. Where the handler's recovery is reported by TML303, that finding stands for this one.
+
+It reports nothing where a handler above it catches the class, so that the words are for a device whose error has none
+(`MPS backend out of memory`), and about words of another failure (`CUBLAS_STATUS_NOT_SUPPORTED`).
 
 ## What it costs
 No memory. The words differ between devices and have changed with releases: errors of cuBLAS, cuDNN or the Apple GPU,

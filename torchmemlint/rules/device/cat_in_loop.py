@@ -4,9 +4,12 @@
 Reports `out = torch.cat([out, x])`, and the same by `concat`, `vstack`, `hstack`, … or for an attribute, in a loop that
 does nothing else with `out` than to ask for its size. A first turn that only assigns is understood.
 
-It is silent where the loop reads the tensor (generation token by token, dense blocks), begins it anew, keeps a window of
-it, or lets the parts go one by one, where the loop's own text says that it turns sixteen times or fewer, and where it runs
-over a dict, or in a `forward` over the parts of a module.
+It reports nothing:
+
+- where the loop reads the tensor (generation token by token, dense blocks), begins it anew, keeps a window of it, or
+  lets the parts go one by one;
+- where the loop's own text says that it turns sixteen times or fewer;
+- where it runs over a dict, or in a `forward` over the parts of a module.
 
 ## What it costs
 Each turn allocates a new tensor and copies all that is there: n turns allocate about n/2 times the final bytes (measured:
@@ -50,7 +53,7 @@ The loop turns only a few times.
 
 ## References
 - torch.cat: https://docs.pytorch.org/docs/stable/generated/torch.cat.html
-- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; CUDA measurements are still to come
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ The slice is nearly as large as the whole, or the whole is kept anyway.
 
 ## References
 - Tensor views: https://docs.pytorch.org/docs/stable/tensor_view.html
-- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; CUDA measurements are still to come
 """
 
 from __future__ import annotations

@@ -4,9 +4,13 @@
 Reports the last product of `softmax(q @ k.transpose(-2, -1)) @ v`, in any of its spellings (`matmul`, `bmm`, `einsum`,
 `nn.Softmax`, masks, dropout and scaling between). Off by default: it is a rewrite that is worth it for long sequences.
 
-It is silent where the weights themselves are returned or kept, where the keys are a parameter (as many scores as there
-are codes, not positions), where the class also calls `scaled_dot_product_attention` (this is its other branch), where
-the softmax is over the queries, and where `target-torch` is below 2.0, which has no `scaled_dot_product_attention`.
+It reports nothing:
+
+- where the weights themselves are returned or kept;
+- where the keys are a parameter (as many scores as there are codes, not positions);
+- where the class also calls `scaled_dot_product_attention` (this is its other branch);
+- where the softmax is over the queries;
+- where `target-torch` is below 2.0, which has no `scaled_dot_product_attention`.
 
 ## What it costs
 Memory by the square of the sequence length, for each head and sample: the scores, their softmax and what lies between
@@ -55,7 +59,7 @@ cannot express.
 ## References
 - torch.nn.functional.scaled_dot_product_attention:
   https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
-- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; CUDA measurements are still to come
 """
 
 from __future__ import annotations

@@ -9,9 +9,13 @@ Reports, in a project that works with CUDA devices:
 - other `torch.load` without `map_location` whose result goes into `load_state_dict()` (note): the copy lives until the dict
   is dropped, and the file cannot be read where that GPU is missing.
 
-It is silent where `map_location` is given in any form (but for a dict that is held), where the arguments come from
-elsewhere (`**options`), under a test that says that no GPU is used, where what is loaded is data or a whole module, where the
-function quantises dynamically (such modules live on the CPU), and in projects that never speak of CUDA.
+It reports nothing:
+
+- where `map_location` is given in any form (but for a dict that is held);
+- where the arguments come from elsewhere (`**options`), under a test that says that no GPU is used;
+- where what is loaded is data or a whole module;
+- where the function quantises dynamically (such modules live on the CPU);
+- in projects that never speak of CUDA.
 
 ## What it costs
 One more copy of the model's weights on the device: until the dict is dropped, or through all steps where it is held. Measured
@@ -56,7 +60,7 @@ that this alone is a note.
 ## References
 - torch.load, "map_location": https://docs.pytorch.org/docs/stable/generated/torch.load.html
 - Saving and loading models across devices: https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html
-- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; CUDA measurements are still to come
 """
 
 from __future__ import annotations

@@ -4,9 +4,12 @@
 Reports `autocast`, `GradScaler`, `custom_fwd` and `custom_bwd` of `torch.cuda.amp` (and of `torch.cpu.amp`): an import of
 them by name once, for all that the file does with it; elsewhere each call.
 
-It is silent where the same name is also taken from `torch.amp` (the file chooses by version), under `TYPE_CHECKING`,
-where the names are only asked about (`isinstance`), and where `target-torch` has no replacement yet:
-`torch.amp.autocast` came with 1.10, `GradScaler` with 2.3, `custom_fwd` and `custom_bwd` with 2.4.
+It reports nothing:
+
+- where the same name is also taken from `torch.amp` (the file chooses by version), under `TYPE_CHECKING`;
+- where the names are only asked about (`isinstance`);
+- where `target-torch` has no replacement yet: `torch.amp.autocast` came with 1.10, `GradScaler` with 2.3,
+  `custom_fwd` and `custom_bwd` with 2.4.
 
 ## What it costs
 No memory: the new names do the same. From torch 2.4 on each call gives a FutureWarning, and the old names will go. A

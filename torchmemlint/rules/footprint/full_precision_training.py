@@ -62,7 +62,7 @@ The device has no fast smaller types, the model is unstable in them, or memory a
 ## References
 - Automatic mixed precision: https://docs.pytorch.org/docs/stable/amp.html
 - Numerical accuracy, TF32: https://docs.pytorch.org/docs/stable/notes/cuda.html#tf32-on-ampere
-- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; CUDA measurements are still to come
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ Gradients are read, or added to, between two steps; or their storage is shared w
 - torch.optim.Optimizer.zero_grad: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
 - Performance tuning guide, "Disable gradient calculation" and "set gradients to None":
   https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
-- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; CUDA measurements are still to come
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ The output is detached right where it is made and the network is small.
 
 ## References
 - torch.no_grad: https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html
-- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; CUDA measurements are still to come
 """
 
 from __future__ import annotations

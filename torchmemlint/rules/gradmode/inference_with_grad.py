@@ -18,11 +18,17 @@ Each assumption lowers the confidence: nothing in sight calls the function, the 
 function and only `eval()` says that nobody trains it. What would make a finding false is told in it; doubtful ones are printed
 with `--min-confidence low`.
 
-It is silent where grad mode is off or some callers leave it to a flag, where all parameters are frozen (`requires_grad_(False)`,
-Lightning's `freeze()`, also by a caller), for modules that have none, for what a module keeps in attributes that the function
-reads, where nodes of the graph are read (`grad_fn`), for modules whose own forward takes gradients (forces from an energy) or
-switches grad mode off, where `numpy()` of what is not detached would raise with grad mode on, for networks of other frameworks,
-and in unit tests.
+It reports nothing:
+
+- where grad mode is off or some callers leave it to a flag;
+- where all parameters are frozen (`requires_grad_(False)`, Lightning's `freeze()`, also by a caller);
+- for modules that have none;
+- for what a module keeps in attributes that the function reads;
+- where nodes of the graph are read (`grad_fn`);
+- for modules whose own forward takes gradients (forces from an energy) or switches grad mode off;
+- where `numpy()` of what is not detached would raise with grad mode on;
+- for networks of other frameworks;
+- in unit tests.
 
 `eval()` changes dropout and batch normalisation. It does not switch grad mode off.
 
@@ -78,7 +84,7 @@ mode off, name it in `no-grad-wrappers` instead.
 - Autograd mechanics, locally disabling gradient computation, evaluation mode:
   https://docs.pytorch.org/docs/stable/notes/autograd.html
 - torch.no_grad: https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html
-- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; CUDA measurements are still to come
 """
 
 from __future__ import annotations

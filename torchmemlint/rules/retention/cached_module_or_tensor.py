@@ -4,12 +4,16 @@
 Reports `functools.lru_cache` and `functools.cache` on a method of an `nn.Module`, and on a function or method with a
 parameter that is a tensor or a module: annotated as one, or used as only one can be.
 
-It is silent where the arguments are numbers, names and devices, for static and class methods, for `cached_property`
-(which the object itself holds), and for `maxsize=0`.
+It reports nothing:
+
+- where the arguments are numbers, names and devices;
+- for static and class methods;
+- for `cached_property` (which the object itself holds);
+- for `maxsize=0`.
 
 ## What it costs
 The cache belongs to the function, not to the object: what it was called with stays until as many other calls have pushed
-it out (128 for a plain `lru_cache`), for `cache` and `maxsize=None` for ever. Measured for a module of 65,536 bytes that
+it out (128 for a plain `lru_cache`), for `cache` and `maxsize=None` forever. Measured for a module of 65,536 bytes that
 is made, called once and dropped in each step: 65,664 bytes more per step, what it returned included.
 
 Tensors are hashed by identity: a second tensor with the same values is never found, so such a cache only keeps, each
@@ -59,7 +63,7 @@ There is one such module, and it lives as long as the program.
   https://docs.python.org/3/library/functools.html#functools.lru_cache
 - Python FAQ, "How do I cache method calls?":
   https://docs.python.org/3/faq/programming.html#how-do-i-cache-method-calls
-- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; CUDA measurements are still to come
 """
 
 from __future__ import annotations

@@ -4,8 +4,11 @@
 Reports a forward or backward hook (a function, a lambda, a method) that appends its inputs or outputs, not detached, to a
 container that outlives the call, where neither the hook is removed nor the container emptied in this function or class.
 
-It is silent for what is detached or reduced to numbers, for one entry a layer that the next forward overwrites, and where
-the handle's `remove()`, or `clear()`, `pop()` or a new container, is in sight.
+It reports nothing:
+
+- for what is detached or reduced to numbers;
+- for one entry a layer that the next forward overwrites;
+- where the handle's `remove()`, or `clear()`, `pop()` or a new container, is visible.
 
 In preview: too few such hooks were found in real packages to say how often it is right.
 
@@ -57,7 +60,7 @@ The container is emptied, or the hook removed, by code that the analysis cannot 
 ## References
 - torch.nn.Module.register_forward_hook:
   https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_forward_hook
-- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; CUDA measurements are still to come
 """
 
 from __future__ import annotations
