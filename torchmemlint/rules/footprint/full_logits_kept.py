@@ -1,4 +1,4 @@
-"""Scores of the whole vocabulary are made forevery position, and only the last position's are used.
+"""Scores of the whole vocabulary are made for every position, and only the last position's are used.
 
 ## What it does
 Reports `outputs.logits[:, -1]` where nothing else is done with the logits: the head of a language model has multiplied

@@ -1,4 +1,4 @@
-"""What may be said of a kept graph, by its state: the same words forevery rule that reports one."""
+"""What may be said of a kept graph, by its state: the same words for every rule that reports one."""
 
 from __future__ import annotations
 
