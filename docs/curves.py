@@ -12,11 +12,12 @@ from typing import Any
 WIDTH, HEIGHT = 640, 260
 LEFT, RIGHT, TOP, BOTTOM = 86, 20, 46, 44
 STYLE = """\
-text { font: 13px system-ui, sans-serif; fill: #3d4552 } .soft { fill: #5b6575 }
+.paper { fill: #fff } text { font: 13px system-ui, sans-serif; fill: #3d4552 } .soft { fill: #5b6575 }
 .grid { stroke: #d8dde5 } .axis { stroke: #8791a1 }
 .with { stroke: #c0392b; fill: #c0392b } .without { stroke: #1f7a44; fill: #1f7a44 }
 polyline { fill: none !important; stroke-width: 2.5 } .without.line { stroke-dasharray: 7 4 }
 @media (prefers-color-scheme: dark) {
+  .paper { fill: #14181f }
   text { fill: #e6e9ef } .soft { fill: #a8b2c3 } .grid { stroke: #343d4b } .axis { stroke: #78839a }
   .with { stroke: #ff8a7a; fill: #ff8a7a } .without { stroke: #63d394; fill: #63d394 } }"""
 UNITS = (("MiB", 1 << 20), ("KiB", 1 << 10), ("bytes", 1))
@@ -131,7 +132,8 @@ def drawing(title: str, body: Sequence[str], record: dict[str, Any]) -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" role="img">',
             f"<title>{escape(title)} ({escape(source)})</title>",
             f"<style>{STYLE}</style>",
-            f'<text x="{LEFT}" y="16" font-weight="bold">{escape(title)}</text>',
+            f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}" rx="6"/>',  # a page may be dark where the system is light
+            f'<text x="{LEFT}" y="18" font-weight="bold">{escape(title)}</text>',
             *body,
             "</svg>",
             "",

@@ -160,6 +160,7 @@ def rule_page(rule: Rule) -> str:
     """A rule's page as Markdown."""
     facts = f"Severity: {severity(rule)}. Fix: {rule.fix.value}. Enabled: {when(rule)}."
     page = linked(rules.page(rule.code).strip(), rule.code)
+    page = page.replace("\n## Example\n", "\n".join(["", *picture(rule.code), "## Example", ""]), 1)
     return f"# {rule.code}: {rule.name}\n\n{facts}\n\n{page}\n{measured(rule.code)}"
 
 
@@ -206,7 +207,6 @@ def measured(code: str) -> str:
         return ""
     lines = [
         "## Measured",
-        *picture(code),
         f"Two programs in `fixtures/{code}` that differ by the mistake, run by `python -m benchmarks.evidence`: with it → without it.",
         "",
         "| program | verdict | bytes kept per step | graph nodes per step | peak | device |",

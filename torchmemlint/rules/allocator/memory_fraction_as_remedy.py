@@ -6,7 +6,7 @@ share that is set once, or once for each device in turn.
 
 ## What it costs
 The call lowers the limit, not the memory that a step needs. Nothing is freed; allocations above the cap fail although the device has
-room, so the next step fails sooner than the last one. Figures on CUDA are owed.
+room, so the next step fails sooner than the last one. CUDA measurements are still to come.
 
 ## Example
 ```python

@@ -11,7 +11,7 @@ is one of the project. Scalars, one number for each sample
 ## What it costs
 One batch's outputs per step stay on the device until the collection is dropped: logits of 50,000 tokens over a
 vocabulary of 32,000 are 6.4 GB in fp32. `torch.cat` of the collection takes the same again at the call (measured on
-the CPU: twice the data at peak). Figures on CUDA are owed.
+the CPU: twice the data at peak). CUDA measurements are still to come.
 
 ## Example
 ```python

@@ -2,9 +2,9 @@
 
 ## What it does
 Reports the call of a model that builds an autograd graph which no `backward()` uses: everything computed from the result is
-detached, turned into numbers, compared, printed or never read. It does not matter what the function is called, nor whether
+detached, converted to numbers, compared, printed or never read. It does not matter what the function is called, nor whether
 it also trains: an evaluation inside a training step is reported as well, and so is a phase of a function that trains in
-another. One finding speaks for all such calls of a function, in a function or script that trains for those of one loop, and
+another. One finding stands for all such calls of a function, in a function or script that trains for those of one loop, and
 in a training step for those that feed each other; it stands at the first, or the first whose results are kept. Where a
 function of the project that runs the model serves training and evaluation alike, the finding stands at the call that
 evaluates.
@@ -14,7 +14,7 @@ through `with` blocks, decorators, `set_grad_enabled`, the project's own wrapper
 (`validation_step`), and the function's callers. What is called is known for a module by its class, by what callers give, or by
 what is done with it (`eval()`, `parameters()`, a result that is trained or detached elsewhere).
 
-Each assumption lowers the confidence: nothing in sight calls the function, the model is one by its name alone, the result leaves the
+Each assumption lowers the confidence: no visible code calls the function, the model is one by its name alone, the result leaves the
 function and only `eval()` says that nobody trains it. What would make a finding false is told in it; doubtful ones are printed
 with `--min-confidence low`.
 

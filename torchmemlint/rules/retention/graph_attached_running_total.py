@@ -12,8 +12,7 @@ It reports nothing:
 - where the added value is a number, an index or detached;
 - where grad mode is off, here or in all callers.
 
-A total that was there before the function ran (an attribute, an argument) is reported only where the step's graph is
-back-propagated in sight; otherwise code elsewhere may do that.
+A total that was there before the function ran (an attribute, an argument) is reported only where the step's graph is visibly back-propagated; otherwise code elsewhere may do that.
 
 ## What it costs
 That depends on what becomes of the graph, not on the name of the variable:
