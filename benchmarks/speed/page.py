@@ -70,6 +70,11 @@ def _pair(cost: dict[str, float]) -> str:
     return f"{cost['cpu']:.2f} \\| {cost['wall']:.2f}"
 
 
+def figure(value: float) -> str:
+    """Three digits, and never an exponent."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def drawing(record: dict[str, Any]) -> str:
     """Milliseconds of CPU for 1,000 lines, as bars on a scale where each step is ten times the one before."""
     bars: list[tuple[str, str, float]] = []
@@ -77,7 +82,7 @@ def drawing(record: dict[str, Any]) -> str:
         bars.append((row["name"], "", 0.0))
         for name, cost in row["costs"].items():
             if name in DRAWN or name not in OURS:
-                bars.append((WORDS.get(name, name), DRAWN.get(name, "#57534e"), 1e6 * cost["cpu"] / row["lines"]))
+                bars.append((WORDS.get(name, name), DRAWN.get(name, "#857f7a"), 1e6 * cost["cpu"] / row["lines"]))
     left, wide, step = 230, 420, 20
     largest = max((value for _, _, value in bars), default=1.0)
     decades = 1
@@ -106,7 +111,7 @@ def drawing(record: dict[str, Any]) -> str:
         if color:
             out.append(f'<text x="{left - 8}" y="{y + 14}" text-anchor="end">{escape(name)}</text>')
             out.append(f'<rect x="{left}" y="{y + 4}" width="{place(value):.1f}" height="12" fill="{color}"/>')
-            out.append(f'<text x="{left + place(value) + 5:.1f}" y="{y + 14}">{value:.3g}</text>')
+            out.append(f'<text x="{left + place(value) + 5:.1f}" y="{y + 14}">{figure(value)}</text>')
         else:
             out.append(f'<text x="8" y="{y + 15}" font-weight="bold">{escape(name)}</text>')
         y += step

@@ -277,7 +277,9 @@ def _word(group: _Group, key: str, allowed: frozenset[_W]) -> _W:
         if member == word:
             return member
     known = ", ".join(sorted(allowed))
-    raise TorchFactsError(f"{group[FILE]}: {key} = {word!r} is none of {known}: a new word goes into torch_facts/words.py, twice: the enum and the set of what is allowed")
+    raise TorchFactsError(
+        f"{group[FILE]}: {key} = {word!r} is none of {known}: a new word goes into torch_facts/words.py, twice: the enum and the set of what is allowed"
+    )
 
 
 def _names(group: _Group) -> list[str]:
