@@ -1,4 +1,4 @@
-"""Options of the allocator are set where they are not read any more, or in a form that it refuses.
+"""Allocator options are set too late, or in an invalid form.
 
 ## What it does
 Reports `PYTORCH_CUDA_ALLOC_CONF` and `PYTORCH_ALLOC_CONF` in `os.environ` (also by `setdefault`, `update`, `os.putenv`)
@@ -77,7 +77,7 @@ from torchmemlint.torch_facts import TORCH
 RULE = Rule(
     code="TML307",
     name="allocator-config-too-late",
-    summary="Options of the allocator are set too late, or in a form that it refuses",
+    summary="Allocator options are set too late, or in an invalid form",
     severity=Severity.WARNING,
     about=About.ALLOCATOR,
     triggers=frozenset({"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"}),

@@ -1,4 +1,4 @@
-"""The process's memory fraction is lowered as a remedy for an out-of-memory error.
+"""The memory fraction is lowered as a remedy for an out-of-memory error.
 
 ## What it does
 Reports `set_per_process_memory_fraction` in an exception handler or in a loop: as a remedy, that is, and not as a
@@ -56,7 +56,7 @@ from torchmemlint.torch_facts.words import Effect
 RULE = Rule(
     code="TML305",
     name="memory-fraction-as-remedy",
-    summary="The process's memory fraction is lowered as a remedy for an out-of-memory error",
+    summary="The memory fraction is lowered as a remedy for an out-of-memory error",
     severity=Severity.WARNING,
     about=About.ALLOCATOR,
     triggers=TORCH.words["memory-fractions"],

@@ -1,4 +1,4 @@
-"""An out-of-memory error is recognised by the words of its message.
+"""An out-of-memory error is recognized by its message.
 
 ## What it does
 Reports a handler that recognises running out of memory by words of the message (`"out of memory" in str(error)`) and
@@ -69,7 +69,7 @@ from torchmemlint.semantics.events import Handler
 RULE = Rule(
     code="TML304",
     name="oom-matched-by-message",
-    summary="An out-of-memory error is recognised by the words of its message",
+    summary="An out-of-memory error is recognized by its message",
     severity=Severity.WARNING,
     about=About.HANDLER,
     triggers=frozenset({"RuntimeError", "Exception", "BaseException"}),

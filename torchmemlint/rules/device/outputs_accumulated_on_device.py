@@ -1,4 +1,4 @@
-"""The outputs of a whole data set pile up on the device.
+"""The outputs of a whole data set accumulate on the device.
 
 ## What it does
 Reports outputs of a model that are collected on the device, batch after batch, in a loop over a data loader or one that takes
@@ -81,7 +81,7 @@ from torchmemlint.torch_facts import TORCH
 RULE = Rule(
     code="TML401",
     name="outputs-accumulated-on-device",
-    summary="The outputs of a whole data set pile up on the device",
+    summary="The outputs of a whole data set accumulate on the device",
     severity=Severity.WARNING,
     about=About.RESULTS_KEPT,
     fix=Safety.UNSAFE,

@@ -1,4 +1,4 @@
-"""A small view of a large output is kept, and with it the whole output.
+"""A small view of a large output is stored, and keeps the whole output alive.
 
 ## What it does
 Reports a slice of a model's output that is kept for each step of a loop: `hidden[:, 0]`, `out[-1]`, a piece of
@@ -72,7 +72,7 @@ from torchmemlint.semantics.values import VIEW
 RULE = Rule(
     code="TML402",
     name="view-keeps-storage",
-    summary="A small view of a large output is kept, and with it the whole output",
+    summary="A small view of a large output is stored, and keeps the whole output alive",
     severity=Severity.WARNING,
     about=About.RESULTS_KEPT,
     fix=Safety.UNSAFE,

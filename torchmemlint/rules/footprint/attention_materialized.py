@@ -1,4 +1,4 @@
-"""Attention is written out, and the scores of every position against every other lie in memory.
+"""Attention is written out, and materializes the scores of all pairs of positions.
 
 ## What it does
 Reports the last product of `softmax(q @ k.transpose(-2, -1)) @ v`, in any of its spellings (`matmul`, `bmm`, `einsum`,
@@ -77,7 +77,7 @@ from torchmemlint.torch_facts import TORCH
 RULE = Rule(
     code="TML504",
     name="attention-materialized",
-    summary="Attention is written out, and the scores of every position against every other lie in memory",
+    summary="Attention is written out, and materializes the scores of all pairs of positions",
     severity=Severity.NOTE,
     about=About.FOOTPRINT,
     default=False,

@@ -1,4 +1,4 @@
-"""A checkpoint is loaded onto the device that it was saved from, beside the model that it is for.
+"""A checkpoint is loaded onto the device that it was saved from, in addition to the model.
 
 ## What it does
 Reports, in a project that works with CUDA devices:
@@ -80,7 +80,7 @@ from torchmemlint.torch_facts.words import Effect, ToldCall
 RULE = Rule(
     code="TML506",
     name="checkpoint-loaded-on-device",
-    summary="A checkpoint is loaded onto the device that it was saved from, beside the model that it is for",
+    summary="A checkpoint is loaded onto the device that it was saved from, in addition to the model",
     severity=Severity.WARNING,
     about=About.FOOTPRINT,
     fix=Safety.UNSAFE,

@@ -1,4 +1,4 @@
-"""Scores of the whole vocabulary are made for every position, and only the last position's are used.
+"""Logits are computed for every position, but only the last position's are used.
 
 ## What it does
 Reports `outputs.logits[:, -1]` where nothing else is done with the logits: the head of a language model has multiplied
@@ -69,7 +69,7 @@ from torchmemlint.semantics.events import LastLogits
 RULE = Rule(
     code="TML508",
     name="full-logits-kept",
-    summary="Scores of the whole vocabulary are made for every position, and only the last position's are used",
+    summary="Logits are computed for every position, but only the last position's are used",
     severity=Severity.NOTE,
     about=About.FOOTPRINT,
     default=False,

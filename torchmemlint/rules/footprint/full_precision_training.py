@@ -1,4 +1,4 @@
-"""A model is trained on a GPU in full precision, and nothing in the project takes a smaller type.
+"""A model is trained on a GPU in full precision, and nothing in the project uses a smaller type.
 
 ## What it does
 Reports the first forward of a training loop on a CUDA device (a backward and an optimizer's step, with the model or its
@@ -79,7 +79,7 @@ from torchmemlint.torch_facts.words import ToldCall
 RULE = Rule(
     code="TML502",
     name="full-precision-training",
-    summary="A model is trained on a GPU in full precision, and nothing in the project takes a smaller type",
+    summary="A model is trained on a GPU in full precision, and nothing in the project uses a smaller type",
     severity=Severity.NOTE,
     about=About.FOOTPRINT,
     default=False,

@@ -1,4 +1,4 @@
-"""Gradients are filled with zeros, and stay allocated through the next forward.
+"""Gradients are filled with zeros, and stay allocated during the next forward.
 
 ## What it does
 Reports `zero_grad(set_to_none=False)`, and loops that write zeros into the gradient of each parameter
@@ -69,7 +69,7 @@ from torchmemlint.torch_facts.words import ToldCall
 RULE = Rule(
     code="TML505",
     name="gradients-zeroed-not-freed",
-    summary="Gradients are filled with zeros, and stay allocated through the next forward",
+    summary="Gradients are filled with zeros, and stay allocated during the next forward",
     severity=Severity.NOTE,
     about=About.FOOTPRINT,
     fix=Safety.UNSAFE,

@@ -1,4 +1,4 @@
-"""The losses of several forwards are added up before one backward: all their graphs live at once.
+"""The losses of several forwards are summed before one backward: all their graphs are alive at once.
 
 ## What it does
 Reports a sum of losses, in a variable or in a list, that grows by one forward of the same model at each turn of a loop
@@ -81,7 +81,7 @@ from torchmemlint.torch_facts import TORCH
 RULE = Rule(
     code="TML507",
     name="micro-batches-summed-before-backward",
-    summary="The losses of several forwards are added up before one backward: all their graphs live at once",
+    summary="The losses of several forwards are summed before one backward: all their graphs are alive at once",
     severity=Severity.WARNING,
     about=About.FOOTPRINT,
     triggers=TORCH.words["back-propagates"],

@@ -1,4 +1,4 @@
-"""Grad mode is meant to be off, but the spelling switches nothing off.
+"""Grad mode should be off, but this spelling has no effect.
 
 ## What it does
 Reports spellings that are meant to switch grad mode off and do not, or not where they should:
@@ -77,7 +77,7 @@ from torchmemlint.torch_facts import TORCH
 RULE = Rule(
     code="TML202",
     name="ineffective-no-grad",
-    summary="Grad mode is meant to be off, but this spelling switches nothing off",
+    summary="Grad mode should be off, but this spelling has no effect",
     severity=Severity.ERROR,
     about=About.NEEDLESS_GRAPH,
     fix=Safety.SAFE,

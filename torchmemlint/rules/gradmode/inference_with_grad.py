@@ -1,4 +1,4 @@
-"""A model is run for its result alone, but with grad mode on.
+"""A model runs only for its result, but builds an autograd graph.
 
 ## What it does
 Reports the call of a model that builds an autograd graph which no `backward()` uses: everything computed from the result is
@@ -112,7 +112,7 @@ from torchmemlint.torch_facts import TORCH
 RULE = Rule(
     code="TML201",
     name="inference-with-grad",
-    summary="A model is run for its result alone, but with grad mode on",
+    summary="A model runs only for its result, but builds an autograd graph",
     severity=Severity.ERROR,
     about=About.NEEDLESS_GRAPH,
     fix=Safety.UNSAFE,

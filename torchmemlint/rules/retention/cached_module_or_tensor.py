@@ -1,4 +1,4 @@
-"""A cache of functools keeps modules or tensors that it is called with.
+"""A functools cache keeps modules or tensors alive.
 
 ## What it does
 Reports `functools.lru_cache` and `functools.cache` on a method of an `nn.Module`, and on a function or method with a
@@ -82,7 +82,7 @@ from torchmemlint.torch_facts import TORCH
 RULE = Rule(
     code="TML109",
     name="cached-module-or-tensor",
-    summary="A cache of functools keeps modules or tensors that it is called with",
+    summary="A functools cache keeps modules or tensors alive",
     severity=Severity.WARNING,
     about=About.TENSORS_KEPT,
     triggers=TORCH.words["caches"],

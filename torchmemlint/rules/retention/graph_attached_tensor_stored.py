@@ -1,4 +1,4 @@
-"""A tensor is stored step after step with its autograd graph.
+"""A tensor is stored at every step with its autograd graph.
 
 ## What it does
 Reports a tensor that is put, still attached to its autograd graph, where it outlives the loop or the call: `append`,
@@ -81,7 +81,7 @@ from torchmemlint.semantics.stores import RECORDED
 RULE = Rule(
     code="TML102",
     name="graph-attached-tensor-stored",
-    summary="A tensor is stored step after step with its autograd graph",
+    summary="A tensor is stored at every step with its autograd graph",
     severity=Severity.ERROR,
     about=About.GRAPH_KEPT,
     fix=Safety.UNSAFE,

@@ -1,4 +1,4 @@
-"""A hook collects what it is given, with its autograd graph, where nothing empties it.
+"""A hook collects values with their autograd graph, and nothing empties the collection.
 
 ## What it does
 Reports a forward or backward hook (a function, a lambda, a method) that appends its inputs or outputs, not detached, to a
@@ -77,7 +77,7 @@ WORDS = TORCH.words["forward-hooks"]
 RULE = Rule(
     code="TML108",
     name="hook-keeps-output",
-    summary="A hook collects what it is given, with its autograd graph, where nothing empties it",
+    summary="A hook collects values with their autograd graph, and nothing empties the collection",
     severity=Severity.WARNING,
     about=About.TENSORS_KEPT,
     fix=Safety.UNSAFE,

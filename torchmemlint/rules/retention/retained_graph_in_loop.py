@@ -1,4 +1,4 @@
-"""A backward keeps its graph, and nothing goes through that graph again.
+"""A backward keeps its graph, and no other backward uses it.
 
 ## What it does
 Reports `backward(retain_graph=True)` where no second backward, and no `autograd.grad`, can follow on the same graph: in
@@ -80,7 +80,7 @@ from torchmemlint.semantics.state import Mode
 RULE = Rule(
     code="TML105",
     name="retained-graph-in-loop",
-    summary="A backward keeps its graph, and nothing goes through that graph again",
+    summary="A backward keeps its graph, and no other backward uses it",
     severity=Severity.WARNING,
     about=About.GRAPH_KEPT,
     fix=Safety.UNSAFE,
