@@ -186,7 +186,7 @@ def test_a_forward_that_another_phase_trains_says_when_it_needs_no_graph() -> No
     text = (FIXTURES / "TML201" / "trained_in_another_phase.py").read_text(encoding="utf-8")
     messages = [finding.message for finding in found(text, "TML201")]
     assert "graph when `optimizer is None`, but" in messages[0]
-    assert "on when `not optimizer`, but" in messages[1]
+    assert "graph when `not optimizer`, but" in messages[1]
     assert not any(" when `" in message for message in messages[2:])
 
 
@@ -276,4 +276,4 @@ def test_a_list_of_attached_results_keeps_the_graph_of_every_turn() -> None:
     joined, cut, bound = found(LISTED, "TML201")
     assert "the peak grows with the number of iterations" in joined.cost
     assert cut.cost.endswith("up to one extra graph at peak")
-    assert "two at a time" in bound.cost
+    assert "two where the result stays bound" in bound.cost
