@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -372,6 +372,8 @@ def report(
     if measured is not None:
         context = replace(context, measured=measured)
     if arguments.statistics:
+        from torchmemlint.commands.counts import statistics
+
         as_json = output_format == "json"
         out.write(statistics(outcome.findings, outcome.settings, as_json, context.color and not as_json))
     else:
@@ -380,6 +382,8 @@ def report(
         out.write(render(output_format, listed(outcome, output_format, arguments.sort), context))
         if output_format in FOR_PEOPLE:
             if arguments.show_fixes:
+                from torchmemlint.commands.counts import fixes_by_file
+
                 out.write(fixes_by_file(repaired))
             if not arguments.quiet:
                 out.write(summary(outcome, len(repaired)))
@@ -493,36 +497,6 @@ def not_printed(outcome: Outcome) -> Iterable[str]:
 
 def _are(noun: str, count: int) -> str:
     return f"{noun} is" if count == 1 else f"{noun}s are"
-
-
-def fixes_by_file(fixed: Sequence[Finding]) -> str:
-    """The rules whose fixes were applied, with how many, file by file."""
-    counts = Counter((one.path, one.code, one.name) for one in fixed)
-    lines = []
-    for path in sorted({one.path for one in fixed}):
-        rules = sorted((code, name, count) for (where, code, name), count in counts.items() if where == path)
-        lines += [f"- {quoted(path)}:", *(f"    {count} × {code} ({name})" for code, name, count in rules)]
-    return "".join(f"{line}\n" for line in (["Fixes:", *lines] if lines else []))
-
-
-def statistics(findings: Sequence[Finding], settings: Mapping[str, Settings], as_json: bool, color: bool = False) -> str:
-    """Findings per rule, the most frequent first."""
-    counts = Counter((finding.code, finding.name) for finding in findings)
-    fixable = Counter(finding.code for finding in findings if repairable(finding, settings[finding.path].unsafe_fixes))
-    rows = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
-    if as_json:
-        import json
-
-        plain = [{"code": code, "name": name, "count": count, "fixable": fixable[code]} for (code, name), count in rows]
-        return json.dumps(plain, indent=2) + "\n"
-    width = max((len(str(count)) for _, count in rows), default=0)
-    from torchmemlint.reporters.style import Style, paint
-
-    return "".join(
-        f"{paint(f'{count:{width}}', Style.BOLD, color)}  {paint(code, Style.ERROR, color)}  "
-        f"[{paint('*', Style.FRAME, color) if fixable[code] else ' '}] {name}\n"
-        for (code, name), count in rows
-    )
 
 
 def colored(asked: str, out: TextIO) -> bool:
