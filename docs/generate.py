@@ -1,4 +1,4 @@
-"""Writes what is said twice: the rules' cards, their pages, the tables of rules, and what commands print.
+"""Writes what stands in two places: the rules' cards, their pages and memory curves, the tables of rules, and what commands print.
 
     python docs/generate.py
 
@@ -26,13 +26,17 @@ from pkgutil import walk_packages
 from types import ModuleType
 from typing import Any
 
-from torchmemlint import rules
+from torchmemlint import check_source, rules
 from torchmemlint.rules.card import Rule
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.field.calibration import interval
+from docs import curves
 
 DOCS = Path(__file__).parent
+CURVES = DOCS / "images"
+WITH_CURVES = ("1", "2", "4")
+"""Groups of rules whose pages show a curve."""
 CARDS = DOCS.parent / "torchmemlint" / "rules" / "cards.py"
 README = DOCS.parent / "README.md"
 WITH_OUTPUT = (README, DOCS / "getting-started.md")
@@ -41,6 +45,8 @@ SITE = DOCS.parent / "zensical.toml"
 IN_SITE = re.compile(r"(?<=# rules: written by docs/generate\.py\n).*?(?=^ *# end of rules$)", re.MULTILINE | re.DOTALL)
 ACCURACY = DOCS / "accuracy.md"
 CALIBRATION = DOCS.parent / "benchmarks" / "field" / "calibration.json"
+EXAMPLE = DOCS.parent / "benchmarks" / "evidence" / "example.json"
+"""What ``torchmemlint confirm`` measured of the README's first example."""
 FAMILIES = {
     "A": "graphs that outlive their step",
     "B": "inference with grad mode on",
@@ -51,7 +57,15 @@ FAMILIES = {
     "G": "graphs kept for nothing, and what a step needs",
 }
 """Families of labelled mistakes, in words."""
-BEGIN, END = "<!-- rules: written by docs/generate.py -->", "<!-- end of rules -->"
+GROUPS = {
+    "1": "Graphs that outlive their step",
+    "2": "Inference with grad mode on",
+    "3": "The allocator and out-of-memory handlers",
+    "4": "Results on the device",
+    "5": "What a step needs",
+    "0": "About the run itself",
+}
+"""Groups of rules by the first digit of their codes, in the order of the tables."""
 
 
 def rule_modules() -> list[ModuleType]:
@@ -104,14 +118,33 @@ def when(rule: Rule) -> str:
     return "preview" if rule.preview else "default" if rule.default else "on request"
 
 
+@lru_cache
+def typical(code: str) -> str:
+    """The severity that the example of a rule's page is reported with; the card has the worst."""
+    rule = rules.rule_of(code)
+    blocks = re.findall(r"^```python\n(.*?)^```$", rules.page(code), re.MULTILINE | re.DOTALL)
+    options = {"preview": True, "extend-select": [code], "notes": True, "min-confidence": "low"}
+    found = check_source(blocks[0], "example.py", options=options, isolated=True) if blocks and code > "TML1" else []
+    return next((one.severity.value for one in found if one.code == code), rule.severity.value)
+
+
+def severity(rule: Rule) -> str:
+    """The usual severity, and the worst where that is another."""
+    usual = typical(rule.code)
+    return usual if usual == rule.severity.value else f"{usual}, at worst {rule.severity.value}"
+
+
 def table(folder: str) -> str:
-    """All rules, one row each; ``folder`` is where the pages are, as seen from the file that the table is in."""
-    rows = ["| code | name | what it reports | severity | fix | on |", "|---|---|---|---|---|---|"]
-    for rule in rules.ALL_RULES:
-        fix = "" if rule.fix.value == "none" else rule.fix.value
-        cells = (f"[{rule.code}]({folder}{rule.code}.md)", rule.name, rule.summary, rule.severity.value, fix, when(rule))
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows) + "\n"
+    """All rules in groups, one row each; ``folder`` is where the pages are, as seen from the file that the table is in."""
+    rows = []
+    for digit, title in GROUPS.items():
+        rows += [f"### {title}", "", "| code | reports | severity | fix | enabled |", "|---|---|---|---|---|"]
+        for rule in (one for one in rules.ALL_RULES if one.code[3] == digit):
+            fix = "" if rule.fix.value == "none" else rule.fix.value
+            link = f"[{rule.code}]({folder}{rule.code}.md) {rule.name}"
+            rows.append(f"| {' | '.join((link, rule.summary, severity(rule), fix, when(rule)))} |")
+        rows.append("")
+    return "\n".join(rows).rstrip("\n")
 
 
 def linked(text: str, own: str) -> str:
@@ -125,9 +158,20 @@ def linked(text: str, own: str) -> str:
 
 def rule_page(rule: Rule) -> str:
     """A rule's page as Markdown."""
-    facts = f"Severity: {rule.severity.value}. Fix: {rule.fix.value}. On: {when(rule)}."
+    facts = f"Severity: {severity(rule)}. Fix: {rule.fix.value}. Enabled: {when(rule)}."
     page = linked(rules.page(rule.code).strip(), rule.code)
+    page = page.replace("\n## Example\n", "\n".join(["", *picture(rule.code), "## Example", ""]), 1)
     return f"# {rule.code}: {rule.name}\n\n{facts}\n\n{page}\n{measured(rule.code)}"
+
+
+@lru_cache
+def curve_of(code: str) -> tuple[str, str] | None:
+    """The curve of a rule as SVG, and the pair of programs that it is of; None without a confirmed experiment."""
+    for _, record in records():
+        row = curves.best([row for row in record["pairs"] if row["code"] == code]) if code[3] in WITH_CURVES else None
+        if row is not None:
+            return curves.curve(code, row, record), row["pair"]
+    return None
 
 
 @lru_cache
@@ -172,6 +216,19 @@ def measured(code: str) -> str:
         f"From {' and '.join(sources)}.",
     ]
     return "\n" + "\n".join(lines) + "\n"
+
+
+def picture(code: str) -> list[str]:
+    """The rule's curve, and the sentence below it."""
+    drawn = curve_of(code)
+    if drawn is None:
+        return []
+    return [
+        f"![Memory with the mistake and without it](../images/{code}.svg)",
+        "",
+        f"The programs are `{drawn[1]}` in `fixtures/{code}`: small models, so look at the shape and not at the bytes.",
+        "",
+    ]
 
 
 def levels(record: dict[str, Any]) -> str:
@@ -231,9 +288,15 @@ def generated() -> dict[Path, str]:
     """Every file that is written from the rules, with its text; the cards must be written before the others are asked for."""
     files = {DOCS / "rules" / f"{rule.code}.md": rule_page(rule) for rule in rules.ALL_RULES}
     files[DOCS / "rules" / "README.md"] = (
-        "# The rules\n\nSeverity is the worst that findings of the rule have; fix is the best fix that it offers. "
-        "The same pages, without the tables of measured programs, are printed by `torchmemlint rule CODE`.\n\n" + table("")
+        "# The rules\n\n*Severity* is the usual one, and the worst one if that differs. *Fix* is the best fix that the rule "
+        "offers. A rule is enabled by default, on request (`--extend-select`), or in preview (`--preview`): its accuracy on real "
+        "code is still being measured. `torchmemlint rule CODE` prints the same pages.\n\n" + table("") + "\n"
     )
+    files |= {CURVES / f"{rule.code}.svg": drawn[0] for rule in rules.ALL_RULES if (drawn := curve_of(rule.code))}
+    example = json.loads(EXAMPLE.read_text(encoding="utf-8"))
+    files[CURVES / "example.svg"] = curves.curve(example["code"], example, example)
+    index = DOCS / "index.md"
+    files[index] = between(index.read_text(encoding="utf-8"), "rules", table("rules/"))
     for path in WITH_OUTPUT:
         files[path] = CONSOLE.sub(printed, path.read_text(encoding="utf-8"))
     files[ACCURACY] = accuracy()
@@ -242,11 +305,6 @@ def generated() -> dict[Path, str]:
         raise SystemExit(f"{SITE}: the marks around the rules are gone")
     entries = "".join(f'    {{ "{rule.code} {rule.name}" = "rules/{rule.code}.md" }},\n' for rule in rules.ALL_RULES)
     files[SITE] = IN_SITE.sub(lambda _: entries, site)
-    before, begin, rest = files[README].partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"{README}: the marks around the table of rules are gone")
-    files[README] = f"{before}{BEGIN}\n\n{table('docs/rules/')}\n{END}{after}"
     return files
 
 

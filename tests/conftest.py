@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("patient", deadline=None)  # a loaded machine is slow, which is no failure
+settings.load_profile("patient")
 
 
 @pytest.fixture(autouse=True, scope="session")

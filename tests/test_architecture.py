@@ -31,7 +31,9 @@ def test_imports_point_one_way() -> None:
 
 
 def test_the_version_is_the_same_everywhere() -> None:
-    assert PROJECT["project"]["version"] == torchmemlint.__version__
+    assert PROJECT["tool"]["hatch"]["version"]["path"] == "torchmemlint/__init__.py"
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {torchmemlint.__version__}\n" in citation
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())

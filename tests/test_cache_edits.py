@@ -319,6 +319,7 @@ def the_order_of_questions_is_nothing(chance: random.Random, files: dict[str, st
         assert not others, others[:3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_any_row_of_edits(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -338,9 +338,9 @@ def test_diff_changes_nothing(lint: Runner) -> None:
     assert (lint.folder / "a.py").read_text() == A
     assert done.returncode == 1
     assert "-x += loss\n+x += loss.detach()\n" in done.stdout
-    assert done.stderr == "Would fix 1 error.\n"
+    assert done.stderr == "Would fix 1 error. 1 more with `--unsafe-fixes`.\n"
     none = lint("--diff", "--select", "TML301")
-    assert (none.returncode, none.stdout, none.stderr) == (0, "", "Nothing to fix.\n")
+    assert (none.returncode, none.stdout, none.stderr) == (0, "", "Nothing to fix. 1 with `--unsafe-fixes`.\n")
     assert lint("--diff", "--exit-zero").returncode == 0
 
 

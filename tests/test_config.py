@@ -110,7 +110,7 @@ def test_the_closest_word_is_always_one_of_the_valid_ones() -> None:
 def test_every_key_is_an_option_and_every_option_reaches_the_settings() -> None:
     names = {key.replace("-", "_") for key in KEYS}
     assert names == set(Options.__dataclass_fields__)
-    assert names - {"select", "extend_select", "ignore"} <= set(Settings.__dataclass_fields__)
+    assert names - {"extend", "select", "extend_select", "ignore"} <= set(Settings.__dataclass_fields__)
 
 
 # --- files ----------------------------------------------------------------------------------------------------------

@@ -174,6 +174,7 @@ def test_what_does_not_go_together(arguments: list[str], words: str, here: Path,
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_settles_findings(cluster: str, here: Path) -> None:
     text = KEEPS + KEEPS.replace("run", "second").replace("model(x)", "model(x).detach()")
     (here / "two.py").write_text(text)
@@ -280,6 +281,7 @@ def test_the_meter_of_cuda_reads_the_allocator(tmp_path: Path) -> None:
     assert done.stdout == "held\n", done.stderr
 
 
+@pytest.mark.slow
 def test_the_path_of_a_cuda_run_holds_together(tmp_path: Path) -> None:
     """The allocator is initialised before it is read, stand-ins are made on the device, and a growth leaves a snapshot."""
     job = {"source": KEEPS, "place": [4, 9, 4, 30], "repair": "detach", "claimed": True}

@@ -53,6 +53,7 @@ def settle(findings: list[Finding]) -> list[Settled]:
     return list(settle_all(plans, Options(), ["cpu"] * 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["trainer", "abstain", "shapes", "unseen", "footprint"])
 def test_verdicts_on_our_own_snippets(name: str) -> None:
     expected = flagged(SNIPPETS / f"{name}.py")

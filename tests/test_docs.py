@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import sys
+import textwrap
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from xml.etree import ElementTree
 
 import pytest
+import yaml  # type: ignore[import-untyped]
 
 from torchmemlint import check_source
 from torchmemlint.project.config import KEYS
 from torchmemlint.project.selection import ABOUT_THE_RUN
 from torchmemlint.rules import ALL_RULES, page
 from torchmemlint.rules.api import PAGE_HEADINGS, Rule
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -72,7 +81,7 @@ def test_there_is_no_page_of_a_rule_that_is_gone() -> None:
 
 def test_readme_shows_what_commands_print() -> None:
     shown = [block for kind, block in FENCE.findall(README.read_text(encoding="utf-8")) if kind == "console"]
-    assert len(shown) == 3
+    assert shown
     for block in shown:
         assert "TML" in block.partition("\n")[2], "no finding in it"
 
@@ -168,10 +177,6 @@ def test_every_setting_is_explained() -> None:
 
 @each_file
 def test_its_configuration_is_valid(path: Path) -> None:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
     for kind, block in FENCE.findall(path.read_text(encoding="utf-8")):
         if kind == "toml":
             table = tomllib.loads(block).get("tool", {}).get("torchmemlint")
@@ -190,6 +195,65 @@ def test_its_commands_have_the_options_that_they_use(path: Path) -> None:
         command, rest = split_command(words)
         if command == "check":
             check_parser().parse_args(rest)  # SystemExit for an option that does not exist
+
+
+CHECKED = {"": str, "lua": str, "lisp": str, "sh": str, "console": str, "diff": str, "text": str, "groovy": str}
+"""Kinds of blocks whose content other tests check, or that are programs of others; ``read`` knows those that are parsed."""
+
+
+def read(kind: str, block: str) -> None:
+    """Raises where a code block is not what it says it is."""
+    if kind == "python":
+        compile(block, "block.py", "exec")
+    elif kind in ("json", "jsonc"):
+        json.loads(re.sub(r"^\s*//.*$", "", block, flags=re.MULTILINE))
+    elif kind in ("yaml", "yml"):
+        yaml.safe_load(block)
+    elif kind == "toml":
+        tomllib.loads(block)
+    else:
+        assert kind in CHECKED, f"say in tests/test_docs.py how a block of kind {kind!r} is checked"
+
+
+@each_file
+def test_its_code_blocks_can_be_read(path: Path) -> None:
+    for kind, block in FENCE.findall(path.read_text(encoding="utf-8")):
+        if (path.stem, kind) != ("TML000", "python"):  # which shows what cannot be parsed
+            read(kind, textwrap.dedent(block))
+
+
+def test_the_advice_against_empty_cache_is_clean() -> None:
+    text = (ROOT / "docs" / "empty-cache.md").read_text(encoding="utf-8")
+    (block,) = (block for kind, block in FENCE.findall(text) if kind == "python")
+    assert check_source(block, "advice.py", options={"notes": True}, isolated=True) == []
+
+
+def test_the_page_of_a_package_index_has_no_relative_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    interface = ModuleType("hatchling.metadata.plugin.interface")
+    monkeypatch.setattr(interface, "MetadataHookInterface", object, raising=False)
+    monkeypatch.setitem(sys.modules, interface.__name__, interface)
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    text = module.absolute(README.read_text(encoding="utf-8"), "https://example.org/x")
+    targets = re.findall(r"\]\(([^)\s]+)\)", prose(text))
+    assert all(target.startswith(("https://", "#")) for target in targets)
+    assert "https://example.org/x/docs/images/example.svg" in targets
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "images").glob("*.svg")), ids=lambda path: path.stem)
+def test_a_curve_has_axes_units_and_both_schemes(path: Path) -> None:
+    root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+    words = ["".join(one.itertext()) for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert any(re.fullmatch(r"[\d.]+ (bytes|KiB|MiB|nodes)", word) for word in words)
+    assert {"with the mistake", "corrected"} <= set(words)
+    assert "prefers-color-scheme: dark" in path.read_text(encoding="utf-8")
+
+
+def test_there_is_no_curve_of_a_rule_that_is_gone() -> None:
+    assert set((ROOT / "docs" / "images").glob("*.svg")) == {path for path in generated() if path.suffix == ".svg"}
 
 
 def test_ci_runs_the_tests_as_the_readme_does() -> None:

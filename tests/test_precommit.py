@@ -15,7 +15,7 @@ pytest.importorskip("pre_commit")
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
 REPOSITORY = Path(__file__).parent.parent
-SHIPPED = ("pyproject.toml", "README.md", "LICENSE", ".pre-commit-hooks.yaml", "torchmemlint")
+SHIPPED = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", ".pre-commit-hooks.yaml", "torchmemlint")
 NO_NETWORK = ("ConnectionError", "NewConnectionError", "Temporary failure in name resolution", "No matching distribution found")
 HOSTILE = ("--fix.py", "--fix", "-h", "@names.py", "--output-file=sarif=report.py", "-j1.py", "--config=evil.py", "-")
 BROKEN = "import torch\ndef f(:\n"

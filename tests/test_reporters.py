@@ -76,7 +76,7 @@ error[TML101]: `total` keeps the autograd graph of every step it adds
   |
   = note: src/b.py:3:1: called with grad on
   = cost: 1.00 training graph per step
-  = help: add `loss.detach()`   [safe fix: --fix]
+  = help: add `loss.detach()` [safe fix: --fix]
   |
 7 -         log("漢字👍é"); total += loss
 7 +         log("漢字👍é"); total += loss.detach()
@@ -91,7 +91,7 @@ error[TML101]: `total` keeps the autograd graph of every step it adds
   = note: src/a.py:6:16: `loss` is made here
   = note: src/b.py:3:1: called with grad on
   = cost: 1.00 training graph per step
-  = help: add `loss.detach()`   [safe fix: --fix]
+  = help: add `loss.detach()` [safe fix: --fix]
 """
     assert full(text=None) == bare
     assert full(text="short\n") == bare
@@ -119,7 +119,7 @@ error[TML101]: `total` keeps the autograd graph of every step it adds
    |         --- made here
 12 |     x = f()
    |
-   = help: wrap it   [unsafe fix: --fix --unsafe-fixes]
+   = help: wrap it [unsafe fix: --fix --unsafe-fixes]
    |
  2 -     x = f()
  3 -     x = f()

@@ -49,7 +49,9 @@ def make_client() -> LanguageClient:
     return client
 
 
-async def start(folder: Path, capabilities: str = "visual-studio-code", **settings: object) -> LanguageClient:
+async def start(
+    folder: Path, capabilities: str = "visual-studio-code", pulls: bool = False, **settings: object
+) -> LanguageClient:
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(FIXTURES.parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
@@ -57,9 +59,11 @@ async def start(folder: Path, capabilities: str = "visual-studio-code", **settin
     config = ClientServerConfig([sys.executable, "-m", "torchmemlint", "server"], make_client, server_env=environment)
     client = await config.start()
     assert isinstance(client, LanguageClient)
-    params = types.InitializeParams(
-        client_capabilities(capabilities), root_uri=folder.as_uri(), initialization_options={"settings": settings}
-    )
+    able = client_capabilities(capabilities)
+    if pulls:
+        assert able.text_document is not None
+        able.text_document.diagnostic = types.DiagnosticClientCapabilities()
+    params = types.InitializeParams(able, root_uri=folder.as_uri(), initialization_options={"settings": settings})
     await client.initialize_session(params)
     return client
 
@@ -98,7 +102,8 @@ async def actions(client: LanguageClient, uri: str, place: types.Range, *only: s
     context = types.CodeActionContext([], only=list(only) or None)
     params = types.CodeActionParams(types.TextDocumentIdentifier(uri), place, context)
     found = await client.text_document_code_action_async(params) or []
-    return [each for each in found if isinstance(each, types.CodeAction)]
+    actions = [each for each in found if isinstance(each, types.CodeAction)]
+    return [one if one.edit is not None else await client.code_action_resolve_async(one) for one in actions]
 
 
 def applied(text: str, edits: list[types.TextEdit]) -> str:
@@ -152,6 +157,26 @@ async def test_findings_on_open_change_save_and_close(client: LanguageClient, tm
     await shown(client, uri, ["TML101"])
     client.text_document_did_close(types.DidCloseTextDocumentParams(types.TextDocumentIdentifier(uri)))
     await shown(client, uri, [])
+
+
+@pytest.mark.asyncio
+async def test_an_editor_that_asks_for_diagnostics(tmp_path: Path) -> None:
+    client = await start(tmp_path, pulls=True)
+    uri = put(client, tmp_path / "a.py", TRAIN)
+    asked = types.DocumentDiagnosticParams(types.TextDocumentIdentifier(uri))
+    report = await client.text_document_diagnostic_async(asked)
+    assert isinstance(report, types.RelatedFullDocumentDiagnosticReport)
+    (one,) = report.items
+    assert one.code == "TML101"
+    assert one.code_description is not None
+    page = Path(one.code_description.href.removeprefix("file://")).read_text(encoding="utf-8")
+    assert "## What it does" in page
+    change(client, uri, TRAIN.replace("+= loss", "+= loss.item()"))
+    report = await client.text_document_diagnostic_async(asked)
+    assert isinstance(report, types.RelatedFullDocumentDiagnosticReport)
+    assert not report.items
+    assert uri not in client.diagnostics, "nothing is sent unasked"
+    await client.shutdown_session()
 
 
 @pytest.mark.asyncio
@@ -385,4 +410,4 @@ def test_without_pygls(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
     monkeypatch.setattr(command, "find_spec", lambda _: None)
     assert cli.main(["server"]) == 2
-    assert capsys.readouterr().err == "torchmemlint: error: the server needs pygls: pip install 'torchmemlint[lsp]'\n"
+    assert capsys.readouterr().err == "torchmemlint: error: the server needs pygls: pip install 'pygls>=2,<3'\n"

@@ -167,8 +167,8 @@ def fit_once(model: torch.nn.Module, loader, optimizer):
 
 def test_a_total_that_a_loop_makes_anew_is_bounded_by_it() -> None:
     anew, once = found(ROUNDS, "TML101")
-    assert anew.cost.endswith("all of it is freed when the loop around makes `total` anew")
-    assert "anew" not in once.cost
+    assert anew.cost.endswith("all of it is freed when the outer loop resets `total`")
+    assert "resets" not in once.cost
 
 
 def test_a_total_that_is_also_put_elsewhere_is_not_said_to_be_freed() -> None:
@@ -185,8 +185,8 @@ def test_a_total_that_is_also_put_elsewhere_is_not_said_to_be_freed() -> None:
 def test_a_forward_that_another_phase_trains_says_when_it_needs_no_graph() -> None:
     text = (FIXTURES / "TML201" / "trained_in_another_phase.py").read_text(encoding="utf-8")
     messages = [finding.message for finding in found(text, "TML201")]
-    assert "on when `optimizer is None`, but" in messages[0]
-    assert "on when `not optimizer`, but" in messages[1]
+    assert "graph when `optimizer is None`, but" in messages[0]
+    assert "graph when `not optimizer`, but" in messages[1]
     assert not any(" when `" in message for message in messages[2:])
 
 
@@ -274,6 +274,6 @@ def bound_to_a_name(net, rows):
 
 def test_a_list_of_attached_results_keeps_the_graph_of_every_turn() -> None:
     joined, cut, bound = found(LISTED, "TML201")
-    assert "the peak grows with the number of turns" in joined.cost
+    assert "the peak grows with the number of iterations" in joined.cost
     assert cut.cost.endswith("up to one extra graph at peak")
-    assert "two at a time" in bound.cost
+    assert "two where the result stays bound" in bound.cost

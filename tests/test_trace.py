@@ -25,14 +25,14 @@ def test_a_running_total(capsys: pytest.CaptureFixture[str]) -> None:
     assert "grad mode here: on" in out
     assert "loss: tensor, hangs on `criterion` (line 11, back-propagated at line 12)" in out
     assert "adds to `total`, which outlives the loop at line 9" in out
-    assert any(line.startswith("TML101 warning: `total` adds up tensors") for line in out)
+    assert any(line.startswith("TML101 warning: `total` accumulates tensors") for line in out)
 
 
 def test_an_evaluation_with_grad_mode_on(capsys: pytest.CaptureFixture[str]) -> None:
     out = traced(capsys, FIXTURES / "TML201" / "evaluate_function.py", "evaluate", "out = model(x)")
     assert any(line.startswith("model: module") and line.endswith(", in evaluation mode") for line in out)
     assert "`model` runs as a module: it makes a graph" in out
-    assert any(line.startswith("TML201 error: `model(…)` runs with grad mode on, after `eval()`") for line in out)
+    assert any(line.startswith("TML201 error: `model(…)` builds an autograd graph after `eval()`") for line in out)
     assert any(line.startswith("called by `run` (") for line in out)
 
 
@@ -106,5 +106,5 @@ def test_a_function_that_no_word_speaks_for_is_not_asked(capsys: pytest.CaptureF
     )
     assert cli.main(["trace", f"{path}:6"]) == 0
     out = capsys.readouterr().out
-    assert "TML201 is not asked here" in out
+    assert "TML201 is not run on this function" in out
     assert "another finding" not in out

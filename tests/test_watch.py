@@ -59,8 +59,13 @@ class Watched:
         return self.rounds[number - 1]
 
     def end(self) -> int:
-        self.process.send_signal(signal.SIGINT)
-        return self.process.wait(30)
+        """Stops it as Ctrl-C does, and leaves no process behind if that does not work."""
+        try:
+            self.process.send_signal(signal.SIGINT)
+            return self.process.wait(60)
+        finally:
+            self.process.kill()
+            self.process.wait()
 
 
 def test_again_at_every_change(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from torchmemlint import __version__
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 COMMANDS = ("check", "clean", "merge", "rule", "trace", "oom", "confirm", "server", "completion")
 
@@ -35,6 +35,8 @@ VALUED = frozenset(
             "--fail-on",
             "--config",
             "--stdin-filename",
+            "--fixable",
+            "--unfixable",
             "--color",
             "--cache-dir",
         ),
@@ -46,7 +48,7 @@ VALUED = frozenset(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit status; only ``--help`` and wrong usage raise SystemExit, as argparse does."""
-    from torchmemlint.commands.arguments import refuse_command, refuse_file_names
+    from torchmemlint.commands.arguments import named_like_a_command, refuse_command, refuse_file_names
     from torchmemlint.errors import UsageError
 
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -55,6 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             refuse_file_names(arguments)
             refuse_command(command)
+            if note := named_like_a_command(command, rest):
+                print(f"torchmemlint: note: {note}", file=sys.stderr)
         except UsageError as error:
             print(f"torchmemlint: error: {error}", file=sys.stderr)
             return 2
@@ -82,7 +86,8 @@ def program() -> NoReturn:
         except SystemExit as end:  # argparse has spoken
             status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
         try:
-            sys.stdout.flush()
+            if not sys.stdout.closed:  # the language server closes what it speaks on
+                sys.stdout.flush()
         except BrokenPipeError:
             _close_stdout()
             status = 2
@@ -237,7 +242,7 @@ def _dispatch(command: str, rest: Sequence[str]) -> int:
         from torchmemlint.files.quoting import printable_lines
 
         sys.stderr.write(printable_lines(traceback.format_exc()))
-        print("torchmemlint: error: this is a mistake in torchmemlint; please report it with the lines above", file=sys.stderr)
+        print("torchmemlint: internal error: please report it with the traceback above", file=sys.stderr)
         return 2
 
 
@@ -251,47 +256,53 @@ def _close_stdout() -> None:
 def _parser(command: str, description: str) -> argparse.ArgumentParser:
     import argparse
 
-    parser = argparse.ArgumentParser(f"torchmemlint {command}", description=description, allow_abbrev=False)
+    class Parser(argparse.ArgumentParser):
+        def _print_message(self, message: str, file: Any = None) -> None:
+            """As argparse does it, but where there is no room for the help that is an error."""
+            (file or sys.stderr).write(message)
+
+    parser = Parser(f"torchmemlint {command}", description=description, allow_abbrev=False)
     parser.add_argument("-V", "--version", action="version", version=f"torchmemlint {__version__}")
     return parser
 
 
 HELP = """\
 commands:
-  torchmemlint rule CODE         explain a rule: what it finds, what that costs, how to repair it
-  torchmemlint trace FILE:LINE   show what is believed at a line, and why a rule spoke or was silent
-  torchmemlint confirm [PATH]    run a finding and its repair, and measure what grows (needs torch)
+  torchmemlint rule CODE         explain a rule: what it finds, what it costs, how to fix it
+  torchmemlint trace FILE:LINE   show what the analysis knows at a line, and why each rule did or did not report
+  torchmemlint confirm [PATH]    run the code of a finding and its fix, and measure what grows (needs torch)
   torchmemlint oom LOG           explain the out-of-memory error in a log
-  torchmemlint server            a language server for editors (needs pygls)
-  torchmemlint completion SHELL  a completion script for bash, zsh or fish
+  torchmemlint server            start the language server (needs pygls)
+  torchmemlint completion SHELL  print a completion script for bash, zsh or fish
   torchmemlint clean             remove the cache
-  torchmemlint merge JSON ...    make one report of those of several --shard runs
-  Each has --help. A file that is called like a command is ./rule.
+  torchmemlint merge JSON ...    merge the reports of several --shard runs
+  Each has --help. To check a file or folder with the name of a command, write ./rule.
 
 examples:
   torchmemlint                                   check the current folder
-  torchmemlint --fix src                         repair what is safe to repair
-  torchmemlint -- *.py                           files that the shell names, whatever they are called
-  torchmemlint --diff --unsafe-fixes train.py    show what could be repaired
+  torchmemlint --fix src                         apply safe fixes
+  torchmemlint --diff --unsafe-fixes train.py    show all fixes, change nothing
   torchmemlint --select TML2 --statistics src    count the findings of some rules
-  torchmemlint --output-file report.sarif src    report to people, and to a file
-  torchmemlint --write-baseline                  from now on report only what is new
-  torchmemlint --since origin/main               check what a branch changes
+  torchmemlint --output-file report.sarif src    print findings, and write a report
+  torchmemlint --write-baseline                  accept today's findings; report only new ones
+  torchmemlint --since origin/main               report only changed lines
   torchmemlint --watch src                       check again at every change
+  torchmemlint -- *.py                           treat every word as a path, even --fix.py
 
 exit status:
-  0  nothing to report     1  findings (at least --fail-on), or a file that cannot be parsed
-  2  the run itself went wrong: a path, a setting, an option, or torchmemlint
+  0  no findings
+  1  findings of at least --fail-on, or a file that cannot be parsed
+  2  the run failed: a path, a setting, an option, or an internal error
 
 environment:
-  TORCHMEMLINT_OUTPUT_FORMAT  the default of --output-format
-  TORCHMEMLINT_NO_CACHE       1: neither read nor write the cache
-  TORCHMEMLINT_CACHE_DIR      the default of --cache-dir
-  TORCHMEMLINT_CACHE_KEY      a secret of those who share a cache (default: your own, made once)
-  TORCHMEMLINT_EXECUTOR       where to check: MODULE:FACTORY, of an Executor, or dask:tcp://host:port
-  TORCHMEMLINT_DOCS_URL       address of the rules' pages, if you publish them: links lead there
-  NO_COLOR, FORCE_COLOR       no colours; colours even into a pipe
-  FORCE_HYPERLINK             1: hyperlinks even where the terminal is not known; 0: none
+  TORCHMEMLINT_OUTPUT_FORMAT  default for --output-format
+  TORCHMEMLINT_NO_CACHE       1 disables the cache
+  TORCHMEMLINT_CACHE_DIR      default for --cache-dir
+  TORCHMEMLINT_CACHE_KEY      secret of those who share a cache (default: your own, made once)
+  TORCHMEMLINT_EXECUTOR       run the checks elsewhere: MODULE:FACTORY or dask:tcp://host:port
+  TORCHMEMLINT_DOCS_URL       base URL of the rule pages, if you publish them; links point there
+  NO_COLOR, FORCE_COLOR       disable colors; use colors even in a pipe
+  FORCE_HYPERLINK             1: always write hyperlinks; 0: never
 """
 
 
@@ -318,7 +329,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
 def completion_parser() -> argparse.ArgumentParser:
     from torchmemlint.commands.completion import SHELLS
 
-    parser = _parser("completion", "Print a script that completes commands, options and rules in a shell.")
+    parser = _parser("completion", "Print a shell completion script.")
     parser.add_argument("shell", choices=SHELLS)
     return parser
 
@@ -331,7 +342,7 @@ def check_parser() -> argparse.ArgumentParser:
     from torchmemlint.reporters import FORMATS
 
     severities = [severity.value for severity in Severity]
-    parser = _parser("[check]", "Find the mistakes in PyTorch code that waste or leak GPU memory.")
+    parser = _parser("[check]", "Find mistakes in PyTorch code that waste or leak GPU memory.")
     parser.usage = "torchmemlint [check] [options] [PATH ...]"
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = HELP
@@ -339,29 +350,35 @@ def check_parser() -> argparse.ArgumentParser:
         "paths",
         nargs="*",
         metavar="PATH",
-        help="files and folders (default: the current one); - reads stdin, @FILE has one on each line; behind -- all are paths",
+        help="files and folders to check (default: the current folder); - reads standard input, @FILE reads paths from a file, one per line",
     )
     rules = parser.add_argument_group("rules")
     rules.add_argument(
         "--select",
         action="append",
         metavar="RULES",
-        help="only these: codes, prefixes, names or ALL",
+        help="enable only these rules: codes, prefixes, names or ALL",
     )
-    rules.add_argument("--extend-select", action="append", metavar="RULES", help="these rules too")
-    rules.add_argument("--ignore", action="append", metavar="RULES", help="not these rules")
-    rules.add_argument("--per-file-ignores", action="append", metavar="GLOB:RULES", help="not these rules in these files")
-    _switch(rules, "preview", "rules whose findings are still being proved on real code")
+    rules.add_argument("--extend-select", action="append", metavar="RULES", help="enable these rules in addition")
+    rules.add_argument("--ignore", action="append", metavar="RULES", help="disable these rules")
+    rules.add_argument("--ignore-noqa", action="store_true", help="report findings that comments suppress")
+    rules.add_argument("--per-file-ignores", action="append", metavar="GLOB:RULES", help="disable rules in files that match")
+    _switch(rules, "preview", "preview rules, whose accuracy is still being measured")
     fixes = parser.add_argument_group("fixes")
-    fixes.add_argument("--fix", action="store_true", help="repair what can be repaired without changing a result")
-    _switch(fixes, "unsafe-fixes", "repairs that may change a result, too")
-    fixes.add_argument("--diff", action="store_true", help="print what --fix would change, and change nothing")
+    fixes.add_argument("--fix", action="store_true", help="apply safe fixes: those that cannot change a result")
+    _switch(fixes, "unsafe-fixes", "fixes that may change a result, such as an added no_grad")
+    fixes.add_argument("--diff", action="store_true", help="print what --fix would change as a diff; write nothing")
+    fixes.add_argument("--fix-only", action="store_true", help="like --fix, but do not report or fail on remaining findings")
+    fixes.add_argument("--show-fixes", action="store_true", help="list the fixes that --fix applied")
+    fixes.add_argument("--exit-non-zero-on-fix", action="store_true", help="exit with status 1 if --fix changed a file")
+    fixes.add_argument("--fixable", action="append", metavar="RULES", help="fix only findings of these rules")
+    fixes.add_argument("--unfixable", action="append", metavar="RULES", help="do not fix findings of these rules")
     files = parser.add_argument_group("files")
-    files.add_argument("--exclude", action="append", metavar="GLOBS", help="leave these out, instead of the usual ones")
-    files.add_argument("--extend-exclude", action="append", metavar="GLOBS", help="leave these out, too")
-    _switch(files, "force-exclude", "exclusions hold for files named here too")
-    _switch(files, "respect-gitignore", "leave out what .gitignore does (the default)")
-    files.add_argument("--stdin-filename", metavar="PATH", help="the name of what comes from standard input")
+    files.add_argument("--exclude", action="append", metavar="GLOBS", help="exclude these instead of the default list")
+    files.add_argument("--extend-exclude", action="append", metavar="GLOBS", help="exclude these in addition")
+    _switch(files, "force-exclude", "exclusions for files named on the command line")
+    _switch(files, "respect-gitignore", "exclusion of files that .gitignore names (on by default)")
+    files.add_argument("--stdin-filename", metavar="PATH", help="read standard input and report it under this name")
     output = parser.add_argument_group("output")
     output.add_argument("--output-format", choices=FORMATS, help="default: full, or $TORCHMEMLINT_OUTPUT_FORMAT")
     output.add_argument(
@@ -369,19 +386,21 @@ def check_parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="[FORMAT=]PATH",
-        help="write a report there too (as often as wanted); standard output stays as it is",
+        help="write a report to a file as well (may be repeated)",
     )
     _printed(output, "min-confidence", "notes")
     output.add_argument(
-        "--sort", choices=("path", "cost"), default="path", help="the order of findings; cost: the costliest first"
+        "--sort", choices=("path", "cost"), default="path", help="order of findings: by path, or the most costly first"
     )
-    output.add_argument("--statistics", action="store_true", help="the number of findings of each rule instead of the findings")
+    output.add_argument(
+        "--statistics", action="store_true", help="print the number of findings per rule instead of the findings"
+    )
     output.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     output.add_argument("--show-files", action="store_true", help="print the files that would be checked")
     output.add_argument("--show-settings", action="store_true", help="print the settings of the first file")
-    output.add_argument("-q", "--quiet", action="store_true", help="findings and errors only")
-    output.add_argument("-v", "--verbose", action="store_true", help="also what was left out, and why")
-    adopt = parser.add_argument_group("an old code base")
+    output.add_argument("-q", "--quiet", action="store_true", help="print findings and errors only")
+    output.add_argument("-v", "--verbose", action="store_true", help="also print which files were skipped, and why")
+    adopt = parser.add_argument_group("adopting in an existing codebase")
     adopt.add_argument(
         "--baseline",
         metavar="FILE",
@@ -399,24 +418,32 @@ def check_parser() -> argparse.ArgumentParser:
     adopt.add_argument("--since", metavar="REV", help="only findings on lines that changed since a git revision")
     proof = parser.add_argument_group("proof")
     proof.add_argument(
-        "--confirmed", metavar="FILE", help="show what `torchmemlint confirm --output-format json` has measured (FILE has it)"
+        "--confirmed",
+        metavar="FILE",
+        help="show measurements from FILE, written by `torchmemlint confirm --output-format json`",
     )
-    proof.add_argument("--only-confirmed", action="store_true", help="report, and fail on, what it has confirmed alone")
+    proof.add_argument("--only-confirmed", action="store_true", help="report only findings that --confirmed has confirmed")
     run = parser.add_argument_group("run")
-    run.add_argument("--fail-on", choices=severities, help="the lightest finding that makes the exit status 1 (warning)")
-    run.add_argument("--watch", action="store_true", help="check again whenever a file changes, until Ctrl-C")
-    run.add_argument("--exit-zero", action="store_true", help="exit status 0 whatever is found")
+    run.add_argument("--fail-on", choices=severities, help="lowest severity that makes the exit status 1 (default: warning)")
+    run.add_argument("--watch", action="store_true", help="check again whenever a file changes")
+    run.add_argument("--exit-zero", action="store_true", help="exit with status 0 even if there are findings")
     run.add_argument(
-        "--config", action="append", default=[], metavar="FILE|KEY=VALUE", help="configuration file, or one setting"
+        "--config",
+        action="append",
+        default=[],
+        metavar="FILE|KEY=VALUE",
+        help="a configuration file to use, or one setting as TOML",
     )
     run.add_argument("--isolated", action="store_true", help="ignore configuration files")
-    run.add_argument("--no-cache", action="store_true", help="neither read nor write what earlier runs found")
-    run.add_argument("--cache-dir", metavar="FOLDER", help="default: in your cache folder, or $TORCHMEMLINT_CACHE_DIR")
-    run.add_argument("-j", "--jobs", type=_jobs, metavar="N", help="processes (default: as many as pay)")
-    run.add_argument("--profile", action="store_true", help="where the time goes, by stage and rule (one process, no cache)")
+    run.add_argument("--no-cache", action="store_true", help="disable the cache")
     run.add_argument(
-        "--shard", type=_shard, metavar="I/N", help="check part I of N; `torchmemlint merge` puts reports together"
+        "--cache-dir", metavar="FOLDER", help="cache folder (default: in your cache folder, or $TORCHMEMLINT_CACHE_DIR)"
     )
+    run.add_argument(
+        "-j", "--jobs", type=_jobs, metavar="N", help="number of processes (default: chosen by the amount of work)"
+    )
+    run.add_argument("--profile", action="store_true", help="print the time per stage and rule (one process, no cache)")
+    run.add_argument("--shard", type=_shard, metavar="I/N", help="check part I of N; `torchmemlint merge` combines the reports")
     return parser
 
 
@@ -428,17 +455,19 @@ def _printed(group: argparse._ActionsContainer, min_confidence: str, notes: str)
         "--min-confidence",
         dest=min_confidence,
         choices=[confidence.value for confidence in Confidence],
-        help="print findings that are at least this sure (medium)",
+        help="print findings of at least this confidence (default: medium)",
     )
     group.add_argument(
-        "--notes", action="store_true", default=None, dest=notes, help="print notes too: what costs little, or once"
+        "--notes", action="store_true", default=None, dest=notes, help="print notes, too: findings that cost little, or once"
     )
-    group.add_argument("--no-notes", action="store_false", default=None, dest=notes, help="print no notes (the default)")
+    group.add_argument("--no-notes", action="store_false", default=None, dest=notes, help="do not print notes (default)")
 
 
 def _switch(group: argparse._ArgumentGroup, key: str, words: str) -> None:
-    group.add_argument(f"--{key}", action="store_true", default=None, dest=key, help=words)
-    group.add_argument(f"--no-{key}", action="store_false", default=None, dest=key, help="not so")
+    group.add_argument(f"--{key}", action="store_true", default=None, dest=key, help=f"enable {words}")
+    group.add_argument(
+        f"--no-{key}", action="store_false", default=None, dest=key, help=f"disable {words.split(',')[0].split(' (')[0]}"
+    )
 
 
 def _jobs(text: str) -> int:
@@ -462,22 +491,34 @@ def merge_parser() -> argparse.ArgumentParser:
     from torchmemlint.findings import Severity
     from torchmemlint.reporters import FORMATS
 
-    parser = _parser("merge", "Put the JSON reports of several runs (of shards, of machines) together.")
-    parser.add_argument("reports", nargs="+", metavar="REPORT.json", help="what --output-format json wrote")
+    parser = _parser("merge", "Merge the JSON reports of several runs.")
+    parser.add_argument("reports", nargs="+", metavar="REPORT.json", help="report written by --output-format json")
     parser.add_argument(
-        "-o", "--output-file", action="append", default=[], metavar="[FORMAT=]PATH", help="write there (may be given again)"
+        "-o",
+        "--output-file",
+        action="append",
+        default=[],
+        metavar="[FORMAT=]PATH",
+        help="write a report to a file (may be repeated)",
     )
-    parser.add_argument("--output-format", choices=FORMATS, help="on standard output; default: full, or nothing beside -o")
+    parser.add_argument(
+        "--output-format", choices=FORMATS, help="format on standard output (default: full, or nothing with -o)"
+    )
     severities = [severity.value for severity in Severity]
-    parser.add_argument("--fail-on", choices=severities, default="warning", help="the lightest finding that makes the status 1")
+    parser.add_argument(
+        "--fail-on",
+        choices=severities,
+        default="warning",
+        help="lowest severity that makes the exit status 1 (default: warning)",
+    )
     _printed(parser, "min_confidence", "notes")
-    parser.add_argument("--exit-zero", action="store_true", help="exit status 0 whatever is found")
+    parser.add_argument("--exit-zero", action="store_true", help="exit with status 0 even if there are findings")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     return parser
 
 
 def rule_parser() -> argparse.ArgumentParser:
-    parser = _parser("rule", "Explain a rule: what it finds, what that costs, how to repair it, when to ignore it.")
+    parser = _parser("rule", "Explain a rule: what it finds, what it costs, how to fix it, when to ignore it.")
     parser.add_argument("rule", nargs="?", metavar="RULE", help="a code or a name")
     parser.add_argument("--all", action="store_true", help="every rule")
     parser.add_argument("--output-format", choices=("text", "markdown", "json"), default="text")
@@ -485,15 +526,17 @@ def rule_parser() -> argparse.ArgumentParser:
 
 
 def clean_parser() -> argparse.ArgumentParser:
-    parser = _parser("clean", "Delete what earlier runs have cached.")
-    parser.add_argument("--cache-dir", metavar="FOLDER", help="default: in your cache folder, or $TORCHMEMLINT_CACHE_DIR")
+    parser = _parser("clean", "Remove the cache.")
+    parser.add_argument(
+        "--cache-dir", metavar="FOLDER", help="cache folder (default: in your cache folder, or $TORCHMEMLINT_CACHE_DIR)"
+    )
     parser.add_argument("--config", action="append", default=[], metavar="FILE|KEY=VALUE")
     parser.add_argument("--isolated", action="store_true", help="ignore configuration files")
     return parser
 
 
 def trace_parser() -> argparse.ArgumentParser:
-    parser = _parser("trace", "Show what the analysis believes at a line, and why a rule spoke or was silent.")
+    parser = _parser("trace", "Show what the analysis knows at a line, and why each rule did or did not report it.")
     parser.add_argument("place", metavar="FILE:LINE")
     parser.add_argument("--config", action="append", default=[], metavar="FILE|KEY=VALUE")
     parser.add_argument("--isolated", action="store_true", help="ignore configuration files")

@@ -43,13 +43,14 @@ def check_paths(
     baseline: bool = True,
     shard: Shard | None = None,
     means: Means | None = None,
+    comments: bool = True,
 ) -> Outcome:
     """Checks files and folders; ``jobs`` None lets the size of the work decide.
 
     ``since`` keeps the findings on rows that changed since a git revision; ``baseline`` False tells those that the baseline
-    hides, too. Raises UsageError where git cannot tell, and BaselineError for a baseline that cannot be read.
+    hides, too; ``comments`` False those that comments suppress. Raises UsageError where git cannot tell, and BaselineError for a baseline that cannot be read.
     """
-    return _check(_over(paths, configuration, jobs, since, baseline, shard, means))
+    return _check(_over(paths, configuration, jobs, since, baseline, shard, means, comments))
 
 
 def fix_paths(
@@ -59,11 +60,12 @@ def fix_paths(
     *,
     since: str = "",
     means: Means | None = None,
+    comments: bool = True,
     refused: Callable[[str], str] | None = None,
 ) -> Fixed:
     """Checks files and folders, and repairs in memory what their settings allow; ``refused`` says why a file must stay as it is, ""
     where it need not."""
-    return _fix(_over(paths, configuration, jobs, since, means=means), refused)
+    return _fix(_over(paths, configuration, jobs, since, means=means, comments=comments), refused)
 
 
 def check_text(
@@ -77,14 +79,18 @@ def check_text(
     return list(_check(_text(text, filename, settings, comments, means or Means())).findings)
 
 
-def check_source(source: SourceFile, settings: Settings, buffers: Mapping[str, SourceFile] | None = None) -> Outcome:
+def check_source(
+    source: SourceFile, settings: Settings, buffers: Mapping[str, SourceFile] | None = None, *, comments: bool = True
+) -> Outcome:
     """As ``check_text``, for a source that is already decoded; ``buffers`` stand in for other files of the project, by path."""
-    return _check(_source(source, settings, buffers))
+    return _check(_source(source, settings, buffers, comments))
 
 
-def fix_source(source: SourceFile, settings: Settings, buffers: Mapping[str, SourceFile] | None = None) -> Fixed:
+def fix_source(
+    source: SourceFile, settings: Settings, buffers: Mapping[str, SourceFile] | None = None, *, comments: bool = True
+) -> Fixed:
     """As ``check_source``, and repairs what the settings allow."""
-    return _fix(_source(source, settings, buffers))
+    return _fix(_source(source, settings, buffers, comments))
 
 
 def project_around(path: str, settings: Settings) -> Project:
@@ -116,6 +122,7 @@ def _over(
     baseline: bool = True,
     shard: Shard | None = None,
     means: Means | None = None,
+    comments: bool = True,
 ) -> Run:
     means = means or Means()
     with means.stage("find"):
@@ -132,6 +139,7 @@ def _over(
         given=tuple(paths),
         shard=shard,
         means=means,
+        comments=comments,
     )
 
 
@@ -149,5 +157,5 @@ def _text(text: str, filename: str, settings: Settings, comments: bool, means: M
     return Run([Found(path, settings)], 1, {path: source}, by_hand=True, comments=comments, means=means)
 
 
-def _source(source: SourceFile, settings: Settings, buffers: Mapping[str, SourceFile] | None) -> Run:
-    return Run([Found(source.path, settings)], 1, {**(buffers or {}), source.path: source}, by_hand=True)
+def _source(source: SourceFile, settings: Settings, buffers: Mapping[str, SourceFile] | None, comments: bool) -> Run:
+    return Run([Found(source.path, settings)], 1, {**(buffers or {}), source.path: source}, by_hand=True, comments=comments)

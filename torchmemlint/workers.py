@@ -8,12 +8,14 @@ All take what all files share as their first argument; ``pool`` maps them over f
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from torchmemlint.errors import SourceError
 from torchmemlint.files.digest import digest
+from torchmemlint.files.quoting import quoted
 from torchmemlint.files.reading import MAX_BYTES, MAX_NOTEBOOK_BYTES, read_beginning, reason
 from torchmemlint.findings import INTERNAL_ERROR, UNPARSABLE, UNUSED_SUPPRESSION, Confidence, Finding, Position, Severity, Span
 from torchmemlint.project.settings import Settings
@@ -72,6 +74,11 @@ class Scanned:
     digest: str = ""
     shape: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def too_large(self) -> bool:
+        """Whether it is skipped for its size."""
+        return self.skipped.startswith(("skipped: larger", "skipped: more"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +145,10 @@ def scan(shared: ScanAll, path: str) -> Scanned:
         if len(data) > _limit(path):
             return Scanned(path, skipped=f"skipped: larger than {_limit(path) // 1_000_000} MB", digest=content)
         if not shared.parse_all and not torch_related(data):
-            return Scanned(path, imports=imported_names(data), digest=content)
+            failed = None
+            if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                failed = Checked(path, (), (f"{quoted(path)}: is UTF-16, which Python does not read",))
+            return Scanned(path, imports=imported_names(data), failed=failed, digest=content)
         settings = shared.settings[path]
         known = shared.cache.facts(content, path) if shared.cache is not None and not is_notebook(path) else None
         if known is not None and not known[0].repaired:  # then what could not be read is told again
@@ -272,7 +282,9 @@ def cannot_parse(
     """TML000, unless it is ignored for this file or by a comment in what could be read of it (or of the cell)."""
     from torchmemlint.suppress import apply
 
-    finding = _about_file(UNPARSABLE, "unparsable-file", path, error.message, Position(error.row, error.column))
+    finding = _about_file(
+        UNPARSABLE, "unparsable-file", path, error.message.removeprefix("is "), Position(error.row, error.column)
+    )
     finding = replace(finding, cell=cell, severity=severity)
     wanted = [finding] if finding.code in settings.codes else []
     return Checked(path, tuple(apply(wanted, text, settings, path, judge_comments=False)))
@@ -284,9 +296,7 @@ def crashed(path: str, traceback: str) -> Checked:
 
 def _internal_error(path: str, traceback: str) -> Finding:
     last = traceback.rstrip().rpartition("\n")[2]
-    return _about_file(
-        INTERNAL_ERROR, "internal-error", path, f"torchmemlint failed here, please report it: {last}", Position(1, 1)
-    )
+    return _about_file(INTERNAL_ERROR, "internal-error", path, f"internal error, please report: {last}", Position(1, 1))
 
 
 def _about_file(code: str, name: str, path: str, message: str, at: Position) -> Finding:

@@ -20,6 +20,14 @@ WORDS = {
 }
 
 
+STYLE = (
+    "text { fill: #1c2330 } .soft { fill: #5b6575 } .grid { stroke: #d8dde5 } .paper { fill: #fff } "
+    "@media (prefers-color-scheme: dark) { text { fill: #e6e9ef } .soft { fill: #a8b2c3 } .grid { stroke: #343d4b } "
+    ".paper { fill: #14181f } }"
+)
+"""Light and dark."""
+
+
 def write_page(record: dict[str, Any]) -> None:
     """Replaces what stands between the marks of the page, and the drawing."""
     path = DOCS / "performance.md"
@@ -62,6 +70,11 @@ def _pair(cost: dict[str, float]) -> str:
     return f"{cost['cpu']:.2f} \\| {cost['wall']:.2f}"
 
 
+def figure(value: float) -> str:
+    """Three digits, and never an exponent."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def drawing(record: dict[str, Any]) -> str:
     """Milliseconds of CPU for 1,000 lines, as bars on a scale where each step is ten times the one before."""
     bars: list[tuple[str, str, float]] = []
@@ -69,7 +82,7 @@ def drawing(record: dict[str, Any]) -> str:
         bars.append((row["name"], "", 0.0))
         for name, cost in row["costs"].items():
             if name in DRAWN or name not in OURS:
-                bars.append((WORDS.get(name, name), DRAWN.get(name, "#57534e"), 1e6 * cost["cpu"] / row["lines"]))
+                bars.append((WORDS.get(name, name), DRAWN.get(name, "#857f7a"), 1e6 * cost["cpu"] / row["lines"]))
     left, wide, step = 230, 420, 20
     largest = max((value for _, _, value in bars), default=1.0)
     decades = 1
@@ -81,21 +94,24 @@ def drawing(record: dict[str, Any]) -> str:
 
         return wide * max(0.0, (log10(max(value, 0.1)) + 1) / decades)
 
-    high = 40 + step * len(bars)
+    high = 60 + step * len(bars)
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + wide + 80} {high}" font-family="sans-serif" font-size="12">',
-        '<rect width="100%" height="100%" fill="white"/>',
-        f'<text x="{left}" y="16" fill="#44403c">milliseconds of CPU for 1,000 lines</text>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + wide + 80} {high}" font-family="system-ui, sans-serif" font-size="12" role="img">',
+        "<title>CPU time for 1,000 lines, by program and tree</title>",
+        f"<style>{STYLE}</style>",
+        f'<rect class="paper" width="{left + wide + 80}" height="{high}" rx="6"/>',
+        f'<text x="{left}" y="18" font-weight="bold">CPU milliseconds for 1,000 lines (each step is ten times the one before)</text>',
     ]
     for decade in range(decades + 1):
         x = left + wide * decade / decades
-        out.append(f'<line x1="{x:.0f}" x2="{x:.0f}" y1="22" y2="{high - 6}" stroke="#e7e5e4"/>')
-    y = 26
+        out.append(f'<line class="grid" x1="{x:.0f}" x2="{x:.0f}" y1="44" y2="{high - 6}"/>')
+        out.append(f'<text class="soft" x="{x:.0f}" y="38" text-anchor="middle">{10.0 ** (decade - 1):,g} ms</text>')
+    y = 46
     for name, color, value in bars:
         if color:
             out.append(f'<text x="{left - 8}" y="{y + 14}" text-anchor="end">{escape(name)}</text>')
             out.append(f'<rect x="{left}" y="{y + 4}" width="{place(value):.1f}" height="12" fill="{color}"/>')
-            out.append(f'<text x="{left + place(value) + 5:.1f}" y="{y + 14}" fill="#44403c">{value:.3g}</text>')
+            out.append(f'<text x="{left + place(value) + 5:.1f}" y="{y + 14}">{figure(value)}</text>')
         else:
             out.append(f'<text x="8" y="{y + 15}" font-weight="bold">{escape(name)}</text>')
         y += step

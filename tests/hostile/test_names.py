@@ -101,6 +101,7 @@ def test_every_format_holds_every_name(named: Path, output_format: str) -> None:
         assert len(uris) == len(NAMES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_neighbour_and_the_cache(tmp_path: Path, name: bytes) -> None:
     write(tmp_path, b"train.py")

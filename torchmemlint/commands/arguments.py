@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Collection, Sequence
 
 from torchmemlint.errors import UsageError
@@ -39,6 +40,19 @@ def refuse_command(command: str) -> None:
             "`confirm` is the command that runs code, and something here has that name: write ./confirm for the path; for the "
             "command, start it in another folder"
         )
+
+
+TAKEN_FOR_PATHS = ("clean", "merge", "oom", "rule", "server", "trace")
+"""Commands whose name a folder may well have."""
+
+
+def named_like_a_command(command: str, rest: Sequence[str]) -> str:
+    """What to say where a command was given that is the name of a file or folder here, too; "" where there is no doubt. An editor
+    that starts the server is not asked."""
+    alone = not any(not word.startswith("-") for word in rest)
+    if command not in TAKEN_FOR_PATHS or not alone or not _exists(command) or (command == "server" and not sys.stdin.isatty()):
+        return ""
+    return f"`{command}` is a command here; to check the path of that name write ./{command}"
 
 
 def with_paths(arguments: Sequence[str], valued: Collection[str]) -> list[str]:

@@ -203,12 +203,14 @@ class Found:
         if among(self.kept):
             return f"{one.code} {one.severity.value}: {one.message}"
         if one.code not in self.codes:
-            return f"{one.code} would speak, but is not selected: {one.message}"
+            return f"{one.code} would report this, but is not selected: {one.message}"
         if among(self.told):
             return f"{one.code} is suppressed here by a comment or the configuration: {one.message}"
         if not self.asked:
-            return f"{one.code} is not asked here, since no word of this function speaks for a mistake; else: {one.message}"
-        return f"{one.code} leaves it to another finding of this function, which tells the cause: {one.message}"
+            return f"{one.code} is not run on this function, which uses none of the names that point to a mistake; it would report: {one.message}"
+        other = next((f for f in self.told if f.function == one.function and f.path == one.path), None)
+        cover = f"{other.code} on line {other.span.start.row}" if other is not None else "another finding of this function"
+        return f"{one.code} is covered by {cover}: {one.message}"
 
 
 def section(runs: Runs, record: Record, watcher: Watcher, found: Found) -> Iterator[str]:

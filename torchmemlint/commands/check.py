@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -37,7 +37,7 @@ WHOLE = ("json", "json-lines", "sarif")
 """Formats that hold notes as well, whatever is printed."""
 NAMED_AS_COSTLIEST = 3
 """Findings that the summary names where there are more."""
-LISTS = ("select", "extend-select", "ignore", "exclude", "extend-exclude")
+LISTS = ("select", "extend-select", "ignore", "exclude", "extend-exclude", "fixable", "unfixable")
 """Options that are settings, by their key."""
 
 
@@ -57,7 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _watch(arguments)
     measured = _measured(arguments)
     configuration = _configuration(arguments)
-    paths = arguments.paths or ["."]
+    paths = _paths(arguments)
+    arguments.fix = arguments.fix or arguments.fix_only
     if arguments.show_files or arguments.show_settings:
         return _show(arguments, paths, configuration)
     if arguments.write_baseline or arguments.prune_baseline:
@@ -84,6 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
                 since=arguments.since or "",
                 shard=Shard(*arguments.shard) if arguments.shard else None,
                 means=replace(means, executor=executor),
+                comments=not arguments.ignore_noqa,
             )
         _end(means, arguments)
         outcome = _proved(outcome, arguments, measured)
@@ -95,17 +97,47 @@ def run(arguments: argparse.Namespace) -> int:
     since = arguments.since or ""
     with means.stage("rest"):
         refused = partial(_refused, given=paths) if arguments.fix and not arguments.diff else None
-        fixed = fix_paths(paths, configuration, arguments.jobs, since=since, means=means, refused=refused)
+        fixed = fix_paths(
+            paths,
+            configuration,
+            arguments.jobs,
+            since=since,
+            means=means,
+            comments=not arguments.ignore_noqa,
+            refused=refused,
+        )
     _end(means, arguments)
     if arguments.diff:
         return _print_diff(fixed, arguments)
     unwritten = _write(fixed, paths)
     outcome, repaired = fixed.outcome, [finding for finding in fixed.repaired if finding.path not in unwritten]
     if unwritten:  # what was found is true of texts that are nowhere
-        outcome = check_paths(paths, configuration, arguments.jobs, since=since)
+        outcome = check_paths(paths, configuration, arguments.jobs, since=since, comments=not arguments.ignore_noqa)
     failures = [f"{quoted(path)}: {why}" for path, why in sorted({**fixed.refused, **unwritten}.items())]
-    report(outcome, arguments, sys.stdout, repaired=len(repaired), failures=failures, measured=measured)
-    return 2 if failures else status(outcome, arguments.exit_zero)
+    outcome = _left(outcome, arguments)
+    report(outcome, arguments, sys.stdout, repaired=repaired, failures=failures, measured=measured)
+    return 2 if failures else max(status(outcome, arguments.exit_zero), _changed(fixed, arguments))
+
+
+def _paths(arguments: argparse.Namespace) -> list[str]:
+    """The paths to check: standard input where only its name is given, as ruff does it."""
+    if arguments.stdin_filename is None or arguments.paths == ["-"]:
+        return arguments.paths or ["."]
+    for path in arguments.paths:
+        print(f"torchmemlint: warning: {quoted(path)} is ignored: --stdin-filename reads standard input", file=sys.stderr)
+    return ["-"]
+
+
+def _left(outcome: Outcome, arguments: argparse.Namespace) -> Outcome:
+    """What is reported after fixing: with ``--fix-only``, only what says that the run itself went wrong."""
+    if not arguments.fix_only:
+        return outcome
+    return replace(outcome, found=tuple(one for one in outcome.found if one.code in (INTERNAL_ERROR, UNPARSABLE)))
+
+
+def _changed(fixed: Fixed, arguments: argparse.Namespace) -> int:
+    """The least exit status of a run that changed these files."""
+    return 1 if arguments.exit_non_zero_on_fix and fixed.after else 0
 
 
 def _measured(arguments: argparse.Namespace) -> Measured | None:
@@ -131,7 +163,7 @@ def _watch(arguments: argparse.Namespace) -> int:
     """The same run again and again; nothing that writes is repeated."""
     from torchmemlint.commands.watch import watch
 
-    once = ("fix", "diff", "write_baseline", "prune_baseline", "show_files", "show_settings")
+    once = ("fix", "fix_only", "diff", "write_baseline", "prune_baseline", "show_files", "show_settings")
     given = [name for name in once if getattr(arguments, name)]
     given += [name for name in ("add_ignore", "add_noqa") if getattr(arguments, name) is not None]
     if given:
@@ -143,7 +175,7 @@ def _watch(arguments: argparse.Namespace) -> int:
 
 
 def _cache(arguments: argparse.Namespace, configuration: Configuration) -> Cache | None:
-    if arguments.no_cache:
+    if arguments.no_cache or arguments.ignore_noqa:
         return None
     from torchmemlint.incremental.cache import cache_for
 
@@ -247,19 +279,20 @@ def _check_stdin(arguments: argparse.Namespace, configuration: Configuration, me
         report(outcome, arguments, sys.stderr if arguments.fix else sys.stdout)
         return status(outcome, arguments.exit_zero)
     if not (arguments.fix or arguments.diff):
-        outcome = check_source(source, settings)
+        outcome = check_source(source, settings, comments=not arguments.ignore_noqa)
         outcome = _proved(outcome, arguments, measured)
         report(outcome, arguments, sys.stdout, text={name: source.file_text(source.text)}.get, measured=measured)
         return status(outcome, arguments.exit_zero)
-    fixed = fix_source(source, settings)
+    fixed = fix_source(source, settings, comments=not arguments.ignore_noqa)
     if arguments.diff:
         return _print_diff(fixed, arguments)
     after = fixed.after.get(name, source.text)
     sys.stdout.flush()
     sys.stdout.buffer.write(source.encode(after))
     sys.stdout.buffer.flush()
-    report(fixed.outcome, arguments, sys.stderr, text={name: source.file_text(after)}.get, repaired=len(fixed.repaired))
-    return status(fixed.outcome, arguments.exit_zero)
+    outcome = _left(fixed.outcome, arguments)
+    report(outcome, arguments, sys.stderr, text={name: source.file_text(after)}.get, repaired=fixed.repaired)
+    return max(status(outcome, arguments.exit_zero), _changed(fixed, arguments))
 
 
 # --- fixes ----------------------------------------------------------------------------------------------------------
@@ -288,15 +321,21 @@ def _write(fixed: Fixed, given: Sequence[str]) -> dict[str, str]:
 
 def _print_diff(fixed: Fixed, arguments: argparse.Namespace) -> int:
     from torchmemlint.fixes import unified_diff
+    from torchmemlint.reporters.style import painted_diff
 
     for path, text in fixed.after.items():
         diff = unified_diff(fixed.before[path], text)
         # What is piped on is taken byte for byte; a terminal must not be driven by it.
-        sys.stdout.write(printable_lines(diff.replace("\r\n", "\n")) if sys.stdout.isatty() else diff)
+        if sys.stdout.isatty() or arguments.color == "always":
+            diff = printable_lines(diff.replace("\r\n", "\n"))
+        sys.stdout.write(painted_diff(diff) if colored(arguments.color, sys.stdout) else diff)
     _complain([*fixed.outcome.problems, *(f"{quoted(path)}: {why}" for path, why in sorted(fixed.refused.items()))])
     if not arguments.quiet:
         words = f"Would fix {counted(fixed.repaired)}." if fixed.repaired else "Nothing to fix."
-        print(words, file=sys.stderr)
+        unsafe = {path: settings.unsafe_fixes for path, settings in fixed.outcome.settings.items()}
+        waiting = sum(repairable(one, True) and not unsafe[one.path] for one in fixed.outcome.findings)
+        more = "more " if fixed.repaired else ""
+        print(words + (f" {waiting} {more}with `--unsafe-fixes`." if waiting else ""), file=sys.stderr)
     if fixed.outcome.problems or fixed.outcome.crashes or fixed.refused:
         return 2
     return 1 if fixed.after and not arguments.exit_zero else 0
@@ -311,7 +350,7 @@ def report(
     out: TextIO,
     *,
     text: Callable[[str], str | None] | None = None,
-    repaired: int = 0,
+    repaired: Sequence[Finding] = (),
     failures: Sequence[str] = (),
     measured: Measured | None = None,
 ) -> None:
@@ -333,13 +372,21 @@ def report(
     if measured is not None:
         context = replace(context, measured=measured)
     if arguments.statistics:
-        out.write(statistics(outcome.findings, outcome.settings, as_json=output_format == "json"))
+        from torchmemlint.commands.counts import statistics
+
+        as_json = output_format == "json"
+        out.write(statistics(outcome.findings, outcome.settings, as_json, context.color and not as_json))
     else:
         if output_format not in FORMATS:
             raise UsageError(f"$TORCHMEMLINT_OUTPUT_FORMAT is {output_format!r}; it may be one of {', '.join(FORMATS)}")
         out.write(render(output_format, listed(outcome, output_format, arguments.sort), context))
-        if not arguments.quiet and output_format in FOR_PEOPLE:
-            out.write(summary(outcome, repaired))
+        if output_format in FOR_PEOPLE:
+            if arguments.show_fixes:
+                from torchmemlint.commands.counts import fixes_by_file
+
+                out.write(fixes_by_file(repaired))
+            if not arguments.quiet:
+                out.write(summary(outcome, len(repaired)))
     out.flush()
     _complain([*outcome.problems, *failures])
     if not arguments.quiet:
@@ -359,7 +406,7 @@ def report(
     for file in output_files(arguments.output_file):
         words = render(file.output_format, listed(outcome, file.output_format, arguments.sort), replace(context, color=False))
         if file.output_format in FOR_PEOPLE:
-            words += summary(outcome, repaired)
+            words += summary(outcome, len(repaired))
         try:
             write_report(file.path, words)
         except UsageError as error:
@@ -450,20 +497,6 @@ def not_printed(outcome: Outcome) -> Iterable[str]:
 
 def _are(noun: str, count: int) -> str:
     return f"{noun} is" if count == 1 else f"{noun}s are"
-
-
-def statistics(findings: Sequence[Finding], settings: Mapping[str, Settings], as_json: bool) -> str:
-    """Findings per rule, the most frequent first."""
-    counts = Counter((finding.code, finding.name) for finding in findings)
-    fixable = Counter(finding.code for finding in findings if repairable(finding, settings[finding.path].unsafe_fixes))
-    rows = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
-    if as_json:
-        import json
-
-        plain = [{"code": code, "name": name, "count": count, "fixable": fixable[code]} for (code, name), count in rows]
-        return json.dumps(plain, indent=2) + "\n"
-    width = max((len(str(count)) for _, count in rows), default=0)
-    return "".join(f"{count:{width}}  {code}  [{'*' if fixable[code] else ' '}] {name}\n" for (code, name), count in rows)
 
 
 def colored(asked: str, out: TextIO) -> bool:

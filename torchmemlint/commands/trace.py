@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from torchmemlint.errors import UsageError
+from torchmemlint.errors import SourceError, UsageError
 from torchmemlint.files.quoting import printable, quoted
 from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.source import is_notebook, normal
@@ -24,6 +24,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     settings = Configuration(CommandLine(config=tuple(arguments.config), isolated=arguments.isolated)).for_file(path)
     path = normal(path).replace(os.sep, "/")
-    told = trace(project_around(path, settings), path, int(line), settings).rstrip("\n")
+    try:
+        told = trace(project_around(path, settings), path, int(line), settings).rstrip("\n")
+    except SourceError as error:
+        raise UsageError(f"{quoted(path)}:{error.row}:{error.column}: cannot parse: {error}") from None
     print("\n".join(map(printable, told.split("\n"))))
     return 0

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 
 
-def repository_root() -> str:
-    """The folder around the current one that has ``.git``, else the current one: other programs count paths from there."""
-    folder = here = os.getcwd()
+def repository_root(inside: str = "") -> str:
+    """The folder around the current one (or ``inside``) that has ``.git``, else that one: other programs count paths from
+    there."""
+    folder = here = os.path.abspath(inside or os.getcwd())
     while not os.path.exists(os.path.join(folder, ".git")):
         above = os.path.dirname(folder)
         if above == folder:

@@ -13,7 +13,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         "torchmemlint server",
         description="A language server: findings, quick fixes and rule pages in an editor. It speaks on standard input and output.",
-        epilog="Needs pygls: pip install 'torchmemlint[lsp]'. docs/editors.md says how to set up editors.",
+        epilog="Needs pygls: pip install 'pygls>=2,<3'. docs/editors.md says how to set up editors.",
         allow_abbrev=False,
     )
     made.add_argument("--stdio", action="store_true", help="speak on standard input and output (the default, and the only way)")
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     """Serves until the editor ends it. Raises UsageError where pygls is missing."""
     parser().parse_args(arguments)
     if find_spec("pygls") is None:
-        raise UsageError("the server needs pygls: pip install 'torchmemlint[lsp]'")
+        raise UsageError("the server needs pygls: pip install 'pygls>=2,<3'")
     from torchmemlint.lsp.server import serve
 
     return serve()

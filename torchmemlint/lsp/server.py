@@ -34,7 +34,8 @@ from torchmemlint.lsp.addresses import file_of, path_of
 from torchmemlint.lsp.buffers import Checked
 from torchmemlint.lsp.places import Place, Places, edits
 from torchmemlint.project import neighbours
-from torchmemlint.rules import ALL_RULES, page
+from torchmemlint.rules import ALL_RULES, page, page_file
+from torchmemlint.running.fixing import repairable
 from torchmemlint.source.notebook import read_notebook
 from torchmemlint.workers import read
 
@@ -145,7 +146,8 @@ class _Service:
     pool: ThreadPoolExecutor
 
     def register(self) -> None:
-        actions = types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix, FIX_ALL])
+        actions = types.CodeActionOptions([types.CodeActionKind.QuickFix, FIX_ALL], resolve_provider=True)
+        pulled = types.DiagnosticOptions(inter_file_dependencies=True, workspace_diagnostics=False, identifier=SOURCE)
         for name, options, handler in (
             (types.INITIALIZE, None, self.initialize),
             (types.INITIALIZED, None, self.initialized),
@@ -159,6 +161,8 @@ class _Service:
             (types.NOTEBOOK_DOCUMENT_DID_CLOSE, None, self.notebook_did_close),
             (types.WORKSPACE_DID_CHANGE_WATCHED_FILES, None, self.files_changed),
             (types.TEXT_DOCUMENT_CODE_ACTION, actions, self.code_actions),
+            (types.CODE_ACTION_RESOLVE, None, self.resolve),
+            (types.TEXT_DOCUMENT_DIAGNOSTIC, pulled, self.pull),
             (types.TEXT_DOCUMENT_HOVER, None, self.hover),
         ):
             self.server.feature(name, options)(partial(handler))  # pygls writes attributes, which a method cannot have
@@ -234,6 +238,9 @@ class _Service:
     def everything_again(self) -> None:
         neighbours.forget()
         self.state.results.clear()
+        workspace = self.server.client_capabilities.workspace
+        if self.pulls and workspace and workspace.diagnostics and workspace.diagnostics.refresh_support:
+            self.server.workspace_diagnostic_refresh(None)
         for document in self.documents():
             self.soon(document.uri, DEBOUNCE_SECONDS)
 
@@ -253,7 +260,7 @@ class _Service:
     def soon(self, uri: str, seconds: float) -> None:
         """Checks a document when so much time has passed without another reason to."""
         document = self.document(uri)
-        if document is None:
+        if document is None or (self.pulls and not document.cells):  # the editor asks when it wants to know
             return
         if timer := self.state.waiting.pop(document.uri, None):
             timer.cancel()
@@ -311,7 +318,22 @@ class _Service:
 
     # --- diagnostics ------------------------------------------------------------------------------------------------
 
+    @property
+    def pulls(self) -> bool:
+        """Whether the editor asks for diagnostics of files itself; those of notebooks are sent to it."""
+        return bool((text := self.server.client_capabilities.text_document) and text.diagnostic)
+
+    async def pull(self, params: types.DocumentDiagnosticParams) -> types.RelatedFullDocumentDiagnosticReport:
+        """The diagnostics of a file, asked for by the editor; none of a cell, whose notebook gets its own."""
+        fresh = await self.fresh(params.text_document.uri)
+        if fresh is None or fresh[0].cells:
+            return types.RelatedFullDocumentDiagnosticReport([])
+        document, checked = fresh
+        return types.RelatedFullDocumentDiagnosticReport([self.diagnostic(document, one) for one in checked.findings])
+
     def publish(self, document: _Document, findings: Iterable[Finding]) -> None:
+        if self.pulls and not document.cells:
+            return
         uris_of_cells = [uri for _, uri, _ in document.cells] or [document.uri]
         by_uri: dict[str, list[types.Diagnostic]] = {uri: [] for uri in uris_of_cells}
         for finding in findings:
@@ -330,14 +352,13 @@ class _Service:
             finding.message,
             *(f"{word}: {text}" for word, text in finding.details),
         ]
-        docs = os.environ.get("TORCHMEMLINT_DOCS_URL", "").rstrip("/")
         related = [one for step in finding.flow if (one := self.related(step)) is not None]
         return types.Diagnostic(
             range=_range(places.span(finding.span)),
             message="\n".join(words),
             severity=_SEVERITY[finding.severity],
             code=finding.code,
-            code_description=types.CodeDescription(f"{docs}/{finding.code}.html") if docs else None,
+            code_description=types.CodeDescription(_page_address(finding.code)),
             source=SOURCE,
             related_information=related or None,
             tags=[types.DiagnosticTag.Unnecessary] if finding.code == UNUSED_SUPPRESSION else None,
@@ -376,14 +397,33 @@ class _Service:
             ]
             for finding in here:
                 actions += self.quick_fixes(document, checked, finding)
-        if _asked_for(FIX_ALL, wanted):
-            texts = {one.path: one.text for one in self.documents()}
-            loop = asyncio.get_running_loop()
-            after = await loop.run_in_executor(self.pool, buffers.all_repaired, checked, texts)
-            if after is not None:
-                edit = self.workspace_edit(document, checked, after)
-                actions.append(types.CodeAction("torchmemlint: apply all safe fixes", FIX_ALL, edit=edit))
+        if _asked_for(FIX_ALL, wanted) and any(repairable(one, False) for one in checked.findings):
+            action = types.CodeAction("torchmemlint: apply all safe fixes", FIX_ALL, data=document.uri)
+            if not self.resolves:
+                action = await self.resolve(action)
+            if self.resolves or action.edit is not None:
+                actions.append(action)
         return actions
+
+    @property
+    def resolves(self) -> bool:
+        """Whether the editor asks for an action's edit when it is chosen: to fix everything takes several rounds of checking."""
+        text = self.server.client_capabilities.text_document
+        support = text.code_action.resolve_support if text and text.code_action else None
+        return support is not None and "edit" in support.properties
+
+    async def resolve(self, action: types.CodeAction) -> types.CodeAction:
+        """The action that fixes everything, with its edit."""
+        fresh = await self.fresh(action.data) if isinstance(action.data, str) else None
+        if fresh is None:
+            return action
+        document, checked = fresh
+        texts = {one.path: one.text for one in self.documents()}
+        loop = asyncio.get_running_loop()
+        after = await loop.run_in_executor(self.pool, buffers.all_repaired, checked, texts)
+        if after is not None:
+            action.edit = self.workspace_edit(document, checked, after)
+        return action
 
     def touches(self, document: _Document, finding: Finding, at: types.Range) -> bool:
         places = Places.of(document.text_of(finding.cell), self.encoding)
@@ -454,6 +494,12 @@ class _Service:
             if document.uri_of(finding.cell) == uri and finding.span.start <= at <= finding.span.end:
                 return _page(finding.code, places.span(finding.span))
         return None
+
+
+def _page_address(code: str) -> str:
+    """Where a rule is explained: the published pages, or the file of this installation that has the page."""
+    docs = os.environ.get("TORCHMEMLINT_DOCS_URL", "").rstrip("/")
+    return f"{docs}/{code}.html" if docs else Path(page_file(code)).as_uri()
 
 
 def _page(code: str, span: tuple[Place, Place]) -> types.Hover:

@@ -157,7 +157,7 @@ def _cap(message: Message) -> tuple[Remedy, ...]:
     return (
         Remedy(
             "Raise or remove the limit",
-            "a limit lowers the ceiling, not the need; look for set_per_process_memory_fraction, for "
+            "a limit lowers the limit, not the memory that a step needs; look for set_per_process_memory_fraction, for "
             "per_process_memory_fraction in PYTORCH_CUDA_ALLOC_CONF, and for a limit of the platform (MIG, vGPU, a scheduler)",
             "torch.cuda.set_per_process_memory_fraction(1.0)    # undoes an earlier call",
             Advice.LIMIT,

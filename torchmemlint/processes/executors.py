@@ -50,7 +50,7 @@ def _dask(address: str) -> Iterator[tuple[Executor, int]]:
     try:
         from distributed import Client
     except ImportError:
-        raise UsageError(f"${VARIABLE} dask:{address} needs Dask: pip install 'torchmemlint[dask]'") from None
+        raise UsageError(f"${VARIABLE} dask:{address} needs Dask: pip install distributed") from None
     try:
         client = Client(address, timeout=PATIENCE_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:

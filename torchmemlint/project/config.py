@@ -1,7 +1,8 @@
 """Where settings come from.
 
 For each file the nearest ``torchmemlint.toml``, or ``pyproject.toml`` with a ``[tool.torchmemlint]`` table, at or above its
-folder says how it is checked; the command line comes on top. Nothing is inherited from files further up.
+folder says how it is checked; the command line comes on top. Nothing is inherited from files further up, except what the file
+names with ``extend``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from torchmemlint.errors import ConfigError
+from torchmemlint.files.checkout import is_inside, leads_out, repository_root
 from torchmemlint.files.quoting import quoted
 from torchmemlint.files.reading import MAX_SETTINGS_BYTES, read_text, reason
 from torchmemlint.files.toml import parsed
@@ -71,7 +73,14 @@ def _path(value: object) -> str:
     return value
 
 
+def _toml_path(value: object) -> str:
+    if not isinstance(value, str) or not value.isprintable() or not value.endswith(".toml"):
+        raise ValueError("must be the path of a .toml file, in quotes")
+    return value
+
+
 KEYS: dict[str, Callable[[object], object]] = {
+    "extend": _toml_path,
     "select": _strings,
     "extend-select": _strings,
     "ignore": _strings,
@@ -84,6 +93,8 @@ KEYS: dict[str, Callable[[object], object]] = {
     "min-confidence": _confidence,
     "notes": _flag,
     "unsafe-fixes": _flag,
+    "fixable": _strings,
+    "unfixable": _strings,
     "preview": _flag,
     "no-grad-wrappers": _strings,
     "detaching-calls": _strings,
@@ -99,6 +110,7 @@ KEYS: dict[str, Callable[[object], object]] = {
 class Options:
     """One checked table, None where it says nothing; the names of the fields are the keys with ``_`` for ``-``."""
 
+    extend: str | None = None
     select: tuple[str, ...] | None = None
     extend_select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -111,6 +123,8 @@ class Options:
     min_confidence: Confidence | None = None
     notes: bool | None = None
     unsafe_fixes: bool | None = None
+    fixable: tuple[str, ...] | None = None
+    unfixable: tuple[str, ...] = ()
     preview: bool | None = None
     no_grad_wrappers: tuple[str, ...] | None = None
     detaching_calls: tuple[str, ...] | None = None
@@ -122,12 +136,14 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where options come from, in words, and the folder that their globs are relative to; the file itself, if it is one."""
+    """Where options come from, in words, and the folder that their globs are relative to; the file itself, if it is one, and
+    the files that it extends, the furthest first."""
 
     options: Options
     where: str
     root: str
     file: str = ""
+    below: tuple[Source, ...] = ()
 
 
 def checked(table: Table, where: str, root: str) -> Source:
@@ -216,7 +232,7 @@ class Configuration:
         source = source or self._fixed
         key = source.where if source else None
         if key not in self._settings:
-            layers = [*([source] if source else []), *self._layers]
+            layers = [*([*source.below, source] if source else []), *self._layers]
             settings = merged(layers, source)
             usual = os.path.join(settings.root, DEFAULT_BASELINE)
             if all(layer.options.baseline is None for layer in layers) and self._search and os.path.isfile(usual):
@@ -230,7 +246,12 @@ def merged(layers: Sequence[Source], file: Source | None) -> Settings:
     add up, and selection follows ``selection.enabled_codes``.
     """
     said = [layer.options for layer in layers]
-    values: dict[str, object] = {}
+    values: dict[str, object] = {
+        "unfixable": tuple(code for layer in layers for code in prefixes(layer.options.unfixable, layer.where))
+    }
+    for layer in layers:
+        if layer.options.fixable is not None:
+            values["fixable"] = prefixes(layer.options.fixable, layer.where)
     for options in said:
         for name in _REPLACED:
             value = getattr(options, name)
@@ -259,10 +280,11 @@ def _baseline(layers: Sequence[Source]) -> str:
     return os.path.join(named[-1][1], named[-1][0]) if named and named[-1][0] else ""
 
 
+_SELECTORS = ("select", "extend_select", "ignore", "fixable", "unfixable")
 _REPLACED = tuple(
     name
     for name in Options.__dataclass_fields__
-    if name not in ("select", "extend_select", "ignore", "per_file_ignores", "extend_exclude", "baseline")
+    if name not in (*_SELECTORS, "extend", "per_file_ignores", "extend_exclude", "baseline")
 )
 
 
@@ -284,7 +306,11 @@ def _read_named_file(path: str) -> Source:
     return replace(source, root=os.getcwd())
 
 
-def _read_file(path: str) -> Source | None:
+MAX_EXTENDED = 20
+"""Files that build on each other."""
+
+
+def _read_file(path: str, above: tuple[str, ...] = ()) -> Source | None:
     """The table of a configuration file; None when there is no such file, or a pyproject.toml without our table."""
     shown = quoted(path)
     try:
@@ -305,4 +331,21 @@ def _read_file(path: str) -> Source | None:
         if not isinstance(own, dict):
             raise ConfigError(f"{shown}: `tool.torchmemlint` must be a table")
         table = own
-    return replace(checked(table, shown, os.path.dirname(os.path.abspath(path))), file=path)
+    source = replace(checked(table, shown, os.path.dirname(os.path.abspath(path))), file=path)
+    return replace(source, below=_extended(source, (*above, os.path.realpath(path))))
+
+
+def _extended(source: Source, above: tuple[str, ...]) -> tuple[Source, ...]:
+    """The files that a configuration file builds on, the furthest first. Raises ConfigError for a circle."""
+    if source.options.extend is None:
+        return ()
+    path = os.path.join(source.root, source.options.extend)
+    inside = repository_root(source.root)
+    if not is_inside(path, inside) or leads_out(path, inside):
+        raise ConfigError(f"{source.where}: `extend` leads out of {quoted(inside)}")
+    if os.path.realpath(path) in above or len(above) > MAX_EXTENDED:
+        raise ConfigError(f"{source.where}: `extend` leads back to `{quoted(source.options.extend)}`")
+    base = _read_file(path, above)
+    if base is None:
+        raise ConfigError(f"{source.where}: `extend` names {quoted(source.options.extend)}, which has no settings")
+    return (*base.below, base)

@@ -48,7 +48,9 @@ def discover(paths: Sequence[str], configuration: Configuration) -> Discovery:
     ignore_files.cache_clear()  # what an earlier run of this process read may have changed
     by_identity: dict[str, Found] = {}
     links: list[Found] = []
-    for path in sorted(dict.fromkeys(normal(path) for path in paths)):
+    if "" in paths:  # of a variable that is not set: it must not mean the current folder
+        result.problems.append("'': an empty path names no file")
+    for path in sorted(dict.fromkeys(normal(path) for path in paths if path)):
         for found, is_link in _from(path, configuration, result):
             if is_link:
                 links.append(found)

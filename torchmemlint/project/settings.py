@@ -59,6 +59,7 @@ class Settings:
     target_torch        (major, minor) of the oldest torch that the code must run with: configured, or what the project requires;
                         None when unknown
     cache_in_project    keep the cache in the project, not in the user's cache folder
+    fixable             code prefixes of the rules whose fixes are offered; ``unfixable`` are taken out
     baseline            absolute path of the file of findings that are not reported, "" for none
     root                absolute folder that globs are relative to: the configuration file's, or the current one
     source              the configuration file, "" when there is none
@@ -81,6 +82,8 @@ class Settings:
     target_torch: tuple[int, int] | None = None
     preview: bool = False
     cache_in_project: bool = False
+    fixable: tuple[str, ...] = ("TML",)
+    unfixable: tuple[str, ...] = ()
     baseline: str = ""
     root: str = ""
     source: str = ""
@@ -89,9 +92,20 @@ class Settings:
         """Those that decide which findings there are, whatever is printed of them: what is remembered rests on these."""
         usual = Settings()
         return replace(
-            self, named=(), fail_on=usual.fail_on, min_confidence=usual.min_confidence, notes=False, unsafe_fixes=False,
+            self,
+            named=(),
+            fail_on=usual.fail_on,
+            min_confidence=usual.min_confidence,
+            notes=False,
+            unsafe_fixes=False,
+            fixable=usual.fixable,
+            unfixable=(),
             cache_in_project=False,
-        )  # fmt: skip
+        )
+
+    def may_fix(self, finding: Finding) -> bool:
+        """Whether the rule's fixes are wanted; ``unfixable`` wins over ``fixable``."""
+        return finding.code.startswith(self.fixable) and not (self.unfixable and finding.code.startswith(self.unfixable))
 
     def records(self, finding: Finding) -> bool:
         """Whether a finding is sure enough to be written anywhere."""

@@ -6,18 +6,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from torchmemlint.files.quoting import printable
-from torchmemlint.findings import Edit, Finding, Fix, Position, Safety, Severity, Span
+from torchmemlint.findings import Edit, Finding, Fix, Position, Safety, Span
 from torchmemlint.reporters import Context, Measurement
-from torchmemlint.reporters.style import Style, expanded, file_address, link, paint, place, width
+from torchmemlint.reporters.style import SEVERITY_STYLE, Style, expanded, file_address, link, paint, place, width, wrapped
 from torchmemlint.source.lines import Lines
 
 MAX_LABEL_ROWS = 4
 """A label over more rows than this shows its first three and its last."""
 MAX_DIFF_ROWS = 8
+MAX_WORDS = 100
+"""Columns of a cost, a help or a note; what is longer is wrapped between words."""
 MAX_COLUMNS = 160
 """Code points of a source row that are shown at most; a longer one is cut around what is marked."""
 
-_SEVERITY_STYLE = {Severity.ERROR: Style.ERROR, Severity.WARNING: Style.WARNING, Severity.NOTE: Style.NOTE}
 _FIX_TAG = {Safety.SAFE: "safe fix: --fix", Safety.UNSAFE: "unsafe fix: --fix --unsafe-fixes"}
 
 
@@ -67,7 +68,7 @@ class _Block:
 
     def rows(self) -> list[str]:
         finding = self.finding
-        style = _SEVERITY_STYLE[finding.severity]
+        style = SEVERITY_STYLE[finding.severity]
         labels, notes = self._labels_and_notes()
         code_rows = _rows_around(labels, self.lines) if self.lines is not None else []
         gutter = len(str(max(code_rows, default=1)))
@@ -84,7 +85,10 @@ class _Block:
         sure = printable(finding.sureness)
         words = (("cost", printable(finding.cost)), ("measured", measured), ("confidence", sure), ("help", self._help()))
         notes = [*notes, *((word, text) for word, text in words if text)]
-        out.extend(f"{' ' * gutter} {self._frame('=')} {paint(word, Style.BOLD, self.color)}: {text}" for word, text in notes)
+        for word, text in notes:
+            first, *more = wrapped(text, MAX_WORDS - gutter - len(word) - 5)
+            out.append(f"{' ' * gutter} {self._frame('=')} {paint(word, Style.BOLD, self.color)}: {first}")
+            out.extend(f"{' ' * (gutter + len(word) + 5)}{row}" for row in more)
         if self.lines is not None and finding.fix is not None and finding.fix.safety is not Safety.NONE:
             out.extend(self._diff(self.lines, finding.fix, gutter))
         return out
@@ -117,7 +121,7 @@ class _Block:
     def _help(self) -> str:
         fix = self.finding.fix
         words = printable(self.finding.help or (fix.message if fix else ""))
-        return f"{words}   [{_FIX_TAG[fix.safety]}]" if fix is not None and fix.safety in _FIX_TAG else words
+        return f"{words} [{_FIX_TAG[fix.safety]}]" if fix is not None and fix.safety in _FIX_TAG else words
 
     def _code(self, lines: Lines, rows: Sequence[int], labels: Sequence[_Label], gutter: int) -> Iterable[str]:
         before = rows[0] - 1
@@ -136,7 +140,7 @@ class _Block:
         start, end = (window.column(offset) for offset in _marked(label, row, text))
         marks = ("^" if label.primary else "-") * max(end - start, 1)
         words = f" {printable(label.text)}" if label.text and row == label.shown_rows()[-1] else ""
-        style = _SEVERITY_STYLE[self.finding.severity] if label.primary else Style.FRAME
+        style = SEVERITY_STYLE[self.finding.severity] if label.primary else Style.FRAME
         return " " * start + paint(marks + words, style, self.color)
 
     def _diff(self, lines: Lines, fix: Fix, gutter: int) -> Iterable[str]:

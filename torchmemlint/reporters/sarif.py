@@ -80,8 +80,8 @@ def _invocation(left_out: int, skipped: Sequence[str]) -> dict[str, object]:
 
 
 def _rule(rule: Rule, context: Context) -> dict[str, object]:
-    text = page(rule.code).strip()
     url = context.url(rule.code)
+    text = page(rule.code).strip() + ("" if url else f"\n\nThis page: `torchmemlint rule {rule.code}`.")
     return {
         "id": rule.code,
         "name": "".join(word.capitalize() for word in rule.name.split("-")),

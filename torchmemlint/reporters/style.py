@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 
 from torchmemlint.files.quoting import printable, quoted, uri_path
-from torchmemlint.findings import Finding, FlowStep, Position
+from torchmemlint.findings import Finding, FlowStep, Position, Severity
 
 TAB = 4
 """Columns that a tab advances to a multiple of."""
@@ -23,8 +24,22 @@ class Style(Enum):
     ADDED = "32"
 
 
+SEVERITY_STYLE = {Severity.ERROR: Style.ERROR, Severity.WARNING: Style.WARNING, Severity.NOTE: Style.NOTE}
+
+
 def paint(text: str, style: Style, color: bool) -> str:
     return f"\x1b[{style.value}m{text}\x1b[0m" if color and text else text
+
+
+def painted_diff(diff: str) -> str:
+    """A unified diff as git colours one."""
+    styles = (("---", Style.BOLD), ("+++", Style.BOLD), ("@@", Style.FRAME), ("-", Style.REMOVED), ("+", Style.ADDED))
+    rows = []
+    for row in diff.splitlines(keepends=True):
+        text = row.rstrip("\r\n")
+        style = next((style for mark, style in styles if text.startswith(mark)), None)
+        rows.append(row if style is None else f"{paint(text, style, True)}{row[len(text) :]}")
+    return "".join(rows)
 
 
 def link(text: str, target: str | None) -> str:
@@ -69,6 +84,18 @@ def expanded(line: str, column: int = 0) -> str:
         out.append(char)
         column += len(char) if char.isascii() else width(char)
     return "".join(out)
+
+
+def wrapped(text: str, columns: int) -> list[str]:
+    """Text in rows of at most so many columns where its words allow it; code between backticks, and what stands in brackets at the
+    end, is kept together."""
+    rows = [""]
+    for word in re.findall(r"(?:`[^`]*`|\[[^\]]*\]$|\S)+", text):
+        if rows[-1] and width(rows[-1]) + 1 + width(word) > columns:
+            rows.append(word)
+        else:
+            rows[-1] = f"{rows[-1]} {word}" if rows[-1] else word
+    return rows
 
 
 def width(text: str) -> int:

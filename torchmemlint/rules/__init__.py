@@ -51,6 +51,14 @@ def page(code: str) -> str:
     raise KeyError(code)
 
 
+def page_file(code: str) -> str:
+    """The absolute path of the file that a rule's page is in. Raises KeyError for an unknown code."""
+    for module in modules():
+        if module.RULE.code == code:
+            return str(module.__file__)
+    raise KeyError(code)
+
+
 def __getattr__(name: str) -> tuple[Rule, ...]:
     if name == "ALL_RULES":
         from torchmemlint.rules.cards import CARDS

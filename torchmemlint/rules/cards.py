@@ -45,7 +45,7 @@ CARDS = {
     "retention.graph_attached_tensor_stored": Rule(
         code="TML102",
         name="graph-attached-tensor-stored",
-        summary="A tensor is stored step after step with its autograd graph",
+        summary="A tensor is stored at every step with its autograd graph",
         severity=Severity.ERROR,
         about=About.GRAPH_KEPT,
         fix=Safety.UNSAFE,
@@ -87,7 +87,7 @@ CARDS = {
     "retention.retained_graph_in_loop": Rule(
         code="TML105",
         name="retained-graph-in-loop",
-        summary="A backward keeps its graph, and nothing goes through that graph again",
+        summary="A backward keeps its graph, and no other backward uses it",
         severity=Severity.WARNING,
         about=About.GRAPH_KEPT,
         fix=Safety.UNSAFE,
@@ -121,7 +121,7 @@ CARDS = {
     "retention.hook_keeps_output": Rule(
         code="TML108",
         name="hook-keeps-output",
-        summary="A hook collects what it is given, with its autograd graph, where nothing empties it",
+        summary="A hook collects values with their autograd graph, and nothing empties the collection",
         severity=Severity.WARNING,
         about=About.TENSORS_KEPT,
         fix=Safety.UNSAFE,
@@ -133,7 +133,7 @@ CARDS = {
     "retention.cached_module_or_tensor": Rule(
         code="TML109",
         name="cached-module-or-tensor",
-        summary="A cache of functools keeps modules or tensors that it is called with",
+        summary="A functools cache keeps modules or tensors alive",
         severity=Severity.WARNING,
         about=About.TENSORS_KEPT,
         triggers=frozenset({"cache", "lru_cache"}),
@@ -142,7 +142,7 @@ CARDS = {
     "gradmode.inference_with_grad": Rule(
         code="TML201",
         name="inference-with-grad",
-        summary="A model is run for its result alone, but with grad mode on",
+        summary="A model runs only for its result, but builds an autograd graph",
         severity=Severity.ERROR,
         about=About.NEEDLESS_GRAPH,
         fix=Safety.UNSAFE,
@@ -159,7 +159,7 @@ CARDS = {
     "gradmode.ineffective_no_grad": Rule(
         code="TML202",
         name="ineffective-no-grad",
-        summary="Grad mode is meant to be off, but this spelling switches nothing off",
+        summary="Grad mode should be off, but this spelling has no effect",
         severity=Severity.ERROR,
         about=About.NEEDLESS_GRAPH,
         fix=Safety.SAFE,
@@ -211,7 +211,7 @@ CARDS = {
     "allocator.empty_cache_with_live_tensors": Rule(
         code="TML302",
         name="empty-cache-with-live-tensors",
-        summary="The cache is emptied as the cure of an out-of-memory error, while what fills the memory is still referenced",
+        summary="The cache is emptied to cure an out-of-memory error, while the tensors that fill the memory are still referenced",
         severity=Severity.WARNING,
         about=About.ALLOCATOR,
         triggers=frozenset({"empty_cache"}),
@@ -231,7 +231,7 @@ CARDS = {
     "allocator.oom_matched_by_message": Rule(
         code="TML304",
         name="oom-matched-by-message",
-        summary="An out-of-memory error is recognised by the words of its message",
+        summary="An out-of-memory error is recognized by its message",
         severity=Severity.WARNING,
         about=About.HANDLER,
         triggers=frozenset({"BaseException", "Exception", "RuntimeError"}),
@@ -241,7 +241,7 @@ CARDS = {
     "allocator.memory_fraction_as_remedy": Rule(
         code="TML305",
         name="memory-fraction-as-remedy",
-        summary="The process's memory fraction is lowered as a remedy for an out-of-memory error",
+        summary="The memory fraction is lowered as a remedy for an out-of-memory error",
         severity=Severity.WARNING,
         about=About.ALLOCATOR,
         triggers=frozenset({"set_memory_fraction", "set_per_process_memory_fraction"}),
@@ -251,7 +251,7 @@ CARDS = {
     "allocator.memory_fraction_misused": Rule(
         code="TML306",
         name="memory-fraction-misused",
-        summary="A memory fraction is given that the call refuses, or it is set too late",
+        summary="A memory fraction is invalid, or set too late",
         severity=Severity.ERROR,
         about=About.ALLOCATOR,
         triggers=frozenset({"set_memory_fraction", "set_per_process_memory_fraction"}),
@@ -261,7 +261,7 @@ CARDS = {
     "allocator.allocator_config_too_late": Rule(
         code="TML307",
         name="allocator-config-too-late",
-        summary="Options of the allocator are set too late, or in a form that it refuses",
+        summary="Allocator options are set too late, or in an invalid form",
         severity=Severity.WARNING,
         about=About.ALLOCATOR,
         triggers=frozenset({"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"}),
@@ -281,7 +281,7 @@ CARDS = {
     "device.outputs_accumulated_on_device": Rule(
         code="TML401",
         name="outputs-accumulated-on-device",
-        summary="The outputs of a whole data set pile up on the device",
+        summary="The outputs of a whole data set accumulate on the device",
         severity=Severity.WARNING,
         about=About.RESULTS_KEPT,
         fix=Safety.UNSAFE,
@@ -294,7 +294,7 @@ CARDS = {
     "device.view_keeps_storage": Rule(
         code="TML402",
         name="view-keeps-storage",
-        summary="A small view of a large output is kept, and with it the whole output",
+        summary="A small view of a large output is stored, and keeps the whole output alive",
         severity=Severity.WARNING,
         about=About.RESULTS_KEPT,
         fix=Safety.UNSAFE,
@@ -329,7 +329,7 @@ CARDS = {
     "footprint.full_precision_training": Rule(
         code="TML502",
         name="full-precision-training",
-        summary="A model is trained on a GPU in full precision, and nothing in the project takes a smaller type",
+        summary="A model is trained on a GPU in full precision, and nothing in the project uses a smaller type",
         severity=Severity.NOTE,
         about=About.FOOTPRINT,
         default=False,
@@ -349,7 +349,7 @@ CARDS = {
     "footprint.attention_materialized": Rule(
         code="TML504",
         name="attention-materialized",
-        summary="Attention is written out, and the scores of every position against every other lie in memory",
+        summary="Attention is written out, and materializes the scores of all pairs of positions",
         severity=Severity.NOTE,
         about=About.FOOTPRINT,
         default=False,
@@ -360,7 +360,7 @@ CARDS = {
     "footprint.gradients_zeroed_not_freed": Rule(
         code="TML505",
         name="gradients-zeroed-not-freed",
-        summary="Gradients are filled with zeros, and stay allocated through the next forward",
+        summary="Gradients are filled with zeros, and stay allocated during the next forward",
         severity=Severity.NOTE,
         about=About.FOOTPRINT,
         fix=Safety.UNSAFE,
@@ -371,7 +371,7 @@ CARDS = {
     "footprint.checkpoint_loaded_on_device": Rule(
         code="TML506",
         name="checkpoint-loaded-on-device",
-        summary="A checkpoint is loaded onto the device that it was saved from, beside the model that it is for",
+        summary="A checkpoint is loaded onto the device that it was saved from, in addition to the model",
         severity=Severity.WARNING,
         about=About.FOOTPRINT,
         fix=Safety.UNSAFE,
@@ -383,7 +383,7 @@ CARDS = {
     "footprint.micro_batches_summed_before_backward": Rule(
         code="TML507",
         name="micro-batches-summed-before-backward",
-        summary="The losses of several forwards are added up before one backward: all their graphs live at once",
+        summary="The losses of several forwards are summed before one backward: all their graphs are alive at once",
         severity=Severity.WARNING,
         about=About.FOOTPRINT,
         triggers=frozenset({"backward", "manual_backward"}),
@@ -393,7 +393,7 @@ CARDS = {
     "footprint.full_logits_kept": Rule(
         code="TML508",
         name="full-logits-kept",
-        summary="Scores of the whole vocabulary are made for every position, and only the last position's are used",
+        summary="Logits are computed for every position, but only the last position's are used",
         severity=Severity.NOTE,
         about=About.FOOTPRINT,
         default=False,

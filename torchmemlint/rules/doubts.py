@@ -37,19 +37,19 @@ def unless_of(doubts: Iterable[Doubt]) -> str:
 
 def not_a_module(what: str, weight: int) -> Doubt:
     """What is called may be a plain function, or have no parameters."""
-    return Doubt(weight, f"`{what}` is no module with parameters")
+    return Doubt(weight, f"`{what}` is not a module with parameters")
 
 
 GUARDED = Doubt(1, "a caller outside this project switches grad mode off")
 """Nothing in sight calls the function."""
-GRAPH_WANTED_BY_SOME = Doubt(1, "the callers that leave grad mode on want the graph")
+GRAPH_WANTED_BY_SOME = Doubt(1, "the callers that leave grad mode on need the graph")
 MODE_NOT_SURE = Doubt(3, "every caller switches grad mode off")
-FOR_ITS_EFFECT = Doubt(2, "the call is made for what it does, and gives no tensor")
-NO_GRAPH = Doubt(1, "what the call gives has no graph")
+FOR_ITS_EFFECT = Doubt(2, "the call returns no tensor")
+NO_GRAPH = Doubt(1, "the result of the call has no graph")
 PASSED_UNKNOWN = Doubt(3, "code outside this project back-propagates what it is given")
 """Nothing says that the function evaluates."""
 KEPT_UNKNOWN = Doubt(3, "what is stored is back-propagated later")
-LEFT_UNKNOWN = Doubt(3, "what becomes of the result out of sight is back-propagated")
+LEFT_UNKNOWN = Doubt(3, "code that is not visible back-propagates the result")
 RETURNED = Doubt(1, "a caller outside this project back-propagates the returned value")
 HANDED_BACK = Doubt(3, "the caller back-propagates the returned value")
 PASSED = Doubt(1, "code outside this project back-propagates what it is given")
@@ -57,9 +57,9 @@ KEPT = Doubt(1, "what is stored is back-propagated later")
 READ_ELSEWHERE = Doubt(1, "code outside this project back-propagates what the object keeps")
 KEPT_BY_MODULE = Doubt(1, "what the module keeps of its forward is back-propagated")
 NOT_EVALUATED = Doubt(1, "the function also runs in training")
-CALLED_SELDOM = Doubt(1, "what calls the method does so once for many steps")
+CALLED_SELDOM = Doubt(1, "the method is called only once for many steps")
 """Only its name, and that it overrides one of another library, say when it is called."""
-NO_BATCHES = Doubt(1, "the loop goes over few items, and over no data set")
+NO_BATCHES = Doubt(1, "the loop has few iterations and does not go over a data set")
 READ_BY_A_CALLER = Doubt(1, "code outside this project goes through the same graph again")
 EMPTIED_ELSEWHERE = Doubt(1, "code that is not visible empties what keeps it")
 OPTIMIZED = Doubt(1, "an optimizer that is not visible holds its parameters")

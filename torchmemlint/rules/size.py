@@ -22,7 +22,7 @@ WIDE = 1024
 MAX_DEPTH = 3
 
 LAYERS = TORCH.words["saves-its-input"]
-NARROW = "the network has narrow linear layers alone"
+NARROW = "the network has only narrow linear layers"
 LONE = "a linear or embedding layer saves only its input, which has no graph of its own"
 ENDS_AT_ONCE = "the graph ends at the detach, before that of the training step is built"
 
@@ -34,7 +34,7 @@ def why_small(graph: Graph, flow: Flow) -> str:
     if is_lone_layer(graph, flow):
         return LONE
     if RecordFlag.BACKWARD not in flow.record.flags and acts(flow.record.root, flow):
-        return "the batch is that of an environment's next step"
+        return "the batch is one step of an environment"
     if is_cut_at_once(graph, flow) and is_first_of_step(graph, flow):
         return ENDS_AT_ONCE
     return ""
@@ -53,7 +53,7 @@ def small_together(gids: frozenset[int], flow: Flow) -> str:
 
 def small_cost(cost: str, small: str) -> str:
     """What a graph costs, with why it is small here, "" where it may be large."""
-    return f"{cost}; small here, since {small}" if small else cost
+    return f"{cost}; small here: {small}" if small else cost
 
 
 def is_first_of_step(graph: Graph, flow: Flow) -> bool:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from torchmemlint.errors import TOO_LARGE, SourceError
 from torchmemlint.files.quoting import quoted
 from torchmemlint.findings import UNUSED_SUPPRESSION
-from torchmemlint.source import is_notebook
+from torchmemlint.source import is_notebook, normal
 from torchmemlint.workers import read
 
 if TYPE_CHECKING:
@@ -70,10 +71,11 @@ class Reported:
 def outcome_of(run: Run) -> Outcome:
     left = reported(run)
     checked = [run.checked[path] for path in sorted(run.checked)]
-    skipped = [
-        f"{quoted(one.path)}: {one.skipped}"
-        for one in run.scanned.values()
-        if one.skipped and (run.told is None or one.path in run.told)
+    left_out = [one for one in run.scanned.values() if one.skipped and (run.told is None or one.path in run.told)]
+    unread = {one.path for one in left_out if one.too_large and _named_by_hand(run, one.path)}
+    skipped = [f"{quoted(one.path)}: {one.skipped}" for one in left_out if one.path not in unread]
+    problems = [
+        f"{quoted(one.path)}: not checked: {one.skipped.removeprefix('skipped: ')}" for one in left_out if one.path in unread
     ]
     said = sorted({note for one in checked for note in one.notes})
     skipped += [note for note in said if note.endswith(TOO_LARGE)]
@@ -83,7 +85,7 @@ def outcome_of(run: Run) -> Outcome:
     return Outcome(
         found=_placed(run, chain.from_iterable(left.findings.values())),
         settings=run.settings,
-        problems=tuple(run.problems),
+        problems=(*run.problems, *sorted(problems)),
         skipped=tuple(sorted(skipped)),
         notes=tuple(notes),
         crashes=tuple(crash for one in checked for crash in one.crashes),
@@ -93,11 +95,18 @@ def outcome_of(run: Run) -> Outcome:
     )
 
 
+def _named_by_hand(run: Run, path: str) -> bool:
+    """Whether the user asked for this very file; with ``force-exclude`` the names come from a program, such as pre-commit."""
+    named = run.by_hand or path in {normal(given).replace(os.sep, "/") for given in run.given}
+    return named and path in run.settings and not run.settings[path].force_exclude
+
+
 def reported(run: Run) -> Reported:
     """What the baselines, and rows that did not change, leave of each file's findings."""
     found = {file.path: run.checked[file.path].findings if file.path in run.checked else () for file in run.files}
     if not run.complete:  # a comment may be there for a caller that is out of sight
         found = {path: tuple(one for one in findings if one.code != UNUSED_SUPPRESSION) for path, findings in found.items()}
+    found = {path: _with_wanted_fixes(findings, run.settings[path]) for path, findings in found.items()}
     baselined = stale = unchanged = 0
     codes = {path: settings.codes for path, settings in run.settings.items()}
     for name in sorted({settings.baseline for settings in run.settings.values()} - {""}) if run.baseline else ():
@@ -119,6 +128,11 @@ def reported(run: Run) -> Reported:
                 found[path] = tuple(finding for finding in findings if changed.covers(finding))
                 unchanged += _printed(run, path, findings) - _printed(run, path, found[path])
     return Reported(found, baselined, stale, unchanged)
+
+
+def _with_wanted_fixes(findings: tuple[Finding, ...], settings: Settings) -> tuple[Finding, ...]:
+    """Findings without the fixes of rules that the settings call unfixable."""
+    return tuple(one if one.fix is None or settings.may_fix(one) else replace(one, fix=None) for one in findings)
 
 
 def _printed(run: Run, path: str, findings: Sequence[Finding]) -> int:

@@ -142,7 +142,7 @@ def made_without_parameters(world: World, ref: FunctionRef, callee: str, cls: Cl
 
 
 def _is_without_parameters(world: World, ref: FunctionRef, arg: ArgFact) -> bool:
-    """Whether an argument in a function is no module with parameters, by what it says: a literal, a function."""
+    """Whether an argument in a function is not a module with parameters, by what it says: a literal, a function."""
     if arg.const:
         return True
     return bool(arg.name) and _is_known_function(world, ref.path, ref.qualname, arg.name)

@@ -277,7 +277,9 @@ def _word(group: _Group, key: str, allowed: frozenset[_W]) -> _W:
         if member == word:
             return member
     known = ", ".join(sorted(allowed))
-    raise TorchFactsError(f"{group[FILE]}: {key} = {word!r} is none of {known}: a new word goes into torch_facts/words.py")
+    raise TorchFactsError(
+        f"{group[FILE]}: {key} = {word!r} is none of {known}: a new word goes into torch_facts/words.py, twice: the enum and the set of what is allowed"
+    )
 
 
 def _names(group: _Group) -> list[str]:
@@ -297,7 +299,9 @@ def _groups(document: _Document, table: str, key: str, allowed: frozenset[_W]) -
 def _add_all(into: dict[_K, _W], table: str, names: Iterable[_K], word: _W) -> None:
     for name in names:
         if name in into:
-            raise TorchFactsError(f"{table} has {name!r} twice, as '{into[name]}' and as '{word}'")
+            raise TorchFactsError(
+                f"[{table}] has {name!r} twice, as '{into[name]}' and as '{word}': take it out of one group below torch_facts/"
+            )
         into[name] = word
 
 

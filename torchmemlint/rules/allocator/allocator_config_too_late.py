@@ -1,4 +1,4 @@
-"""Options of the allocator are set where they are not read any more, or in a form that it refuses.
+"""Allocator options are set too late, or in an invalid form.
 
 ## What it does
 Reports `PYTORCH_CUDA_ALLOC_CONF` and `PYTORCH_ALLOC_CONF` in `os.environ` (also by `setdefault`, `update`, `os.putenv`)
@@ -11,8 +11,10 @@ Reports `PYTORCH_CUDA_ALLOC_CONF` and `PYTORCH_ALLOC_CONF` in `os.environ` (also
   below 20, a misspelled option;
 - as `PYTORCH_ALLOC_CONF` where `target-torch`, or what the project requires, is below 2.10: it is not read there.
 
-It is silent between `import torch` and the first use of the device (measured: the options are read late), and for the
-environment of a child process.
+It reports nothing:
+
+- between `import torch` and the first use of the device (measured: the options are read late);
+- for the environment of a child process.
 
 ## What it costs
 The option does nothing: fragmentation that it should have prevented goes on. A refused value raises ValueError or
@@ -75,7 +77,7 @@ from torchmemlint.torch_facts import TORCH
 RULE = Rule(
     code="TML307",
     name="allocator-config-too-late",
-    summary="Options of the allocator are set too late, or in a form that it refuses",
+    summary="Allocator options are set too late, or in an invalid form",
     severity=Severity.WARNING,
     about=About.ALLOCATOR,
     triggers=frozenset({"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"}),
@@ -116,7 +118,7 @@ def problem(event: EnvironmentSet, target: tuple[int, int] | None) -> tuple[str,
         message = f"`{event.name}` is set after something was put on the device: the allocator has read its options"
         return message, "the option does nothing in this process", early
     if event.torch_loaded and any(option == "backend" for option, _ in options(event.value or "")):
-        message = f"`{event.name}` names a backend after `import torch`: which allocator is loaded is decided by then"
+        message = f"`{event.name}` names a backend after `import torch`: the allocator has been chosen by then"
         return message, "the first use of the device raises where the two differ", early
     if event.name == "PYTORCH_ALLOC_CONF" and target is not None and target < (2, 10):
         message = f"`PYTORCH_ALLOC_CONF` is read from torch 2.10 on, this code runs with {target[0]}.{target[1]} as well"
@@ -138,12 +140,15 @@ def refusal(value: str) -> tuple[str, str] | None:
     """What the allocator refuses in a value, and what to write."""
     for name, held in options(value):
         if "=" in name:
-            return f"`{name}` is no option: name and value are set apart by a colon", f"write `{name.replace('=', ':')}`"
+            return (
+                f"`{name}` is not an allocator option: separate name and value with a colon",
+                f"write `{name.replace('=', ':')}`",
+            )
         if held.lower() in ("true", "false") and held not in ("True", "False"):
             return f"`{name}:{held}` is refused: the value is `True` or `False`", f"write `{name}:{held.capitalize()}`"
         if name == "max_split_size_mb" and held.isdecimal() and int(held) < SMALLEST_SPLIT:
             return f"`{name}:{held}` is refused: it must be at least {SMALLEST_SPLIT}", "choose a larger size, or leave it out"
         near = get_close_matches(name, sorted(TORCH.allocator_options), n=1, cutoff=0.75)
         if near and name not in TORCH.allocator_options:
-            return f"`{name}` is no option of the allocator", f"did you mean `{near[0]}`?"
+            return f"`{name}` is not an allocator option", f"did you mean `{near[0]}`?"
     return None

@@ -6,19 +6,25 @@ Reports `torch.cuda.empty_cache()`, and the same call of other devices, in every
 framework. A loop is one of steps when it goes over a loader, or when a network runs, a backward or an optimizer's step
 in its own body; names that are deleted before the call change nothing.
 
-It is silent in a loop of stages: where training runs only in a loop inside it (epochs), where each turn makes, loads,
-fills or deletes a model of its own, or goes over one component of a model after the other; at the end of a forward that
-runs a model over frames or chunks in a loop of its own; in a loop of attempts that a success leaves; where the call is
-rate-limited or guarded by a measurement (also by a name that each step binds to one, or to what a function answers),
-unless a backward or an optimizer's step waits for the same test: then the call comes with each of these;
-for methods of that name on other objects; behind `if not self.training:` in a module that no `eval()` in sight reaches
-(a loss that a trainer holds beside its network); and in unit tests and what helps them.
+It reports nothing:
+
+- in a loop of stages: where training runs only in a loop inside it (epochs), where each turn makes, loads, fills or
+  deletes a model of its own, or goes over one component of a model after the other;
+- at the end of a forward that runs a model over frames or chunks in a loop of its own;
+- in a loop of attempts that a success leaves;
+- where the call is rate-limited or guarded by a measurement (also by a name that each step binds to one, or to what a
+  function answers), unless a backward or an optimizer's step waits for the same test: then the call comes with each
+  of these;
+- for methods of that name on other objects;
+- behind `if not self.training:` in a module that no visible `eval()` reaches (a loss that a trainer holds beside its
+  network);
+- in unit tests and what helps them.
 
 ## What it costs
 The call frees no tensor. It returns cached blocks that no tensor uses to the driver; the allocator would have used
 them for the next allocation, and does the same by itself before it reports that memory has run out. Each call waits
 for the device, and the allocations after it ask the driver again, which is slow. How slow has not been measured:
-figures on CUDA are owed.
+CUDA measurements are still to come.
 
 ## Example
 ```python
@@ -154,7 +160,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
             f"`{event.name}()` runs {where}{when(event, flow)}: it frees no tensor, it only returns unused cached blocks to the driver",
             doubts=(CALLED_SELDOM,) if where == BY_NAME else (),
             label="waits for the device, and the next allocation asks the driver again",
-            cost="no memory is saved that the allocator would not reuse; each call synchronises, and later allocations are slow",
+            cost="saves nothing: the allocator would reuse the memory; each call synchronizes, and later allocations are slow",
             help="remove it; free what is still referenced (`del`, `detach()`, `no_grad()`) where memory runs short",
             fix=fix,
         ),
@@ -236,7 +242,7 @@ def in_forward(event: CallEffect, owner: ClassRef, flow: Flow) -> str | Silent:
         return "in every forward"
     if TORCH.words["loss-classes"].intersection(purpose.words(owner.qualname)) or not is_put_into_evaluation(owner, flow):
         return Silent("nothing puts the module out of training")
-    return "in every forward out of training"
+    return "in every forward outside training"
 
 
 def is_limited(event: CallEffect, flow: Flow) -> bool:

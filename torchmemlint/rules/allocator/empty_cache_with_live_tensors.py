@@ -1,4 +1,4 @@
-"""The cache is emptied as the cure of an out-of-memory error, while what fills the memory is still referenced.
+"""The cache is emptied to cure an out-of-memory error, while the tensors that fill the memory are still referenced.
 
 ## What it does
 Reports `empty_cache()` as the answer to an out-of-memory error while what fills the memory is still referenced: in a
@@ -55,7 +55,7 @@ from torchmemlint.semantics.events import Handler
 RULE = Rule(
     code="TML302",
     name="empty-cache-with-live-tensors",
-    summary="The cache is emptied as the cure of an out-of-memory error, while what fills the memory is still referenced",
+    summary="The cache is emptied to cure an out-of-memory error, while the tensors that fill the memory are still referenced",
     severity=Severity.WARNING,
     about=About.ALLOCATOR,
     triggers=frozenset({"empty_cache"}),

@@ -1,12 +1,12 @@
-"""The process's memory fraction is lowered as a remedy for an out-of-memory error.
+"""The memory fraction is lowered as a remedy for an out-of-memory error.
 
 ## What it does
 Reports `set_per_process_memory_fraction` in an exception handler or in a loop: as a remedy, that is, and not as a
 share that is set once, or once for each device in turn.
 
 ## What it costs
-The call lowers the ceiling, not the need. Nothing is freed; allocations above the cap fail although the device has
-room, so the next step fails sooner than the last one. Figures on CUDA are owed.
+The call lowers the limit, not the memory that a step needs. Nothing is freed; allocations above the cap fail although the device has
+room, so the next step fails sooner than the last one. CUDA measurements are still to come.
 
 ## Example
 ```python
@@ -56,7 +56,7 @@ from torchmemlint.torch_facts.words import Effect
 RULE = Rule(
     code="TML305",
     name="memory-fraction-as-remedy",
-    summary="The process's memory fraction is lowered as a remedy for an out-of-memory error",
+    summary="The memory fraction is lowered as a remedy for an out-of-memory error",
     severity=Severity.WARNING,
     about=About.ALLOCATOR,
     triggers=TORCH.words["memory-fractions"],
@@ -76,7 +76,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
         flow.at(
             RULE,
             event.site,
-            f"`{event.name}` {where} lowers the ceiling, not the need: the next step fails sooner",
+            f"`{event.name}` {where} lowers the limit, not the memory that a step needs: the next step fails sooner",
             label="a cap saves no memory",
             cost="frees nothing; allocations above the cap fail although the device has room",
             help="reduce what a step needs (smaller batch, `no_grad`, mixed precision, checkpointing); set a cap once, at start, to share a device",

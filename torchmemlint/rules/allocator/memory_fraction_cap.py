@@ -5,7 +5,7 @@ Reports every other use of `set_per_process_memory_fraction`. Off by default: it
 each of them.
 
 ## What it costs
-Nothing, and it saves nothing: a cap lowers the ceiling, not the need. Allocations above it fail although the device
+Nothing, and it saves nothing: a cap lowers the limit, not the memory that a step needs. Allocations above it fail although the device
 has room.
 
 ## Example
@@ -76,7 +76,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
         flow.at(
             RULE,
             event.site,
-            f"`{event.name}` lowers the ceiling, not the need",
+            f"`{event.name}` lowers the limit, not the memory that a step needs",
             label="caps this process",
             cost="saves no memory; allocations above the cap fail although the device has room",
             help="useful to share a device between processes; no help against running out of memory",

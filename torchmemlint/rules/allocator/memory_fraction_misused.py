@@ -1,4 +1,4 @@
-"""A memory fraction is given that the call refuses or misreads.
+"""A memory fraction is invalid, or set too late.
 
 ## What it does
 Reports a call of `set_per_process_memory_fraction` that cannot do what it says:
@@ -58,7 +58,7 @@ from torchmemlint.torch_facts.words import Effect
 RULE = Rule(
     code="TML306",
     name="memory-fraction-misused",
-    summary="A memory fraction is given that the call refuses, or it is set too late",
+    summary="A memory fraction is invalid, or set too late",
     severity=Severity.ERROR,
     about=About.ALLOCATOR,
     triggers=TORCH.words["memory-fractions"],

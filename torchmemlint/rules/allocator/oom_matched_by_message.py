@@ -1,10 +1,11 @@
-"""An out-of-memory error is recognised by the words of its message.
+"""An out-of-memory error is recognized by its message.
 
 ## What it does
 Reports a handler that recognises running out of memory by words of the message (`"out of memory" in str(error)`) and
-acts on it. Where the handler's recovery is reported by TML303, that finding stands for this one. It is silent where a
-handler above it catches the class, so that the words are for a device whose error has none (`MPS backend out of
-memory`), and about words of another failure (`CUBLAS_STATUS_NOT_SUPPORTED`).
+acts on it. Where the handler's recovery is reported by TML303, that finding stands for this one.
+
+It reports nothing where a handler above it catches the class, so that the words are for a device whose error has none
+(`MPS backend out of memory`), and about words of another failure (`CUBLAS_STATUS_NOT_SUPPORTED`).
 
 ## What it costs
 No memory. The words differ between devices and have changed with releases: errors of cuBLAS, cuDNN or the Apple GPU,
@@ -68,7 +69,7 @@ from torchmemlint.semantics.events import Handler
 RULE = Rule(
     code="TML304",
     name="oom-matched-by-message",
-    summary="An out-of-memory error is recognised by the words of its message",
+    summary="An out-of-memory error is recognized by its message",
     severity=Severity.WARNING,
     about=About.HANDLER,
     triggers=frozenset({"RuntimeError", "Exception", "BaseException"}),
@@ -87,10 +88,10 @@ def check(event: Handler, flow: Flow) -> Iterator[Draft]:
         flow.at(
             RULE,
             event.site,
-            "an out-of-memory error is recognised by the words of its message, which differ between devices and versions",
+            "out-of-memory errors are recognized by their message, which differs between devices and versions",
             node=event.tests[0],
             label="matches the text of the message",
-            cost="an error with other words (cuBLAS, cuDNN, MPS, a newer torch) is not recovered from",
+            cost="errors with another message (cuBLAS, cuDNN, MPS, newer torch) are not handled",
             help="catch `torch.OutOfMemoryError` (torch 2.4; `torch.cuda.OutOfMemoryError` from 1.13)",
         ),
         handler=event.site.node,

@@ -5,8 +5,10 @@ Reports what recovers from an out-of-memory error inside the `except` block: a r
 cleanup. Also an exception that is stored beyond its handler. The finding stands at the `except`, and names each such
 statement: an error for a retry or a kept exception, a warning for a cleanup alone, and for a retry where all that
 failed is to bring something to a device (`model.to(device)`), whose frames hold little (a cleanup alone is silent
-there); a note for a retry on the host alone, which asks the device for nothing. It is silent where all that was tried
-is torch's own operations, which have no frames, and no name is bound: nothing stays alive.
+there); a note for a retry on the host alone, which asks the device for nothing.
+
+It reports nothing where all that was tried is torch's own operations, which have no frames, and no name is bound:
+nothing stays alive.
 
 The handler is known by its type (`torch.OutOfMemoryError`, `torch.cuda.OutOfMemoryError`), by a test of the message's
 words, by a helper that is asked (`is_oom_error(e)`), or because it empties the cache. Setting a flag, logging and raising
@@ -54,7 +56,7 @@ The handler only cleans up before the program ends.
 ## References
 - PyTorch FAQ, "My out of memory exception handler can't allocate memory":
   https://docs.pytorch.org/docs/stable/notes/faq.html
-- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; CUDA measurements are still to come
 """
 
 from __future__ import annotations

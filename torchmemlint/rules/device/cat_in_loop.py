@@ -4,9 +4,12 @@
 Reports `out = torch.cat([out, x])`, and the same by `concat`, `vstack`, `hstack`, … or for an attribute, in a loop that
 does nothing else with `out` than to ask for its size. A first turn that only assigns is understood.
 
-It is silent where the loop reads the tensor (generation token by token, dense blocks), begins it anew, keeps a window of
-it, or lets the parts go one by one, where the loop's own text says that it turns sixteen times or fewer, and where it runs
-over a dict, or in a `forward` over the parts of a module.
+It reports nothing:
+
+- where the loop reads the tensor (generation token by token, dense blocks), begins it anew, keeps a window of it, or
+  lets the parts go one by one;
+- where the loop's own text says that it turns sixteen times or fewer;
+- where it runs over a dict, or in a `forward` over the parts of a module.
 
 ## What it costs
 Each turn allocates a new tensor and copies all that is there: n turns allocate about n/2 times the final bytes (measured:
@@ -50,7 +53,7 @@ The loop turns only a few times.
 
 ## References
 - torch.cat: https://docs.pytorch.org/docs/stable/generated/torch.cat.html
-- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; CUDA measurements are still to come
 """
 
 from __future__ import annotations
@@ -111,9 +114,9 @@ def check(event: Regrowth, flow: Flow) -> Iterator[Draft]:
         flow.at(
             RULE,
             event.site,
-            f"`{event.place}` is copied whole in every turn of the loop",
-            label="old and new copy are alive together",
-            cost="n turns allocate and copy about n/2 times the final bytes; at the peak there are two copies, as with one `cat` of a list",
+            f"`{event.place}` is copied in full in every iteration of the loop",
+            label="the old and the new copy are alive at the same time",
+            cost="n iterations allocate and copy about n/2 times the final size; the peak is two copies, as with one `cat` of a list",
             help="collect the parts in a list and concatenate once after the loop, or fill a tensor of the final size",
         ),
         handler=event.site.handler,

@@ -1,4 +1,4 @@
-"""The outputs of a whole data set pile up on the device.
+"""The outputs of a whole data set accumulate on the device.
 
 ## What it does
 Reports outputs of a model that are collected on the device, batch after batch, in a loop over a data loader or one that takes
@@ -11,7 +11,7 @@ is one of the project. Scalars, one number for each sample
 ## What it costs
 One batch's outputs per step stay on the device until the collection is dropped: logits of 50,000 tokens over a
 vocabulary of 32,000 are 6.4 GB in fp32. `torch.cat` of the collection takes the same again at the call (measured on
-the CPU: twice the data at peak). Figures on CUDA are owed.
+the CPU: twice the data at peak). CUDA measurements are still to come.
 
 ## Example
 ```python
@@ -83,7 +83,7 @@ from torchmemlint.torch_facts import TORCH
 RULE = Rule(
     code="TML401",
     name="outputs-accumulated-on-device",
-    summary="The outputs of a whole data set pile up on the device",
+    summary="The outputs of a whole data set accumulate on the device",
     severity=Severity.WARNING,
     about=About.RESULTS_KEPT,
     fix=Safety.UNSAFE,
@@ -143,13 +143,13 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
         flow.at(
             RULE,
             event.site,
-            f"`{place}` collects every turn's output on the device, and is read where `{flag}` is set alone"
+            f"`{place}` collects every iteration's output on the device, but reads it only when `{flag}` is set"
             if flag
             else f"`{place}` collects every batch's output on the device",
             doubts=doubts_of(event, forwards, info),
             label="stays on the device",
             cost=f"device memory grows by one {'turn' if flag else 'batch'}'s output per step, until `{place}` is dropped",
-            help=f"collect only where `{flag}` is set"
+            help=f"collect only when `{flag}` is set"
             if flag
             else "store `.cpu()` copies, or reduce each batch to what is needed",
             flow=[flow.step_of(forwards[0], "the output is made here")],

@@ -1,4 +1,4 @@
-"""A small view of a large output is kept, and with it the whole output.
+"""A small view of a large output is stored, and keeps the whole output alive.
 
 ## What it does
 Reports a slice of a model's output that is kept for each step of a loop: `hidden[:, 0]`, `out[-1]`, a piece of
@@ -52,7 +52,7 @@ The slice is nearly as large as the whole, or the whole is kept anyway.
 
 ## References
 - Tensor views: https://docs.pytorch.org/docs/stable/tensor_view.html
-- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; CUDA measurements are still to come
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ from torchmemlint.semantics.values import VIEW
 RULE = Rule(
     code="TML402",
     name="view-keeps-storage",
-    summary="A small view of a large output is kept, and with it the whole output",
+    summary="A small view of a large output is stored, and keeps the whole output alive",
     severity=Severity.WARNING,
     about=About.RESULTS_KEPT,
     fix=Safety.UNSAFE,
@@ -106,7 +106,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
             event.site,
             f"`{short(event.place)}` keeps a view: the whole output stays allocated for each slice that is stored",
             label="a slice shares the storage of the whole tensor",
-            cost="keeps the whole output, as many times the slice as the output is larger (64 to 4096 times measured)",
+            cost="keeps the whole output for each slice (measured: 64 to 4096 times the slice)",
             help="store a copy of the slice: `.clone()`",
             flow=[flow.step_of(forwards[0], "the whole output is made here")],
             fix=fix,

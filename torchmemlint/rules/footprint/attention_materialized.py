@@ -1,12 +1,16 @@
-"""Attention is written out, and the scores of every position against every other lie in memory.
+"""Attention is written out, and materializes the scores of all pairs of positions.
 
 ## What it does
 Reports the last product of `softmax(q @ k.transpose(-2, -1)) @ v`, in any of its spellings (`matmul`, `bmm`, `einsum`,
 `nn.Softmax`, masks, dropout and scaling between). Off by default: it is a rewrite that is worth it for long sequences.
 
-It is silent where the weights themselves are returned or kept, where the keys are a parameter (as many scores as there
-are codes, not positions), where the class also calls `scaled_dot_product_attention` (this is its other branch), where
-the softmax is over the queries, and where `target-torch` is below 2.0, which has no `scaled_dot_product_attention`.
+It reports nothing:
+
+- where the weights themselves are returned or kept;
+- where the keys are a parameter (as many scores as there are codes, not positions);
+- where the class also calls `scaled_dot_product_attention` (this is its other branch);
+- where the softmax is over the queries;
+- where `target-torch` is below 2.0, which has no `scaled_dot_product_attention`.
 
 ## What it costs
 Memory by the square of the sequence length, for each head and sample: the scores, their softmax and what lies between
@@ -55,7 +59,7 @@ cannot express.
 ## References
 - torch.nn.functional.scaled_dot_product_attention:
   https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
-- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; CUDA measurements are still to come
 """
 
 from __future__ import annotations
@@ -73,7 +77,7 @@ from torchmemlint.torch_facts import TORCH
 RULE = Rule(
     code="TML504",
     name="attention-materialized",
-    summary="Attention is written out, and the scores of every position against every other lie in memory",
+    summary="Attention is written out, and materializes the scores of all pairs of positions",
     severity=Severity.NOTE,
     about=About.FOOTPRINT,
     default=False,
@@ -94,12 +98,12 @@ def check(event: Attention, flow: Flow) -> Iterator[Draft]:
         flow.at(
             RULE,
             event.site,
-            "attention is written out: its scores need memory by the square of the sequence length",
+            "attention is written out: its scores need memory quadratic in the sequence length",
             label="softmax of scores, times values",
             cost="the scores of every position against every other, several times"
             + ("" if event.mode is Mode.OFF else ", kept for the backward")
             + " (203 MB against 5 MB at 2,048 positions, 4 heads)",
-            help="`torch.nn.functional.scaled_dot_product_attention(q, k, v)` never has all of them at once",
+            help="`torch.nn.functional.scaled_dot_product_attention(q, k, v)` never materializes all of them",
         ),
         handler=event.site.handler,
     )

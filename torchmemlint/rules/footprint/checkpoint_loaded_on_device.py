@@ -1,4 +1,4 @@
-"""A checkpoint is loaded onto the device that it was saved from, beside the model that it is for.
+"""A checkpoint is loaded onto the device that it was saved from, in addition to the model.
 
 ## What it does
 Reports, in a project that works with CUDA devices:
@@ -9,9 +9,13 @@ Reports, in a project that works with CUDA devices:
 - other `torch.load` without `map_location` whose result goes into `load_state_dict()` (note): the copy lives until the dict
   is dropped, and the file cannot be read where that GPU is missing.
 
-It is silent where `map_location` is given in any form (but for a dict that is held), where the arguments come from
-elsewhere (`**options`), under a test that says that no GPU is used, where what is loaded is data or a whole module, where the
-function quantises dynamically (such modules live on the CPU), and in projects that never speak of CUDA.
+It reports nothing:
+
+- where `map_location` is given in any form (but for a dict that is held);
+- where the arguments come from elsewhere (`**options`), under a test that says that no GPU is used;
+- where what is loaded is data or a whole module;
+- where the function quantises dynamically (such modules live on the CPU);
+- in projects that never speak of CUDA.
 
 ## What it costs
 One more copy of the model's weights on the device: until the dict is dropped, or through all steps where it is held. Measured
@@ -57,7 +61,7 @@ that this alone is a note.
 ## References
 - torch.load, "map_location": https://docs.pytorch.org/docs/stable/generated/torch.load.html
 - Saving and loading models across devices: https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html
-- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; CUDA measurements are still to come
 """
 
 from __future__ import annotations
@@ -79,7 +83,7 @@ from torchmemlint.torch_facts.words import Effect, ToldCall
 RULE = Rule(
     code="TML506",
     name="checkpoint-loaded-on-device",
-    summary="A checkpoint is loaded onto the device that it was saved from, beside the model that it is for",
+    summary="A checkpoint is loaded onto the device that it was saved from, in addition to the model",
     severity=Severity.WARNING,
     about=About.FOOTPRINT,
     fix=Safety.UNSAFE,
@@ -104,7 +108,7 @@ ONE_PROCESS = re.compile(r"rank|is_main|is_master", re.IGNORECASE)
 BY_DEVICE = Doubt(1, "the file was saved from the CPU")
 ON_HOST = Doubt(1, "the device is the CPU")
 
-HELD = "a second copy of the model's weights, and of whatever else the file has, on the device through all steps"
+HELD = "a second copy of the model's weights, and of everything else in the file, on the device during all steps"
 FOR_EACH = "each process loads the file onto the one GPU that it was saved from: a copy for each on that device"
 ONCE = "a second copy of the weights on the device, until the dict is dropped"
 
@@ -164,7 +168,7 @@ def told(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Iterator[
             flow.at(
                 RULE,
                 event.site,
-                "`torch.load` without `map_location` puts what was saved from a GPU back on that GPU",
+                "`torch.load` without `map_location` loads tensors saved from a GPU back onto that GPU",
                 severity=Severity.WARNING if held or several else Severity.NOTE,
                 doubts=(BY_DEVICE,) if held or several else (),
                 label="no `map_location`",
@@ -189,7 +193,7 @@ def told(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Iterator[
                 event.site,
                 "the loaded checkpoint is held on the device while the model runs its steps",
                 doubts=() if single is not None else (ON_HOST,),
-                label="loaded onto the device, and never let go",
+                label="loaded onto the device and never released",
                 cost=HELD,
                 help='`del` it after `load_state_dict`, or load with `map_location="cpu"`',
                 flow=loaded,

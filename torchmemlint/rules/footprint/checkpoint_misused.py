@@ -8,8 +8,12 @@ Reports calls of `torch.utils.checkpoint`:
 - the reentrant variant where no input asks for a gradient (error): what runs inside gets none, and is not trained;
 - one segment, or one checkpoint around everything between the batch and the loss: nothing is saved at the peak.
 
-It is silent where arguments come from elsewhere (`**options`), where grad mode is off, and where `use_reentrant` is not given and an
-input asks for a gradient: torch warns, takes the reentrant variant, and trains all of it.
+It reports nothing:
+
+- where arguments come from elsewhere (`**options`);
+- where grad mode is off;
+- where `use_reentrant` is not given and an input asks for a gradient: torch warns, takes the reentrant variant, and
+  trains all of it.
 
 ## What it costs
 Without a mistake: time for memory. Measured on the CPU, 16 encoder layers in segments, against the same without
@@ -55,7 +59,7 @@ A segment that shall get no gradient, or a checkpoint that is there for its rand
 
 ## References
 - torch.utils.checkpoint: https://docs.pytorch.org/docs/stable/checkpoint.html
-- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; CUDA measurements are still to come
 """
 
 from __future__ import annotations
@@ -167,7 +171,7 @@ def judge(event: CallEffect, flow: Flow) -> tuple[str, Severity, str, str, str, 
             )  # fmt: skip
     elif whole_step(event, flow):
         return (
-            "one checkpoint around the whole model saves nothing at the peak", Severity.WARNING, "all between the batch and the loss",
+            "one checkpoint around the whole model saves nothing at the peak", Severity.WARNING, "everything between the batch and the loss",
             "the backward builds every activation again at once: 1.01 times the peak without a checkpoint",
             "checkpoint each layer, or a few groups of layers", None,
         )  # fmt: skip

@@ -4,9 +4,12 @@
 Reports `autocast`, `GradScaler`, `custom_fwd` and `custom_bwd` of `torch.cuda.amp` (and of `torch.cpu.amp`): an import of
 them by name once, for all that the file does with it; elsewhere each call.
 
-It is silent where the same name is also taken from `torch.amp` (the file chooses by version), under `TYPE_CHECKING`,
-where the names are only asked about (`isinstance`), and where `target-torch` has no replacement yet:
-`torch.amp.autocast` came with 1.10, `GradScaler` with 2.3, `custom_fwd` and `custom_bwd` with 2.4.
+It reports nothing:
+
+- where the same name is also taken from `torch.amp` (the file chooses by version), under `TYPE_CHECKING`;
+- where the names are only asked about (`isinstance`);
+- where `target-torch` has no replacement yet: `torch.amp.autocast` came with 1.10, `GradScaler` with 2.3,
+  `custom_fwd` and `custom_bwd` with 2.4.
 
 ## What it costs
 No memory: the new names do the same. From torch 2.4 on each call gives a FutureWarning, and the old names will go. A
@@ -90,7 +93,7 @@ RULE = Rule(
 EVENT = (CallEffect, DeprecatedImport)
 
 FOR_SOME = "the code around it is for some versions of torch alone"
-COST = "no memory: a FutureWarning at each call from torch 2.4 on, and one day an ImportError"
+COST = "no memory cost: a FutureWarning at each call since torch 2.4, and an ImportError once it is removed"
 
 
 def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:

@@ -1,11 +1,13 @@
-"""Scores of the whole vocabulary are made for every position, and only the last position's are used.
+"""Logits are computed for every position, but only the last position's are used.
 
 ## What it does
 Reports `outputs.logits[:, -1]` where nothing else is done with the logits: the head of a language model has multiplied
 every position by every word before. Off by default: it is of use with long prompts and large vocabularies.
 
-It is silent where other positions are used, too (a loss, `argmax` over all), and where the call says how many it wants
-(`logits_to_keep`, `num_logits_to_keep`).
+It reports nothing:
+
+- where other positions are used, too (a loss, `argmax` over all);
+- where the call says how many it wants (`logits_to_keep`, `num_logits_to_keep`).
 
 ## What it costs
 Positions × vocabulary for each sample, and twice that again where they are cast to float32. Measured on the CPU, a
@@ -51,7 +53,7 @@ Prompts are short, or the model is called with one new token at a time.
 
 ## References
 - transformers, `logits_to_keep`: https://huggingface.co/docs/transformers/model_doc/llama#transformers.LlamaForCausalLM.forward
-- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; CUDA measurements are still to come
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ from torchmemlint.semantics.events import LastLogits
 RULE = Rule(
     code="TML508",
     name="full-logits-kept",
-    summary="Scores of the whole vocabulary are made for every position, and only the last position's are used",
+    summary="Logits are computed for every position, but only the last position's are used",
     severity=Severity.NOTE,
     about=About.FOOTPRINT,
     default=False,
@@ -87,10 +89,10 @@ def check(event: LastLogits, flow: Flow) -> Iterator[Draft]:
         flow.at(
             RULE,
             event.site,
-            "scores of every position are made, and the last position's are used",
-            label="one position of all",
+            "logits are computed for every position, but only the last position's are used",
+            label="only one position is used",
             cost="positions × vocabulary for each sample: 263 MB against 0.4 MB (2,048 positions, 32,000 words, batch of 2)",
-            help="let the model make the last one alone: `logits_to_keep=1` in transformers",
+            help="let the model compute only the last one: `logits_to_keep=1` in transformers",
         ),
         handler=event.site.handler,
     )

@@ -1,4 +1,4 @@
-"""A model is trained on a GPU in full precision, and nothing in the project takes a smaller type.
+"""A model is trained on a GPU in full precision, and nothing in the project uses a smaller type.
 
 ## What it does
 Reports the first forward of a training loop on a CUDA device (a backward and an optimizer's step, with the model or its
@@ -62,7 +62,7 @@ The device has no fast smaller types, the model is unstable in them, or memory a
 ## References
 - Automatic mixed precision: https://docs.pytorch.org/docs/stable/amp.html
 - Numerical accuracy, TF32: https://docs.pytorch.org/docs/stable/notes/cuda.html#tf32-on-ampere
-- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; CUDA measurements are still to come
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ from torchmemlint.torch_facts.words import ToldCall
 RULE = Rule(
     code="TML502",
     name="full-precision-training",
-    summary="A model is trained on a GPU in full precision, and nothing in the project takes a smaller type",
+    summary="A model is trained on a GPU in full precision, and nothing in the project uses a smaller type",
     severity=Severity.NOTE,
     about=About.FOOTPRINT,
     default=False,

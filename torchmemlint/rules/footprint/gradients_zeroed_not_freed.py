@@ -1,4 +1,4 @@
-"""Gradients are filled with zeros, and stay allocated through the next forward.
+"""Gradients are filled with zeros, and stay allocated during the next forward.
 
 ## What it does
 Reports `zero_grad(set_to_none=False)`, and loops that write zeros into the gradient of each parameter
@@ -53,7 +53,7 @@ Gradients are read, or added to, between two steps; or their storage is shared w
 - torch.optim.Optimizer.zero_grad: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
 - Performance tuning guide, "Disable gradient calculation" and "set gradients to None":
   https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
-- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; CUDA measurements are still to come
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ from torchmemlint.torch_facts.words import ToldCall
 RULE = Rule(
     code="TML505",
     name="gradients-zeroed-not-freed",
-    summary="Gradients are filled with zeros, and stay allocated through the next forward",
+    summary="Gradients are filled with zeros, and stay allocated during the next forward",
     severity=Severity.NOTE,
     about=About.FOOTPRINT,
     fix=Safety.UNSAFE,
@@ -115,7 +115,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
     if fix is not None and reads_zeros(event, flow):
         fix = NoFix("the zeros may be read, where None would be")
     yield Draft(
-        flow.at(RULE, event.site, message, label="zeros need the memory that gradients need", cost=COST, help=help, fix=fix),
+        flow.at(RULE, event.site, message, label="zeros take as much memory as gradients", cost=COST, help=help, fix=fix),
         handler=event.site.handler,
     )
 

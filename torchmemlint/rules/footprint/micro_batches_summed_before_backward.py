@@ -1,14 +1,16 @@
-"""The losses of several forwards are added up before one backward: all their graphs live at once.
+"""The losses of several forwards are summed before one backward: all their graphs are alive at once.
 
 ## What it does
 Reports a sum of losses, in a variable or in a list, that grows by one forward of the same model at each turn of a loop
 and is back-propagated as a whole, after the loop or every few turns. A backward for each part gives the same gradients
 and frees each graph before the next one is built.
 
-It is silent where the parts cannot be told apart: they share a graph that was built before the loop (several heads on
-one body), one turn goes on from the last (a recurrent state, the layers of a network), the loop is over the
-models, or what reaches the backward is no sum (a maximum, a square, a loss of summed outputs). So are loops over a few
-things that are written out (`for view in (x, x.flip(0))`) and `while` loops, such as the episode of an agent.
+It reports nothing where the parts cannot be told apart: they share a graph that was built before the loop (several
+heads on one body), one turn goes on from the last (a recurrent state, the layers of a network), the loop is over the
+models, or what reaches the backward is no sum (a maximum, a square, a loss of summed outputs).
+
+Nor does it report loops over a few things that are written out (`for view in (x, x.flip(0))`) and `while` loops, such as the
+episode of an agent.
 
 ## What it costs
 As many graphs at the peak as there are parts. Measured on the CPU, one step over the same samples (128 for a 6-layer
@@ -63,7 +65,7 @@ backward a step (`DistributedDataParallel.no_sync()` lets it have several).
 ## References
 - torch.Tensor.backward, gradients accumulate: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.backward.html
 - Automatic mixed precision examples, "Gradient accumulation": https://docs.pytorch.org/docs/stable/notes/amp_examples.html
-- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see benchmarks/evidence/records; CUDA measurements are still to come
 """
 
 from __future__ import annotations
@@ -79,7 +81,7 @@ from torchmemlint.torch_facts import TORCH
 RULE = Rule(
     code="TML507",
     name="micro-batches-summed-before-backward",
-    summary="The losses of several forwards are added up before one backward: all their graphs live at once",
+    summary="The losses of several forwards are summed before one backward: all their graphs are alive at once",
     severity=Severity.WARNING,
     about=About.FOOTPRINT,
     triggers=TORCH.words["back-propagates"],

@@ -60,7 +60,7 @@ The output is detached right where it is made and the network is small.
 
 ## References
 - torch.no_grad: https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html
-- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; CUDA measurements are still to come
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
             return  # one chain, one cause: it is told at its first network
         doubts: tuple[Doubt, ...] = (OPTIMIZED,)
         site, steps, cost = event.site, [], UNUSED_COST
-        text = "and a gradient is computed for it, but no optimizer holds its parameters"
+        text = " and gets a gradient, but no optimizer holds its parameters"
     else:
         verdict = judge(event, flow)
         if isinstance(verdict, Silent):
@@ -122,13 +122,13 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         doubts = verdict.doubts
         steps = [flow.step(s.site, "detached here") for s in verdict.fate.cuts if s.how in DETACHES][:1]
         cost = SHOWN_COST if is_behind_all_steps(event, flow) else COST
-        text = "but its output is only used detached, as a constant"
+        text = ", but its output is only used as a constant, detached"
     small = why_small(event, flow)
     yield Draft(
         flow.at(
             RULE,
             site,
-            f"`{short(flow.callee(site))}(…)` runs with grad mode on, {text}",
+            f"`{short(flow.callee(site))}(…)` runs with grad mode on{text}",
             severity=Severity.NOTE if small else Severity.WARNING,
             doubts=doubts,
             label="builds an autograd graph that is thrown away",

@@ -1,4 +1,4 @@
-"""Grad mode is meant to be off, but the spelling switches nothing off.
+"""Grad mode should be off, but this spelling has no effect.
 
 ## What it does
 Reports spellings that are meant to switch grad mode off and do not, or not where they should:
@@ -78,7 +78,7 @@ from torchmemlint.torch_facts import TORCH
 RULE = Rule(
     code="TML202",
     name="ineffective-no-grad",
-    summary="Grad mode is meant to be off, but this spelling switches nothing off",
+    summary="Grad mode should be off, but this spelling has no effect",
     severity=Severity.ERROR,
     about=About.NEEDLESS_GRAPH,
     fix=Safety.SAFE,
@@ -92,17 +92,17 @@ EVENT = GradModeMisuse
 SAYINGS = {
     "statement": (
         Severity.WARNING,
-        "`{name}` as a statement makes a context manager and throws it away: grad mode stays as it was",
+        "`{name}` as a statement creates a context manager and discards it: grad mode does not change",
         "write `with {name}:` around the code, or `torch.set_grad_enabled(False)` for all that follows",
     ),
     "enable-statement": (
         Severity.NOTE,
-        "`{name}` as a statement makes a context manager and throws it away: grad mode stays as it was",
+        "`{name}` as a statement creates a context manager and discards it: grad mode does not change",
         "remove it, where grad mode is on anyway, or write `with {name}:` around the code",
     ),
     "enable-statement-off": (
         Severity.ERROR,
-        "`{name}` as a statement makes a context manager and throws it away: grad mode stays off",
+        "`{name}` as a statement creates a context manager and discards it: grad mode stays off",
         "write `with {name}:` around what needs a graph",
     ),
     "with-uncalled": (
@@ -122,7 +122,7 @@ SAYINGS = {
     ),
     "class-decorator": (
         Severity.ERROR,
-        "`@{name}` on a class switches grad mode off in `__init__` alone, and turns the class into a function",
+        "`@{name}` on a class disables grad mode in `__init__` only, and turns the class into a function",
         "decorate the methods that should run without grad",
     ),
     "volatile": (
@@ -132,7 +132,7 @@ SAYINGS = {
     ),
     "generator-leak": (
         Severity.WARNING,
-        "this generator yields inside `with {name}:`: grad mode is off in its consumer as well, between two items",
+        "this generator yields inside `with {name}:`: between items, grad mode is off in the consumer, too",
         "decorate the generator instead (`@{name}`), or close the `with` before the `yield`",
     ),
     "bare-decorator": (
@@ -144,27 +144,27 @@ SAYINGS = {
 
 
 WITHOUT_BLOCK = (
-    "this generator yields with grad mode switched off: it is off in its consumer as well, between two items",
+    "this generator yields with grad mode off: between items, it is off in the consumer, too",
     "decorate the generator instead (`@torch.no_grad()`), or switch grad mode back on before the `yield`",
 )
 """Message and help for a generator that switches grad mode off by no ``with``."""
 LABELS = {
-    "generator-leak": "the consumer goes on from here without grad",
+    "generator-leak": "the consumer continues from here without grad mode",
     "with-uncalled": "not called",
     "bare-decorator": "not called",
-    "class-decorator": "reaches `__init__` alone",
+    "class-decorator": "applies to `__init__` only",
 }
 DECORATES = re.compile(r"^[\w.]*(no_grad|inference_mode)\(\)$")
 """Managers that are decorators as well."""
 LONGEST = 60
 """Letters of a manager's text that a message has room for."""
-COST = "what runs here still builds autograd graphs"
+COST = "code that runs here still builds autograd graphs"
 ENABLE_COSTS = {
     "enable-statement": "nothing while grad mode is on; where a caller has switched it off, it stays off",
     "enable-statement-off": "what follows records no autograd graph: `backward()` fails on it, or gives no gradient",
 }
 RAISES_COST = "nothing in the block runs: the program stops here each time"
-UNSEEN_COST = "nothing here is seen to build a graph; whatever wants gradients does, as it would without the decorator"
+UNSEEN_COST = "nothing here visibly builds a graph; code that needs gradients builds one, as without the decorator"
 WITHOUT_WITH = "call it (`with {name}():`) if nothing is trained on what the block gives, else drop the `with`: `backward()` would fail on it"
 GIVES_LOSS = TORCH.words["gives-loss"]
 """Words of functions whose result something is trained on."""

@@ -1,10 +1,10 @@
-"""A model is run for its result alone, but with grad mode on.
+"""A model runs only for its result, but builds an autograd graph.
 
 ## What it does
 Reports the call of a model that builds an autograd graph which no `backward()` uses: everything computed from the result is
-detached, turned into numbers, compared, printed or never read. It does not matter what the function is called, nor whether
+detached, converted to numbers, compared, printed or never read. It does not matter what the function is called, nor whether
 it also trains: an evaluation inside a training step is reported as well, and so is a phase of a function that trains in
-another. One finding speaks for all such calls of a function, in a function or script that trains for those of one loop, and
+another. One finding stands for all such calls of a function, in a function or script that trains for those of one loop, and
 in a training step for those that feed each other; it stands at the first, or the first whose results are kept. Where a
 function of the project that runs the model serves training and evaluation alike, the finding stands at the call that
 evaluates.
@@ -14,15 +14,21 @@ through `with` blocks, decorators, `set_grad_enabled`, the project's own wrapper
 (`validation_step`), and the function's callers. What is called is known for a module by its class, by what callers give, or by
 what is done with it (`eval()`, `parameters()`, a result that is trained or detached elsewhere).
 
-Each assumption lowers the confidence: nothing in sight calls the function, the model is one by its name alone, the result leaves the
+Each assumption lowers the confidence: no visible code calls the function, the model is one by its name alone, the result leaves the
 function and only `eval()` says that nobody trains it. What would make a finding false is told in it; doubtful ones are printed
 with `--min-confidence low`.
 
-It is silent where grad mode is off or some callers leave it to a flag, where all parameters are frozen (`requires_grad_(False)`,
-Lightning's `freeze()`, also by a caller), for modules that have none, for what a module keeps in attributes that the function
-reads, where nodes of the graph are read (`grad_fn`), for modules whose own forward takes gradients (forces from an energy) or
-switches grad mode off, where `numpy()` of what is not detached would raise with grad mode on, for networks of other frameworks,
-and in unit tests.
+It reports nothing:
+
+- where grad mode is off or some callers leave it to a flag;
+- where all parameters are frozen (`requires_grad_(False)`, Lightning's `freeze()`, also by a caller);
+- for modules that have none;
+- for what a module keeps in attributes that the function reads;
+- where nodes of the graph are read (`grad_fn`);
+- for modules whose own forward takes gradients (forces from an energy) or switches grad mode off;
+- where `numpy()` of what is not detached would raise with grad mode on;
+- for networks of other frameworks;
+- in unit tests.
 
 `eval()` changes dropout and batch normalisation. It does not switch grad mode off.
 
@@ -81,7 +87,7 @@ mode off, name it in `no-grad-wrappers` instead.
 - Autograd mechanics, locally disabling gradient computation, evaluation mode:
   https://docs.pytorch.org/docs/stable/notes/autograd.html
 - torch.no_grad: https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html
-- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; CUDA measurements are still to come
 """
 
 from __future__ import annotations
@@ -110,7 +116,7 @@ from torchmemlint.torch_facts import TORCH
 RULE = Rule(
     code="TML201",
     name="inference-with-grad",
-    summary="A model is run for its result alone, but with grad mode on",
+    summary="A model runs only for its result, but builds an autograd graph",
     severity=Severity.ERROR,
     about=About.NEEDLESS_GRAPH,
     fix=Safety.UNSAFE,
@@ -126,20 +132,20 @@ RULE = Rule(
 )
 EVENT = Graph
 
-KEPT_COST = "every step's whole autograd graph is kept with the stored results: one graph's saved tensors per step"
+KEPT_COST = "the stored results keep the whole autograd graph of every step: one graph's saved tensors per step"
 HELP = "run it under `torch.no_grad()` (or `torch.inference_mode()`); `eval()` does not switch grad mode off"
 HELP_BOTH = "run it under `torch.set_grad_enabled(…)` with the test of the phase; `eval()` does not switch grad mode off"
 HELP_ASKED = "remove `{name}`: it switches grad mode on here, also where the caller has switched it off"
 LISTED_COST = (
-    "builds an autograd graph that nothing uses in each turn of the comprehension, whose list keeps all of them until they are "
-    "detached: the peak grows with the number of turns"
+    "builds an unused autograd graph in each iteration of the comprehension, and the list keeps all of them until they are "
+    "detached: the peak grows with the number of iterations"
 )
 PEAK_COST = "builds an autograd graph that nothing uses: up to one extra graph at peak"
 CHAIN_COST = (
-    "builds an autograd graph that nothing uses, and each turn's hangs on that of the turn before: the graphs of all turns live "
-    "until the loop ends"
+    "builds an autograd graph that nothing uses, and each iteration's hangs on the one before: the graphs of all iterations "
+    "live until the loop ends"
 )
-LOOP_COST = f"{PEAK_COST}, and two at a time where the result stays bound to a name through the next turn"
+LOOP_COST = f"{PEAK_COST}, two where the result stays bound to a name during the next iteration"
 
 
 def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
@@ -184,10 +190,10 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         flow.at(
             RULE,
             site,
-            f"`{short(flow.callee(site))}(…)` runs with grad mode on{when(event, flow)}, {text_of(event, verdict, flow)}",
+            f"`{short(flow.callee(site))}(…)` builds an autograd graph{when(event, flow)}{text_of(event, verdict, flow)}",
             severity=severity,
             doubts=verdict.doubts,
-            label="builds an autograd graph that is never used",
+            label="this graph is never used",
             cost=cost,
             help=help_for(event, flow),
             flow=[flow.step(e.site, f"kept with its graph in `{short(e.place)}`") for e in (kept + totals)[:3]] + elsewhere[:3],
@@ -228,13 +234,13 @@ def keeps_whole_graphs(event: Accumulate, flow: Flow) -> bool:
 def text_of(event: Graph, verdict: Verdict, flow: Flow) -> str:
     """Why the graph is built for nothing, in words."""
     if verdict.fate.only_cut:
-        return "but every result is detached, turned into numbers or compared"
+        return ", but every result is detached, converted to numbers or compared"
     if verdict.fate.never_read and is_unread(event, flow):
-        return "but nothing reads its result"
+        return ", but nothing reads its result"
     if verdict.evaluated:
-        after = "" if flow.trains_in_another_phase(event) else "after `eval()`, "
-        return f"{after}and nothing computed from it is back-propagated in sight"
-    return f"in `{short(flow.record.root.qualname)}`, and nothing computed from it is back-propagated in sight"
+        after = "" if flow.trains_in_another_phase(event) else " after `eval()`"
+        return f"{after}, and no `backward()` uses it"
+    return f" in `{short(flow.record.root.qualname)}`, and no `backward()` uses it"
 
 
 def bounded(event: Graph, fate: Fate, flow: Flow) -> tuple[Severity, str]:

@@ -1,15 +1,19 @@
-"""A cache of functools keeps modules or tensors that it is called with.
+"""A functools cache keeps modules or tensors alive.
 
 ## What it does
 Reports `functools.lru_cache` and `functools.cache` on a method of an `nn.Module`, and on a function or method with a
 parameter that is a tensor or a module: annotated as one, or used as only one can be.
 
-It is silent where the arguments are numbers, names and devices, for static and class methods, for `cached_property`
-(which the object itself holds), and for `maxsize=0`.
+It reports nothing:
+
+- where the arguments are numbers, names and devices;
+- for static and class methods;
+- for `cached_property` (which the object itself holds);
+- for `maxsize=0`.
 
 ## What it costs
 The cache belongs to the function, not to the object: what it was called with stays until as many other calls have pushed
-it out (128 for a plain `lru_cache`), for `cache` and `maxsize=None` for ever. Measured for a module of 65,536 bytes that
+it out (128 for a plain `lru_cache`), for `cache` and `maxsize=None` forever. Measured for a module of 65,536 bytes that
 is made, called once and dropped in each step: 65,664 bytes more per step, what it returned included.
 
 Tensors are hashed by identity: a second tensor with the same values is never found, so such a cache only keeps, each
@@ -59,7 +63,7 @@ There is one such module, and it lives as long as the program.
   https://docs.python.org/3/library/functools.html#functools.lru_cache
 - Python FAQ, "How do I cache method calls?":
   https://docs.python.org/3/faq/programming.html#how-do-i-cache-method-calls
-- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; CUDA measurements are still to come
 """
 
 from __future__ import annotations
@@ -78,7 +82,7 @@ from torchmemlint.torch_facts import TORCH
 RULE = Rule(
     code="TML109",
     name="cached-module-or-tensor",
-    summary="A cache of functools keeps modules or tensors that it is called with",
+    summary="A functools cache keeps modules or tensors alive",
     severity=Severity.WARNING,
     about=About.TENSORS_KEPT,
     triggers=TORCH.words["caches"],
@@ -99,14 +103,14 @@ def check(event: CachedFunction, flow: Flow) -> Iterator[Draft]:
         held = f"`{event.modules[0]}`, a module, with its parameters"
     else:
         held = f"`{tensors[0]}`, a tensor, and can find it again only by identity"
-    entries = "for ever" if event.entries is None else f"until {event.entries} other calls have come"
+    entries = "forever" if event.entries is None else f"until {event.entries} other calls replace it"
     yield Draft(
         flow.at(
             RULE,
             event.site,
             f"`{event.name}` keeps {held}",
-            label="keeps arguments and results beyond their time",
-            cost=f"each argument and result stays {entries}, results with their autograd graph where grad mode is on",
+            label="keeps arguments and results alive",
+            cost=f"keeps each argument and result {entries}; results keep their autograd graph if grad mode is on",
             help="cache by numbers in a function of its own, or on the object (`functools.cached_property`, an attribute)",
         ),
         handler=event.site.handler,

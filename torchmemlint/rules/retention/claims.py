@@ -15,8 +15,8 @@ from torchmemlint.semantics.values import COMPUTED, SCALAR
 from torchmemlint.semantics.world import MODULE
 
 NODES_COST = (
-    "graph nodes only: the backward freed the saved tensors, but host memory grows by about 0.5 kB per graph node at every "
-    "step, and by one small block on the device"
+    "graph nodes only: backward freed the saved tensors, but host memory grows by about 0.5 kB per graph node each step, "
+    "plus one small block on the device"
 )
 WHOLE_COST = "retains the whole autograd graph of every step: one graph's saved tensors per step, until memory runs out"
 RETAINED_COST = "`retain_graph=True` keeps the saved tensors, so that every step's whole graph stays alive with the kept value"
@@ -116,7 +116,7 @@ def cost_of(told: Claim, event: Accumulate | Store, flow: Flow) -> str:
         return f"{told.cost}; all of it is freed where a turn of the loop resets `{short(event.place)}`"
     around = set(event.site.loops) - set(event.outlived)
     if told.cost == NODES_COST and event.holder_frame >= 0 and event.outlived and around and is_only_looked_at(event, flow):
-        return f"{NODES_COST}; all of it is freed when the loop around makes `{short(event.place)}` anew"
+        return f"{NODES_COST}; all of it is freed when the outer loop resets `{short(event.place)}`"
     if is_dropped_at_return(event, flow):
         return f"{told.cost}; all of it is freed when `{short(flow.record.root.qualname)}` returns"
     return told.cost

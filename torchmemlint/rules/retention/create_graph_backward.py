@@ -4,8 +4,10 @@
 Reports `backward(create_graph=True)` where `.grad` is not reset to None after use: by `p.grad = None`, `del p.grad`, or
 `zero_grad()` (not with `set_to_none=False`), later in the same step.
 
-It is silent for `torch.autograd.grad(…, create_graph=True)`, which returns the gradients, and where the argument is not a
-plain `True`.
+It reports nothing:
+
+- for `torch.autograd.grad(…, create_graph=True)`, which returns the gradients;
+- where the argument is not a plain `True`.
 
 ## What it costs
 Each gradient hangs on a graph that refers to its parameter, and the parameter to the gradient. The cycle runs through
@@ -51,7 +53,7 @@ An optimizer that needs second derivatives reads them from `.grad` (AdaHessian, 
 - torch.Tensor.backward, create_graph: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.backward.html
 - the warning, "a reference cycle between the parameter and its gradient which can cause a memory leak":
   https://github.com/pytorch/pytorch/blob/main/torch/csrc/autograd/engine.cpp
-- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; CUDA measurements are still to come
 """
 
 from __future__ import annotations
@@ -88,7 +90,7 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft]:
     if any(turn and site.loops[: len(turn)] == turn for site in freed):
         cost = "the graph of this step is still there in the next one's forward: up to two extra graphs at peak"
     else:
-        cost = "each step's graph stays as long as `.grad` does; of a model that is dropped it is never freed"
+        cost = "each step's graph stays as long as `.grad` does; if the model is dropped, it is never freed"
     yield Draft(
         flow.at(
             RULE,

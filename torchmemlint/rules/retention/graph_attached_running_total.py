@@ -5,11 +5,14 @@ Reports a total that grows, step after step, by a tensor that is attached to its
 `total = total + loss`, a moving average, `totals[key] += loss`, `self.total += loss`. The total must outlive the
 loop, or the calls of the method.
 
-It is silent where the sum is itself back-propagated, here or in a caller (several terms of one objective), or is a local of
-the step that back-propagates all its terms together and dies with it; where the
-added value is a number, an index or detached; and where grad mode is off, here or in all callers. A total that was
-there before the function ran (an attribute, an argument) is reported only where the step's graph is back-propagated
-in sight; otherwise code elsewhere may do that.
+It reports nothing:
+
+- where the sum is itself back-propagated, here or in a caller (several terms of one objective), or is a local of the
+  step that back-propagates all its terms together and dies with it;
+- where the added value is a number, an index or detached;
+- where grad mode is off, here or in all callers.
+
+A total that was there before the function ran (an attribute, an argument) is reported only where the step's graph is visibly back-propagated; otherwise code elsewhere may do that.
 
 ## What it costs
 That depends on what becomes of the graph, not on the name of the variable:
@@ -69,7 +72,7 @@ kilobytes of host memory each do not matter.
 - PyTorch FAQ, "Don't accumulate history across your training loop":
   https://docs.pytorch.org/docs/stable/notes/faq.html
 - torch.Tensor.detach: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach.html
-- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; CUDA measurements are still to come
 """
 
 from __future__ import annotations
@@ -115,7 +118,7 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Silent]:
         flow.at(
             RULE,
             event.site,
-            f"`{short(event.place)}` adds up tensors that are still attached to their autograd graph",
+            f"`{short(event.place)}` accumulates tensors that are still attached to the autograd graph",
             severity=Severity.NOTE if told.freed and is_of_one_update(event, flow) else told.severity,
             doubts=doubts_of(told, flow),
             label=f"added to `{short(event.place)}`, which outlives {outlives}",

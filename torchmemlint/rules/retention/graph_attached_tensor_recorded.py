@@ -76,7 +76,7 @@ What is recorded is back-propagated later, by code that the analysis cannot see.
 ## References
 - PyTorch FAQ, "Don't accumulate history across your training loop":
   https://docs.pytorch.org/docs/stable/notes/faq.html
-- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; CUDA measurements are still to come
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft | Silent]:
         flow.at(
             RULE,
             call,
-            f"`{short(name)}` keeps what it is given here, a tensor that is still attached to its autograd graph",
+            f"`{short(name)}` keeps the tensor passed here, which is still attached to the autograd graph",
             severity=told.severity,
             doubts=(EMPTIED_ELSEWHERE,) if outside else (),
             label="passed on with its graph",

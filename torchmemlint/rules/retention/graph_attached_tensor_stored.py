@@ -1,14 +1,19 @@
-"""A tensor is stored step after step with its autograd graph.
+"""A tensor is stored at every step with its autograd graph.
 
 ## What it does
 Reports a tensor that is put, still attached to its autograd graph, where it outlives the loop or the call: `append`,
 `insert`, `add`, `extend`, `stored[key] = value` with a key that changes, an attribute or a global, a comprehension
 over batches.
 
-It is silent for a key or a name that is overwritten at each step (only one graph is alive then), for what a later
-backward consumes (log-probabilities, rewards, losses that are summed and back-propagated), for numbers, indices and
-detached values, and where grad mode is off. A container that was there before the function ran (an attribute, an
-argument) is reported only where the step's graph is back-propagated in sight; otherwise code elsewhere may do that.
+It reports nothing:
+
+- for a key or a name that is overwritten at each step (only one graph is alive then);
+- for what a later backward consumes (log-probabilities, rewards, losses that are summed and back-propagated);
+- for numbers, indices and detached values;
+- where grad mode is off.
+
+A container that was there before the function ran (an attribute, an argument) is reported only where the step's graph
+is visibly back-propagated; otherwise code elsewhere may do that.
 
 ## What it costs
 As TML101: graph nodes alone where a backward goes through the step's graph (warning; measured 231 kB of host memory
@@ -60,7 +65,7 @@ What is stored is back-propagated later, by code that the analysis cannot see.
 - PyTorch FAQ, "Don't hold onto tensors and variables you don't need":
   https://docs.pytorch.org/docs/stable/notes/faq.html
 - torch.Tensor.detach: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach.html
-- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; CUDA measurements are still to come
 """
 
 from __future__ import annotations
@@ -77,7 +82,7 @@ from torchmemlint.semantics.stores import RECORDED
 RULE = Rule(
     code="TML102",
     name="graph-attached-tensor-stored",
-    summary="A tensor is stored step after step with its autograd graph",
+    summary="A tensor is stored at every step with its autograd graph",
     severity=Severity.ERROR,
     about=About.GRAPH_KEPT,
     fix=Safety.UNSAFE,
@@ -116,7 +121,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
         flow.at(
             RULE,
             event.site,
-            f"`{short(event.place)}` collects tensors that are still attached to their autograd graph",
+            f"`{short(event.place)}` collects tensors that are still attached to the autograd graph",
             severity=told.severity,
             doubts=doubts_of(told, flow),
             label=f"stored in `{short(event.place)}`, which outlives {outlives}",

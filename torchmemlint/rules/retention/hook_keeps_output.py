@@ -1,11 +1,14 @@
-"""A hook collects what it is given, with its autograd graph, where nothing empties it.
+"""A hook collects values with their autograd graph, and nothing empties the collection.
 
 ## What it does
 Reports a forward or backward hook (a function, a lambda, a method) that appends its inputs or outputs, not detached, to a
 container that outlives the call, where neither the hook is removed nor the container emptied in this function or class.
 
-It is silent for what is detached or reduced to numbers, for one entry a layer that the next forward overwrites, and where
-the handle's `remove()`, or `clear()`, `pop()` or a new container, is in sight.
+It reports nothing:
+
+- for what is detached or reduced to numbers;
+- for one entry a layer that the next forward overwrites;
+- where the handle's `remove()`, or `clear()`, `pop()` or a new container, is visible.
 
 In preview: too few such hooks were found in real packages to say how often it is right.
 
@@ -57,7 +60,7 @@ The container is emptied, or the hook removed, by code that the analysis cannot 
 ## References
 - torch.nn.Module.register_forward_hook:
   https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.register_forward_hook
-- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; CUDA measurements are still to come
 """
 
 from __future__ import annotations
@@ -74,7 +77,7 @@ WORDS = TORCH.words["forward-hooks"]
 RULE = Rule(
     code="TML108",
     name="hook-keeps-output",
-    summary="A hook collects what it is given, with its autograd graph, where nothing empties it",
+    summary="A hook collects values with their autograd graph, and nothing empties the collection",
     severity=Severity.WARNING,
     about=About.TENSORS_KEPT,
     fix=Safety.UNSAFE,
@@ -108,7 +111,7 @@ def check(event: HookStore, flow: Flow) -> Iterator[Draft]:
         flow.at(
             RULE,
             event.site,
-            f"`{short(event.place)}` collects what this hook is given, at every call of the module",
+            f"`{short(event.place)}` collects what this hook receives at every call of the module",
             label="kept with its autograd graph",
             cost="one tensor more at each forward; where nothing is back-propagated, its graph as well",
             help="detach it, and empty the container or `remove()` the hook when the values have been used",

@@ -1,4 +1,4 @@
-"""A backward keeps its graph, and nothing goes through that graph again.
+"""A backward keeps its graph, and no other backward uses it.
 
 ## What it does
 Reports `backward(retain_graph=True)` where no second backward, and no `autograd.grad`, can follow on the same graph: in
@@ -6,11 +6,17 @@ this function, in the methods that the value is kept for, or in the callers that
 the argument was added to silence "Trying to backward through the graph a second time", whose cause (a state that is
 carried on without `detach()`, a generator's output that is not detached for the discriminator) is still there.
 
-It is silent where a later backward shares any part of the graph, where the call stands in a loop that the graph was
-made outside of (the rows of a Jacobian, several heads on one trunk), where the graph hangs on what an earlier step
-left attached (TML104 says what to do there), where the loss comes from callers that are not in sight, and where the value
-goes to code that is not in sight. It is not where the loss leaves a loop in which an optimizer has stepped since: autograd
-refuses to go back through what was computed with the old parameters.
+It reports nothing:
+
+- where a later backward shares any part of the graph;
+- where the call stands in a loop that the graph was made outside of (the rows of a Jacobian, several heads on one
+  trunk);
+- where the graph hangs on what an earlier step left attached (TML104 says what to do there);
+- where the loss comes from callers that are not visible;
+- where the value goes to code that is not visible.
+
+It does report a loss that leaves a loop in which an optimizer has stepped since: autograd refuses to go back through
+what was computed with the old parameters.
 
 ## What it costs
 The saved tensors of the graph live on until the loss, and all that was computed from that forward, is gone: into the
@@ -55,7 +61,7 @@ A debugger, a hook or a subclass differentiates the same graph again.
 ## References
 - torch.Tensor.backward, "in nearly all cases setting this option to True is not needed":
   https://docs.pytorch.org/docs/stable/generated/torch.Tensor.backward.html
-- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; CUDA measurements are still to come
 """
 
 from __future__ import annotations
@@ -74,7 +80,7 @@ from torchmemlint.semantics.state import Mode
 RULE = Rule(
     code="TML105",
     name="retained-graph-in-loop",
-    summary="A backward keeps its graph, and nothing goes through that graph again",
+    summary="A backward keeps its graph, and no other backward uses it",
     severity=Severity.WARNING,
     about=About.GRAPH_KEPT,
     fix=Safety.UNSAFE,
@@ -117,11 +123,11 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft | Silent]:
             RULE,
             event.site,
             "`retain_graph=True` keeps the graph, but no other backward goes through it",
-            label="keeps what this graph saved",
+            label="keeps the saved tensors of this graph",
             severity=Severity.NOTE if small else Severity.WARNING,
             doubts=(READ_BY_A_CALLER,) if from_outside(event, flow) else (),
             cost=small_cost("one extra graph at peak: the saved tensors live on into the next step's forward", small),
-            help="leave it out; where that raises, `detach()` what the two backward calls must not share",
+            help="remove it; if that raises, `detach()` what the two backward calls must not share",
             fix=fix,
         ),
         handler=event.site.handler,

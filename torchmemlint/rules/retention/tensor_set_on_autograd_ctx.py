@@ -4,8 +4,12 @@
 Reports `ctx.name = tensor` in the `forward` or `setup_context` of a `torch.autograd.Function`, also for a tuple or list
 of tensors, where `ctx.save_for_backward` is the way. It says apart whether the tensor is an output.
 
-It is silent for sizes, dtypes, numbers and options, for the state of a random number generator, for scalars and
-tensors without elements, and for what an extension returns, of which nothing is known.
+It reports nothing:
+
+- for sizes, dtypes, numbers and options;
+- for the state of a random number generator;
+- for scalars and tensors without elements;
+- for what an extension returns, of which nothing is known.
 
 ## What it costs
 What `save_for_backward` holds is freed by the `backward()` that uses it, and an output is held without a cycle. An
@@ -65,7 +69,7 @@ None is written: `save_for_backward` is called once with all tensors, and every 
   https://docs.pytorch.org/docs/stable/notes/extending.html
 - FunctionCtx.save_for_backward, "to prevent incorrect gradients and memory leaks":
   https://docs.pytorch.org/docs/stable/generated/torch.autograd.function.FunctionCtx.save_for_backward.html
-- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; CUDA measurements are still to come
 """
 
 from __future__ import annotations
@@ -117,7 +121,7 @@ def check(event: ContextStore, flow: Flow) -> Iterator[Draft]:
         cost = "the output stays until the cyclic collector runs, though nothing else refers to it"
     else:
         message = f"`{event.place}` is a tensor: it lives as long as the graph's node, not until `backward()` frees it"
-        cost = "the tensor outlives the backward; where the loss is kept, so is it"
+        cost = "the tensor outlives the backward, and lives as long as the loss is kept"
     yield Draft(
         flow.at(
             RULE,
@@ -126,7 +130,7 @@ def check(event: ContextStore, flow: Flow) -> Iterator[Draft]:
             severity=Severity.WARNING if output else Severity.NOTE,
             label="set as an attribute",
             cost=cost,
-            help="hand it to `ctx.save_for_backward(…)`, once with all tensors, and read `ctx.saved_tensors` in `backward`",
+            help="pass it to `ctx.save_for_backward(…)`, once with all tensors, and read `ctx.saved_tensors` in `backward`",
         ),
         handler=event.site.handler,
     )

@@ -58,7 +58,7 @@ The gradient is meant to reach through earlier steps, and the loop is short enou
 ## References
 - PyTorch FAQ, "Don't run RNNs on sequences that are too large": https://docs.pytorch.org/docs/stable/notes/faq.html
 - torch.Tensor.backward: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.backward.html
-- measured: torch 2.13.0 on the CPU, see docs/costs.md; figures on CUDA are owed
+- measured: torch 2.13.0 on the CPU, see docs/costs.md; CUDA measurements are still to come
 """
 
 from __future__ import annotations
