@@ -409,6 +409,6 @@ def test_other_plain_data_is_refused(plain: object) -> None:
 )
 def test_other_positions_are_refused(numbers: str) -> None:
     module = facts("f()\n")
-    assert positions(module) == "[[[1,1,1,1,0,0]],[],1]"
+    assert positions(module) == "[[[1,1,1,1,0,0]],[],1,false]"
     with pytest.raises(ValueError, match="not the plain form"):
         from_plain(shape(module), numbers)

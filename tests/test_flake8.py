@@ -189,6 +189,8 @@ def test_the_same_findings_as_the_command(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     at = []
     for finding in json.loads(done.stdout):
+        if finding["severity"] == "note":
+            continue  # neither prints notes where nobody asks for them
         start = finding["location"]
         at.append(f"./{finding['filename']}:{start['row']}:{start['column']}: {finding['code']} {finding['message']}")
     if not any(" TML101 " in line for line in at):

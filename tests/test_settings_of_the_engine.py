@@ -60,7 +60,7 @@ def test_a_recorder_is_named_in_the_finding(tmp_path: Path) -> None:
     path.write_text(STEP.format(statement="ourlib.keep(loss)"))
     configuration = Configuration(CommandLine({"select": ["TML103"], "preview": True, "recorders": RECORDERS}, isolated=True))
     (finding,) = check_paths([str(path)], configuration, 1).findings
-    assert finding.message.startswith("`ourlib.keep` keeps what it is given here")
+    assert finding.message.startswith("`ourlib.keep` keeps the tensor passed here")
 
 
 def test_detaching_calls_cut(tmp_path: Path) -> None:

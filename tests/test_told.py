@@ -235,12 +235,10 @@ def test_the_missing_parentheses_are_no_safe_fix_where_a_model_is_trained_on_wha
     assert {finding.cost for finding in all_found} == {"nothing in the block runs: the program stops here each time"}
     safety = {finding.function: finding.fix.safety.value for finding in all_found if finding.fix}
     assert safety == {
-        "Poisson.forward": "unsafe",
-        "distance_loss": "unsafe",
         "Shifted.forward": "safe",
         "evaluate_loss": "safe",
     }
-    assert ["drop the `with`" in finding.help for finding in all_found] == [True, True, False, False]
+    assert not any("drop the `with`" in finding.help for finding in all_found)
 
 
 def test_a_call_that_waits_for_a_flag_says_so() -> None:

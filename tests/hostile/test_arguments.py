@@ -139,7 +139,7 @@ def test_an_executor_is_no_option(folder: Path, command: list[str]) -> None:
     assert not (folder / "ran").exists()
 
 
-@pytest.mark.parametrize("key", ["executor", "extend", "cache-dir", "output-file", "plugins", "hooks", "command", "confirm"])
+@pytest.mark.parametrize("key", ["executor", "cache-dir", "output-file", "plugins", "hooks", "command", "confirm"])
 def test_no_key_of_a_configuration_names_code_or_a_place_to_write(folder: Path, key: str) -> None:
     (folder / "torchmemlint.toml").write_text(f'{key} = "evil:x"\n')
     done = lint(".", cwd=folder)

@@ -11,6 +11,7 @@ from torchmemlint.rules.api import Flow
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CALLED_KINDS, CERTAIN_KINDS, Backward, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.runs import MAX_CALLERS, descendants
+from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 
 STEPS = TORCH.words["environment-steps"]
@@ -161,8 +162,8 @@ def chains(graph: Graph, flow: Flow) -> bool:
 
 
 def is_unreached(ref: FunctionRef, flow: Flow) -> bool:
-    """Whether a program is visible that does not reach a function: nothing calls it or hands it on, where other functions of the
-    same class, or of the same file, have their callers."""
+    """Whether a program is visible that does not reach a function: nothing calls it or hands it on, where a script's own statements or
+    its ``main`` call others of the same file, or other files call others of the same class."""
     project = flow.runs.world.project
     callers = project.callers(ref)
     if callers.calls or callers.escapes or flow.root_is_entry():
@@ -173,7 +174,12 @@ def is_unreached(ref: FunctionRef, flow: Flow) -> bool:
     if any(call.callee.rpartition(".")[2] in COMMANDS for call in project.module(ref.path).functions[0].calls):
         return False
     beside = [FunctionRef(ref.path, facts.qualname) for facts in project.module(ref.path).functions if facts.owner == owner]
-    return any(other != ref and project.callers(other).calls for other in beside)
+    return any(
+        caller.ref.qualname == MODULE or caller.ref.qualname.rpartition(".")[2] == "main" or (owner and caller.ref.path != ref.path)
+        for other in beside
+        if other != ref
+        for caller in project.callers(other).calls
+    )
 
 
 def is_called_in_loops(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:

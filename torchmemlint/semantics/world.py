@@ -86,7 +86,7 @@ class World:
             if len(self._lines) == KEPT_TEXTS:
                 del self._lines[next(iter(self._lines))]
             text = self._read(path)
-            if self.project.module(path).repaired:
+            if self.project.modules[path].repaired:  # which goes by the text: nothing else is asked of the facts
                 from torchmemlint.source.tolerant import readable
 
                 text = readable(text)

@@ -130,8 +130,10 @@ def reads_zeros(event: CallEffect, flow: Flow) -> bool:
     for facts in world.project.module(root.path).functions:
         if facts.names & OF_GRADIENTS:
             return True
-        texts = {*facts.reads, *(arg.name for call in facts.calls for arg in call.args)}
-        asked = {call.callee for call in facts.calls if not call.callee.endswith((".zero_", ".fill_", ".detach_"))}
+        zeroing = {call.callee for call in facts.calls if call.callee.endswith((".zero_", ".fill_", ".detach_"))}
+        zeroed = {text.partition(".grad.")[0] + ".grad" for text in zeroing}  # it is read to ask whether there is one
+        texts = {*facts.reads, *(arg.name for call in facts.calls for arg in call.args)} - zeroed
+        asked = {call.callee for call in facts.calls} - zeroing
         reads = any(text.endswith(".grad") for text in texts) or any(".grad." in text for text in asked)
         if facts.qualname != root.qualname and reads and not facts.names & BACKWARD:
             return True

@@ -37,8 +37,8 @@ It reports nothing:
   encoder: 19.0 MB per step, until memory runs out; `.cpu()` changes nothing about it.
 - Results are dropped or detached (warning): no growth, but a higher peak, since each graph lives until its result is
   rebound. A note where the program runs that forward once, for an environment's next action, in a network of narrow linear
-  layers alone or in a single linear or embedding layer, and where nothing in the project calls the function though other
-  functions of the same file or class are called. Measured: a peak of 39.3 MB where the result stays bound to a name through the next forward, 20.3 MB where
+  layers alone or in a single linear or embedding layer, and where nothing calls the function though scripts use others of
+  the same file or class. Measured: a peak of 39.3 MB where the result stays bound to a name through the next forward, 20.3 MB where
   it does not, 2.1 MB under `no_grad`.
 - All parameters frozen and no input that requires grad: no cost at all, and no finding.
 
