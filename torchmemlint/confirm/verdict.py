@@ -34,6 +34,10 @@ COPY = "a second copy of the weights at peak"
 """A checkpoint beside the model that it is for; the device that it was saved from is pretended on a CPU."""
 
 
+OWN_RUN = "run(steps)"
+"""The mode of an experiment on a function that performs the mistake itself: its backwards are not counted."""
+
+
 EACH = "a graph of each part at peak"
 """Of losses that are summed before one backward: with a backward of its own each frees its graph."""
 
@@ -427,7 +431,8 @@ def growth_kind(rule: Rule, before: Run, after: Run) -> str:
     grew = max(grew, held)
     more = before.peak_bytes - after.peak_bytes
     if rule.repair is Repair.BACKWARD:
-        return EACH if graph and max(grew, more) >= graph // 2 and before.backwards + before.later_backwards > 0 else ""
+        trained = before.backwards + before.later_backwards > 0 or before.mode == OWN_RUN
+        return EACH if graph and max(grew, more) >= graph // 2 and trained else ""
     if rule.repair is Repair.CLONE and after.live_bytes_per_step > 0 and grew > 0:
         return f"{before.live_bytes_per_step / after.live_bytes_per_step:.0f} × storage kept"
     if rule.repair is Repair.HOST and grew > 0:

@@ -81,6 +81,8 @@ class Flow:
     record: Record
     path: str
     severities: dict[str, Severity] = field(default_factory=dict)
+    guards: int = 0
+    """How often it was asked whether a guard around one statement is safe: each answer follows all of the function."""
     judged: dict[int, Any] = field(default_factory=dict)
     """What ``gradmode.judgement`` found of a graph: several rules ask."""
     opaque: dict[Site, list[Graph]] | None = None

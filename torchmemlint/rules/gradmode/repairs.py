@@ -20,12 +20,17 @@ from torchmemlint.torch_facts import TORCH
 
 OPEN = frozenset({doubts.PASSED_UNKNOWN, doubts.KEPT_UNKNOWN, doubts.LEFT_UNKNOWN, doubts.HANDED_BACK})
 """Assumptions that a finding may make, and a fix may not: what becomes of the result is not known at all."""
+MAX_GUARDS = 12
+"""Statements of one run of a function for which a guard is looked into."""
 OF_EVERY_MODULE = frozenset(TORCH.module_methods) | {"config", "cfg", "device", "dtype", "module", "name", "training"}
 
 
 def guard_statement(event: Graph, flow: Flow, site: Site, message: str, call: str = "no_grad()") -> Fix | NoFix | None:
     """``with torch.no_grad():`` around a statement, or why not."""
     root = flow.record.root
+    flow.guards += 1
+    if flow.guards > MAX_GUARDS:
+        return NoFix("the function has too many such statements to follow each")
     why = wanted_elsewhere(event, flow) or grad_needs.needed(flow.runs.world, root, frozenset((site.node,)), True)
     return NoFix(why) if why else flow.under_no_grad(site, message, call)
 
