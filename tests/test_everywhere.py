@@ -129,11 +129,10 @@ async def by_server(folder: Path, names: list[str]) -> Found:
         uri = (folder / name).as_uri()
         document = types.TextDocumentItem(uri, "python", 1, (folder / name).read_text())
         client.text_document_did_open(types.DidOpenTextDocumentParams(document))
-        for _ in range(1200):
-            if uri in client.diagnostics:
-                break
-            await asyncio.sleep(0.05)
-        for one in client.diagnostics[uri]:
+        asked = types.DocumentDiagnosticParams(types.TextDocumentIdentifier(uri))
+        report = await asyncio.wait_for(client.text_document_diagnostic_async(asked), 60)
+        assert isinstance(report, types.RelatedFullDocumentDiagnosticReport)
+        for one in report.items:
             found.add((name, one.range.start.line + 1, one.range.start.character + 1, str(one.code)))
     assert client.messages == []
     await client.shutdown_session()
