@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-COMMANDS = ("check", "clean", "merge", "rule", "trace", "oom", "confirm", "server", "completion")
+COMMANDS = ("check", "clean", "merge", "rule", "trace", "oom", "confirm", "budget", "server", "completion")
 
 VALUED = frozenset(
     (
@@ -211,6 +211,10 @@ def _dispatch(command: str, rest: Sequence[str]) -> int:
             from torchmemlint.confirm import command as confirm
 
             return confirm.main(rest)
+        if command == "budget":
+            from torchmemlint.budget import command as budget
+
+            return budget.main(rest)
         if command == "completion":
             from torchmemlint.commands import completion
 
@@ -261,6 +265,7 @@ commands:
   torchmemlint rule CODE         explain a rule: what it finds, what that costs, how to repair it
   torchmemlint trace FILE:LINE   show what is believed at a line, and why a rule spoke or was silent
   torchmemlint confirm [PATH]    run a finding and its repair, and measure what grows (needs torch)
+  torchmemlint budget FILE       what a training step needs on a GPU, without one (needs torch)
   torchmemlint oom LOG           explain the out-of-memory error in a log
   torchmemlint server            a language server for editors (needs pygls)
   torchmemlint completion SHELL  a completion script for bash, zsh or fish
@@ -296,6 +301,7 @@ environment:
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
     """The parser of every command, in the order of ``COMMANDS``."""
+    from torchmemlint.budget import command as budget
     from torchmemlint.confirm import command as confirm
     from torchmemlint.lsp import command as server
     from torchmemlint.oom import command as oom
@@ -308,6 +314,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
         "trace": trace_parser(),
         "oom": oom.parser(),
         "confirm": confirm.parser(),
+        "budget": budget.parser(),
         "server": server.parser(),
         "completion": completion_parser(),
     }

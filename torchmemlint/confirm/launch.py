@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -44,7 +44,7 @@ PASSED_VARIABLES = (
 # lies beside it hides nothing
 _BOOT = (
     "import sys; sys.path.insert(0, {ours!r}); import torchmemlint; del sys.path[0]; sys.path.append({torch!r}); "
-    "from torchmemlint.confirm.worker.main import main; main()"
+    "from torchmemlint.confirm.worker.main import main; main({runners!r})"
 )
 
 
@@ -86,9 +86,22 @@ def _readable() -> list[str]:
     return [str(package), *(path for path in dict.fromkeys(named) if path and os.path.exists(path))]
 
 
-def launch(job: Mapping[str, object], timeout: float, sandbox: bool = True, device: str = "cpu") -> Ended:
-    """Run ``job`` (JSON-able) in a child and wait for it, ``timeout`` seconds at most."""
-    boot = _BOOT.format(ours=str(Path(__file__).resolve().parent.parent.parent), torch=str(torch_directory()))
+EXPERIMENTS = "torchmemlint.confirm.worker.experiments"
+
+
+def launch(
+    job: Mapping[str, object],
+    timeout: float,
+    sandbox: bool = True,
+    device: str = "cpu",
+    *,
+    runners: str = EXPERIMENTS,
+    readable: Sequence[str] = (),
+) -> Ended:
+    """Run ``job`` (JSON-able) in a child and wait for it, ``timeout`` seconds at most. ``runners`` is the module whose
+    ``RUNNERS`` has the job's; ``readable`` are directories that it may read beside those that Python needs."""
+    ours = str(Path(__file__).resolve().parent.parent.parent)
+    boot = _BOOT.format(ours=ours, torch=str(torch_directory()), runners=runners)
     work = os.path.realpath(tempfile.mkdtemp(prefix="torchmemlint-"))
     environment = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
     environment |= {
@@ -96,7 +109,7 @@ def launch(job: Mapping[str, object], timeout: float, sandbox: bool = True, devi
         "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "agg", "WANDB_MODE": "disabled", "HF_HUB_OFFLINE": "1",
     }  # fmt: skip
     payload = {
-        **job, "work": work, "device": device, "sandbox": sandbox, "readable": _readable(),
+        **job, "work": work, "device": device, "sandbox": sandbox, "readable": [*_readable(), *readable],
         "limits": {"cpu_seconds": int(timeout) + 20, "address_space_bytes": 8 << 30 if device == "cpu" else 0},
     }  # fmt: skip
     started = time.monotonic()

@@ -51,6 +51,7 @@ class Gpu:
 
     capability: tuple[int, int] = (8, 0)
     memory: int = 0
+    attention: str = "auto"
 
 
 class Cuda:
@@ -191,12 +192,14 @@ class Cuda:
         )[0]
 
     def _choose(self, query: Any, key: Any, value: Any, mask: Any, gqa: bool) -> str:
+        if self.gpu.attention == "math" or (self.gpu.attention == "auto" and self.gpu.capability < (8, 0)):
+            return "math"  # the records of a T4 show it, against sdp_utils.cpp: see docs/budget.md
         low = query.dtype in (torch.float16, torch.bfloat16)
         plain = query.dim() == key.dim() == value.dim() == 4 and query.size(2) > 0 and key.size(2) > 0
         wide = query.size(-1)
         same = plain and key.size(1) == query.size(1)
         backends = torch.backends.cuda
-        if plain and low and mask is None and self.gpu.capability >= (8, 0) and wide <= 256 and wide == value.size(-1):
+        if plain and low and mask is None and self.gpu.attention != "efficient" and self.gpu.capability >= (8, 0) and wide <= 256 and wide == value.size(-1):
             if backends.flash_sdp_enabled() and (same or gqa):
                 return "flash"
         aligned = wide % (8 if low else 4) == 0 and value.size(-1) % (8 if low else 4) == 0

@@ -30,6 +30,7 @@ class Run:
         self.stepping: list[tuple[int, int]] = []
         self.optimizers: list[Any] = []
         self.stop_at_steps = 0
+        self.saw_forward = False
         self._names: dict[int, str] = {}
         self._roots: list[Any] = []
 
@@ -53,6 +54,7 @@ class Run:
     # -- modules
     def _into(self, module: Any, inputs: Any) -> None:
         if not self.tape.modules:
+            self.saw_forward = True
             self._learn(module)
         self.tape.modules.append(self._names.get(id(module), type(module).__name__))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import sys
@@ -14,8 +15,9 @@ from torchmemlint.confirm import sandbox
 Emit = Callable[[Mapping[str, object]], None]
 
 
-def main() -> None:
-    """Do the job on standard input; records go to the original standard output, one JSON object per line."""
+def main(runners: str) -> None:
+    """Do the job on standard input with one of the ``RUNNERS`` of the module ``runners``; records go to the original standard
+    output, one JSON object per line."""
     sandbox.end_with_parent()
     job: dict[str, Any] = json.loads(sys.stdin.buffer.read())
     results = os.dup(1)
@@ -38,7 +40,7 @@ def main() -> None:
     from torchmemlint.confirm.worker import experiments
 
     emit({"torch": torch.__version__, "device": experiments.device_name(job["device"])})
-    experiments.RUNNERS[job["runner"]](job, emit)
+    importlib.import_module(runners).RUNNERS[job["runner"]](job, emit)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # threads or exit handlers of the code that ran have no say
