@@ -32,8 +32,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("target", nargs="?", metavar="FILE[:LINE|:FUNCTION]", help="a program, or a function of it")
     made.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="arguments of the program, behind --")
     what = made.add_argument_group("what is run")
-    what.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an option of the program, or a constant in it")
-    what.add_argument("--input", action="append", default=[], metavar="SPEC", help="a batch: 'ids:int64[8,256]', once for each tensor")
+    what.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="an option of the program, or a constant in it"
+    )
+    what.add_argument(
+        "--input", action="append", default=[], metavar="SPEC", help="a batch: 'ids:int64[8,256]', once for each tensor"
+    )
     what.add_argument("--model", metavar="PACKAGE:FACTORY", help="a model alone: torchvision.models:resnet50, with --input")
     what.add_argument("--root", metavar="DIR", help="the project, which the program may read (default: found from the file)")
     what.add_argument("--batch", type=int, default=0, metavar="N", help="the batch size of loaders and of --input")
@@ -42,9 +46,15 @@ def parser() -> argparse.ArgumentParser:
     model.add_argument("--autocast", choices=("float16", "bfloat16"), help="forward and loss under autocast")
     model.add_argument("--optimizer", default="AdamW", metavar="NAME", help="of torch.optim (default: AdamW)")
     device = made.add_argument_group("the device")
-    device.add_argument("--gpu", default="A100", metavar="NAME", help="decides the kernels: T4, A100, RTX4090, H100, … (default: A100)")
-    device.add_argument("--attention", choices=("auto", "flash", "efficient", "math"), default="auto", help="the kernel of attention")
-    device.add_argument("--fit", metavar="SIZE", help="whether it fits in 24GiB, and the largest batch that does; a name of a device, too")
+    device.add_argument(
+        "--gpu", default="A100", metavar="NAME", help="decides the kernels: T4, A100, RTX4090, H100, … (default: A100)"
+    )
+    device.add_argument(
+        "--attention", choices=("auto", "flash", "efficient", "math"), default="auto", help="the kernel of attention"
+    )
+    device.add_argument(
+        "--fit", metavar="SIZE", help="whether it fits in 24GiB, and the largest batch that does; a name of a device, too"
+    )
     output = made.add_argument_group("output")
     output.add_argument("--remedies", action="store_true", help="run each remedy, and print what it saves")
     output.add_argument("--output-format", choices=FORMATS, default="text")
@@ -66,9 +76,7 @@ def main(argv: Sequence[str]) -> int:
     if first.budget and limit:
         result = _fitted(result, job, options, arguments)
     if first.budget and arguments.remedies:
-        result = Result(
-            target, first, runs.with_remedies(job, options), limit, result.fit, result.fit_told, result.fit_reason
-        )
+        result = Result(target, first, runs.with_remedies(job, options), limit, result.fit, result.fit_told, result.fit_reason)
     write(_rendered(result, arguments.output_format), arguments.output_file)
     return result.status
 
@@ -97,7 +105,9 @@ def _fitted(result: Result, job: dict[str, object], options: runs.Options, argum
     inputs = [input_of(spec) for spec in arguments.input]
     batch = arguments.batch or result.told.batch or (inputs[0][2][0] if inputs and inputs[0][2] else 0)
     if not batch:
-        return Result(result.target, result.told, limit=result.limit, fit_reason="no loader and no --input says what a batch is")
+        return Result(
+            result.target, result.told, limit=result.limit, fit_reason="no loader and no --input says what a batch is"
+        )
     try:
         fit, told = runs.largest_batch(job, options, result.told, batch, result.limit)
     except ValueError as error:

@@ -64,7 +64,9 @@ def svg(curve: Sequence[Mapping[str, int]], events: int) -> str:
     if totals:
         at = totals.index(highest)
         place = x(curve[at]["event"])
-        rows.append(f'<line class="peak" x1="{place:.1f}" x2="{place:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" stroke-dasharray="3 3"/>')
+        rows.append(
+            f'<line class="peak" x1="{place:.1f}" x2="{place:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" stroke-dasharray="3 3"/>'
+        )
         anchor = "end" if place > WIDTH / 2 else "start"
         rows.append(f'<text x="{place + (-6 if anchor == "end" else 6):.1f}" y="{TOP + 10}" text-anchor="{anchor}">peak</text>')
     rows.append(f'<text x="{LEFT}" y="{HEIGHT - 6}">start of the step</text>')

@@ -82,7 +82,10 @@ def text(result: Result) -> str:
 
 def place(budget: Any) -> str:
     """Where the peak is, in words."""
-    words = [f"in the {budget['phase']}" if budget["phase"] else "", f"at {budget['path']}:{budget['row']}" if budget["row"] else ""]
+    words = [
+        f"in the {budget['phase']}" if budget["phase"] else "",
+        f"at {budget['path']}:{budget['row']}" if budget["row"] else "",
+    ]
     words += [f"in {budget['module']}" if budget["module"] else "", f"({budget['op']})"]
     return " ".join(word for word in words if word)
 
@@ -95,7 +98,8 @@ def grouped(modules: Sequence[Sequence[Any]]) -> list[tuple[str, int]]:
         count, total = sums.get(key, (0, 0))
         sums[key] = count + 1, total + int(size)
     return sorted(
-        ((f"{name} (×{count})" if count > 1 else name, total) for name, (count, total) in sums.items()), key=lambda item: -item[1]
+        ((f"{name} (×{count})" if count > 1 else name, total) for name, (count, total) in sums.items()),
+        key=lambda item: -item[1],
     )
 
 
@@ -107,7 +111,9 @@ def remedy(told: Told, other: Told) -> str:
     if abs(change) < max(1 << 20, told.allocated // 1000):
         return "changes nothing here"
     sign = "+" if change > 0 else "−"
-    return f"{written(other.allocated):>11}   {sign}{written(abs(change))} ({100 * change / told.allocated:+.0f} %)".replace("-", "−")
+    return f"{written(other.allocated):>11}   {sign}{written(abs(change))} ({100 * change / told.allocated:+.0f} %)".replace(
+        "-", "−"
+    )
 
 
 def _notes(told: Told) -> list[str]:

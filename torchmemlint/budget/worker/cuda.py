@@ -14,31 +14,139 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_map
 
+from torchmemlint.budget.worker.patch import put
 from torchmemlint.budget.worker.tape import WORKSPACES, Tape
 
 aten = torch.ops.aten
 
 # aten/src/ATen/autocast_mode.h, the lists of AutocastCUDA (kCUDA in autocast_mode.cpp)
-LOWER = """
-_convolution.deprecated _convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d.input
-conv_transpose3d.input convolution prelu addmm addmv addr matmul einsum mm mv linalg_vecdot linear addbmm baddbmm bmm
-chain_matmul linalg_multi_dot _thnn_fused_lstm_cell _thnn_fused_gru_cell lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell
-_scaled_dot_product_flash_attention scaled_dot_product_attention conv1d.padding conv2d.padding conv3d.padding
-""".split()
-SINGLE = """
-acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar pow.Tensor_Tensor pow.Scalar
-softplus layer_norm native_layer_norm rms_norm group_norm frobenius_norm.dim nuclear_norm nuclear_norm.dim cosine_similarity
-poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss
-margin_ranking_loss multilabel_margin_loss soft_margin_loss triplet_margin_loss multi_margin_loss
-binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp upsample_nearest1d _upsample_nearest_exact1d
-upsample_nearest2d _upsample_nearest_exact2d upsample_nearest3d _upsample_nearest_exact3d upsample_linear1d
-upsample_bilinear2d _upsample_bilinear2d_aa upsample_trilinear3d upsample_bicubic2d _upsample_bicubic2d_aa
-""".split()
-SINGLE_RESULT = """
-prod prod.dim_int softmax.int log_softmax.int cumprod cumsum linalg_vector_norm linalg_matrix_norm linalg_matrix_norm.str_ord sum
-sum.dim_IntList
-""".split()
-WIDEST = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add cat stack".split()
+LOWER = [
+    "_convolution.deprecated",
+    "_convolution",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_tbc",
+    "conv_transpose1d",
+    "conv_transpose2d.input",
+    "conv_transpose3d.input",
+    "convolution",
+    "prelu",
+    "addmm",
+    "addmv",
+    "addr",
+    "matmul",
+    "einsum",
+    "mm",
+    "mv",
+    "linalg_vecdot",
+    "linear",
+    "addbmm",
+    "baddbmm",
+    "bmm",
+    "chain_matmul",
+    "linalg_multi_dot",
+    "_thnn_fused_lstm_cell",
+    "_thnn_fused_gru_cell",
+    "lstm_cell",
+    "gru_cell",
+    "rnn_tanh_cell",
+    "rnn_relu_cell",
+    "_scaled_dot_product_flash_attention",
+    "scaled_dot_product_attention",
+    "conv1d.padding",
+    "conv2d.padding",
+    "conv3d.padding",
+]
+SINGLE = [
+    "acos",
+    "asin",
+    "cosh",
+    "erfinv",
+    "exp",
+    "expm1",
+    "log",
+    "log10",
+    "log2",
+    "log1p",
+    "reciprocal",
+    "rsqrt",
+    "sinh",
+    "tan",
+    "pow.Tensor_Scalar",
+    "pow.Tensor_Tensor",
+    "pow.Scalar",
+    "softplus",
+    "layer_norm",
+    "native_layer_norm",
+    "rms_norm",
+    "group_norm",
+    "frobenius_norm.dim",
+    "nuclear_norm",
+    "nuclear_norm.dim",
+    "cosine_similarity",
+    "poisson_nll_loss",
+    "cosine_embedding_loss",
+    "nll_loss",
+    "nll_loss2d",
+    "hinge_embedding_loss",
+    "kl_div",
+    "l1_loss",
+    "smooth_l1_loss",
+    "huber_loss",
+    "mse_loss",
+    "margin_ranking_loss",
+    "multilabel_margin_loss",
+    "soft_margin_loss",
+    "triplet_margin_loss",
+    "multi_margin_loss",
+    "binary_cross_entropy_with_logits",
+    "dist",
+    "pdist",
+    "cdist",
+    "renorm",
+    "logsumexp",
+    "upsample_nearest1d",
+    "_upsample_nearest_exact1d",
+    "upsample_nearest2d",
+    "_upsample_nearest_exact2d",
+    "upsample_nearest3d",
+    "_upsample_nearest_exact3d",
+    "upsample_linear1d",
+    "upsample_bilinear2d",
+    "_upsample_bilinear2d_aa",
+    "upsample_trilinear3d",
+    "upsample_bicubic2d",
+    "_upsample_bicubic2d_aa",
+]
+SINGLE_RESULT = [
+    "prod",
+    "prod.dim_int",
+    "softmax.int",
+    "log_softmax.int",
+    "cumprod",
+    "cumsum",
+    "linalg_vector_norm",
+    "linalg_matrix_norm",
+    "linalg_matrix_norm.str_ord",
+    "sum",
+    "sum.dim_IntList",
+]
+WIDEST = [
+    "addcdiv",
+    "addcmul",
+    "atan2",
+    "bilinear",
+    "cross",
+    "dot",
+    "vdot",
+    "grid_sampler",
+    "index_put",
+    "tensordot",
+    "scatter_add",
+    "cat",
+    "stack",
+]
 
 # aten/src/ATen/cuda/CUDABlas.cpp and CublasHandlePool.cpp, parseChosenWorkspaceSize: ":4096:2:16:8", and 32 MiB on Hopper
 CUBLAS_WORKSPACE = (4096 * 2 + 16 * 8) * 1024
@@ -72,10 +180,15 @@ class Cuda:
 
     # -- autocast: aten/src/ATen/autocast_mode.{h,cpp}
     def _autocast(self) -> None:
-        library = torch.library.Library("aten", "IMPL")  # noqa: TOR901
+        library = torch.library.Library("aten", "IMPL")
         self._libraries.append(library)
         wanted: dict[str, Callable[..., Any]] = {}
-        for names, make in ((LOWER, self._lower), (SINGLE, self._single), (SINGLE_RESULT, self._single_result), (WIDEST, self._widest)):
+        for names, make in (
+            (LOWER, self._lower),
+            (SINGLE, self._single),
+            (SINGLE_RESULT, self._single_result),
+            (WIDEST, self._widest),
+        ):
             wanted |= {name: make(_overload(name)) for name in names if _overload(name) is not None}
         for name in torch._C._dispatch_get_registrations_for_dispatch_key("AutocastCPU"):
             short = name.removeprefix("aten::")
@@ -83,7 +196,7 @@ class Cuda:
                 library.impl(short, torch.library.fallthrough_kernel, "AutocastCPU", allow_override=True)
         for name, kernel in wanted.items():
             library.impl(name, kernel, "AutocastCPU", allow_override=True)
-        torch.clear_autocast_cache = self._clear_cache
+        put(torch, "clear_autocast_cache", self._clear_cache)
         begin = torch.amp.autocast_mode.autocast.__init__
 
         def init(this: Any, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: Any = None) -> None:
@@ -91,7 +204,7 @@ class Cuda:
                 device_type, dtype = "cpu", dtype or torch.float16
             begin(this, device_type, dtype, enabled, cache_enabled)
 
-        torch.amp.autocast_mode.autocast.__init__ = init  # type: ignore[method-assign]
+        put(torch.amp.autocast_mode.autocast, "__init__", init)
 
     def _clear_cache(self) -> None:
         self._cache.clear()
@@ -157,7 +270,7 @@ class Cuda:
 
     # -- dropout: aten/src/ATen/native/Dropout.cpp, is_fused_kernel_acceptable; attention: native/transformers/{attention.cpp,cuda/sdp_utils.cpp}
     def _kernels(self) -> None:
-        library = torch.library.Library("aten", "IMPL")  # noqa: TOR901
+        library = torch.library.Library("aten", "IMPL")
         self._libraries.append(library)
 
         def dropout(tensor: Any, p: float, train: bool) -> Any:
@@ -184,7 +297,9 @@ class Cuda:
         if which == "efficient":
             grad = torch.is_grad_enabled() and any(item.requires_grad for item in (query, key, value))
             bias = self._bias(query, key, attn_mask)
-            return aten._scaled_dot_product_efficient_attention(query, key, value, bias, grad, dropout_p, is_causal, scale=scale)[0]
+            return aten._scaled_dot_product_efficient_attention(
+                query, key, value, bias, grad, dropout_p, is_causal, scale=scale
+            )[0]
         if attn_mask is not None and attn_mask.dtype is torch.bool:
             attn_mask = _as_bias(attn_mask, query.dtype)
         return aten._scaled_dot_product_attention_math(
@@ -199,7 +314,15 @@ class Cuda:
         wide = query.size(-1)
         same = plain and key.size(1) == query.size(1)
         backends = torch.backends.cuda
-        if plain and low and mask is None and self.gpu.attention != "efficient" and self.gpu.capability >= (8, 0) and wide <= 256 and wide == value.size(-1):
+        if (
+            plain
+            and low
+            and mask is None
+            and self.gpu.attention != "efficient"
+            and self.gpu.capability >= (8, 0)
+            and wide <= 256
+            and wide == value.size(-1)
+        ):
             if backends.flash_sdp_enabled() and (same or gqa):
                 return "flash"
         aligned = wide % (8 if low else 4) == 0 and value.size(-1) % (8 if low else 4) == 0
@@ -225,10 +348,9 @@ class Cuda:
         import torch.utils._foreach_utils as utilities
 
         for module in (optimizers, utilities):
-            if hasattr(module, "_get_foreach_kernels_supported_devices"):
-                module._get_foreach_kernels_supported_devices = lambda: ["cpu", "cuda"]
-            if hasattr(module, "_get_fused_kernels_supported_devices"):
-                module._get_fused_kernels_supported_devices = lambda: ["cpu", "cuda"]
+            for name in ("_get_foreach_kernels_supported_devices", "_get_fused_kernels_supported_devices"):
+                if hasattr(module, name):
+                    put(module, name, lambda: ["cpu", "cuda"])
         kinds = optimizers._foreach_supported_types
         if FakeTensor not in kinds:
             kinds.append(FakeTensor)
@@ -239,7 +361,7 @@ class Cuda:
         name = func.overloadpacket
         if name in _PRODUCTS:
             # CublasHandlePool.cpp: one handle, with its workspace, for each thread; backward has a thread of its own
-            thread = torch._C._current_autograd_node() is not None  # type: ignore[attr-defined]
+            thread = torch._C._current_autograd_node() is not None
             if thread not in self._handles:
                 self._handles.add(thread)
                 size = CUBLAS_WORKSPACE_HOPPER if self.gpu.capability[0] == 9 else CUBLAS_WORKSPACE

@@ -9,6 +9,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from torchmemlint.budget.worker.cuda import Gpu
+from torchmemlint.budget.worker.patch import put
 from torchmemlint.budget.worker.tape import INPUTS, Tape
 
 
@@ -52,7 +53,8 @@ class Placement(TorchFunctionMode):
             return self._moved(tensor, self._tape.on_device(other), {"dtype": other.dtype})
         memory = kwargs.pop("memory_format", None)
         copy = kwargs.pop("copy", False) or (len(rest) > 3 and rest[3] is True)
-        device, dtype, _, layout = torch._C._nn._parse_to(*rest[:3], **kwargs)
+        parsed: Any = torch._C._nn._parse_to(*rest[:3], **kwargs)
+        device, dtype, _, layout = parsed
         wanted: dict[str, Any] = {"copy": True} if copy else {}
         if dtype is not None:
             wanted["dtype"] = dtype
@@ -99,7 +101,7 @@ def move_in_place() -> None:
                     self._buffers[name] = fn(buffer)
         return self
 
-    torch.nn.Module._apply = apply  # type: ignore[method-assign]
+    put(torch.nn.Module, "_apply", apply)
 
 
 def pretend_cuda(gpu: Gpu) -> None:
@@ -128,9 +130,10 @@ def pretend_cuda(gpu: Gpu) -> None:
         "set_per_process_memory_fraction", "reset_accumulated_memory_stats", "set_stream", "reset_max_memory_cached",
     ):  # fmt: skip
         setattr(cuda, name, lambda *args, **kwargs: None)
-    cuda.Stream = cuda.Event = _Stream  # type: ignore[misc, assignment]
-    cuda.stream = lambda stream: contextlib.nullcontext()  # type: ignore[assignment]
-    cuda.device = lambda device: contextlib.nullcontext()  # type: ignore[assignment, misc]
+    put(cuda, "Stream", _Stream)
+    put(cuda, "Event", _Stream)
+    put(cuda, "stream", lambda stream: contextlib.nullcontext())
+    put(cuda, "device", lambda device: contextlib.nullcontext())
     cuda.amp.common.amp_definitely_not_available = lambda: False
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import logging
 import os
 import sys
 import traceback
@@ -32,7 +33,7 @@ GUARD = "__tml_guard__"
 def run_budget(job: Mapping[str, Any], emit: Emit) -> None:
     """One program, once. Emits one record: the budget, or the line that stopped it."""
     warnings.simplefilter("ignore")
-    torch._logging.set_logs(all=50)  # nobody reads them
+    logging.disable(logging.CRITICAL)
     Budgeted(job, emit).run()
 
 
@@ -63,7 +64,8 @@ class Budgeted:
         """Run to the end of the second step."""
         job, run = self._job, self.measured
         packages = strangers.Packages(self._own)
-        sys.meta_path.append(packages)
+        if not job.get("model"):
+            sys.meta_path.append(packages)
         run.stop_at_steps = 2
         reason = ""
         placement = Placement(run.tape)
@@ -71,6 +73,7 @@ class Budgeted:
             pretend_cuda(self.gpu)
             move_in_place()
             strangers.stand_ins_tell(self._told)
+            strangers.no_loggers()
             strangers.fill_arguments(job.get("values", {}))
             self.data.install()
             with run.running():
@@ -260,6 +263,8 @@ class Guarded(ast.NodeTransformer):
             node.body, node.orelse = self._block(node.body), self._block(node.orelse)
         elif isinstance(node, (ast.With, ast.AsyncWith)):
             node.body = self._block(node.body)
+        elif isinstance(node, ast.Assert) and "__version__" in ast.unparse(node.test):
+            return [ast.copy_location(ast.Pass(), node)]
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
             self._set(node)
             if not _trains(node):
@@ -273,7 +278,11 @@ class Guarded(ast.NodeTransformer):
         name = target.id if isinstance(target, ast.Name) else target.attr if isinstance(target, ast.Attribute) else ""
         if name in self._values and isinstance(node.value, ast.Constant):
             node.value = ast.Constant(strangers._value(self._values[name], type(node.value.value)))
-        elif self._batch and name.lower() in ("batch_size", "bs", "batchsize", "train_batch_size") and isinstance(node.value, ast.Constant):
+        elif (
+            self._batch
+            and name.lower() in ("batch_size", "bs", "batchsize", "train_batch_size")
+            and isinstance(node.value, ast.Constant)
+        ):
             node.value = ast.Constant(self._batch)
 
     def _guard(self, node: ast.stmt, names: Sequence[str]) -> ast.stmt:
@@ -301,7 +310,14 @@ def _runs(call: ast.Call) -> bool:
 
 def _bound(node: ast.Assign | ast.AnnAssign) -> list[str]:
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return list(dict.fromkeys(item.id for target in targets for item in ast.walk(target) if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store)))
+    return list(
+        dict.fromkeys(
+            item.id
+            for target in targets
+            for item in ast.walk(target)
+            if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store)
+        )
+    )
 
 
 RUNNERS = {"budget": run_budget}

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from torchmemlint.budget.worker.measure import Run
+from torchmemlint.budget.worker.patch import put
 
 
 def apply_remedy(name: str, run: Run) -> None:
@@ -33,7 +34,7 @@ def _autocast(dtype: torch.dtype) -> Callable[[Run], None]:
             finally:
                 depth[0] -= 1
 
-        torch.nn.Module.__call__ = call  # type: ignore[method-assign, assignment]
+        put(torch.nn.Module, "__call__", call)
 
     return apply
 
@@ -70,7 +71,7 @@ def _checkpoint(run: Run) -> None:
             return checkpoint(forward, self, *args, use_reentrant=False, preserve_rng_state=False, **kwargs)
         return forward(self, *args, **kwargs)
 
-    torch.nn.Module.__call__ = call  # type: ignore[method-assign, assignment]
+    put(torch.nn.Module, "__call__", call)
 
 
 def _optimizer(**wanted: Any) -> Callable[[Run], None]:
@@ -84,7 +85,7 @@ def _optimizer(**wanted: Any) -> Callable[[Run], None]:
                 kwargs.pop("foreach" if "fused" in wanted else "fused", None)
                 _begin(self, *args, **{**kwargs, **wanted})
 
-            kind.__init__ = init  # type: ignore[method-assign]
+            put(kind, "__init__", init)
 
     return apply
 
@@ -102,7 +103,7 @@ class Adam8bit(torch.optim.Optimizer):
     def __init__(self, parameters: Any, lr: Any = 1e-3, **kwargs: Any) -> None:
         super().__init__(parameters, {"lr": lr})
 
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, closure: Any = None) -> Any:
         """Make the state; the kernel itself works in place."""
         for group in self.param_groups:
             for parameter in group["params"]:
@@ -129,7 +130,7 @@ def _set_to_none(run: Run) -> None:
         def zero_grad(self: Any, set_to_none: bool = True, _zero: Any = zero) -> None:
             _zero(self, set_to_none=True)
 
-        kind.zero_grad = zero_grad  # type: ignore[method-assign]
+        put(kind, "zero_grad", zero_grad)
 
 
 CHUNKS = 8
@@ -139,7 +140,7 @@ class _Chunked(torch.autograd.Function):
     """Cross entropy a part of the rows at a time; the logarithms are computed again in the backward."""
 
     @staticmethod
-    def forward(ctx: Any, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def forward(ctx: Any, logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(logits, target)
         total = torch.zeros(())
         for rows, wanted in zip(logits.chunk(CHUNKS), target.chunk(CHUNKS), strict=True):
@@ -147,8 +148,8 @@ class _Chunked(torch.autograd.Function):
         return -total / logits.size(0)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
-        logits, target = ctx.saved_tensors
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        logits, _ = ctx.saved_tensors
         made = torch.empty_like(logits)
         for rows, part in zip(logits.chunk(CHUNKS), made.chunk(CHUNKS), strict=True):
             part.copy_(torch.softmax(rows.float(), -1))
@@ -160,10 +161,10 @@ def _chunked_loss(run: Run) -> None:
 
     def cross_entropy(logits: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
         if logits.dim() == 2 and target.dim() == 1 and logits.size(0) >= CHUNKS and not target.is_floating_point():
-            return _Chunked.apply(logits, target)
+            return _Chunked.apply(logits, target)  # type: ignore[no-untyped-call]
         return plain(logits, target, *args, **kwargs)
 
-    torch.nn.functional.cross_entropy = cross_entropy
+    put(torch.nn.functional, "cross_entropy", cross_entropy)
 
 
 def _fused_attention(run: Run) -> None:

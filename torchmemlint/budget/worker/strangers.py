@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import argparse
+import ast
 import builtins
+import contextlib
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import io
 import os
 import sys
@@ -18,6 +20,7 @@ import torch
 from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader
 
+from torchmemlint.budget.worker.patch import put
 from torchmemlint.confirm.worker import standins
 from torchmemlint.confirm.worker.standins import StandIn
 
@@ -66,6 +69,12 @@ class _Missing(types.ModuleType):
         return StandIn(f"{self.__name__}.{name}", origin="unseen")
 
 
+def no_loggers() -> None:
+    """``torch.utils.tensorboard`` wants a package of its own; without it, it is a stand-in."""
+    if importlib.util.find_spec("tensorboard") is None:
+        sys.modules["torch.utils.tensorboard"] = _Missing("torch.utils.tensorboard")
+
+
 def optional_imports(tree: ast.AST, path: str) -> set[tuple[str, int]]:
     """Imports inside a ``try`` with a handler."""
     return {
@@ -84,8 +93,8 @@ def stand_ins_tell(tell: Callable[[str], str]) -> None:
     def made(*args: Any) -> Any:
         raise CannotTell(tell("the data is not here, so its shape is not known"))
 
-    StandIn.tml_tensor = unknown  # type: ignore[method-assign]
-    StandIn._forward = lambda self, inputs, caller: StandIn(f"{self._name}()", called=None)  # type: ignore[method-assign]
+    put(StandIn, "tml_tensor", unknown)
+    put(StandIn, "_forward", lambda self, inputs, caller: StandIn(f"{self._name}()", called=None))
     standins.data = made
 
     def iterate(self: Any) -> Iterator[Any]:
@@ -94,7 +103,7 @@ def stand_ins_tell(tell: Callable[[str], str]) -> None:
             return iter([StandIn(f"{self._name}[{index}]") for index in range(count)])
         raise CannotTell(tell(f"`{self._name}` is not here, so what it holds is not known"))
 
-    StandIn.__iter__ = iterate  # type: ignore[method-assign]
+    put(StandIn, "__iter__", iterate)
 
 
 # -- arguments
@@ -117,7 +126,7 @@ def fill_arguments(values: Mapping[str, str]) -> None:
                 setattr(found, action.dest, _value(values[action.dest], action.type or type(action.default)))
         return found, rest
 
-    argparse.ArgumentParser.parse_known_args = parse_known_args  # type: ignore[method-assign]
+    put(argparse.ArgumentParser, "parse_known_args", parse_known_args)
 
 
 def _value(text: str, kind: Any) -> Any:
@@ -154,7 +163,9 @@ class Batch(dict[str, Any]):
 class Data:
     """Loaders run outside of the fake mode, on real items; what they give becomes fake."""
 
-    def __init__(self, run: Any, inputs: Sequence[tuple[str, str, Sequence[int]]], batch: int, tell: Callable[[str], str]) -> None:
+    def __init__(
+        self, run: Any, inputs: Sequence[tuple[str, str, Sequence[int]]], batch: int, tell: Callable[[str], str]
+    ) -> None:
         self._run, self._inputs, self._batch, self._tell = run, inputs, batch, tell
         self.batch_sizes: list[int] = []
 
@@ -175,7 +186,14 @@ class Data:
         begin, go = DataLoader.__init__, DataLoader.__iter__
 
         def init(this: Any, dataset: Any, batch_size: Any = 1, *args: Any, **kwargs: Any) -> None:
-            for name in ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context", "timeout", "pin_memory"):
+            for name in (
+                "num_workers",
+                "persistent_workers",
+                "prefetch_factor",
+                "multiprocessing_context",
+                "timeout",
+                "pin_memory",
+            ):
                 kwargs.pop(name, None)
             args = args[:3]
             if isinstance(batch_size, StandIn):
@@ -195,8 +213,8 @@ class Data:
                 return data._endless()
             return data._real(go, this)
 
-        DataLoader.__init__ = init  # type: ignore[method-assign, assignment]
-        DataLoader.__iter__ = iterate  # type: ignore[method-assign, assignment]
+        put(DataLoader, "__init__", init)
+        put(DataLoader, "__iter__", iterate)
 
     def _endless(self) -> Iterator[Any]:
         for _ in range(4):
@@ -242,7 +260,7 @@ _PICTURES: dict[str, tuple[str, tuple[int, int], int, int]] = {
 def known_pictures(assume: Callable[[str], None]) -> None:
     """torchvision's data sets without their files: pictures of the right size, through the program's own transforms."""
     try:
-        from torchvision import datasets
+        datasets = importlib.import_module("torchvision.datasets")
     except Exception:  # not installed, or broken
         return
     for name, (mode, size, count, classes) in _PICTURES.items():
@@ -254,12 +272,11 @@ def known_pictures(assume: Callable[[str], None]) -> None:
 
 def _pictures(kind: Any, mode: str, size: tuple[int, int], count: int, classes: int, assume: Callable[[str], None]) -> Any:
     def init(self: Any, root: Any = "", *args: Any, **kwargs: Any) -> None:
-        from torchvision.datasets import VisionDataset
-
+        vision = importlib.import_module("torchvision.datasets").VisionDataset
         transform = kwargs.get("transform")
         if transform is None:
             transform = next((item for item in args if callable(item)), None)
-        VisionDataset.__init__(self, "data", transform=transform, target_transform=kwargs.get("target_transform"))
+        vision.__init__(self, "data", transform=transform, target_transform=kwargs.get("target_transform"))
         self.classes = [str(index) for index in range(classes)]
         self.class_to_idx = {word: index for index, word in enumerate(self.classes)}
         self.targets = self.labels = [index % classes for index in range(count)]
@@ -269,9 +286,7 @@ def _pictures(kind: Any, mode: str, size: tuple[int, int], count: int, classes: 
             assume("an ImageFolder was taken for 500×375 pictures of 1000 classes")
 
     def item(self: Any, index: int) -> Any:
-        from PIL import Image
-
-        picture: Any = Image.new(mode, size)
+        picture: Any = importlib.import_module("PIL.Image").new(mode, size)
         target: Any = index % classes
         if self.transform is not None:
             picture = self.transform(picture)
@@ -297,18 +312,21 @@ def no_outside(assume: Callable[[str], None]) -> None:
         return real_open(file, mode, *args, **kwargs)
 
     builtins.open = opened
-    torch.save = lambda *args, **kwargs: None  # type: ignore[assignment]
-    torch.load = lambda *args, **kwargs: StandIn("torch.load()")
-    torch.compile = _compile  # type: ignore[assignment]
-    torch.hub.load_state_dict_from_url = lambda *args, **kwargs: StandIn("weights")
+    put(torch, "save", lambda *args, **kwargs: None)
+    put(torch, "load", lambda *args, **kwargs: StandIn("torch.load()"))
+    put(torch, "compile", _compile)
+    from torch.utils import model_zoo
+
+    for place, name in ((torch.hub, "load_state_dict_from_url"), (model_zoo, "load_url"), (torch.hub, "load")):
+        put(place, name, lambda *args, **kwargs: StandIn("weights"))
     first = torch.nn.Module.load_state_dict
 
     def load_state_dict(self: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
         return None if isinstance(state, StandIn) else first(self, state, *args, **kwargs)
 
-    torch.nn.Module.load_state_dict = load_state_dict  # type: ignore[method-assign]
-    torch.optim.Optimizer.load_state_dict = lambda self, state: None  # type: ignore[method-assign]
-    torch.backends.cudnn.is_available = lambda: True
+    put(torch.nn.Module, "load_state_dict", load_state_dict)
+    put(torch.optim.Optimizer, "load_state_dict", lambda self, state: None)
+    put(torch.backends.cudnn, "is_available", lambda: True)
     _one_process()
     _untrained(assume)
 
@@ -340,14 +358,13 @@ class _Same(torch.nn.Module):
 
     def no_sync(self) -> Any:
         """As in DistributedDataParallel."""
-        import contextlib
-
         return contextlib.nullcontext()
 
 
 def _one_process() -> None:
-    torch.nn.DataParallel = torch.nn.parallel.DataParallel = _Same  # type: ignore[misc, assignment]
-    torch.nn.parallel.DistributedDataParallel = _Same  # type: ignore[misc, assignment]
+    put(torch.nn, "DataParallel", _Same)
+    put(torch.nn.parallel, "DataParallel", _Same)
+    put(torch.nn.parallel, "DistributedDataParallel", _Same)
     distributed = torch.distributed
     answers: dict[str, Any] = {
         "init_process_group": None, "destroy_process_group": None, "barrier": None, "get_rank": 0, "get_world_size": 1,
@@ -357,16 +374,12 @@ def _one_process() -> None:
         setattr(distributed, name, lambda *args, _value=value, **kwargs: _value)
     import torch.multiprocessing as processes
 
-    processes.spawn = lambda fn, args=(), nprocs=1, **kwargs: fn(0, *args)  # type: ignore[assignment]
+    put(processes, "spawn", lambda fn, args=(), nprocs=1, **kwargs: fn(0, *args))
 
 
 def _untrained(assume: Callable[[str], None]) -> None:
     """Pretrained models come from their configuration, where a library here has it."""
-    try:
-        import timm
-    except Exception:
-        pass
-    else:
+    with contextlib.suppress(Exception):  # not installed, or broken
+        timm = importlib.import_module("timm")
         create = timm.create_model
-        timm.create_model = lambda name, pretrained=False, **kwargs: create(name, pretrained=False, **kwargs)
-
+        put(timm, "create_model", lambda name, pretrained=False, **kwargs: create(name, pretrained=False, **kwargs))

@@ -67,7 +67,7 @@ class Tape(TorchDispatchMode):
     # -- operators
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        backward = torch._C._current_autograd_node() is not None  # type: ignore[attr-defined]
+        backward = torch._C._current_autograd_node() is not None
         if backward and not self._in_backward:
             self.before_backward.append(len(self.events))
         self._in_backward = backward
@@ -153,8 +153,6 @@ class Tape(TorchDispatchMode):
             if self.blocks[number].size == size:
                 return
             self._free(key)
-        if not isinstance(size, int):
-            return
         self._numbers[key] = len(self.blocks)
         self.events.append((len(self.blocks), 1))
         self.blocks.append(self._block(size, str(func), placed))
@@ -209,14 +207,14 @@ class Tape(TorchDispatchMode):
         """The path of the module whose forward, or whose backward, runs."""
         if not self._in_backward:
             return self.modules[-1] if self.modules else ""
-        node = torch._C._current_autograd_node()  # type: ignore[attr-defined]
+        node = torch._C._current_autograd_node()
         if node is None or not self._sequence:
             return ""
         at = bisect_right(self._sequence, (node._sequence_nr(), "\U0010ffff")) - 1
         return self._sequence[at][1] if at >= 0 else ""
 
     def _note_sequence(self) -> None:
-        number = torch._C._autograd._get_sequence_nr()  # type: ignore[attr-defined]
+        number = torch._C._autograd._get_sequence_nr()
         if not self._sequence or (self._sequence[-1][1] != self.modules[-1] and self._sequence[-1][0] <= number):
             self._sequence.append((number, self.modules[-1]))
 
