@@ -73,7 +73,7 @@ def text(result: Result) -> str:
         fits = told.needed <= result.limit
         lines += ["", f"  {'fits' if fits else 'does not fit'} in {written(result.limit)}"]
         if result.fit_told is not None:
-            lines.append(f"  the largest batch that fits: {result.fit} ({written(result.fit_told.needed)} needed)")
+            lines.append(f"  the largest batch that fits, to 2 %: {result.fit} ({written(result.fit_told.needed)} needed)")
         elif result.fit_reason:
             lines.append(f"  the largest batch was not looked for: {result.fit_reason}")
         else:

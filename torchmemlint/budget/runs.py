@@ -14,11 +14,13 @@ CONTEXT = 141_426_688
 """The CUDA context with cuBLAS and cuDNN loaded, on a T4: torch-preflight's record. Larger devices have up to 600 MB."""
 CUBLASLT = 32 << 20
 """The largest workspace that cuBLASLt gets (CublasHandlePool.cpp, on Hopper)."""
+MOST_BATCHES = 14
+"""As many batches are tried for the largest that fits."""
 RESERVED_ERROR = 0.08
 """How far the replayed reserved figure may be off: the cache keeps what runs before the step left, which is not replayed."""
 
 REMEDIES = (
-    "bf16 autocast", "fp16 autocast", "checkpointing", "fused attention", "fused optimizer", "foreach=False", "8-bit AdamW",
+    "bf16 autocast", "fp16 autocast", "checkpointing", "fused optimizer", "foreach=False", "8-bit AdamW",
     "SGD without momentum", "set_to_none", "chunked loss",
 )  # fmt: skip
 
@@ -117,25 +119,36 @@ def with_remedies(job: Mapping[str, object], options: Options, names: Sequence[s
 
 
 def largest_batch(job: Mapping[str, object], options: Options, first: Told, batch: int, limit: int) -> tuple[int, Told | None]:
-    """The largest batch whose need is within ``limit``, and its run; 0 where not even one example fits. Raises ValueError where the
-    need does not follow the batch that was set."""
-    other_batch = max(1, batch // 2) if batch > 1 else 2
-    other = told(job, options, batch=other_batch)
-    if not other.budget or other.allocated == first.allocated:
+    """The largest batch whose need is within ``limit``, to a 64th, and its run; 0 where not even one example fits. Raises
+    ValueError where the need does not follow the batch that was set, or a run tells nothing."""
+    seen = {batch: first}
+
+    def run(size: int) -> None:
+        seen[size] = told(job, options, batch=size)
+        if not seen[size].budget:
+            raise ValueError(f"with a batch of {size}: {seen[size].reason}")
+
+    run(batch // 2 if batch > 1 else 2)
+    if len({found.allocated for found in seen.values()}) == 1:
         raise ValueError("the step does not follow the batch size: say which option it is with --set")
-    slope = (first.needed - other.needed) / (batch - other_batch)
-    guess = int(batch + (limit - first.needed) / slope) if slope > 0 else batch
-    low, low_told = (batch, first) if first.needed <= limit else (0, None)
-    high = 0
-    for _ in range(8):
-        guess = max(1, low + 1, guess) if not high else max(low + 1, min(guess, high - 1))
-        found = told(job, options, batch=guess)
-        if found.budget and found.needed <= limit:
-            low, low_told = guess, found
-            guess += max(1, guess // 50)
-        else:
-            high = guess
-            guess = (low + high) // 2 if high - low > 1 else guess
+    low, high = 0, 0
+    for _ in range(MOST_BATCHES):
+        fitting = [size for size, found in seen.items() if found.needed <= limit]
+        low, high = max(fitting, default=0), min((size for size in seen if size not in fitting), default=0)
         if high and high - low <= max(1, high // 64):
             break
-    return low, low_told
+        run(_next_batch({size: found.needed for size, found in seen.items()}, low, high, limit))
+    return low, seen.get(low)
+
+
+def _next_batch(needs: Mapping[int, int], low: int, high: int, limit: int) -> int:
+    """The batch to try: where a line through two runs meets the limit, and a little beyond it once ``low`` is as near."""
+    one, other = (low, high) if low and high else sorted(needs)[-2:] if low else sorted(needs)[:2]
+    slope = (needs[other] - needs[one]) / (other - one)
+    near = low or high
+    guess = int(one + (limit - needs[one]) / slope) if slope > 0 else 2 * near if low else 1
+    if low:
+        guess = min(max(guess, low + max(1, low // 65)), 64 * low)
+    if high:
+        guess = min(guess, high - 1) if len(needs) < MOST_BATCHES // 2 else (low + high) // 2
+    return max(low + 1, guess)

@@ -81,7 +81,7 @@ def torch_directory() -> Path:
     """The directory that torch is installed in, found without importing it; UsageError when there is none."""
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.origin:
-        raise UsageError("confirm runs the code, so it needs PyTorch: pip install torch")
+        raise UsageError("this command runs the code, so it needs PyTorch: pip install torch")
     return Path(spec.origin).parent.parent
 
 

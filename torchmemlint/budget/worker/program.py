@@ -106,7 +106,7 @@ class Budgeted:
         steps = len(run.marks)
         seen = steps or (run.saw_forward and not reason)
         record: dict[str, object] = {
-            "reason": "" if steps >= 2 else reason, "steps": steps, "told": bool(seen), "skipped": self.skipped[:20],
+            "reason": "" if steps >= 2 else reason or ("the program ended after it" if steps else ""), "steps": steps, "told": bool(seen), "skipped": self.skipped[:20],
             "assumed": [_short(text, self._root) for text in run.tape.assumed][:20], "missing": sorted(packages.missing),
             "batch": self.data.batch_sizes[:1] or [0],
         }  # fmt: skip

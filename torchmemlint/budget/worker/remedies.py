@@ -96,31 +96,29 @@ def _sgd(run: Run) -> None:
         setattr(torch.optim, name, lambda parameters, lr=1e-3, **kwargs: torch.optim.SGD(parameters, lr=float(lr)))
 
 
-class Adam8bit(torch.optim.Optimizer):
+def _eight_bits(run: Run) -> None:
     """The memory of bitsandbytes' 8-bit AdamW: two states of one byte with a scale for each 256 values, in place and without
     temporaries; small tensors keep 32 bits (``min_8bit_size=4096``)."""
 
-    def __init__(self, parameters: Any, lr: Any = 1e-3, **kwargs: Any) -> None:
-        super().__init__(parameters, {"lr": lr})
+    class Adam8bit(torch.optim.Optimizer):  # here, because torch replaces the ``step`` of every class that is used
+        def __init__(self, parameters: Any, lr: Any = 1e-3, **kwargs: Any) -> None:
+            super().__init__(parameters, {"lr": lr})
 
-    def step(self, closure: Any = None) -> Any:
-        """Make the state; the kernel itself works in place."""
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is None or self.state[parameter]:
-                    continue
-                small = parameter.numel() < 4096
-                for name in ("state1", "state2"):
-                    kind = torch.float32 if small else torch.uint8
-                    self.state[parameter][name] = torch.zeros(parameter.shape, dtype=kind, device="cuda")
-                    if not small:
-                        blocks = -(-parameter.numel() // 256)
-                        self.state[parameter][f"{name}_scale"] = torch.zeros(blocks, device="cuda")
+        def step(self, closure: Any = None) -> Any:
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    if parameter.grad is not None and not self.state[parameter]:
+                        self.state[parameter] = _eight_bit_state(parameter)
 
-
-def _eight_bits(run: Run) -> None:
     for name in ("Adam", "AdamW"):
         setattr(torch.optim, name, Adam8bit)
+
+
+def _eight_bit_state(parameter: torch.Tensor) -> dict[str, torch.Tensor]:
+    if parameter.numel() < 4096:
+        return {name: torch.zeros(parameter.shape, device="cuda") for name in ("state1", "state2")}
+    made = {name: torch.zeros(parameter.shape, dtype=torch.uint8, device="cuda") for name in ("state1", "state2")}
+    return made | {f"{name}_scale": torch.zeros(-(-parameter.numel() // 256), device="cuda") for name in made}
 
 
 def _set_to_none(run: Run) -> None:
@@ -167,11 +165,6 @@ def _chunked_loss(run: Run) -> None:
     put(torch.nn.functional, "cross_entropy", cross_entropy)
 
 
-def _fused_attention(run: Run) -> None:
-    """Models of transformers use ``scaled_dot_product_attention``; a mask is no reason for the math kernel."""
-    run.cuda.gpu = type(run.cuda.gpu)(max(run.cuda.gpu.capability, (8, 0)), run.cuda.gpu.memory, "auto")
-
-
 _REMEDIES: dict[str, Callable[[Run], None]] = {
     "bf16 autocast": _autocast(torch.bfloat16),
     "fp16 autocast": _autocast(torch.float16),
@@ -179,9 +172,7 @@ _REMEDIES: dict[str, Callable[[Run], None]] = {
     "fused optimizer": _optimizer(fused=True),
     "foreach=False": _optimizer(foreach=False),
     "SGD without momentum": _sgd,
-    "fused attention": _fused_attention,
     "8-bit AdamW": _eight_bits,
     "set_to_none": _set_to_none,
     "chunked loss": _chunked_loss,
 }
-NAMES = tuple(_REMEDIES)

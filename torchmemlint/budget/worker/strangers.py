@@ -160,6 +160,10 @@ class Batch(dict[str, Any]):
         return Batch({name: value.to(*args, **kwargs) for name, value in self.items()})
 
 
+SAMPLED = 16
+"""Where a batch size is asked for, so many real examples are read, and the first dimension is made as large as asked."""
+
+
 class Data:
     """Loaders run outside of the fake mode, on real items; what they give becomes fake."""
 
@@ -198,11 +202,12 @@ class Data:
             args = args[:3]
             if isinstance(batch_size, StandIn):
                 raise CannotTell(data._tell("the batch size is not known"))
-            if data._batch and batch_size and batch_size > 1:
-                batch_size = data._batch
+            this._tml_grown = data._batch if batch_size and batch_size > 1 else 0
             this._tml_given = isinstance(dataset, StandIn) or data._inputs
             if batch_size:
-                data.batch_sizes.append(int(batch_size))
+                data.batch_sizes.append(this._tml_grown or int(batch_size))
+            if this._tml_grown:
+                batch_size = min(batch_size, SAMPLED)
             if this._tml_given:
                 dataset, kwargs, args = [0] * (4 * int(batch_size or 1)), {}, ()
             kwargs = {name: value for name, value in kwargs.items() if not isinstance(value, StandIn)}
@@ -224,27 +229,42 @@ class Data:
             yield batch
 
     def _real(self, go: Any, loader: Any) -> Iterator[Any]:
+        """The loader's own batches; with a batch size that was asked for, as many as two steps need, of that size."""
         from torch.utils._python_dispatch import _disable_current_modes
 
         with _disable_current_modes():
-            items = go(loader)
+            items, count, given = go(loader), _examples(loader), 0
         while True:
             with _disable_current_modes():
                 try:
                     batch = next(items)
                 except StopIteration:
-                    return
-            yield tree_map(self._fake, batch)
+                    if not loader._tml_grown or not 0 < given < 4:
+                        return
+                    items = go(loader)
+                    continue
+            given += 1
+            yield tree_map(lambda item: self._fake(item, count, loader._tml_grown), batch)
 
-    def _fake(self, item: Any) -> Any:
+    def _fake(self, item: Any, count: int, grown: int) -> Any:
         if not isinstance(item, torch.Tensor):
             return item
         from torch._subclasses.fake_tensor import FakeTensor
 
-        if isinstance(item, FakeTensor):
-            return item
         with self._run.tape.placed(False):
+            if grown and item.dim() and item.size(0) == count:
+                return torch.empty((grown, *item.shape[1:]), dtype=item.dtype)
+            if isinstance(item, FakeTensor):
+                return item
             return torch.empty_strided(item.size(), item.stride(), dtype=item.dtype)
+
+
+def _examples(loader: Any) -> int:
+    """How many examples are in the loader's first batch."""
+    try:
+        return min(int(loader.batch_size or 0), len(loader.dataset))
+    except TypeError:  # an iterable data set has no length
+        return int(loader.batch_size or 0)
 
 
 # sizes of the pictures and how many there are: the data sets' own pages, which torchvision's documentation links to
