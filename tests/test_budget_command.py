@@ -177,6 +177,51 @@ def test_a_function_is_budgeted_by_its_name_or_a_line_of_it(tmp_path: Path, plac
     assert budget(capsys, f"{path}:{place}")["parts"]["parameters"] == 256 * 256 * 4
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_program_may_read_its_project(tmp_path: Path, named: bool, capsys: Capture) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "model.py").write_text(
+        "import torch\n\ndef make():\n    return torch.nn.Linear(256, 256, bias=False)\n"
+    )
+    (tmp_path / "scripts").mkdir()
+    if not named:
+        (tmp_path / "pyproject.toml").touch()
+    path = program(
+        tmp_path / "scripts",
+        """
+        import torch
+        from parts.model import make
+        model = make().cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(3):
+            model(torch.zeros(4, 256).cuda()).sum().backward()
+            optimizer.step()
+        """,
+    )
+    root = ["--root", str(tmp_path)] if named else []
+    assert budget(capsys, *root, path)["parts"]["parameters"] == 256 * 256 * 4
+
+
+def test_a_program_without_an_end_is_stopped(tmp_path: Path, capsys: Capture) -> None:
+    assert command.main([program(tmp_path, "while True:\n    pass\n"), "--timeout", "2"]) == 2
+    assert "the run ended before its step: time limit" in capsys.readouterr().out
+
+
+def test_one_step_is_told_as_one(tmp_path: Path, capsys: Capture) -> None:
+    path = program(
+        tmp_path,
+        """
+        import torch
+        model = torch.nn.Linear(256, 256).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model(torch.zeros(4, 256).cuda()).sum().backward()
+        optimizer.step()
+        """,
+    )
+    assert command.main(["--no-sandbox", path]) == 0
+    assert "note: only 1 step was seen: the program ended after it" in capsys.readouterr().out
+
+
 def test_a_script_that_cannot_be_told_names_the_line(tmp_path: Path, capsys: Capture) -> None:
     path = program(
         tmp_path,

@@ -49,10 +49,9 @@ class Account:
 
 def account(
     blocks: Sequence[Storage], events: Sequence[tuple[int, int]], window: tuple[int, int], backwards: Sequence[int],
-    expandable: bool = False,
 ) -> Account:  # fmt: skip
     """Replay the tape; ``window`` is the step that is told, ``backwards`` where its backward passes began."""
-    allocator = Allocator(expandable=expandable)
+    allocator = Allocator()
     begin, end = window
     held: dict[int, object] = {}
     peak, at = -1, begin

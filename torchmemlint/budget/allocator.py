@@ -52,20 +52,13 @@ class _Block:
 
 
 class Allocator:
-    """The state of the allocator: ``allocated`` and ``reserved`` bytes now, and the highest since ``reset``.
+    """The state of the allocator: ``allocated`` and ``reserved`` bytes now, and the highest since ``reset``. No allocation fails."""
 
-    capacity     bytes of the device; where an allocation does not fit, cached segments are given back first. 0: no end
-    expandable   ``expandable_segments:True``: one segment a pool that grows by pages, so a free end of it is never wasted
-    """
-
-    def __init__(self, capacity: int = 0, expandable: bool = False) -> None:
-        self._capacity, self._expandable = capacity, expandable
+    def __init__(self) -> None:
         self._pools: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
         self._blocks: dict[tuple[int, int], _Block] = {}
-        self._last: dict[bool, _Block | None] = {True: None, False: None}
         self._next_address = 0
         self.allocated = self.reserved = self.peak_allocated = self.peak_reserved = 0
-        self.failed = False
 
     def reset(self) -> None:
         """Start new peaks from what is there now."""
@@ -80,8 +73,6 @@ class Allocator:
             rest = _Block(block.size - size, block.address + size, small, True, block, block.after)
             if block.after is not None:
                 block.after.before = rest
-            if self._last[small] is block:
-                self._last[small] = rest
             block.after, block.size = rest, size
             self._put(rest)
         block.free = False
@@ -100,8 +91,6 @@ class Allocator:
             before.after = after
             if after is not None:
                 after.before = before
-            if self._last[block.small] is block:
-                self._last[block.small] = before
             block = before
         if after is not None and after.free:
             self._take(after)
@@ -109,20 +98,7 @@ class Allocator:
             block.after = after.after
             if after.after is not None:
                 after.after.before = block
-            if self._last[block.small] is after:
-                self._last[block.small] = block
         self._put(block)
-
-    def release_cached(self) -> None:
-        """``empty_cache()``: segments without a block in use go back to the driver."""
-        for pool in self._pools.values():
-            for key in list(pool):
-                block = self._blocks[key]
-                if block.before is None and block.after is None:
-                    self._take(block)
-                    self.reserved -= block.size
-                    if self._last[block.small] is block:
-                        self._last[block.small] = None
 
     def _find(self, size: int, small: bool) -> _Block | None:
         pool = self._pools[small]
@@ -134,43 +110,16 @@ class Allocator:
         return block
 
     def _grow(self, size: int, small: bool) -> _Block:
-        if self._expandable:
-            return self._expand(size, small)
         new = segment_size(size)
-        if self._capacity and self.reserved + new > self._capacity:
-            self.release_cached()
-            if self.reserved + new > self._capacity:
-                self.failed = True
         block = _Block(new, self._next_address, small)
         self._next_address += new + ROUND_LARGE
-        self._reserve(new)
-        return block
-
-    def _expand(self, size: int, small: bool) -> _Block:
-        page = SMALL_BUFFER if small else LARGE_BUFFER
-        last = self._last[small]
-        if last is not None and last.free:
-            self._take(last)
-            more = -(-(size - last.size) // page) * page
-            last.size += more
-            self._reserve(more)
-            return last
-        more = -(-size // page) * page
-        address = (last.address + last.size) if last is not None else (1 << 60 if small else 1 << 61)
-        block = _Block(more, address, small, True, last, None)
-        if last is not None:
-            last.after = block
-        self._last[small] = block
-        self._reserve(more)
-        return block
-
-    def _reserve(self, size: int) -> None:
-        self.reserved += size
+        self.reserved += new
         self.peak_reserved = max(self.peak_reserved, self.reserved)
+        return block
 
     def _should_split(self, block: _Block, size: int) -> bool:
         remaining = block.size - size
-        if block.small or self._expandable:
+        if block.small:
             return remaining >= MIN_BLOCK_SIZE
         return remaining > SMALL_SIZE
 

@@ -24,8 +24,11 @@ def parser() -> argparse.ArgumentParser:
     """The arguments."""
     made = argparse.ArgumentParser(
         "torchmemlint budget",
-        description="Say what one step of a program needs on a CUDA device. Runs the code on fake tensors in a sandbox: no GPU, "
-        "no weights, no data. Exit status: 0 it fits (or no --fit), 1 it does not, 2 it could not be told.",
+        description="Experimental: estimate what one training step of a program needs on a CUDA device. Runs the code on fake "
+        "tensors in a sandbox: no GPU, no weights, no data. Modelled: autocast, dropout, attention kernels, foreach and fused "
+        "optimizers, cuBLAS workspaces, the caching allocator. Not modelled: cuDNN workspaces, custom kernels, several devices or "
+        "streams, torch.compile. Before compute capability 8.0 attention is taken to use the math kernel, because the rows "
+        "measured on a T4 fit it. Exit status: 0 it fits (or no --fit), 1 it does not, 2 it could not be told.",
         allow_abbrev=False,
     )
     made.add_argument("-V", "--version", action="version", version=f"torchmemlint {__version__}")
@@ -53,7 +56,9 @@ def parser() -> argparse.ArgumentParser:
         "--attention", choices=("auto", "flash", "efficient", "math"), default="auto", help="the kernel of attention"
     )
     device.add_argument(
-        "--fit", metavar="SIZE", help="whether it fits in 24GiB, and the largest batch that does; a name of a device, too"
+        "--fit",
+        metavar="SIZE",
+        help="does it fit in 24GiB (or on a T4, H100, …), and what is the largest batch that does, to 2 %%",
     )
     output = made.add_argument_group("output")
     output.add_argument("--remedies", action="store_true", help="run each remedy, and print what it saves")

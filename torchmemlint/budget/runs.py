@@ -17,7 +17,8 @@ CUBLASLT = 32 << 20
 MOST_BATCHES = 14
 """As many batches are tried for the largest that fits."""
 RESERVED_ERROR = 0.08
-"""How far the replayed reserved figure may be off: the cache keeps what runs before the step left, which is not replayed."""
+"""How far the replayed reserved figure may be off: the cache keeps what runs before the step left, which is not replayed.
+On the eight rows of docs/budget.md it is at most 6.6 % off."""
 
 REMEDIES = (
     "bf16 autocast", "fp16 autocast", "checkpointing", "fused optimizer", "foreach=False", "8-bit AdamW",
