@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from torchmemlint.budget import command, runs
-from torchmemlint.budget.report import Result, text
 from torchmemlint.confirm.launch import Ended
 from torchmemlint.errors import UsageError
 
@@ -357,13 +356,22 @@ def test_answers_of_the_program_are_forged(tmp_path: Path, lines: str, capsys: C
     assert "could not be told: forged: " in printed
 
 
-def test_without_a_sandbox_nothing_is_run() -> None:
-    ended = Ended(({"refused": "no user namespaces"},), "", "", "", 0.1, refused="no user namespaces")
-    result = Result("train.py", runs.from_records(ended))
-    assert result.status == 2
-    assert text(result) == (
-        "train.py: could not be told: not run: no sandbox can be had here (no user namespaces); --no-sandbox runs it all the same\n"
-    )
+NO_WALL = """
+import sys; sys.path.insert(0, {ours!r}); import torchmemlint; del sys.path[0]; sys.path.append({torch!r})
+from torchmemlint.confirm import sandbox
+def none(*arguments):
+    raise OSError("no wall today")
+sandbox.WALLS = {{"namespaces": none, "landlock": none}}
+from torchmemlint.confirm.worker.main import main; main({runners!r})
+"""
+
+
+def test_without_a_sandbox_nothing_is_run(train: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setattr("torchmemlint.confirm.launch._BOOT", NO_WALL)
+    assert command.main([train]) == 2
+    printed = capsys.readouterr().out
+    assert printed.count("\n") == 1
+    assert "could not be told: not run: no sandbox can be had here (no wall today; no wall today); --no-sandbox" in printed
 
 
 def test_an_answer_of_a_process_that_did_not_finish_is_not_believed() -> None:
