@@ -201,6 +201,11 @@ def test_a_program_may_read_its_project(tmp_path: Path, named: bool, capsys: Cap
     assert budget(capsys, *root, path)["parts"]["parameters"] == 256 * 256 * 4
 
 
+def test_a_program_without_a_step_is_named(tmp_path: Path, capsys: Capture) -> None:
+    assert command.main([program(tmp_path, "def train():\n    pass\n")]) == 2
+    assert "could not be told: the program ended before a step" in capsys.readouterr().out
+
+
 def test_a_program_without_an_end_is_stopped(tmp_path: Path, capsys: Capture) -> None:
     assert command.main([program(tmp_path, "while True:\n    pass\n"), "--timeout", "2"]) == 2
     assert "the run ended before its step: time limit" in capsys.readouterr().out

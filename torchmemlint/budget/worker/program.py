@@ -105,8 +105,9 @@ class Budgeted:
                 block.on_device = True
         steps = len(run.marks)
         seen = steps or (run.saw_forward and not reason)
+        ended = "the program ended after it" if steps else "" if seen else "the program ended before a step"
         record: dict[str, object] = {
-            "reason": "" if steps >= 2 else reason or ("the program ended after it" if steps else ""), "steps": steps, "told": bool(seen), "skipped": self.skipped[:20],
+            "reason": "" if steps >= 2 else reason or ended, "steps": steps, "told": bool(seen), "skipped": self.skipped[:20],
             "assumed": [_short(text, self._root) for text in run.tape.assumed][:20], "missing": sorted(packages.missing),
             "batch": self.data.batch_sizes[:1] or [0],
         }  # fmt: skip
