@@ -400,7 +400,7 @@ from torchmemlint.confirm import sandbox
 def none(*arguments):
     raise OSError("no wall today")
 sandbox.WALLS = {{"nothing": none}}
-from torchmemlint.confirm.worker.main import main; main()
+from torchmemlint.confirm.worker.main import main; main({runners!r})
 """
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, NoReturn
 
-COMMANDS = ("check", "clean", "merge", "rule", "trace", "oom", "confirm", "server", "completion")
+COMMANDS = ("check", "clean", "merge", "rule", "trace", "oom", "confirm", "budget", "server", "completion")
 
 VALUED = frozenset(
     (
@@ -216,6 +216,10 @@ def _dispatch(command: str, rest: Sequence[str]) -> int:
             from torchmemlint.confirm import command as confirm
 
             return confirm.main(rest)
+        if command == "budget":
+            from torchmemlint.budget import command as budget
+
+            return budget.main(rest)
         if command == "completion":
             from torchmemlint.commands import completion
 
@@ -271,6 +275,7 @@ commands:
   torchmemlint rule CODE         explain a rule: what it finds, what it costs, how to fix it
   torchmemlint trace FILE:LINE   show what the analysis knows at a line, and why each rule did or did not report
   torchmemlint confirm [PATH]    run the code of a finding and its fix, and measure what grows (needs torch)
+  torchmemlint budget FILE       estimate what a training step needs on a GPU, without one (experimental, needs torch)
   torchmemlint oom LOG           explain the out-of-memory error in a log
   torchmemlint server            start the language server (needs pygls)
   torchmemlint completion SHELL  print a completion script for bash, zsh or fish
@@ -308,6 +313,7 @@ environment:
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
     """The parser of every command, in the order of ``COMMANDS``."""
+    from torchmemlint.budget import command as budget
     from torchmemlint.confirm import command as confirm
     from torchmemlint.lsp import command as server
     from torchmemlint.oom import command as oom
@@ -320,6 +326,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
         "trace": trace_parser(),
         "oom": oom.parser(),
         "confirm": confirm.parser(),
+        "budget": budget.parser(),
         "server": server.parser(),
         "completion": completion_parser(),
     }

@@ -23,7 +23,7 @@ Emit = Callable[[Mapping[str, object]], None]
 _DIGEST_BYTES = 16
 END = "end"
 FORGED = "forged"
-OUR_CODE = "torchmemlint.confirm."
+OUR_CODE = ("torchmemlint.confirm.", "torchmemlint.budget.")
 _BOOT = "<string>"
 
 
@@ -87,7 +87,7 @@ def _digest(secret: bytes, number: int, data: bytes) -> bytes:
 
 
 def _functions() -> dict[str, object]:
-    """Every function and method of the modules of ``confirm`` that are loaded, by name."""
+    """Every function and method of the modules of ``confirm`` and ``budget`` that are loaded, by name."""
     found: dict[str, object] = {}
     for name, module in list(sys.modules.items()):
         if not name.startswith(OUR_CODE):

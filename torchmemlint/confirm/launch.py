@@ -51,7 +51,7 @@ PASSED_VARIABLES = (
 # lies beside it hides nothing
 _BOOT = (
     "import sys; sys.path.insert(0, {ours!r}); import torchmemlint; del sys.path[0]; sys.path.append({torch!r}); "
-    "from torchmemlint.confirm.worker.main import main; main()"
+    "from torchmemlint.confirm.worker.main import main; main({runners!r})"
 )
 
 
@@ -81,7 +81,7 @@ def torch_directory() -> Path:
     """The directory that torch is installed in, found without importing it; UsageError when there is none."""
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.origin:
-        raise UsageError("confirm runs the code, so it needs PyTorch: pip install torch")
+        raise UsageError("this command runs the code, so it needs PyTorch: pip install torch")
     return Path(spec.origin).parent.parent
 
 
@@ -97,9 +97,22 @@ def _readable() -> list[str]:
     return [str(package), *(path for path in dict.fromkeys(named) if path and os.path.exists(path))]
 
 
-def launch(job: Mapping[str, object], timeout: float, sandbox: bool = True, device: str = "cpu") -> Ended:
-    """Run ``job`` (JSON-able) in a child and wait for it, ``timeout`` seconds at most."""
-    boot = _BOOT.format(ours=str(Path(__file__).resolve().parent.parent.parent), torch=str(torch_directory()))
+EXPERIMENTS = "torchmemlint.confirm.worker.experiments"
+
+
+def launch(
+    job: Mapping[str, object],
+    timeout: float,
+    sandbox: bool = True,
+    device: str = "cpu",
+    *,
+    runners: str = EXPERIMENTS,
+    readable: Sequence[str] = (),
+) -> Ended:
+    """Run ``job`` (JSON-able) in a child and wait for it, ``timeout`` seconds at most. ``runners`` is the module whose
+    ``RUNNERS`` has the job's; ``readable`` are directories that it may read beside those that Python needs."""
+    ours = str(Path(__file__).resolve().parent.parent.parent)
+    boot = _BOOT.format(ours=ours, torch=str(torch_directory()), runners=runners)
     work = os.path.realpath(tempfile.mkdtemp(prefix="torchmemlint-"))
     environment = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
     environment |= {
@@ -108,7 +121,8 @@ def launch(job: Mapping[str, object], timeout: float, sandbox: bool = True, devi
     }  # fmt: skip
     key = new_key()
     payload = {
-        **job, "key": key, "work": work, "device": device, "walls": WALLS if sandbox else (), "readable": _readable(),
+        **job, "key": key, "work": work, "device": device, "walls": WALLS if sandbox else (),
+        "readable": [*_readable(), *readable],
         "limits": {"cpu_seconds": int(timeout) + 20, "address_space_bytes": 8 << 30 if device == "cpu" else 0},
     }  # fmt: skip
     started = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import sys
@@ -11,8 +12,9 @@ from typing import Any
 from torchmemlint.confirm import channel, sandbox
 
 
-def main() -> None:
-    """Do the job on standard input; answers go to the original standard output, as ``channel`` writes them."""
+def main(runners: str) -> None:
+    """Do the job on standard input with one of the ``RUNNERS`` of the module ``runners``; answers go to the original standard
+    output, as ``channel`` writes them."""
     sandbox.end_with_parent()
     job: dict[str, Any] = json.loads(sys.stdin.buffer.read())
     emit, guard = channel.speak(os.dup(1), job.pop("key"))
@@ -20,14 +22,14 @@ def main() -> None:
     how, refused = _shut_in(job)
     emit({"sandbox": how, "refused": refused} if refused else {"sandbox": how})
     if not refused:
-        _work(job, emit, guard)
+        _work(job, emit, guard, runners)
     emit({channel.END: True})
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # threads or exit handlers of the code that ran have no say
 
 
-def _work(job: dict[str, Any], emit: channel.Emit, guard: Any) -> None:
+def _work(job: dict[str, Any], emit: channel.Emit, guard: Any, runners: str) -> None:
     try:
         import torch
     except ImportError as error:
@@ -41,6 +43,9 @@ def _work(job: dict[str, Any], emit: channel.Emit, guard: Any) -> None:
     from torchmemlint.confirm.worker import experiments
 
     emit({"torch": torch.__version__, "device": experiments.device_name(job["device"]), "resident": sandbox.resident_bytes()})
+    if runners != experiments.__name__:  # which change the stand-ins for themselves first
+        importlib.import_module(runners).RUNNERS[job["runner"]](job, emit, guard)
+        return
     if job["runner"] != "snippet":  # which is given what answers
         guard()
     experiments.RUNNERS[job["runner"]](job, emit)

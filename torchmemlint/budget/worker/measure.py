@@ -1,0 +1,114 @@
+"""Runs two steps on fake tensors and says what the second needs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from torchmemlint.budget.worker.cuda import Cuda, Gpu
+from torchmemlint.budget.worker.tape import BUFFERS, GRADIENTS, PARAMETERS, STATE, Tape
+
+
+class EndOfRun(BaseException):
+    """Raised out of the program when the step has been seen; no handler for Exception stops it."""
+
+
+class Run:
+    """One run of a program on fake tensors. ``marks`` are the places on the tape where an optimizer's step ended."""
+
+    def __init__(self, gpu: Gpu, own: Callable[[str], bool] = lambda path: False, all_on_device: bool = True) -> None:
+        self.tape = Tape(own, all_on_device)
+        self.cuda = Cuda(self.tape, gpu)
+        self.fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self.marks: list[tuple[int, int]] = []
+        self.stepping: list[tuple[int, int]] = []
+        self.optimizers: list[Any] = []
+        self.stop_at_steps = 0
+        self.saw_forward = False
+        self._names: dict[int, str] = {}
+        self._roots: list[Any] = []
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Run]:
+        """Everything within is on fake tensors, and on the tape."""
+        self.cuda.install()
+        hooks = [
+            register_optimizer_step_pre_hook(self._before_step),
+            register_optimizer_step_post_hook(self._after_step),
+            register_module_forward_pre_hook(self._into),
+            register_module_forward_hook(self._out_of, always_call=True),
+        ]
+        try:
+            with self.fake, self.tape, torch.backends.mkldnn.flags(enabled=False):
+                yield self
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    # -- modules
+    def _into(self, module: Any, inputs: Any) -> None:
+        if not self.tape.modules:
+            self.saw_forward = True
+            self._learn(module)
+        self.tape.modules.append(self._names.get(id(module), type(module).__name__))
+
+    def _out_of(self, module: Any, inputs: Any, output: Any) -> None:
+        if self.tape.modules:
+            self.tape.modules.pop()
+
+    def _learn(self, root: Any) -> None:
+        if any(known is root for known in self._roots):
+            return
+        self._roots.append(root)
+        for name, module in root.named_modules():
+            self._names[id(module)] = f"{type(root).__name__}.{name}" if name else type(root).__name__
+
+    # -- optimizers
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if all(known is not optimizer for known in self.optimizers):
+            self.optimizers.append(optimizer)
+        self.stepping.append((len(self.tape.events), self.optimizers.index(optimizer)))
+        self.mark_gradients()
+
+    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        for state in optimizer.state.values():
+            for value in state.values():
+                self.tape.mark(value, STATE)
+        number = next(index for index, known in enumerate(self.optimizers) if known is optimizer)
+        self.marks.append((len(self.tape.events), number))
+        wanted = 2 if len(self.optimizers) == 1 else 3
+        if self.stop_at_steps and sum(1 for _, other in self.marks if other == 0) >= wanted:
+            raise EndOfRun
+
+    def mark_gradients(self) -> None:
+        """Name the storages of the gradients that are there."""
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    self.tape.mark(parameter.grad, GRADIENTS)
+
+    def mark_parameters(self) -> None:
+        """Name the storages of parameters and buffers of all that ran."""
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    self.tape.mark(parameter, PARAMETERS)
+        for root in self._roots:
+            for tensor in root.buffers():
+                self.tape.mark(tensor, BUFFERS)
+            for tensor in root.parameters():
+                self.tape.mark(tensor, PARAMETERS)
+                self.tape.mark(tensor.grad, GRADIENTS)
+
+    def window(self) -> tuple[int, int]:
+        """The events of the step that is told: from the end of one to the end of the next, or everything."""
+        first = [at for at, number in self.marks if number == 0]
+        if len(first) >= 2:
+            return first[-2], first[-1]
+        return 0, len(self.tape.events)

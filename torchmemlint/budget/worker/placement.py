@@ -1,0 +1,151 @@
+"""A program that asks for CUDA gets it in name: tensors stay fake and on the CPU, and the tape knows which are on the device."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from torchmemlint.budget.worker.cuda import Gpu
+from torchmemlint.budget.worker.patch import put
+from torchmemlint.budget.worker.tape import INPUTS, Tape
+
+
+class Placement(TorchFunctionMode):
+    """Takes ``device=`` out of every call, and makes a move to the device a copy."""
+
+    def __init__(self, tape: Tape) -> None:
+        super().__init__()
+        self._tape = tape
+        self.moved = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        name = getattr(func, "__name__", "")
+        if func is torch.Tensor.to:
+            return self._to(args, kwargs)
+        if func is torch.Tensor.cuda:
+            return self._moved(args[0], True, {})
+        if func is torch.Tensor.cpu:
+            return self._moved(args[0], False, {})
+        if func is torch.Tensor.pin_memory:
+            return args[0]
+        if kwargs.get("pin_memory"):
+            kwargs.pop("pin_memory")
+        device = kwargs.get("device")
+        if device is None or name in ("__get__", "__set__"):
+            return func(*args, **kwargs)
+        on_device = _on_device(device)
+        kwargs["device"] = "meta" if str(device) == "meta" else "cpu"
+        self.moved = self.moved or on_device
+        with self._tape.placed(on_device):
+            return func(*args, **kwargs)
+
+    def _to(self, args: Any, kwargs: Any) -> Any:
+        tensor, rest = args[0], args[1:]
+        if rest and isinstance(rest[0], torch.Tensor):
+            other = rest[0]
+            return self._moved(tensor, self._tape.on_device(other), {"dtype": other.dtype})
+        if "other" in kwargs:
+            other = kwargs["other"]
+            return self._moved(tensor, self._tape.on_device(other), {"dtype": other.dtype})
+        memory = kwargs.pop("memory_format", None)
+        copy = kwargs.pop("copy", False) or (len(rest) > 3 and rest[3] is True)
+        parsed: Any = torch._C._nn._parse_to(*rest[:3], **kwargs)
+        device, dtype, _, layout = parsed
+        wanted: dict[str, Any] = {"copy": True} if copy else {}
+        if dtype is not None:
+            wanted["dtype"] = dtype
+        if memory or layout:
+            wanted["memory_format"] = memory or layout
+        if device is None:
+            return tensor.to(**wanted) if wanted else tensor
+        return self._moved(tensor, _on_device(device), wanted)
+
+    def _moved(self, tensor: Any, on_device: bool, wanted: dict[str, Any]) -> Any:
+        self.moved = self.moved or on_device
+        if self._tape.all_on_device or self._tape.on_device(tensor) == on_device:
+            return tensor.to(**wanted) if wanted else tensor
+        with self._tape.placed(on_device):
+            copied = tensor.to("cpu", **{**wanted, "copy": True})
+        if on_device and not copied.requires_grad and not self._tape.modules:
+            self._tape.mark(copied, INPUTS)
+        return copied
+
+
+def _on_device(device: object) -> bool:
+    if isinstance(device, int):
+        return True
+    return str(device).startswith("cuda")
+
+
+def move_in_place() -> None:
+    """``Module.to`` sets ``parameter.data``, as it does with real tensors; fake ones it would swap, which their references forbid."""
+
+    def apply(self: Any, fn: Any, recurse: bool = True) -> Any:
+        for module in self.children() if recurse else ():
+            module._apply(fn)
+        with torch.no_grad():
+            for parameter in self._parameters.values():
+                if parameter is not None:
+                    made, gradient = fn(parameter), parameter.grad
+                    if made is not parameter:
+                        parameter.data = made
+                    if gradient is not None:
+                        parameter.grad = None
+                        parameter.grad = fn(gradient)
+            for name, buffer in self._buffers.items():
+                if buffer is not None:
+                    self._buffers[name] = fn(buffer)
+        return self
+
+    put(torch.nn.Module, "_apply", apply)
+
+
+def pretend_cuda(gpu: Gpu) -> None:
+    """``torch.cuda`` answers as with one device of this kind; what would reach for it does nothing."""
+    cuda = torch.cuda
+    memory = gpu.memory or 80 << 30
+
+    class Properties:
+        name, total_memory = "a CUDA device", memory
+        major, minor = gpu.capability
+        multi_processor_count = 108
+
+    answers: dict[str, Any] = {
+        "is_available": True, "device_count": 1, "current_device": 0, "get_device_name": "a CUDA device",
+        "get_device_capability": gpu.capability, "get_device_properties": Properties(), "is_initialized": True,
+        "is_bf16_supported": gpu.capability >= (8, 0), "memory_allocated": 0, "max_memory_allocated": 0, "memory_reserved": 0,
+        "max_memory_reserved": 0, "mem_get_info": (memory, memory), "memory_summary": "", "memory_stats": {},
+        "get_rng_state": torch.zeros(16, dtype=torch.uint8), "get_rng_state_all": [], "current_stream": _Stream(),
+        "default_stream": _Stream(), "utilization": 0, "get_arch_list": [], "max_memory_cached": 0, "memory_cached": 0,
+    }  # fmt: skip
+    for name, value in answers.items():
+        setattr(cuda, name, lambda *args, _value=value, **kwargs: _value)
+    for name in (
+        "set_device", "synchronize", "empty_cache", "manual_seed", "manual_seed_all", "init", "_lazy_init", "ipc_collect",
+        "reset_peak_memory_stats", "reset_max_memory_allocated", "set_rng_state", "set_rng_state_all", "seed", "seed_all",
+        "set_per_process_memory_fraction", "reset_accumulated_memory_stats", "set_stream", "reset_max_memory_cached",
+    ):  # fmt: skip
+        setattr(cuda, name, lambda *args, **kwargs: None)
+    put(cuda, "Stream", _Stream)
+    put(cuda, "Event", _Stream)
+    put(cuda, "stream", lambda stream: contextlib.nullcontext())
+    put(cuda, "device", lambda device: contextlib.nullcontext())
+    cuda.amp.common.amp_definitely_not_available = lambda: False
+
+
+class _Stream:
+    """A stream or an event that orders nothing."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **kwargs: 0.0
+
+    def __enter__(self) -> _Stream:
+        return self
+
+    def __exit__(self, *exc: object) -> None: ...

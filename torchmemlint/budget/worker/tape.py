@@ -1,0 +1,237 @@
+"""Takes down every allocation and free of a program on fake tensors, with the line, the module and the part of each."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
+
+aten = torch.ops.aten
+
+PARAMETERS, GRADIENTS, STATE, INPUTS = "parameters", "gradients", "optimizer state", "inputs"
+ACTIVATIONS, TEMPORARIES, BUFFERS, OTHER = "saved activations", "temporaries", "buffers", "other"
+WORKSPACES = "workspaces"
+
+
+@dataclass(slots=True)
+class Block:
+    """One storage: from event ``born`` to event ``died`` (-1 while it lives)."""
+
+    size: int
+    born: int
+    row: int
+    path: str
+    module: str
+    op: str
+    phase: str
+    on_device: bool
+    kind: str = ""
+    died: int = -1
+
+
+class Tape(TorchDispatchMode):
+    """Stands above ``FakeTensorMode``. ``events`` are (block number, +1 or -1) in order; a resize is a free and an allocation.
+
+    own            whether a file name is the program's own: the innermost such line is told
+    all_on_device  count everything, whatever device the program asked for
+    """
+
+    def __init__(self, own: Callable[[str], bool], all_on_device: bool = True) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._own, self.all_on_device = own, all_on_device
+        self.blocks: list[Block] = []
+        self.events: list[tuple[int, int]] = []
+        self._numbers: dict[int, int] = {}
+        self._references: dict[int, Any] = {}
+        self._placing: bool | None = None
+        self.modules: list[str] = []
+        self._sequence: list[tuple[int, str]] = []
+        self.assumed: dict[str, int] = {}
+        self.before_backward: list[int] = []
+        self._in_backward = False
+        self.workspace: Callable[[Any, Any, Any], int] = lambda func, args, result: 0
+        self.item: float = 1.0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    # -- operators
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        backward = torch._C._current_autograd_node() is not None
+        if backward and not self._in_backward:
+            self.before_backward.append(len(self.events))
+        self._in_backward = backward
+        if not backward and self.modules:
+            self._note_sequence()
+        try:
+            result = func(*args, **kwargs)
+        except DataDependentOutputException:
+            result = self._scalar(func, args)
+        except DynamicOutputShapeException:
+            result = self._whole(func, args)
+        placed = self._place(args, kwargs)
+        if isinstance(result, torch.Tensor):
+            self.see(result, func, placed)
+        elif result is not None:
+            for item in tree_iter(result):
+                if isinstance(item, torch.Tensor):
+                    self.see(item, func, placed)
+        if placed:
+            self._scratch(func, args, result)
+        return result
+
+    def _place(self, args: Any, kwargs: Any) -> bool:
+        if self.all_on_device:
+            return True
+        if self._placing is not None:
+            return self._placing
+        return any(isinstance(item, torch.Tensor) and self.on_device(item) for item in tree_iter((args, kwargs)))
+
+    def placed(self, on_device: bool) -> _Placing:
+        """In this block, what is made is made on the device (or on the host)."""
+        return _Placing(self, on_device)
+
+    def on_device(self, tensor: torch.Tensor) -> bool:
+        """Whether the tensor's storage counts."""
+        if self.all_on_device:
+            return True
+        number = self._numbers.get(_key(tensor))
+        return number is not None and self.blocks[number].on_device
+
+    def _scalar(self, func: Any, args: Any) -> Any:
+        """A number that only the tensor's data tells."""
+        self.assume("the value of a tensor was asked for; 1 was given")
+        dtype = args[0].dtype if args and isinstance(args[0], torch.Tensor) else torch.float32
+        if func is aten.equal.default or dtype is torch.bool:
+            return True
+        return self.item if dtype.is_floating_point else int(self.item)
+
+    def _whole(self, func: Any, args: Any) -> Any:
+        """The largest result of an operator whose result's size only data tells."""
+        tensor = args[0]
+        name = func.overloadpacket
+        if name is aten.nonzero:
+            self.assume("nonzero() was taken to find every element")
+            return torch.empty((tensor.numel(), tensor.dim()), dtype=torch.int64)
+        if name is aten.masked_select:
+            self.assume("masked_select() was taken to select every element")
+            return torch.empty((tensor.numel(),), dtype=tensor.dtype)
+        if name in (aten._unique2, aten._unique):
+            self.assume("unique() was taken to find every element")
+            made = torch.empty((tensor.numel(),), dtype=tensor.dtype)
+            counts = torch.empty((tensor.numel(),), dtype=torch.int64)
+            return (made, counts, counts.clone())[: len(func._schema.returns)]
+        raise DynamicOutputShapeException(func)
+
+    def assume(self, words: str) -> None:
+        """Note what was taken for granted, with the line."""
+        row, path = self.here()
+        text = f"{path}:{row}: {words}" if row else words
+        self.assumed[text] = self.assumed.get(text, 0) + 1
+
+    # -- storages
+    def see(self, tensor: torch.Tensor, func: Any = "", placed: bool = True) -> None:
+        """Take the tensor's storage down, where it is new or has another size."""
+        try:
+            storage = tensor.untyped_storage()
+            size = storage.nbytes()
+        except (RuntimeError, NotImplementedError):
+            return
+        key = int(storage._cdata)
+        number = self._numbers.get(key)
+        if number is not None:
+            if self.blocks[number].size == size:
+                return
+            self._free(key)
+        self._numbers[key] = len(self.blocks)
+        self.events.append((len(self.blocks), 1))
+        self.blocks.append(self._block(size, str(func), placed))
+        self._references[key] = weakref.ref(storage, lambda _: self._free(key))
+
+    def _block(self, size: int, op: str, placed: bool) -> Block:
+        row, path = self.here()
+        return Block(size, len(self.events) - 1, row, path, self.module(), op, "backward" if self._in_backward else "", placed)
+
+    def _free(self, key: int) -> None:
+        number = self._numbers.pop(key, None)
+        self._references.pop(key, None)
+        if number is not None:
+            self.blocks[number].died = len(self.events)
+            self.events.append((number, -1))
+
+    def _scratch(self, func: Any, args: Any, result: Any) -> None:
+        """What a CUDA kernel asks for while it runs, beside its results."""
+        size = self.workspace(func, args, result)
+        if size:
+            block = self._block(size, str(func), True)
+            block.kind, block.died = TEMPORARIES, len(self.events) + 1
+            number = len(self.blocks)
+            block.born = len(self.events)
+            self.blocks.append(block)
+            self.events += [(number, 1), (number, -1)]
+
+    def lasting(self, size: int, kind: str, op: str) -> None:
+        """An allocation that is never given back."""
+        self.events.append((len(self.blocks), 1))
+        self.blocks.append(Block(size, len(self.events) - 1, 0, "", "", op, "", True, kind))
+
+    def mark(self, tensor: object, kind: str) -> None:
+        """Say what part the tensor's storage is of."""
+        if isinstance(tensor, torch.Tensor):
+            number = self._numbers.get(_key(tensor))
+            if number is not None:
+                self.blocks[number].kind = kind
+
+    # -- where
+    def here(self) -> tuple[int, str]:
+        """The innermost line of the program's own code."""
+        frame: Any = sys._getframe(1)
+        while frame is not None:
+            path = frame.f_code.co_filename
+            if self._own(path):
+                return frame.f_lineno, path
+            frame = frame.f_back
+        return 0, ""
+
+    def module(self) -> str:
+        """The path of the module whose forward, or whose backward, runs."""
+        if not self._in_backward:
+            return self.modules[-1] if self.modules else ""
+        node = torch._C._current_autograd_node()
+        if node is None or not self._sequence:
+            return ""
+        at = bisect_right(self._sequence, (node._sequence_nr(), "\U0010ffff")) - 1
+        return self._sequence[at][1] if at >= 0 else ""
+
+    def _note_sequence(self) -> None:
+        number = torch._C._autograd._get_sequence_nr()
+        if not self._sequence or (self._sequence[-1][1] != self.modules[-1] and self._sequence[-1][0] <= number):
+            self._sequence.append((number, self.modules[-1]))
+
+
+class _Placing:
+    def __init__(self, tape: Tape, on_device: bool) -> None:
+        self._tape, self._on_device = tape, on_device
+
+    def __enter__(self) -> None:
+        self._before, self._tape._placing = self._tape._placing, self._on_device
+
+    def __exit__(self, *exc: object) -> None:
+        self._tape._placing = self._before
+
+
+def _key(tensor: torch.Tensor) -> int:
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (RuntimeError, NotImplementedError):
+        return 0
