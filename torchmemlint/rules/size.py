@@ -175,7 +175,9 @@ def is_unreached(ref: FunctionRef, flow: Flow) -> bool:
         return False
     beside = [FunctionRef(ref.path, facts.qualname) for facts in project.module(ref.path).functions if facts.owner == owner]
     return any(
-        caller.ref.qualname == MODULE or caller.ref.qualname.rpartition(".")[2] == "main" or (owner and caller.ref.path != ref.path)
+        caller.ref.qualname == MODULE
+        or caller.ref.qualname.rpartition(".")[2] == "main"
+        or (owner and caller.ref.path != ref.path)
         for other in beside
         if other != ref
         for caller in project.callers(other).calls
