@@ -70,20 +70,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             projects = former["projects"]
     if asked.hunks is not None and not projects:
         asked.hunks.write_text("", encoding="utf-8")
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
-        for folder in asked.folders:
-            name = folder.resolve().name
-            if name in projects:
-                continue
+    for folder in asked.folders:
+        name = folder.resolve().name
+        if name in projects:
+            continue
+        with ProcessPoolExecutor(
+            1, multiprocessing.get_context("spawn")
+        ) as pool:  # a process for each: its memory goes with it
             entry, hunks = pool.submit(repaired, folder.resolve(), options).result()
-            projects[name] = entry
-            if asked.hunks is not None:
-                with asked.hunks.open("a", encoding="utf-8") as file:
-                    file.writelines(f"{json.dumps({'project': name, **hunk})}\n" for hunk in hunks)
-            write(asked.record, {**made_by, "total": total(projects.values()), "projects": dict(sorted(projects.items()))})
-            print(
-                f"{name}: {sum(entry['applied'].values())} repaired, {len(faults(entry))} faults", file=sys.stderr, flush=True
-            )
+        projects[name] = entry
+        if asked.hunks is not None:
+            with asked.hunks.open("a", encoding="utf-8") as file:
+                file.writelines(f"{json.dumps({'project': name, **hunk})}\n" for hunk in hunks)
+        write(asked.record, {**made_by, "total": total(projects.values()), "projects": dict(sorted(projects.items()))})
+        print(f"{name}: {sum(entry['applied'].values())} repaired, {len(faults(entry))} faults", file=sys.stderr, flush=True)
     summed = total(projects.values())
     print(json.dumps(summed, indent=1))
     for name, entry in sorted(projects.items()):
