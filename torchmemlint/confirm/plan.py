@@ -57,8 +57,69 @@ def plan(finding: Finding, text: str | None, project: Project | None = None) -> 
         bool(name) and consumed_later(tree, name, finding.function, isinstance(place, ast.Name)),
         _freezes(tree, finding.function, job.get("modules", {})),
         claimed,
+        bounded(tree, finding.span.start.row, claimed) if rule.repair is Repair.ROOM else "",
     )
     return Plan(finding, job, doubts)
+
+
+def bounded(tree: ast.Module, row: int, claimed: bool) -> str:
+    """Why what a joined tensor holds may not grow on: it is cut or set anew in the same loop, or the loop (of a line that the linter
+    does not report) says that it turns few times. "" where nothing of this is in sight."""
+    statement = _statement_at(tree, row)
+    place = _kept_in(statement)
+    loops = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) and node.lineno < row <= (node.end_lineno or 0)
+    ]
+    if place is None or not loops or not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is None:
+        return "" if loops else "no loop is around it in its function"
+    loop = max(loops, key=lambda node: node.lineno)
+    parts = [statement.value.body, statement.value.orelse] if isinstance(statement.value, ast.IfExp) else [statement.value]
+    if any(isinstance(part, ast.Subscript) for part in parts):
+        return f"row {row} keeps a part of what it joins"
+    if isinstance(loop, ast.For) and not claimed and (turns := _turns(loop.iter)):
+        return f"the loop in row {loop.lineno} turns {turns} times"
+    words = ast.unparse(place)
+    beside = {id(node) for node in _branches_beside(loop, statement)}
+    for node in ast.walk(loop):
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.Delete)) and node is not statement and id(node) not in beside:
+            targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
+            if any(ast.unparse(target) == words for target in targets) and words not in _joined(node):
+                return f"row {node.lineno} sets `{words}` anew: how long it grows is not seen"
+    return ""
+
+
+def _joined(node: ast.Assign | ast.AnnAssign | ast.Delete) -> set[str]:
+    """What a statement joins: the tensor goes on, where it is one of them."""
+    value = None if isinstance(node, ast.Delete) else node.value
+    if not isinstance(value, ast.Call):
+        return set()
+    return {ast.unparse(item) for argument in [*value.args, *(k.value for k in value.keywords)] for item in ast.walk(argument)
+            if isinstance(item, ast.expr)}  # fmt: skip
+
+
+def _branches_beside(loop: ast.AST, statement: ast.stmt) -> Iterator[ast.stmt]:
+    """The statements of the other branch of each ``if`` around a statement: the first turn."""
+    for node in ast.walk(loop):
+        if isinstance(node, ast.If):
+            for mine, other in ((node.body, node.orelse), (node.orelse, node.body)):
+                if any(item is statement for part in mine for item in ast.walk(part)):
+                    yield from (item for part in other for item in ast.walk(part) if isinstance(item, ast.stmt))
+
+
+FEW_TURNS = 16
+
+
+def _turns(items: ast.expr) -> int:
+    """How often a loop over ``range(4)`` or a list turns; 0 where that is many times, or not said."""
+    if isinstance(items, (ast.List, ast.Tuple)):
+        return len(items.elts) if len(items.elts) <= FEW_TURNS else 0
+    if isinstance(items, ast.Call) and ast.unparse(items.func) == "range" and len(items.args) == 1:
+        last = items.args[0]
+        if isinstance(last, ast.Constant) and isinstance(last.value, int) and 0 < last.value <= FEW_TURNS:
+            return last.value
+    return 0
 
 
 def plan_fix(finding: Finding, text: str | None, project: Project | None = None) -> Plan:
