@@ -23,6 +23,7 @@ from statistics import median
 from textwrap import dedent, indent
 
 from torchmemlint.confirm.command import _qualname
+from torchmemlint.confirm.launch import warmed
 from torchmemlint.confirm.plan import plan
 from torchmemlint.confirm.settle import Options, settle
 from torchmemlint.confirm.verdict import CACHED, COPIED, GRADIENTS, REFUSED, UNSAVED, UNTRAINED, Outcome, Verdict
@@ -426,7 +427,7 @@ def _bytes_wrong(truth: Measured, verdict: Verdict) -> str:
 def judge(some: Sequence[Program], tell: Callable[[Row], None] = lambda row: None) -> list[Row]:
     """Settle the programs, one after the other."""
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, warmed():
         for program, truth in zip(some, measured(some), strict=True):
             rows.append(judged(program, truth, verdict_on(program, Path(folder))))
             tell(rows[-1])
