@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from torchmemlint.confirm.around import settings_around
 from torchmemlint.confirm.verdict import Doubts
 from torchmemlint.errors import SourceError
 from torchmemlint.files.reading import MAX_BYTES, as_text, read_beginning, read_text
@@ -148,7 +150,8 @@ def _job(finding: Finding, text: str, tree: ast.Module, project: Project | None,
     }  # fmt: skip
     if project is not None:
         job |= _project_modules(finding.path, tree, project)
-    job["defaults"] = defaults_in([tree, *_parsed(job.get("modules"))])
+    settings = fractions_of(settings_around(finding.path)) if project is not None else {}
+    job["defaults"] = {**settings, **defaults_in([tree, *_parsed(job.get("modules"))])}
     fixed = fixed_twin(finding, text)
     if fixed is not None:
         job["fixed_source"], job["fixed_row"] = fixed
@@ -175,6 +178,26 @@ def defaults_in(trees: Iterable[ast.AST]) -> Mapping[str, float]:
             continue
         if name and isinstance(default, ast.Constant) and isinstance(default.value, float):
             found.setdefault(name, default.value)
+    return found
+
+
+_SETTING = re.compile(
+    r"""^[ \t]*(?:-[ \t]+)?["']?([A-Za-z_]\w*)["']?[ \t]*:[ \t]*([+-]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d+)?)[ \t]*(?:\#.*)?$""",
+    re.MULTILINE,
+)
+MAX_SETTINGS_BYTES = 64_000
+
+
+def fractions_of(paths: Iterable[str]) -> Mapping[str, float]:
+    """The settings in YAML files that are fractions, each as the first file has it; ``lr: 1e-3`` is meant as a number, too."""
+    found: dict[str, float] = {}
+    for path in paths:
+        try:
+            text = as_text(read_beginning(path, MAX_SETTINGS_BYTES), "replace")
+        except OSError:
+            continue
+        for name, number in _SETTING.findall(text):
+            found.setdefault(name, float(number))
     return found
 
 
