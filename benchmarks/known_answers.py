@@ -23,9 +23,10 @@ from statistics import median
 from textwrap import dedent, indent
 
 from torchmemlint.confirm.command import _qualname
+from torchmemlint.confirm.launch import warmed
 from torchmemlint.confirm.plan import plan
 from torchmemlint.confirm.settle import Options, settle
-from torchmemlint.confirm.verdict import Outcome, Verdict
+from torchmemlint.confirm.verdict import CACHED, COPIED, GRADIENTS, REFUSED, UNSAVED, UNTRAINED, Outcome, Verdict
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
 
 STEP, FLAG = "# a step", "  # flagged"
@@ -43,6 +44,7 @@ class Program:
     code: str
     text: str
     kind: str
+    in_bytes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,8 @@ optimizer.step()
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One mistake: what is set up before the loop, the step with the mistake and without, what stands after."""
+    """One mistake: what is set up before the loop, the step with the mistake and without, what stands after; ``top`` are definitions
+    (``right_top`` those without the mistake). ``in_bytes``: what runs is the program itself, so its bytes can be compared."""
 
     name: str
     code: str
@@ -137,7 +140,51 @@ class Family:
     wrong: str
     right: str
     after: str = ""
+    top: str = ""
+    right_top: str = ""
+    in_bytes: bool = True
 
+
+QUIET = BATCH + "with torch.no_grad():\n    y = model(x)\n"
+CHECKPOINT = "from torch.utils.checkpoint import checkpoint, checkpoint_sequential\n\n\n"
+DEEP = """\
+net = nn.Sequential(*(nn.Sequential(nn.Linear({width}, {width}), nn.Tanh()) for _ in range(8)))
+head = nn.Linear({width}, {classes})
+optimizer = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=0.01)
+"""
+TALL = """\
+x, y = torch.randn(32 * {batch}, {width}), torch.randint({classes}, (32 * {batch},))
+"""
+STEPPED = """\
+loss = F.cross_entropy(head(out), y)
+optimizer.zero_grad()
+loss.backward()
+optimizer.step()
+"""
+CACHES = "from functools import cache, lru_cache\n\n\n"
+ROTARY = """\
+class Rotary(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width, width))
+
+    {cached}{flag}
+    def table(self, length):
+        return torch.arange(length).float()
+
+
+def fresh(width):
+    return Rotary(width)
+
+
+"""
+SCALED = """\
+{cached}{flag}
+def scaled(points: torch.Tensor, by: float = 2.0):
+    return points * by
+
+
+"""
 
 FAMILIES = (
     Family(
@@ -182,6 +229,65 @@ FAMILIES = (
         BATCH + "with torch.no_grad():\n    kept.append(model(x)[0])" + FLAG + "\n",
         BATCH + "with torch.no_grad():\n    kept.append(model(x)[0].clone())" + FLAG + "\n", "print(len(kept))\n",
     ),
+    Family(
+        "outputs joined", "TML403", COPIED, "out = torch.empty(0, {classes})\n",
+        QUIET + "out = torch.cat([out, y])" + FLAG + "\n", QUIET + "row = torch.cat([y, y + 1.0])" + FLAG + "\n",
+    ),
+    Family(
+        "outputs joined after the first", "TML403", COPIED, "out = None\n",
+        QUIET + "if out is None:\n    out = y\nelse:\n    out = torch.cat((out, y), dim=0)" + FLAG + "\n",
+        QUIET + "if out is None:\n    out = y\nelse:\n    out = torch.cat((out, y), dim=0)[-{batch}:]" + FLAG + "\n",
+    ),
+    Family(
+        "columns joined", "TML403", COPIED, "bank = Meter()\nbank.all = torch.empty({batch}, 0)\n",
+        QUIET + "bank.all = torch.hstack((bank.all, y, y))" + FLAG + "\n",
+        QUIET + "bank.all = torch.hstack((bank.all, y, y))" + FLAG + "\nif bank.all.shape[1] > 2 * {classes}:\n"
+        "    bank.all = torch.empty({batch}, 0)\n",
+    ),
+    Family(
+        "a checkpoint in one segment", "TML503", UNSAVED, DEEP,
+        TALL + "out = checkpoint_sequential(net, 1, x, use_reentrant=False)" + FLAG + "\n" + STEPPED,
+        TALL + "out = checkpoint_sequential(net, 4, x, use_reentrant=False)" + FLAG + "\n" + STEPPED, top=CHECKPOINT,
+    ),
+    Family(
+        "a checkpoint around everything", "TML503", UNSAVED, DEEP,
+        TALL + "out = checkpoint(net, x, use_reentrant=False)" + FLAG + "\n" + STEPPED,
+        TALL + "half = checkpoint(net[:4], x, use_reentrant=False)" + FLAG + "\n"
+        "out = checkpoint(net[4:], half, use_reentrant=False)\n" + STEPPED, top=CHECKPOINT,
+    ),
+    Family(
+        "a checkpoint that trains nothing", "TML503", UNTRAINED, DEEP,
+        TALL + "out = checkpoint(net, x, use_reentrant=True)" + FLAG + "\n" + STEPPED,
+        TALL + "x.requires_grad_()\nout = checkpoint(net[:4], x, use_reentrant=True)" + FLAG + "\nout = net[4:](out)\n" + STEPPED,
+        top=CHECKPOINT,
+    ),
+    Family(
+        "a checkpoint without input", "TML503", REFUSED, DEEP,
+        "try:\n    checkpoint_sequential(net, segments=2)" + FLAG + "\nexcept TypeError:\n    pass\n",
+        TALL + "checkpoint_sequential(net, segments=2, input=x, use_reentrant=False)" + FLAG + "\n", top=CHECKPOINT,
+    ),
+    Family(
+        "gradients zeroed by the optimizer", "TML505", GRADIENTS, "",
+        BATCH + "loss = F.cross_entropy(model(x), y)\nloss.backward()\noptimizer.step()\n"
+        "optimizer.zero_grad(set_to_none=False)" + FLAG + "\n",
+        BATCH + "loss = F.cross_entropy(model(x), y)\nloss.backward()\noptimizer.step()\noptimizer.zero_grad()" + FLAG + "\n",
+    ),
+    Family(
+        "gradients zeroed one by one", "TML505", GRADIENTS, "",
+        BATCH + "for p in model.parameters():\n    if p.grad is not None:\n        p.grad.zero_()" + FLAG + "\n"
+        "loss = F.cross_entropy(model(x), y)\nloss.backward()\noptimizer.step()\n",
+        BATCH + "model.zero_grad(True)" + FLAG + "\nloss = F.cross_entropy(model(x), y)\nloss.backward()\noptimizer.step()\n",
+    ),
+    Family(
+        "a cache on a module's method", "TML109", CACHED, "", "fresh({width}).table({batch})\n", "fresh({width}).table({batch})\n",
+        top=CACHES + ROTARY.replace("{cached}", "@lru_cache").replace("{flag}", FLAG),
+        right_top=CACHES + ROTARY.replace("{cached}", "@lru_cache(maxsize=0)").replace("{flag}", FLAG), in_bytes=False,
+    ),
+    Family(
+        "a cache of tensors", "TML109", CACHED, "", BATCH + "scaled(x)\n", BATCH + "scaled(x)\n",
+        top=CACHES + SCALED.replace("{cached}", "@cache").replace("{flag}", FLAG),
+        right_top=CACHES + SCALED.replace("{cached}", "@lru_cache(0)").replace("{flag}", FLAG), in_bytes=False,
+    ),
 )  # fmt: skip
 
 
@@ -192,10 +298,12 @@ def programs(seed: int = 20, each: int = 4) -> Iterator[Program]:
         for number in range(each):
             shape = drawn(dice)
             for words, body, kind in (("mistake", family.wrong, family.kind), ("clean", family.right, "")):
-                yield Program(f"{family.name} {number} ({words})", family.code, _text(family, body, shape), kind)
+                top = family.top if kind else family.right_top or family.top
+                text = _text(family, body, top, shape)
+                yield Program(f"{family.name} {number} ({words})", family.code, text, kind, family.in_bytes)
 
 
-def _text(family: Family, body: str, shape: Shape) -> str:
+def _text(family: Family, body: str, top: str, shape: Shape) -> str:
     sizes = {
         "batch": shape.batch,
         "width": shape.width,
@@ -205,7 +313,7 @@ def _text(family: Family, body: str, shape: Shape) -> str:
     }
     loop = f"for step in range({STEPS}):\n    {STEP}\n" + indent(body, "    ")
     code = (SETUP + family.before + loop + family.after).format(**sizes)
-    return HEAD + ("def run():\n" + indent(code, "    ") + "\n\nrun()\n" if shape.in_function else code)
+    return HEAD + top + ("def run():\n" + indent(code, "    ") + "\n\nrun()\n" if shape.in_function else code)
 
 
 # -- what is right
@@ -239,7 +347,7 @@ _RULER = dedent(
         def step(self):
             gc.collect()
             if len(self.live) == 2:
-                self.peak = 0
+                self.peak = self.alive()
             self.live.append(self.alive())
 
     for line in sys.stdin:
@@ -289,7 +397,9 @@ class Row:
 
 def judged(program: Program, truth: Measured, verdict: Verdict) -> Row:
     """Whether the verdict and the bytes are right."""
-    return Row(program, truth, verdict, _verdict_wrong(program, verdict) or _bytes_wrong(truth, verdict))
+    return Row(
+        program, truth, verdict, _verdict_wrong(program, verdict) or (_bytes_wrong(truth, verdict) if program.in_bytes else "")
+    )
 
 
 def _verdict_wrong(program: Program, verdict: Verdict) -> str:
@@ -317,7 +427,7 @@ def _bytes_wrong(truth: Measured, verdict: Verdict) -> str:
 def judge(some: Sequence[Program], tell: Callable[[Row], None] = lambda row: None) -> list[Row]:
     """Settle the programs, one after the other."""
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, warmed():
         for program, truth in zip(some, measured(some), strict=True):
             rows.append(judged(program, truth, verdict_on(program, Path(folder))))
             tell(rows[-1])
@@ -350,9 +460,11 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.known_answers", description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--seed", type=int, default=20)
     parser.add_argument("--each", type=int, default=4, help="programs of each family, with a clean twin each (default: 4)")
+    parser.add_argument("--rule", metavar="CODE", help="programs of one rule only")
     given = parser.parse_args(None if arguments is None else list(arguments))
     rows = judge(
-        list(programs(given.seed, given.each)), lambda row: print(row.program.name, row.wrong or "right", file=sys.stderr)
+        [program for program in programs(given.seed, given.each) if given.rule in {None, program.code}],
+        lambda row: print(row.program.name, row.wrong or "right", file=sys.stderr),
     )
     print(table(rows))
     return int(any(row.wrong for row in rows))

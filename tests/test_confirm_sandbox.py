@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ pytest.importorskip("torch")
 
 from torchmemlint.confirm import channel, html, landlock, report, sandbox
 from torchmemlint.confirm.command import status
-from torchmemlint.confirm.launch import IMPORT_SECONDS, Ended, launch
+from torchmemlint.confirm.launch import IMPORT_SECONDS, Ended, launch, warmed
 from torchmemlint.confirm.pairs import Pair, settle_pair
 from torchmemlint.confirm.plan import Plan
 from torchmemlint.confirm.report import figures
@@ -29,6 +31,15 @@ from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
 HOSTILE = Path(__file__).parent / "confirm_snippets" / "hostile"
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the wall is built of Linux namespaces")
+
+
+@pytest.fixture(autouse=True, scope="module", params=["fresh", "forked"])
+def a_child_of_either_sort(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each test twice: in fresh processes, and in copies of one that has torch."""
+    if request.param == "forked" and not sys.platform.startswith("linux"):
+        pytest.skip("only Linux forks them")
+    with warmed() if request.param == "forked" else nullcontext():
+        yield
 
 
 def run(name: str, timeout: float = 20, **names: object) -> Ended:
@@ -381,6 +392,7 @@ class TestNoWall:
     def test_it_is_refused_and_said(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr("torchmemlint.confirm.launch.WALLS", ("nothing",))
         monkeypatch.setattr("torchmemlint.confirm.launch._BOOT", NO_WALL)
+        monkeypatch.setattr("torchmemlint.confirm.launch._worker", None)  # whose copies know the walls that there are
         mark = tmp_path / "ran"
         span = Span(Position(1, 1), Position(1, 2))
         finding = Finding("TML102", "a-rule", Severity.WARNING, Confidence.HIGH, "m", "x.py", span)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torchmemlint.index.project import Project
 
 MAX_FILES = 1500
+MAX_SETTINGS = 60
 _SKIPPED = frozenset({"node_modules", "__pycache__", "build", "dist", "venv", ".venv", "site-packages"})
 
 
@@ -36,20 +37,33 @@ def _top(path: str) -> str:
 def files_around(path: str) -> Iterator[str]:
     """The files of the outermost folder that holds the file and, like every folder between, Python files of its own: wider than
     the project where a package lacks an ``__init__.py``."""
+    yield from islice(_files(_widest(path)), MAX_FILES)
+
+
+def settings_around(path: str) -> tuple[str, ...]:
+    """The YAML files of the same folder: of no more than there are in a repository that configures its own experiments."""
+    return _settings(_widest(path))
+
+
+@lru_cache(maxsize=8)
+def _settings(top: str) -> tuple[str, ...]:
+    return tuple(islice(_files(top, (".yaml", ".yml")), MAX_SETTINGS))
+
+
+def _widest(path: str) -> str:
     top = _top(path)
     while True:
         above = os.path.dirname(os.path.abspath(top))
         if above == os.path.abspath(top) or not any(name.endswith(".py") for name in os.listdir(above)):
-            break
+            return top
         top = above
-    yield from islice(_files(top), MAX_FILES)
 
 
-def _files(top: str) -> Iterator[str]:
+def _files(top: str, endings: str | tuple[str, ...] = ".py") -> Iterator[str]:
     for folder, folders, names in os.walk(top):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
         for name in sorted(names):
-            if name.endswith(".py"):
+            if name.endswith(endings):
                 yield os.path.normpath(os.path.join(folder, name)).replace(os.sep, "/")
 
 

@@ -11,22 +11,25 @@ from __future__ import annotations
 
 import argparse
 import ast
+import itertools
 import os
 import re
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 
 from torchmemlint.confirm.around import project_of
 from torchmemlint.confirm.devices import checked, devices_for
 from torchmemlint.confirm.launch import torch_directory
 from torchmemlint.confirm.output import render, text_of, write, write_snapshots
-from torchmemlint.confirm.plan import plan, plan_fix
+from torchmemlint.confirm.plan import Plan, plan, plan_fix
 from torchmemlint.confirm.settle import Options, Settled, settle_all
 from torchmemlint.confirm.verdict import Answer, Outcome
 from torchmemlint.errors import TorchmemlintError, UsageError
 from torchmemlint.files.quoting import printable, quoted
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
 from torchmemlint.processes.executors import named, opened
+from torchmemlint.processes.progress import Progress
 from torchmemlint.rules import rule_of
 from torchmemlint.rules.card import About
 
@@ -117,8 +120,13 @@ def settle_and_report(arguments: argparse.Namespace) -> int:
         findings = [finding for finding in findings if finding.fix is not None and finding.fix.edits]
     make = plan_fix if arguments.fix else plan
     plans = [make(finding, text_of(finding.path), project_of(finding.path)) for finding in findings]
-    with opened() as elsewhere:
-        settled = list(settle_all(plans, options, devices, elsewhere[0] if elsewhere else None))
+    progress = Progress()
+    try:
+        with opened() as elsewhere:
+            tell = running_line(progress, sum(plan.job is not None for plan in plans))
+            settled = list(settle_all(plans, options, devices, elsewhere[0] if elsewhere else None, tell))
+    finally:
+        progress.end()
     if arguments.snapshots:
         settled = write_snapshots(settled, arguments.snapshots)
     write(
@@ -126,6 +134,24 @@ def settle_and_report(arguments: argparse.Namespace) -> int:
         arguments.output_file,
     )
     return status_of_fixes(settled) if arguments.fix else status(settled)
+
+
+def running_line(progress: Progress, total: int) -> Callable[[Plan], None]:
+    """What says on a terminal which finding's experiment begins; it may be called from any thread."""
+    lock, begun = threading.Lock(), itertools.count(1)
+
+    def tell(plan: Plan) -> None:
+        finding = plan.finding
+        with lock:
+            progress.say(
+                f"running {next(begun)}/{total}: {printable(finding.path)}:{finding.span.start.row} {finding.code}"[:WIDTH]
+            )
+
+    return tell
+
+
+WIDTH = 120
+"""Of the line that says what runs: a longer one would leave rows behind."""
 
 
 def status_of_fixes(settled: Sequence[Settled]) -> int:

@@ -18,12 +18,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from torchmemlint.confirm.channel import hear, new_key
+from torchmemlint.confirm.warm import Child, Fresh, Worker
 from torchmemlint.errors import UsageError
 
 KEPT_OUTPUT_BYTES = 64 << 10
@@ -114,11 +115,7 @@ def launch(
     ours = str(Path(__file__).resolve().parent.parent.parent)
     boot = _BOOT.format(ours=ours, torch=str(torch_directory()), runners=runners)
     work = os.path.realpath(tempfile.mkdtemp(prefix="torchmemlint-"))
-    environment = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
-    environment |= {
-        "HOME": work, "TMPDIR": work, "PATH": os.defpath, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
-        "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "agg", "WANDB_MODE": "disabled", "HF_HUB_OFFLINE": "1",
-    }  # fmt: skip
+    environment = _environment()
     key = new_key()
     payload = {
         **job, "key": key, "work": work, "device": device, "walls": WALLS if sandbox else (),
@@ -127,18 +124,57 @@ def launch(
     }  # fmt: skip
     started = time.monotonic()
     try:
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-c", boot],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=work,
-            env=environment,
-            start_new_session=True,
-        )
-        return _attend(process, json.dumps(payload).encode(), key, timeout, started)
+        plain = sandbox and device == "cpu" and runners == EXPERIMENTS
+        child: Child | None = _worker.start(work) if plain and _worker is not None else None
+        if child is None:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-c", boot],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=work,
+                env={**environment, "HOME": work, "TMPDIR": work},
+                start_new_session=True,
+            )
+            child = Fresh(process)
+        return _attend(child, json.dumps(payload).encode(), key, timeout, started)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _environment() -> dict[str, str]:
+    """All that a child inherits, but its HOME."""
+    return {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ} | {
+        "PATH": os.defpath, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "agg", "WANDB_MODE": "disabled", "HF_HUB_OFFLINE": "1",
+    }  # fmt: skip
+
+
+_worker: Worker | None = None
+"""What forks the children of this process, where one was wanted."""
+
+_BOOT_WARM = (
+    "import sys; sys.path.insert(0, {ours!r}); import torchmemlint; del sys.path[0]; sys.path.append({torch!r}); "
+    "from torchmemlint.confirm.worker.main import main; from torchmemlint.confirm.worker.warm import serve; "
+    "serve({{descriptor}}, {runners!r}, main)"
+)
+
+
+@contextlib.contextmanager
+def warmed() -> Iterator[None]:
+    """While this is entered, children that run on the CPU behind a sandbox are forked from one process that has torch."""
+    global _worker
+    if _worker is not None or not sys.platform.startswith("linux"):
+        yield
+        return
+    ours = str(Path(__file__).resolve().parent.parent.parent)
+    boot = _BOOT_WARM.format(ours=ours, torch=str(torch_directory()), runners=EXPERIMENTS)
+    _worker = Worker(boot, _environment())
+    try:
+        yield
+    finally:
+        worker, _worker = _worker, None
+        worker.close()
 
 
 class _Reader(threading.Thread):
@@ -160,10 +196,7 @@ class _Reader(threading.Thread):
                 self._full.set()
 
 
-def _attend(process: subprocess.Popen[bytes], payload: bytes, key: str, timeout: float, started: float) -> Ended:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
+def _attend(process: Child, payload: bytes, key: str, timeout: float, started: float) -> Ended:
     endless = threading.Event()
     results = _Reader(process.stdout, ENDLESS_OUTPUT_BYTES, endless)
     output = _Reader(process.stderr, KEPT_OUTPUT_BYTES, endless)
@@ -219,43 +252,21 @@ def _impossible(records: Sequence[Mapping[str, object]], resident: int) -> str:
     return ""
 
 
-def _kill(process: subprocess.Popen[bytes], at_once: bool) -> int:
+def _kill(child: Child, at_once: bool) -> int:
     """End the child with all that it started, and return the most memory that a process of it ever had (0: not known); after its
     pipes closed it has a moment to leave by itself."""
-    if not hasattr(os, "wait4"):
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0 if at_once else 2)
-            return 0
-        process.kill()
-        process.wait()
-        return 0
-    most = None if at_once else _reap(process, 2)
+    most = None if at_once else child.reap(2)
     if most is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(
-                process.pid, signal.SIGTERM
-            )  # behind the sandbox: the outer process kills the inner one, and with it its PID namespace
-        most = _reap(process, 1)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+        child.send(signal.SIGTERM)  # behind the sandbox: the outer process kills the inner one, and with it its PID namespace
+        most = child.reap(1)
+        child.send(_KILL, group=True)
     while most is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
-        most = _reap(process, 1)
+        child.send(_KILL)
+        most = child.reap(1)
     return most
 
 
-def _reap(process: subprocess.Popen[bytes], seconds: float) -> int | None:
-    """Wait for the child and give it its exit status; what the kernel says of its memory, None while it runs on."""
-    until = time.monotonic() + seconds
-    while True:
-        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-        if pid:
-            process.returncode = os.waitstatus_to_exitcode(status)
-            return usage.ru_maxrss if sys.platform == "darwin" else usage.ru_maxrss << 10
-        if time.monotonic() > until:
-            return None
-        time.sleep(0.005)
+_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has no other
 
 
 def printable(text: object, limit: int = 300) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from torchmemlint.confirm.around import settings_around
 from torchmemlint.confirm.verdict import Doubts
 from torchmemlint.errors import SourceError
 from torchmemlint.files.reading import MAX_BYTES, as_text, read_beginning, read_text
@@ -57,8 +59,69 @@ def plan(finding: Finding, text: str | None, project: Project | None = None) -> 
         bool(name) and consumed_later(tree, name, finding.function, isinstance(place, ast.Name)),
         _freezes(tree, finding.function, job.get("modules", {})),
         claimed,
+        bounded(tree, finding.span.start.row, claimed) if rule.repair is Repair.ROOM else "",
     )
     return Plan(finding, job, doubts)
+
+
+def bounded(tree: ast.Module, row: int, claimed: bool) -> str:
+    """Why what a joined tensor holds may not grow on: it is cut or set anew in the same loop, or the loop (of a line that the linter
+    does not report) says that it turns few times. "" where nothing of this is in sight."""
+    statement = _statement_at(tree, row)
+    place = _kept_in(statement)
+    loops = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) and node.lineno < row <= (node.end_lineno or 0)
+    ]
+    if place is None or not loops or not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is None:
+        return "" if loops else "no loop is around it in its function"
+    loop = max(loops, key=lambda node: node.lineno)
+    parts = [statement.value.body, statement.value.orelse] if isinstance(statement.value, ast.IfExp) else [statement.value]
+    if any(isinstance(part, ast.Subscript) for part in parts):
+        return f"row {row} keeps a part of what it joins"
+    if isinstance(loop, ast.For) and not claimed and (turns := _turns(loop.iter)):
+        return f"the loop in row {loop.lineno} turns {turns} times"
+    words = ast.unparse(place)
+    beside = {id(node) for node in _branches_beside(loop, statement)}
+    for node in ast.walk(loop):
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.Delete)) and node is not statement and id(node) not in beside:
+            targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
+            if any(ast.unparse(target) == words for target in targets) and words not in _joined(node):
+                return f"row {node.lineno} sets `{words}` anew: how long it grows is not seen"
+    return ""
+
+
+def _joined(node: ast.Assign | ast.AnnAssign | ast.Delete) -> set[str]:
+    """What a statement joins: the tensor goes on, where it is one of them."""
+    value = None if isinstance(node, ast.Delete) else node.value
+    if not isinstance(value, ast.Call):
+        return set()
+    return {ast.unparse(item) for argument in [*value.args, *(k.value for k in value.keywords)] for item in ast.walk(argument)
+            if isinstance(item, ast.expr)}  # fmt: skip
+
+
+def _branches_beside(loop: ast.AST, statement: ast.stmt) -> Iterator[ast.stmt]:
+    """The statements of the other branch of each ``if`` around a statement: the first turn."""
+    for node in ast.walk(loop):
+        if isinstance(node, ast.If):
+            for mine, other in ((node.body, node.orelse), (node.orelse, node.body)):
+                if any(item is statement for part in mine for item in ast.walk(part)):
+                    yield from (item for part in other for item in ast.walk(part) if isinstance(item, ast.stmt))
+
+
+FEW_TURNS = 16
+
+
+def _turns(items: ast.expr) -> int:
+    """How often a loop over ``range(4)`` or a list turns; 0 where that is many times, or not said."""
+    if isinstance(items, (ast.List, ast.Tuple)):
+        return len(items.elts) if len(items.elts) <= FEW_TURNS else 0
+    if isinstance(items, ast.Call) and ast.unparse(items.func) == "range" and len(items.args) == 1:
+        last = items.args[0]
+        if isinstance(last, ast.Constant) and isinstance(last.value, int) and 0 < last.value <= FEW_TURNS:
+            return last.value
+    return 0
 
 
 def plan_fix(finding: Finding, text: str | None, project: Project | None = None) -> Plan:
@@ -87,7 +150,8 @@ def _job(finding: Finding, text: str, tree: ast.Module, project: Project | None,
     }  # fmt: skip
     if project is not None:
         job |= _project_modules(finding.path, tree, project)
-    job["defaults"] = defaults_in([tree, *_parsed(job.get("modules"))])
+    settings = fractions_of(settings_around(finding.path)) if project is not None else {}
+    job["defaults"] = {**settings, **defaults_in([tree, *_parsed(job.get("modules"))])}
     fixed = fixed_twin(finding, text)
     if fixed is not None:
         job["fixed_source"], job["fixed_row"] = fixed
@@ -114,6 +178,26 @@ def defaults_in(trees: Iterable[ast.AST]) -> Mapping[str, float]:
             continue
         if name and isinstance(default, ast.Constant) and isinstance(default.value, float):
             found.setdefault(name, default.value)
+    return found
+
+
+_SETTING = re.compile(
+    r"""^[ \t]*(?:-[ \t]+)?["']?([A-Za-z_]\w*)["']?[ \t]*:[ \t]*([+-]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d+)?)[ \t]*(?:\#.*)?$""",
+    re.MULTILINE,
+)
+MAX_SETTINGS_BYTES = 64_000
+
+
+def fractions_of(paths: Iterable[str]) -> Mapping[str, float]:
+    """The settings in YAML files that are fractions, each as the first file has it; ``lr: 1e-3`` is meant as a number, too."""
+    found: dict[str, float] = {}
+    for path in paths:
+        try:
+            text = as_text(read_beginning(path, MAX_SETTINGS_BYTES), "replace")
+        except OSError:
+            continue
+        for name, number in _SETTING.findall(text):
+            found.setdefault(name, float(number))
     return found
 
 

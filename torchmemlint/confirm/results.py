@@ -101,6 +101,13 @@ def _run(figures: Mapping[str, object]) -> Run:
         blocked=texts("blocked"),
         may_retain=figures.get("may_retain") is True,
         hung=figures.get("hung") is True,
+        allocated_bytes=series("allocated_bytes"),
+        joined_bytes=series("joined_bytes"),
+        left_gradients=whole("left_gradients"),
+        raised=word("raised"),
+        ungraphed=figures.get("ungraphed") is True,
+        hidden_inputs=figures.get("hidden_inputs") is True,
+        keys=word("keys"),
         partly_freed=figures.get("partly_freed") is True,
         escapes=escapes if isinstance(escapes := figures.get("escapes"), bool) else None,
     )

@@ -7,14 +7,14 @@ import queue
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from torchmemlint.confirm.devices import devices_for
-from torchmemlint.confirm.launch import Ended, launch, printable, stopping
+from torchmemlint.confirm.launch import Ended, launch, printable, stopping, warmed
 from torchmemlint.confirm.plan import Plan
 from torchmemlint.confirm.results import comparison_of, run_of, snapshot_of
 from torchmemlint.confirm.verdict import Answer, Comparison, Verdict, decide_isolated, inconclusive, with_comparison
@@ -97,13 +97,18 @@ def _compare(plan: Plan, job: Mapping[str, object], options: Options) -> Settled
 
 
 def settle_all(
-    plans: Sequence[Plan], options: Options, devices: Sequence[str], executor: Executor | None = None
+    plans: Sequence[Plan],
+    options: Options,
+    devices: Sequence[str],
+    executor: Executor | None = None,
+    tell: Callable[[Plan], None] = lambda plan: None,
 ) -> Iterator[Settled]:
     """Settle every plan, in order, as results come.
 
     ``devices`` names a device for each experiment that may run at the same time: ``["cpu"] * 2``, or each GPU once. With an
     ``executor`` all run there, and ``options.device`` is what it means on the machine that it runs on (``"auto"`` too). An
-    experiment that the executor loses is inconclusive; a machine without torch is an error.
+    experiment that the executor loses is inconclusive; a machine without torch is an error. Here ``tell`` is called with each
+    plan that begins, and torch is imported once for all of them.
     """
     if executor is not None:
         futures = [executor.submit(settle_there, plan, options) for plan in plans]
@@ -115,13 +120,16 @@ def settle_all(
 
     def on_a_free_device(plan: Plan) -> Settled:
         device = free.get()
+        if plan.job is not None:
+            tell(plan)
         try:
             return settle(plan, replace(options, device=device))
         finally:
             free.put(device)
 
     try:
-        with ThreadPoolExecutor(len(devices)) as threads:
+        several = options.sandbox and "cpu" in devices and sum(plan.job is not None for plan in plans) > 1
+        with warmed() if several else nullcontext(), ThreadPoolExecutor(len(devices)) as threads:
             try:
                 yield from threads.map(on_a_free_device, plans)
             except BaseException:  # whoever interrupts us does not wait for what is still running

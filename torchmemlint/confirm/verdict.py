@@ -42,6 +42,15 @@ EACH = "a graph of each part at peak"
 """Of losses that are summed before one backward: with a backward of its own each frees its graph."""
 
 
+OF_FOOTPRINT = frozenset({Repair.ROOM, Repair.NO_CHECKPOINT, Repair.FREE, Repair.NO_CACHE})
+"""Repairs of what no graph and no growth alone tells of."""
+
+
+COPIED, GRADIENTS = "all of it copied at every step", "a set of gradients at peak"
+UNTRAINED, UNSAVED = "nothing inside is trained", "as much at the peak as without a checkpoint"
+REFUSED, CACHED, FULL = "raises TypeError", "tensors kept by a cache", "tensors kept by a cache, until it is full"
+
+
 class Outcome(Enum):
     """What an experiment says about a finding."""
 
@@ -95,7 +104,7 @@ class Run:
     empty_backwards    backward calls on a value without a graph: outside they are an error
     swallowed          callees out of sight that were handed a graph and may have run a backward on it
     probe_bytes        bytes that the graph of one flagged value saves for a backward
-    value_bytes        bytes of the storages of one flagged value
+    value_bytes        bytes of the storages of one flagged value; of a checkpoint, what the call leaves allocated
     went_back          how often a backward came through a flagged value
     turned             rows of ``if`` statements whose guessed answer was turned, to come to the phase without a backward
     escapes            something with a graph leaves the flagged function (None: it did not come to its end)
@@ -103,6 +112,13 @@ class Run:
     hung               an operation of the code gave a value with a graph
     may_retain         a backward has a ``retain_graph`` that nobody knows
     partly_freed       a backward had been through a part of the flagged value's graph
+    allocated_bytes    all that was allocated up to each sample, freed or not
+    joined_bytes       bytes of what the flagged call gave, each time that it joined what it had given before
+    left_gradients     bytes of gradients that the flagged line left allocated
+    raised             how the flagged call refused its arguments
+    ungraphed          the flagged call gave a value without a graph, in grad mode
+    hidden_inputs      whether inputs of the flagged call ask for a gradient is not known
+    keys               what the flagged cache was called with: "module", "tensor", or "" for nothing that is known
     """
 
     live_bytes: tuple[int, ...] = ()
@@ -138,6 +154,13 @@ class Run:
     escapes: bool | None = None
     blocked: tuple[str, ...] = ()
     partly_freed: bool = False
+    allocated_bytes: tuple[int, ...] = ()
+    joined_bytes: tuple[int, ...] = ()
+    left_gradients: int = 0
+    raised: str = ""
+    ungraphed: bool = False
+    hidden_inputs: bool = False
+    keys: str = ""
     hung: bool = False
     may_retain: bool = False
 
@@ -192,12 +215,14 @@ class Doubts:
     consumed  something may run a backward later on what the flagged place keeps
     claimed   the linter itself reports the line (it is not only asked about)
     frozen    the file switches ``requires_grad`` of parameters off somewhere
+    bounded   why what the flagged line lets grow may not grow on, "" where nothing in sight says so
     """
 
     grad: str = "unknown"
     consumed: bool = False
     frozen: bool = False
     claimed: bool = True
+    bounded: str = ""
 
 
 def slope(samples: Sequence[int]) -> int:
@@ -221,6 +246,8 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
     value was seen, that no operation was replaced, that nothing grows and that the peak is the twin's.
     """
     rule = rule_of(code)
+    if rule.repair in OF_FOOTPRINT and before.mode != OWN_RUN:
+        return decide_footprint(rule.repair, before, after)
     if _needed(rule, before, after):
         assert after is not None
         return Verdict(
@@ -285,6 +312,104 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
     )
 
 
+def decide_footprint(repair: Repair, before: Run, after: Run | None) -> Verdict:
+    """What the two runs prove of copied bytes, of a peak, of a checkpoint or a cache."""
+    if before.raised:
+        return Verdict(Outcome.CONFIRMED, REFUSED, "", before.device, before, None, notes=(before.raised,))
+    if before.seen != "tensor":
+        return inconclusive(_stopped("the flagged line never ran on a tensor", before), before, after)
+    if len(before.live_bytes) < MIN_STEPS:
+        return inconclusive(_why_not_run(before), before, after)
+    if after is None or len(after.live_bytes) < MIN_STEPS:
+        why = _why_not_run(after) if after else "there is no repaired twin to compare with"
+        return inconclusive(f"no control: {why}", before, after)
+    kind, reason = _FOOTPRINTS[repair](before, after)
+    if kind:
+        return Verdict(Outcome.CONFIRMED, kind, "", before.device, before, after, True)
+    if not reason and (before.fallbacks or before.errors):
+        reason = _stopped("nothing shows, but not everything ran", before)
+    if reason:
+        return inconclusive(reason, before, after)
+    words = f"ran {len(before.live_bytes)} steps: {_REFUTED[repair]}"
+    return Verdict(Outcome.REFUTED, "", words, before.device, before, after)
+
+
+def _copied(before: Run, after: Run) -> tuple[str, str]:
+    """Whether each step allocates more than the one before, by what the joined tensor grows."""
+    joined = slope(before.joined_bytes)
+    more, rest = (slope([later - earlier for earlier, later in pairwise(run.allocated_bytes)]) for run in (before, after))
+    if not any(before.allocated_bytes):
+        return "", "this device does not tell how much was allocated"
+    if joined > 0 and len(before.joined_bytes) >= MIN_STEPS - 1 and more - rest >= 0.9 * joined:  # other lines may copy, too
+        return COPIED, ""
+    if more > 0:
+        return "", "each step allocates more, and mending this line alone does not stop it"
+    if before.joined_bytes:
+        return "", "it joins what it gave before, and no step allocates more than the one before"
+    return "", ""
+
+
+def _gradients(before: Run, after: Run) -> tuple[str, str]:
+    if not before.backwards + before.later_backwards:
+        return "", _stopped("no backward ran, so there are no gradients", before)
+    more = before.peak_bytes - after.peak_bytes
+    if before.left_gradients and more >= max(SAME_BYTES, before.peak_bytes // 20) and not before.errors:
+        return GRADIENTS, ""
+    if before.left_gradients or _differ(before, after):
+        return "", _stopped("the gradients stay allocated, but the peak of what ran lies elsewhere", before)
+    return "", ""
+
+
+def _checkpointed(before: Run, after: Run) -> tuple[str, str]:
+    if before.grad_modes != (True,):
+        return "", "grad mode is off where it runs"
+    if before.hidden_inputs:
+        return "", "whether an input asks for a gradient is not seen"
+    if before.ungraphed:
+        if after.attached and not before.attached:
+            return UNTRAINED, ""
+        return "", "nothing that ran inside has anything to train"
+    if not (before.went_back and after.went_back):
+        return "", _stopped("no backward runs through it", before)
+    if before.errors or before.fallbacks:
+        return "", _stopped("not everything ran", before)
+    if after.value_bytes * 4 < after.peak_bytes:
+        return "", "what is saved inside is a small part of the peak: whether a checkpoint saves it does not show"
+    if before.peak_bytes >= 0.97 * after.peak_bytes:
+        return UNSAVED, ""
+    if before.peak_bytes > 0.9 * after.peak_bytes:
+        return "", "the peak is a little lower than without a checkpoint"
+    return "", ""
+
+
+def _cached(before: Run, after: Run) -> tuple[str, str]:
+    if not before.keys:
+        return "", "no argument of the function is known to be a tensor or a module"
+    if before.errors:
+        return "", _stopped("not everything ran", before)
+    grew = before.live_bytes_per_step - after.live_bytes_per_step
+    heads = [mine - theirs for mine, theirs in zip(before.live_bytes[2:], after.live_bytes[2:], strict=False)]
+    if grew > 0 and after.live_bytes_per_step <= FLAT_SHARE * before.live_bytes_per_step:
+        return CACHED, ""
+    if grew <= 0 < median(heads) and median(heads) >= before.value_bytes > 0:
+        return FULL, ""
+    return "", "more is in memory than without the cache" if _differ(before, after) else ""
+
+
+_FOOTPRINTS = {
+    Repair.ROOM: _copied,
+    Repair.FREE: _gradients,
+    Repair.NO_CHECKPOINT: _checkpointed,
+    Repair.NO_CACHE: _cached,
+}
+_REFUTED = {
+    Repair.ROOM: "what it gave is not joined again, and no step allocates more than the one before",
+    Repair.FREE: "it leaves no gradients, and the peak is that of freed ones",
+    Repair.NO_CHECKPOINT: "it is trained, and the peak is lower than without a checkpoint",
+    Repair.NO_CACHE: "nothing is kept that is not kept without the cache",
+}
+
+
 def _again(run: Run) -> bool:
     return any("backward through the graph a second time" in error for error in run.errors)
 
@@ -344,7 +469,7 @@ def decide_isolated(
         if doubts.grad == "default" and not before.backwards and "kept" not in verdict.kind:
             verdict = replace(verdict, notes=(*verdict.notes, "assumes that no caller out of sight switches grad mode off"))
     elif verdict.outcome is Outcome.REFUTED and not (_needed(rule, before, twin) or (twin and _again(twin))):
-        reason = _doubt_of_nothing(before)
+        reason = _doubt_of_nothing(rule, before)
         if reason:
             return inconclusive(reason, before, twin)
     return verdict
@@ -379,6 +504,8 @@ def _without_guesses(code: str, verdict: Verdict, before: Run, inert: tuple[Run 
 def _doubt_of_growth(rule: Rule, kind: str, before: Run, doubts: Doubts) -> str:
     if before.forced:
         return f"it grows only where the `if` in row {before.forced[0]} holds, which it did not"
+    if rule.repair in OF_FOOTPRINT:
+        return doubts.bounded
     if kind == EACH:  # a later backward takes what is kept: that is what is said
         return ""
     if "graph per step" in kind and (doubts.consumed or (before.later_backwards and Shown.ONLY_CONSTANT not in rule.shown)):
@@ -409,11 +536,13 @@ def _doubt_of_growth(rule: Rule, kind: str, before: Run, doubts: Doubts) -> str:
     return ""
 
 
-def _doubt_of_nothing(before: Run) -> str:
+def _doubt_of_nothing(rule: Rule, before: Run) -> str:
     if before.guesses:
         return f"the value comes from `{before.guesses[0]}`, which is not in this file"
     if before.forced:
         return f"the line was reached only by overruling the `if` in row {before.forced[0]}"
+    if rule.repair in OF_FOOTPRINT:
+        return ""
     if before.attached:
         return "a graph was built and dropped: it does not grow, and the peak of this step lies elsewhere"
     if not (before.graphs_built or before.hung) and True in before.grad_modes:

@@ -32,7 +32,14 @@ class Progress:
         if now < self._next or not self.stream.isatty():
             return
         self._next = now + _EVERY_SECONDS
-        text = f"{self._words} {self._done}/{self._total} files"
+        self._write(f"{self._words} {self._done}/{self._total} files")
+
+    def say(self, text: str) -> None:
+        """What is done now, in one line of its own words."""
+        if self.stream.isatty():
+            self._write(text)
+
+    def _write(self, text: str) -> None:
         self.stream.write(f"\r{text}{' ' * (self._width - len(text))}")
         self.stream.flush()
         self._width = len(text)

@@ -47,6 +47,10 @@ class Repair(StrEnum):
     OWN_FIX        the finding's own fix; where it has none and nothing is trained, ``no_grad`` around all of the function
     LOAD           the flagged call loads to the host
     BACKWARD       a backward runs on the flagged value, and a leaf takes its place
+    ROOM           what the flagged call joins is written into room that was made once
+    NO_CHECKPOINT  what the flagged call checkpoints runs without; a reentrant one that trains nothing takes the other variant
+    FREE           the gradients that the flagged call fills with zeros are freed
+    NO_CACHE       the flagged function is called without its cache
     """
 
     DETACH = "detach"
@@ -59,6 +63,10 @@ class Repair(StrEnum):
     OWN_FIX = "own fix"
     LOAD = "load"
     BACKWARD = "backward"
+    ROOM = "room"
+    NO_CHECKPOINT = "no checkpoint"
+    FREE = "free"
+    NO_CACHE = "no cache"
 
 
 class Shown(StrEnum):

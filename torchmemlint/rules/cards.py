@@ -137,6 +137,7 @@ CARDS = {
         severity=Severity.WARNING,
         about=About.TENSORS_KEPT,
         triggers=frozenset({"cache", "lru_cache"}),
+        repair=Repair.NO_CACHE,
         advice=frozenset({Advice.NO_GRAPH_KEPT}),
     ),
     "gradmode.inference_with_grad": Rule(
@@ -312,6 +313,7 @@ CARDS = {
         severity=Severity.NOTE,
         about=About.FOOTPRINT,
         triggers=frozenset({"cat", "column_stack", "concat", "concatenate", "dstack", "hstack", "row_stack", "vstack"}),
+        repair=Repair.ROOM,
         advice=frozenset({Advice.STEADY_SHAPES}),
     ),
     "footprint.deprecated_cuda_amp": Rule(
@@ -344,6 +346,7 @@ CARDS = {
         about=About.FOOTPRINT,
         fix=Safety.UNSAFE,
         triggers=frozenset({"checkpoint", "checkpoint_sequential"}),
+        repair=Repair.NO_CHECKPOINT,
         advice=frozenset({Advice.CHECKPOINTING}),
     ),
     "footprint.attention_materialized": Rule(
@@ -366,6 +369,7 @@ CARDS = {
         fix=Safety.UNSAFE,
         triggers=frozenset({"grad", "set_to_none", "zero_grad"}),
         roots=frozenset({"grad", "set_to_none"}),
+        repair=Repair.FREE,
         advice=frozenset({Advice.SMALLER_BATCHES}),
     ),
     "footprint.checkpoint_loaded_on_device": Rule(

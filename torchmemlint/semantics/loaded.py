@@ -19,6 +19,8 @@ TELLS = (
     frozenset({"print", "len", "format", "info", "debug", "isinstance", "keys", "str", "int", "float", "bool"})
     | TORCH.words["tells"]
 )
+COUNTED = frozenset({"set", "zip", "any", "all", "getattr", "hasattr", "type", "check", "validate", "min", "max", "sum"})
+"""Functions of Python, and checks, that keep nothing of what they are given."""
 PASSES = frozenset(
     {"dict", "items", "list", "OrderedDict", "sorted", "values", "get", "pop", "copy", "deepcopy", "update", "enumerate", "zip"}
 )
@@ -39,6 +41,7 @@ class Taken(Tracker):
         self.given = given
         self.computed = ""
         self.attribute = ""
+        self.handed = ""
 
     def kept(self, text: str) -> None:
         self.attribute = self.attribute or text
@@ -80,6 +83,8 @@ class Taken(Tracker):
             return True
         if last in COPIES or last in TELLS:
             return False
+        if any(given) and last not in PASSES | COUNTED:
+            self.handed = self.handed or last
         if any(given) and last not in PASSES and not self.computed and last[:1].islower() and is_computation(last):
             self.computed = f"{dotted(expr.func) or last}(…)"
         return held or (any(given) and last in PASSES)
@@ -101,7 +106,7 @@ def taken_otherwise(world: World, ref: FunctionRef, node: int) -> str:
 
 
 def keeps_a_parameter(world: World, ref: FunctionRef) -> bool:
-    """Whether a method binds what it is given, or a part of it, to an attribute."""
+    """Whether a method binds what it is given, or a part of it, to an attribute, or hands it to what may."""
     found = world.function(ref)
     if found is None:
         return True
@@ -109,4 +114,4 @@ def keeps_a_parameter(world: World, ref: FunctionRef) -> bool:
     tracked = Taken(-1, names)
     tracked.run(found[0].body)
     makes = any(isinstance(each, ir.Call) and dotted(each.func).endswith("__dict__.update") for each in nodes_of(found[0].body))
-    return bool(tracked.attribute) or makes
+    return bool(tracked.attribute or tracked.handed) or makes

@@ -16,11 +16,14 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from torchmemlint.confirm.worker.calls import InPlace, over_parameters
 from torchmemlint.rules.card import Repair
 
 HARNESS = "__tml__"
 OF_FORWARDS = frozenset({Repair.NO_GRAD, Repair.NO_GRAD_AROUND, Repair.OWN_FIX})
 """Repairs of findings that point at a forward call."""
+OF_CALLS = frozenset({Repair.ROOM, Repair.NO_CHECKPOINT, Repair.FREE})
+"""Repairs of which the harness takes the place of a call in the flagged statement."""
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 LoopNode = ast.For | ast.AsyncFor | ast.While
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
@@ -278,6 +281,10 @@ class _Body(ast.NodeTransformer):
         role = "sample" if sampled else "around" if number > self._level() else "within" if number >= 0 else "other"
         if flagged and not isinstance(node, ast.While):
             node.iter = self._probe_expression(node.iter)
+        if self.repair is Repair.FREE and not sampled and over_parameters(node):
+            node.body = self.block(node.body)  # all of them, as often as there are parameters
+            self.inside_sampled, self.ends_here = before
+            return node
         if isinstance(node, ast.While):
             node.test = _call("while_", ast.Constant(role), ast.Constant(node.lineno), _later(node.test))
         elif isinstance(node, ast.For):
@@ -363,6 +370,9 @@ class _Body(ast.NodeTransformer):
         """Send the flagged value through the probe: what is added, stored, passed on or called."""
         if self.repair is Repair.SWITCH:
             return
+        if self.repair in OF_CALLS:
+            self._in_place(node)
+            return
         if self.repair is Repair.LOAD:
             self._tell_place(node)
             return
@@ -388,6 +398,10 @@ class _Body(ast.NodeTransformer):
         elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)) and node.value is not None:
             node.value = self._probe_expression(node.value)
 
+    def _in_place(self, node: ast.AST) -> None:
+        assert self.repair is not None
+        InPlace(self.repair, HARNESS).generic_visit(node)
+
     def _tell_place(self, node: ast.stmt) -> None:
         """Send the flagged load's ``map_location`` through the probe: whether it names the host, and what it is."""
         assert self.site is not None
@@ -412,6 +426,10 @@ class _Body(ast.NodeTransformer):
         return wrap.call is not None
 
     def _probe_expression(self, value: ast.expr) -> ast.expr:
+        if self.repair in OF_CALLS:
+            holder = ast.Expr(value)
+            self._in_place(holder)
+            return holder.value
         if self.repair in OF_FORWARDS:
             holder = ast.Expr(value)
             if self._wrap_call(holder):

@@ -31,7 +31,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
 from torchmemlint.confirm.verdict import slope
-from torchmemlint.confirm.worker import cut, standins
+from torchmemlint.confirm.worker import cached, cut, standins
+from torchmemlint.confirm.worker.calls import over_parameters
+from torchmemlint.confirm.worker.footprint import Checkpoint, Joins, let_go
 from torchmemlint.confirm.worker.meter import (
     Meter,
     StorageMeter,
@@ -98,6 +100,7 @@ class Harness:
         self.at_end: Callable[[], None] = lambda: None
         self.repair, self._force, self._turned = repair, force, turned
         self.own_fix = False
+        self.looks = True
         self.waits = False
         self._waited = 0
         self.guessed: dict[int, bool] = {}
@@ -112,6 +115,8 @@ class Harness:
         self._deadline = time.process_time() + RUN_SECONDS
         self._probed: list[weakref.ref[torch.Tensor]] = []
         self.attached = self.inexact = False
+        self.joins, self.checkpoint, self.left_gradients = Joins(), Checkpoint(), 0
+        self.allocated: list[int] = []
         self.claimed = False
         self.guesses: set[str] = set()
         self.live: list[int] = []
@@ -144,12 +149,13 @@ class Harness:
         if self._look is None:
             # no place is known: what the probe saw may live on in a comprehension, in a caller's list
             place = [tensor for reference in self._probed if (tensor := reference()) is not None]
-        held = walk(place)
+        held = walk(place if self.looks else None)
         self.nodes.append(held.nodes)
         self.retained.append(held.retained_bytes)
         del place
         if len(self.live) == 2:
             self._reset_peak()
+        self.allocated.append(self._meter.allocated_bytes())
         uncollected = self._live()
         gc.collect()
         self.live.append(self._live())
@@ -322,26 +328,52 @@ class Harness:
         self.seen.add("tensor")
         return "cpu" if host or self.repair is Repair.LOAD else standins.ON_DEVICE
 
-    def _saw(self, value: Any) -> None:
+    def joined(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Stands for a flagged ``cat``."""
+        result = self.joins.call(function, args, kwargs, self.repair is Repair.ROOM)
+        self._saw(result)
+        return result
+
+    def checkpointed(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Stands for a flagged checkpoint."""
+        before = self._live()
+        result = self.checkpoint.call(function, args, kwargs, self.repair)
+        self.value_bytes = max(self.value_bytes, self._live() - before)
+        self.note(result)
+        return result
+
+    def zeroed(self, receiver: Any, call: Callable[[], Any]) -> Any:
+        """Stands for a flagged ``zero_grad``, or for what fills one gradient with zeros."""
+        self.hits += 1
+        self.seen.add("tensor")
+        result, left = let_go(receiver, call, self.repair is Repair.FREE)
+        self.left_gradients = max(self.left_gradients, left)
+        return result
+
+    def note(self, value: Any) -> str:
+        """Take down what sort of value came, in which grad mode; saved tensors are not looked at: a checkpoint would make them."""
         self.hits += 1
         kind = _kind(value)
         self.seen.add(kind)
         self.grad_modes.add(torch.is_grad_enabled())
         self.contexts.update(standins.record.open_contexts)
-        if kind != "tensor" or self.hits > 50 * standins.STEPS:
+        if guess := standins.guess_of(value):
+            self.guesses.add(guess)
+        for tensor in tensors_in(value) if kind == "tensor" else ():
+            self.attached = self.attached or tensor.requires_grad
+            if tensor.grad_fn is not None:
+                tensor.register_hook(self._passed)  # type: ignore[no-untyped-call, unused-ignore]
+        return kind
+
+    def _saw(self, value: Any) -> None:
+        if self.note(value) != "tensor" or self.hits > 50 * standins.STEPS:
             return
         size = 0
         for tensor in tensors_in(value):
-            self.attached = self.attached or tensor.requires_grad
             self._probed.append(weakref.ref(tensor))
             with contextlib.suppress(RuntimeError, NotImplementedError):  # sparse and nested ones have no storage
                 size += tensor.untyped_storage().nbytes()
-            if tensor.grad_fn is not None:
-                tensor.register_hook(self._passed)  # type: ignore[no-untyped-call, unused-ignore]
         self.value_bytes = max(self.value_bytes, size)
-        guess = standins.guess_of(value)
-        if guess:
-            self.guesses.add(guess)
         if self.hits <= standins.STEPS:
             self._weigh(value)
 
@@ -758,11 +790,14 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
     if site is None:
         emit({"failed": f"row {target.place.row} holds no statement"})
         return
+    if repair is Repair.NO_CACHE:
+        _of_a_cache(target, site, emit)
+        return
     if row := cut.left_before(site):
         emit({"failed": f"row {row} leaves before the flagged line: it never runs"})
         return
     deadline = time.process_time() + SEARCH_SECONDS
-    for attempt in _attempts(len(site.loops)):
+    for attempt in _attempts(len(site.loops), first_loop(site, repair)):
         if best is not None and time.process_time() > deadline:
             break
         figures = _measure(target, None, attempt)
@@ -813,8 +848,29 @@ def fixed(target: Target, source: str, row: int) -> Target:
     return replace(target, source=source, place=cut.Place(row, target.place.column), turned=turned)
 
 
-def _attempts(loops: int) -> Iterator[tuple[str, int, bool]]:
-    levels = range(max(1, loops))
+def _of_a_cache(target: Target, site: cut.Site, emit: Callable[[Mapping[str, object]], None]) -> None:
+    if site.function is None:
+        emit({"failed": f"row {target.place.row} is in no function"})
+        return
+
+    def make(target: Target, program: ast.Module, harness: Harness) -> dict[str, Any]:
+        space = _namespace(program, harness, Modules(target.modules, target.packages, target.module), target.module)
+        exec(compile(program, standins.CODE, "exec", __future__.annotations.compiler_flag), space)
+        return space
+
+    for variant, is_cached in (("before", True), ("after", False)):
+        harness = Harness(StorageMeter(), None, False)
+        emit({"variant": variant, "run": cached.measured(target, site, is_cached, make, harness)})
+
+
+def first_loop(site: cut.Site, repair: Repair) -> int:
+    """The innermost loop of steps: where a repair is about gradients, none over parameters."""
+    inner = range(len(site.loops)) if repair is Repair.FREE else ()
+    return next((level for level in inner if not over_parameters(site.loops[level])), 0)
+
+
+def _attempts(loops: int, first: int = 0) -> Iterator[tuple[str, int, bool]]:
+    levels = range(first, max(1, loops))
     for level in levels:
         yield "whole function", level, False
     for level in levels:
@@ -895,6 +951,7 @@ def _measure(
         record.on_host = meter.forget
         harness = Harness(meter, repair, force, target.turned)
         harness.claimed = target.claimed
+        harness.looks = target.flaw.repair is not Repair.NO_CHECKPOINT
         harness.own_fix = target.flaw.repair is Repair.OWN_FIX
         harness.at_end = at_end
         meter.reset_peak()
@@ -958,6 +1015,12 @@ def _measure(
         "hits": harness.hits,
         "blocked": list(harness.blocked.values())[:3],
         "partly_freed": harness.partly,
+        "allocated_bytes": harness.allocated,
+        "joined_bytes": harness.joins.bytes,
+        "left_gradients": harness.left_gradients,
+        "raised": harness.checkpoint.raised,
+        "ungraphed": harness.checkpoint.ungraphed,
+        "hidden_inputs": harness.checkpoint.hidden,
     }
 
 

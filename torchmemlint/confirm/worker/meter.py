@@ -45,6 +45,10 @@ class Meter(Protocol):
         """Start a new peak from what is alive now."""
         ...
 
+    def allocated_bytes(self) -> int:
+        """Bytes of all that was ever allocated, freed or not; 0 where the device does not tell."""
+        return 0
+
     def requested_bytes(self) -> int:
         """Live bytes as they were asked for, before blocks are rounded up."""
         return self.live_bytes()
@@ -83,6 +87,7 @@ class StorageMeter(TorchDispatchMode, Meter):
         self._poll = not _callbacks_fire()
         self._live = 0
         self._peak = 0
+        self._allocated = 0
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -118,6 +123,7 @@ class StorageMeter(TorchDispatchMode, Meter):
             self._references[key] = self._watch(storage, key)
         if known != size:  # new, or resized in place
             self._live += size - (known or 0)
+            self._allocated += max(0, size - (known or 0))
             self._sizes[key] = size
 
     def _watch(self, storage: Any, key: int) -> Any:
@@ -145,6 +151,10 @@ class StorageMeter(TorchDispatchMode, Meter):
         if self._poll:
             self._drop_expired()
         return self._live
+
+    def allocated_bytes(self) -> int:
+        """Bytes of all storages that were seen, freed or not."""
+        return self._allocated
 
     def peak_bytes(self) -> int:
         """The highest live figure at the end of any operator since ``reset_peak``."""
@@ -189,6 +199,10 @@ class AllocatorMeter(Meter):
     def requested_bytes(self) -> int:
         """Bytes asked for, before rounding, above those of the entry: comparable with the CPU figures."""
         return self._requested() - self._requested_start
+
+    def allocated_bytes(self) -> int:
+        """Bytes of all blocks that were ever given out."""
+        return int(torch.cuda.memory_stats(self._device).get("allocated_bytes.all.allocated", 0))
 
     def _requested(self) -> int:
         return int(torch.cuda.memory_stats(self._device).get("requested_bytes.all.current", 0))

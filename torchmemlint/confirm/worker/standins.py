@@ -171,7 +171,7 @@ def forward(name: str, inputs: list[torch.Tensor], guess: str = "") -> torch.Ten
         loses = _CRITERION.search(name) is not None
         model = (_is_network(name) and not loses) or not (hangs or loses)
         role = _roles.setdefault(name, "model" if model else "criterion" if len(inputs) > 1 or loses else "layer")
-        link = _link(inputs)
+        link = link_to(inputs)
         record.forwards += 1
         plain = _plain_data()
         if role == "criterion":
@@ -224,7 +224,7 @@ def fitted(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
         wanted = _shape_for(module, tensor)
         if wanted is None:
             return None
-        other = torch.rand(wanted) + _link([tensor])
+        other = torch.rand(wanted) + link_to([tensor])
     return (marked(as_standin(other), guess_of(tensor)), *args[1:])
 
 
@@ -236,11 +236,11 @@ def _fitted_target(name: str, args: Any) -> Any:
     if name in {"cross_entropy", "nll_loss", "cross_entropy_loss"} and len(shape) > 1:
         return (args[0], torch.zeros((shape[0], *shape[2:]), dtype=torch.long), *args[2:])
     if name in {"mse_loss", "l1_loss", "smooth_l1_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div"}:
-        return (args[0], torch.full(shape, 0.5) + _link([args[1]]), *args[2:])
+        return (args[0], torch.full(shape, 0.5) + link_to([args[1]]), *args[2:])
     return None
 
 
-def _link(inputs: list[torch.Tensor]) -> torch.Tensor:
+def link_to(inputs: list[torch.Tensor]) -> torch.Tensor:
     """A zero that hangs on the graphs of all inputs; nothing is saved for it."""
     total = torch.zeros(())
     for tensor in inputs:
@@ -443,7 +443,7 @@ class Bench(TorchFunctionMode):
         floats = [tensor for tensor in inputs if tensor.requires_grad and tensor.is_floating_point()]
         result = _plain_data()
         if floats and name not in _CUTS and torch.is_grad_enabled():
-            result = _activations(None, _link(floats)) + result
+            result = _activations(None, link_to(floats)) + result
         return as_standin(result)
 
 

@@ -70,7 +70,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from torchmemlint.findings import Fix, Safety, Severity
-from torchmemlint.index.project import ClassRef
+from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, argument
 from torchmemlint.rules.card import About, Advice, Repair
 from torchmemlint.rules.doubts import Doubt
@@ -214,10 +214,21 @@ def on_host(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Fix | 
     return flow.add_argument(event, 'map_location="cpu"', "Load on the host", Safety.UNSAFE)
 
 
+def namesakes(use: CallEffect, flow: Flow) -> Sequence[FunctionRef]:
+    """Every ``load_state_dict`` of the project, where the object is handed in and nothing says what it is."""
+    world, ref = flow.runs.world, flow.frame(use.site).ref
+    receiver = use.name.rpartition(".")[0]
+    found = world.function(ref)
+    if found is None or all(param.name != receiver for param in found[0].params):
+        return ()
+    return () if world.project.class_of(ref.path, ref.qualname, receiver) else world.methods_named("load_state_dict")
+
+
 def keeps_what_it_is_given(use: CallEffect, flow: Flow) -> str:
     """The project's own ``load_state_dict`` that may run here and is no module's: it may keep the tensors of the dict."""
     world, ref = flow.runs.world, flow.frame(use.site).ref
-    for found in world.project.callees(ref.path, ref.qualname, use.name).refs:
+    refs = world.project.callees(ref.path, ref.qualname, use.name).refs
+    for found in refs or namesakes(use, flow):
         owner = world.facts(found).owner
         if owner and world.is_module_class(ClassRef(found.path, owner)) and "super" in world.facts(found).names:
             continue

@@ -70,7 +70,7 @@ from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, argument
-from torchmemlint.rules.card import About, Advice
+from torchmemlint.rules.card import About, Advice, Repair
 from torchmemlint.semantics import roots
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import MADE_KINDS, Backward, CallEffect, Graph
@@ -88,6 +88,7 @@ RULE = Rule(
     about=About.FOOTPRINT,
     fix=Safety.UNSAFE,
     triggers=frozenset({"checkpoint", "checkpoint_sequential"}),
+    repair=Repair.NO_CHECKPOINT,
     advice=frozenset({Advice.CHECKPOINTING}),
 )
 EVENT = CallEffect

@@ -62,7 +62,7 @@ from collections.abc import Iterator
 
 from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, argument, short
-from torchmemlint.rules.card import About, Advice
+from torchmemlint.rules.card import About, Advice, Repair
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.grad_needs import read_before_backward
 from torchmemlint.semantics.values import truth
@@ -78,6 +78,7 @@ RULE = Rule(
     fix=Safety.UNSAFE,
     triggers=frozenset({"set_to_none", "zero_grad", "grad"}),
     roots=frozenset({"set_to_none", "grad"}),
+    repair=Repair.FREE,
     advice=frozenset({Advice.SMALLER_BATCHES}),
 )
 EVENT = CallEffect

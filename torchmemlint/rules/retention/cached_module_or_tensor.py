@@ -74,7 +74,7 @@ from torchmemlint.findings import Severity
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
-from torchmemlint.rules.card import About, Advice
+from torchmemlint.rules.card import About, Advice, Repair
 from torchmemlint.semantics.events import CachedFunction
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.torch_facts import TORCH
@@ -86,6 +86,7 @@ RULE = Rule(
     severity=Severity.WARNING,
     about=About.TENSORS_KEPT,
     triggers=TORCH.words["caches"],
+    repair=Repair.NO_CACHE,
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
 EVENT = CachedFunction

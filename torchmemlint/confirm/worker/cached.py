@@ -1,0 +1,173 @@
+"""Calls a function that has a ``functools`` cache with new tensors, or on a new module, in every step, with the cache and without."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import inspect
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchmemlint.confirm.worker import cut, standins
+from torchmemlint.confirm.worker.meter import meter_for
+from torchmemlint.confirm.worker.standins import StandIn
+from torchmemlint.torch_facts import TORCH
+
+if TYPE_CHECKING:
+    from torchmemlint.confirm.worker.isolate import Target
+
+_MEMBERS = TORCH.words["tensor-members"]
+_PLAIN: Mapping[str, object] = {"int": 4, "float": 0.5, "bool": True, "str": "cpu", "bytes": b""}
+
+
+class Keys:
+    """What one step calls the function with: what is a tensor by its annotation or its use is a new one each time, the receiver
+    of a module's method a new module; all else is the same in every step."""
+
+    def __init__(self, node: cut.FunctionNode, klass: Any) -> None:
+        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        self._tensors = {item.arg for item in arguments if _is_tensor(item, node)}
+        self._modules = {item.arg for item in arguments if _annotation(item).rpartition(".")[2] == "Module"}
+        self._klass = klass if isinstance(klass, type) and issubclass(klass, torch.nn.Module) else None
+        self._same: dict[str, object] = {}
+        self._annotations = {item.arg: _annotation(item) for item in arguments}
+        self.words = "module" if self._klass or self._modules else "tensor" if self._tensors else ""
+
+    def receiver(self) -> Any:
+        """A new module of the function's class."""
+        assert self._klass is not None
+        module: Any = type(self._klass.__name__, (_Lenient, self._klass), {})()
+        return module
+
+    @property
+    def of_a_module(self) -> bool:
+        """Whether the function is a method of a module."""
+        return self._klass is not None
+
+    def given(self, name: str, default: object) -> Any:
+        """The argument of this name in this step."""
+        if name in self._tensors:
+            return _weights()
+        if name in self._modules:
+            module = torch.nn.Module()
+            module.register_parameter("weight", torch.nn.Parameter(_weights()))
+            return module
+        if default is not inspect.Parameter.empty:
+            return default
+        return self._same.setdefault(name, _PLAIN.get(self._annotations[name], StandIn(name)))
+
+
+def _weights() -> torch.Tensor:
+    return torch.full((standins.FORWARD_BYTES // 4,), 0.5)
+
+
+class _Lenient(torch.nn.Module):
+    """A module of the class that follows: made with stand-ins, as far as its own initialiser runs; what it lacks is one."""
+
+    def __init__(self) -> None:
+        super(torch.nn.Module, self).__init__()
+        torch.nn.Module.__init__(self)
+        klass = type(self).__mro__[2]
+        first = klass.__dict__.get("__init__")
+        if first is not None:
+            parameters = list(inspect.signature(first).parameters.values())[1:]
+            wanted = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty]
+            try:
+                first(self, *(StandIn(p.name) for p in wanted))
+            except Exception as error:
+                error.__traceback__ = None
+        self._parameters["weights of a stand-in"] = torch.nn.Parameter(_weights())
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("__"):
+                raise
+            return StandIn(name, origin="own")
+
+
+def _annotation(item: ast.arg) -> str:
+    if isinstance(item.annotation, ast.Constant):
+        return str(item.annotation.value)
+    return ast.unparse(item.annotation) if item.annotation is not None else ""
+
+
+def _is_tensor(item: ast.arg, node: cut.FunctionNode) -> bool:
+    annotation = _annotation(item)
+    if annotation:
+        return annotation.replace(" | None", "").rpartition(".")[2] == "Tensor"
+    return any(
+        isinstance(part, ast.Attribute)
+        and isinstance(part.value, ast.Name)
+        and part.value.id == item.arg
+        and part.attr in _MEMBERS
+        for part in ast.walk(node)
+    )
+
+
+Drive = Callable[["Target", ast.Module, Any], dict[str, Any]]
+
+
+def measured(target: Target, site: cut.Site, cached: bool, make: Drive, harness: Any) -> Mapping[str, object]:
+    """The figures of STEPS calls; ``make`` runs the module's definitions under ``harness`` and gives its names."""
+    started = time.monotonic()
+    gc.collect()
+    torch.manual_seed(0)
+    standins.begin(standins.Record())
+    standins.weight()
+    errors: list[str] = []
+    keys: Keys | None = None
+    modes: set[bool] = set()
+    meter = meter_for(target.device)
+    live: list[int] = []
+    with meter, standins.Bench(target.device), torch.set_grad_enabled(target.grad != "off"):
+        try:
+            space = make(target, cut.definitions(ast.parse(target.source)), harness)
+            holder = space.get(site.klass.name) if site.klass is not None else None
+            node = site.function
+            assert node is not None
+            keys = Keys(node, holder)
+            found = vars(holder)[node.name] if holder is not None else space[node.name]
+            function: Any = found.fget if isinstance(found, property) else found
+            if not hasattr(function, "cache_info"):
+                raise TypeError(f"{node.name} has no cache of functools here")
+            function = function if cached else function.__wrapped__
+            meter.reset_peak()
+            for _ in range(standins.STEPS):
+                gc.collect()
+                live.append(meter.live_bytes())
+                modes.add(torch.is_grad_enabled())
+                _call(function, keys)
+            gc.collect()
+            live.append(meter.live_bytes())
+        except Exception as error:
+            errors.append(f"{node.lineno if (node := site.function) else 0}: {type(error).__name__}: {error}"[:300])
+            error.__traceback__ = None
+        peak = meter.peak_bytes()
+    rows = range(site.function.lineno, (site.function.end_lineno or 0) + 1) if site.function else range(0)
+    errors = [*errors, *(text for text in harness.errors if int(text.partition(":")[0]) in rows)]
+    return {
+        "live_bytes": live, "uncollected_bytes": live, "peak_bytes": peak, "device": target.device, "grad_modes": sorted(modes),
+        "seen": "tensor" if len(live) > 1 else "", "errors": errors[:5], "seconds": time.monotonic() - started,
+        "value_bytes": standins.FORWARD_BYTES, "keys": keys.words if keys else "", "mode": "cached function",
+        "fallbacks": len(standins.record.fallbacks),
+    }  # fmt: skip
+
+
+def _call(function: Any, keys: Keys) -> None:
+    parameters = list(inspect.signature(function).parameters.values())
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    if keys.of_a_module:
+        positional.append(keys.receiver())
+        parameters = parameters[1:]
+    for item in parameters:
+        if item.kind in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD):
+            positional.append(keys.given(item.name, item.default))
+        elif item.kind is item.KEYWORD_ONLY:
+            named[item.name] = keys.given(item.name, item.default)
+    function(*positional, **named)
