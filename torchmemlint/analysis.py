@@ -81,6 +81,8 @@ def is_candidate(
 ) -> bool:
     """Whether an outermost function is worth running as a root: its words may make one of the rules speak. ``enough`` are the
     words that do by themselves."""
+    from torchmemlint.semantics import roots
+
     words = facts.names
     if words & enough:
         return True
@@ -89,8 +91,6 @@ def is_candidate(
     if words & BACKWARD:
         return True
     if words & WITHOUT_GRAPH:
-        from torchmemlint.semantics import roots
-
         # Under an effective decorator there is no graph to speak of, nor where a constructor changes weights.
         plain = roots.is_off_by_decorator(runs.world, ref, WITHOUT_GRAPH) or (
             facts.qualname.endswith(".__init__")
@@ -106,6 +106,8 @@ def is_candidate(
         receiver, _, name = call.callee.rpartition(".")
         if name in trainers and receiver in ("", "self") and call.loops:
             return True
+    if roots.trains_in_a_loop(runs.world, ref):
+        return True
     if words & {"RuntimeError", "Exception", "BaseException"} and any(
         "out of memory" in line for line in runs.world.lines(ref.path)
     ):

@@ -17,6 +17,7 @@ from torchmemlint.project.config import Configuration
 from torchmemlint.project.discover import Found, discover
 from torchmemlint.project.settings import Settings
 from torchmemlint.running import checking, fixing
+from torchmemlint.running.covering import from_folder
 from torchmemlint.running.fixing import Fixed as Fixed
 from torchmemlint.running.linking import link
 from torchmemlint.running.reporting import Outcome as Outcome
@@ -50,7 +51,7 @@ def check_paths(
     ``since`` keeps the findings on rows that changed since a git revision; ``baseline`` False tells those that the baseline
     hides, too; ``comments`` False those that comments suppress. Raises UsageError where git cannot tell, and BaselineError for a baseline that cannot be read.
     """
-    return _check(_over(paths, configuration, jobs, since, baseline, shard, means, comments))
+    return _check(_over(paths, configuration, jobs, since, baseline, shard, means, comments), configuration)
 
 
 def fix_paths(
@@ -65,7 +66,7 @@ def fix_paths(
 ) -> Fixed:
     """Checks files and folders, and repairs in memory what their settings allow; ``refused`` says why a file must stay as it is, ""
     where it need not."""
-    return _fix(_over(paths, configuration, jobs, since, means=means, comments=comments), refused)
+    return _fix(_over(paths, configuration, jobs, since, means=means, comments=comments), refused, configuration)
 
 
 def check_text(
@@ -104,14 +105,17 @@ def project_around(path: str, settings: Settings) -> Project:
 
 
 @with_room
-def _check(run: Run) -> Outcome:
-    checking.check(run)
-    return outcome_of(run)
+def _check(run: Run, configuration: Configuration | None = None) -> Outcome:
+    folder = from_folder(run, configuration) if configuration is not None else None
+    if folder is None:
+        checking.check(run)
+    return outcome_of(folder or run)
 
 
 @with_room
-def _fix(run: Run, refused: Callable[[str], str] | None = None) -> Fixed:
-    return fixing.fix(run, refused or (lambda path: ""))
+def _fix(run: Run, refused: Callable[[str], str] | None = None, configuration: Configuration | None = None) -> Fixed:
+    folder = from_folder(run, configuration) if configuration is not None else None
+    return fixing.fix(folder or run, refused or (lambda path: ""), checked=folder is not None)
 
 
 def _over(

@@ -8,6 +8,7 @@
     trails/    on which answers the findings of each file of a run rest, for when it did
     segments/  of which keys and answers these were made (``index.dependencies``), as one process wrote it down
     words/     which modules of a run say a word (``index.words``)
+    folders/   the paths that earlier runs over folders were given, by the folder where they ran
 
 Everything is JSON, or numbers as bytes, some of it packed by zlib: reading it runs nothing. Files are written beside their place and moved there, so that
 two runs at once see whole ones. What cannot be read, or has not our form, is not there; what cannot be written is not kept.
@@ -44,10 +45,12 @@ _SIGNATURE = "Signature: 8a477f597d28d172789f06886806bc55"
 _TAG_TEXT = f"""{_SIGNATURE}
 # This folder is torchmemlint's; it can be deleted at any time. What the line above means: https://bford.info/cachedir/
 """
-_KINDS = ("facts", "findings", "runs", "links", "trails", "segments", "words")
+_KINDS = ("facts", "findings", "runs", "links", "trails", "segments", "words", "folders")
 _PACKED = ("findings", "words")
 _KEPT_DAYS = 30
 _LOST_SECONDS = 3600
+_FOLDERS = 4
+"""Runs over folders that are remembered in one place."""
 _LINK = "a link in the checkout leads elsewhere"
 _RACY_NS = 2_000_000_000
 """A file that changed so shortly before it was looked at may change again without a new time or size: its content counts."""
@@ -148,6 +151,13 @@ class Trails:
 
     segments: tuple[SegmentName, ...]
     files: tuple[Asked, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """What earlier runs over folders were given, the last one first."""
+
+    given: tuple[tuple[str, ...], ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -265,6 +275,17 @@ class Cache:
     def keep_run(self, key: str, run: WholeRun) -> str:
         """Keeps the result of a run; its digest."""
         return self._keep_told("runs", key, to_json(run).encode())
+
+    def folders(self, key: str) -> tuple[tuple[str, ...], ...]:
+        """What earlier runs over folders were given, the last one first."""
+        found = self._value("folders", key, Folders)
+        return () if found is None else found[0].given
+
+    def keep_folder(self, key: str, given: tuple[str, ...]) -> None:
+        earlier = self.folders(key)
+        if earlier[:1] != (given,):
+            others = tuple(one for one in earlier if one != given)
+            self._keep("folders", key, to_json(Folders((given, *others)[:_FOLDERS])).encode())
 
     def links(self, key: str) -> Links | None:
         found = self._value("links", key, Links)

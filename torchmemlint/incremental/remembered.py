@@ -388,6 +388,7 @@ class Repeated:
 
     def __init__(self, cache: Cache, files: Sequence[Found], given: Sequence[str], part: object = None) -> None:
         self._cache = cache
+        self._given = tuple(given) if part is None else None
         self._paths = [file.path for file in files]
         self._settings = {file.path: file.settings for file in files}
         each = {file.settings: to_json(file.settings.of_analysis()) for file in files}
@@ -461,6 +462,8 @@ class Repeated:
         said = words()
         said = said if isinstance(said, str) else self._cache.keep_words(self._key, said)
         self._cache.keep_links(self._key, Links(written, told, said, tuple(links[path] for path in self._paths)))
+        if self._given is not None:
+            self._cache.keep_folder(folder_key(), self._given)
 
     def trails(self, scanned: Mapping[str, Scanned], around: Iterable[Scanned], checked: Mapping[str, Checked]) -> Written:
         """Of what the answers for the files were made, in a run that ``scanned`` all; ``around`` as for ``links``."""
@@ -486,6 +489,11 @@ class Repeated:
             fuller = beside.get(path, one)
             found[path] = Link(state_of(fuller, one), fuller.shape, *_linked(checked.get(path), numbers))
         return found
+
+
+def folder_key() -> str:
+    """Under what runs over folders are remembered: the paths of their files begin in the current folder."""
+    return key_of(os.getcwd())
 
 
 def _linked(checked: Checked | None, numbers: Mapping[str, int]) -> tuple[str, tuple[tuple[int, tuple[str, ...]], ...]]:

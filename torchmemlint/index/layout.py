@@ -57,6 +57,12 @@ class Layout:
         """Whether two files are of one top package, or of one folder (scripts that are run from there)."""
         return self.top_package(one) == self.top_package(other) or posixpath.dirname(one) == posixpath.dirname(other)
 
+    def beside(self, one: str, other: str) -> bool:
+        """Whether two files stand in no package, and their folders in one folder: a project that is run from there."""
+        if "." in self.names[one] or "." in self.names[other]:
+            return False
+        return posixpath.dirname(posixpath.dirname(one)) == posixpath.dirname(posixpath.dirname(other))
+
     def module_of(self, path: str) -> Module:
         """The module that the file ``path`` is."""
         file = posixpath.normpath(path)

@@ -29,11 +29,26 @@ def check(run: Run) -> None:
         from torchmemlint.incremental.remembered import Repeated
 
         repeated = Repeated(run.means.cache, run.files, run.given, run.shard)
-        result = repeated.result()
-        if result is not None:
-            run.scanned, run.checked = result
-        elif not _check_changed(run, repeated):
+        if not _is_repeated(run, repeated) and not _check_changed(run, repeated):
             _check_all(run, repeated)
+
+
+def check_again(run: Run) -> bool:
+    """As ``check``, where the cache knows a run over the same paths from which a few steps lead to this one; else nothing is
+    done, and the answer is False."""
+    from torchmemlint.incremental.remembered import Repeated
+
+    assert run.means.cache is not None
+    repeated = Repeated(run.means.cache, run.files, run.given, run.shard)
+    return _is_repeated(run, repeated) or _check_changed(run, repeated, FEW)
+
+
+def _is_repeated(run: Run, repeated: Repeated) -> bool:
+    """Whether nothing changed since an earlier run, whose result then is this one's."""
+    result = repeated.result()
+    if result is not None:
+        run.scanned, run.checked = result
+    return result is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +97,9 @@ def _check_all(run: Run, repeated: Repeated | None = None) -> None:
             run.means.cache.trouble = done.trouble
 
 
-def _check_changed(run: Run, repeated: Repeated) -> bool:
+def _check_changed(run: Run, repeated: Repeated, most: int | None = None) -> bool:
     """Whether it was enough to check the files again whose own text, or a text that their findings rest on, changed since
-    the run before: for others nothing changed in them."""
+    the run before: for others nothing changed in them. ``most`` of them, where more are not to be checked."""
     before = repeated.before() if run.shard is None and run.means.executor is None else None
     if before is None:
         return False
@@ -92,6 +107,8 @@ def _check_changed(run: Run, repeated: Repeated) -> bool:
     jobs = run.jobs
     try:
         if not before.same_for_others(run.scanned) and not before.follows(run.scanned):
+            return False
+        if most is not None and len(before.wanted) > most:
             return False
         run.before = before
         run.jobs = 1 if len(before.wanted) < FEW else jobs

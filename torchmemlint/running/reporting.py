@@ -70,7 +70,8 @@ class Reported:
 
 def outcome_of(run: Run) -> Outcome:
     left = reported(run)
-    checked = [run.checked[path] for path in sorted(run.checked)]
+    named = run.told if run.shard is None else None
+    checked = [run.checked[path] for path in sorted(run.checked) if run.told is None or path in run.told]
     left_out = [one for one in run.scanned.values() if one.skipped and (run.told is None or one.path in run.told)]
     unread = {one.path for one in left_out if one.too_large and _named_by_hand(run, one.path)}
     skipped = [f"{quoted(one.path)}: {one.skipped}" for one in left_out if one.path not in unread]
@@ -84,7 +85,7 @@ def outcome_of(run: Run) -> Outcome:
         notes.append("the project around the given files is too large to be searched whole: some callers are unknown")
     return Outcome(
         found=_placed(run, chain.from_iterable(left.findings.values())),
-        settings=run.settings,
+        settings=run.settings if named is None else {path: run.settings[path] for path in named},
         problems=(*run.problems, *sorted(problems)),
         skipped=tuple(sorted(skipped)),
         notes=tuple(notes),
@@ -97,13 +98,18 @@ def outcome_of(run: Run) -> Outcome:
 
 def _named_by_hand(run: Run, path: str) -> bool:
     """Whether the user asked for this very file; with ``force-exclude`` the names come from a program, such as pre-commit."""
-    named = run.by_hand or path in {normal(given).replace(os.sep, "/") for given in run.given}
+    named = (
+        run.by_hand
+        or (run.told is not None and run.shard is None)
+        or path in {normal(given).replace(os.sep, "/") for given in run.given}
+    )
     return named and path in run.settings and not run.settings[path].force_exclude
 
 
 def reported(run: Run) -> Reported:
     """What the baselines, and rows that did not change, leave of each file's findings."""
-    found = {file.path: run.checked[file.path].findings if file.path in run.checked else () for file in run.files}
+    paths = [file.path for file in run.files if run.told is None or file.path in run.told]
+    found = {path: run.checked[path].findings if path in run.checked else () for path in paths}
     if not run.complete:  # a comment may be there for a caller that is out of sight
         found = {path: tuple(one for one in findings if one.code != UNUSED_SUPPRESSION) for path, findings in found.items()}
     found = {path: _with_wanted_fixes(findings, run.settings[path]) for path, findings in found.items()}
@@ -118,7 +124,7 @@ def reported(run: Run) -> Reported:
         screened = screen(run.baselines[name], covered, codes)
         found |= screened.kept
         baselined += sum(_printed(run, path, covered[path]) - _printed(run, path, found[path]) for path in covered)
-        stale += 0 if run.by_hand or run.shard else screened.stale
+        stale += 0 if run.by_hand or run.told is not None else screened.stale
     if run.since is not None:
         for path in [*found] or ["."]:
             run.since.ask(path)  # a revision that git does not know must not look clean where nothing was found

@@ -54,6 +54,7 @@ class Run:
 
     texts       stand in for what is on disk
     by_hand     every file was named by hand: it is parsed whatever is in it, and the project around it is looked at
+    told        the files whose findings are reported, None for all: those of a shard, or those named of a folder's
     """
 
     files: Sequence[Found]

@@ -165,6 +165,17 @@ def reaches(world: World, ref: FunctionRef, words: frozenset[str], depth: int = 
     return False
 
 
+def trains_in_a_loop(world: World, ref: FunctionRef) -> bool:
+    """Whether something that the function calls in a loop back-propagates, wherever it stands: the turns are training steps."""
+    return any(
+        callee != ref and reaches(world, callee, BACKWARD)
+        for each, facts in family(world, ref)
+        for call in facts.calls
+        if call.loops
+        for callee in world.project.callees(ref.path, each.qualname, call.callee, *call.keywords).refs
+    )
+
+
 def family(world: World, ref: FunctionRef) -> Iterator[tuple[FunctionRef, FunctionFacts]]:
     """The function and those inside it."""
     for facts in world.within(ref.path, ref.qualname):

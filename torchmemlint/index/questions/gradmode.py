@@ -66,11 +66,12 @@ def differentiates(linked: Linked, ref: ClassRef) -> bool:
 
 
 def differentiates_somewhere(linked: Linked, path: str) -> bool:
-    """Whether the forward of some class in the top package or the folder of a file takes gradients, of a package that is
-    about such models: of one class in fifty at the least. Losses, by their names, are left aside."""
+    """Whether the forward of some class in the top package or the folder of a file, or in a folder beside it, takes gradients, of
+    a package that is about such models: of one class in fifty at the least. Losses, by their names, are left aside."""
     layout = linked.names.layout
     found = [each for each in linked.differentiating.answer("") if not _LOSS.search(each.qualname.partition(".")[0])]
-    near = [each for each in found if layout.near(each.path, path)]
+    near = [each for each in found if layout.near(each.path, path) or layout.beside(each.path, path)]
     top = layout.top_package(path)
-    forwards = sum(layout.top_package(ref.path) == top for ref in linked.calls.tables.named("forward")) if near else 0
+    everyone = linked.calls.tables.named("forward") if near else ()
+    forwards = sum(layout.top_package(ref.path) == top or layout.beside(ref.path, path) for ref in everyone)
     return bool(near) and len(near) * _OF_SO_MANY >= forwards

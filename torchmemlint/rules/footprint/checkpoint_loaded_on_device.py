@@ -76,6 +76,7 @@ from torchmemlint.rules.card import About, Advice, Repair
 from torchmemlint.rules.doubts import Doubt
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise
+from torchmemlint.semantics.released import release
 from torchmemlint.semantics.values import Func, Value, only_const
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect, ToldCall
@@ -99,6 +100,8 @@ ON_THE_HOST = TORCH.words["quantizes"]
 """Dynamically quantised modules run, and so are saved, on the CPU alone: docs.pytorch.org/docs/stable/quantization.html."""
 
 
+RATES = ("get_lr", "get_last_lr")
+"""Methods of the schedulers in torch.optim.lr_scheduler alone."""
 PROCESSES = TORCH.words["runs-processes"]
 """Words of a file whose program runs in several processes, each of which loads the file."""
 WITHOUT_CUDA = re.compile(r"^not \(*[\w.]*(cuda|gpu)", re.IGNORECASE)
@@ -109,6 +112,9 @@ BY_DEVICE = Doubt(1, "the file was saved from the CPU")
 ON_HOST = Doubt(1, "the device is the CPU")
 
 HELD = "a second copy of the model's weights, and of everything else in the file, on the device during all steps"
+HELD_AT_FIRST = (
+    "a second copy of the model's weights, and of everything else in the file, on the device until row {row} binds the name again"
+)
 FOR_EACH = "each process loads the file onto the one GPU that it was saved from: a copy for each on that device"
 ONCE = "a second copy of the weights on the device, until the dict is dropped"
 
@@ -137,8 +143,11 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
 
 
 def is_of_scheduler(use: CallEffect, flow: Flow) -> bool:
-    """Whether what is restored was made of an optimizer: a scheduler's state has no tensors."""
+    """Whether what is restored was made of an optimizer, or is asked for a learning rate: a scheduler's state has no tensors."""
     receiver = use.name.rpartition(".")[0]
+    asked = {call.callee for call in flow.runs.world.facts(flow.frame(use.site).ref).calls}
+    if any(f"{receiver}.{name}" in asked for name in RATES):
+        return True
     facts = flow.runs.world.facts(flow.frame(use.site).ref)
     makers = {text.removesuffix("()") for name, text in facts.bound if name == receiver and text.endswith("()")}
     words = flow.runs.world.evidence(flow.record.root)
@@ -156,6 +165,9 @@ def told(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Iterator[
     place = argument(event, 1, "map_location")
     single = only_const(place) if place is not None else None
     held = any(use.takes & flow.record.alive for use in uses)
+    freed = release(flow.runs.world, flow.frame(event.site).ref, event.site.node) if held else None
+    held = held and not (freed is not None and freed.early)
+    held_cost = HELD if freed is None else HELD_AT_FIRST.format(row=flow.span(event.site, freed.node).start.row)
     schedules = all(is_of_scheduler(use, flow) for use in uses)
     loaded = [flow.step(uses[0].site, "its tensors are copied into the parameters here")]
     if place is None or (single is not None and single.value is None):
@@ -172,7 +184,7 @@ def told(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Iterator[
                 severity=Severity.WARNING if held or several else Severity.NOTE,
                 doubts=(BY_DEVICE,) if held or several else (),
                 label="no `map_location`",
-                cost=HELD if held else FOR_EACH if several else ONCE,
+                cost=held_cost if held else FOR_EACH if several else ONCE,
                 help='load on the host, `map_location="cpu"`: `load_state_dict` copies each tensor to its parameter'
                 + ("" if held or several else ", and the file can be read without that GPU"),
                 flow=loaded,
@@ -193,8 +205,8 @@ def told(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Iterator[
                 event.site,
                 "the loaded checkpoint is held on the device while the model runs its steps",
                 doubts=() if single is not None else (ON_HOST,),
-                label="loaded onto the device and never released",
-                cost=HELD,
+                label="loaded onto the device and never released" if freed is None else "loaded onto the device and held",
+                cost=held_cost,
                 help='`del` it after `load_state_dict`, or load with `map_location="cpu"`',
                 flow=loaded,
             ),

@@ -27,6 +27,7 @@ from torchmemlint.rules.gradmode.wanted_graphs import (
     decided_elsewhere,
     guards_its_network,
     is_loaded,
+    may_be_trained_in_a_callee,
     needs_either,
     runs_elsewhere,
     takes_gradients,
@@ -188,6 +189,8 @@ def is_demanded(event: Graph, flow: Flow, here: Fate, fate: Fate) -> Silent | No
         return Silent("a caller back-propagates the result")
     if here.escapes and fate.callers and not fate.escapes and is_called_from_outside(flow, fate):
         return Silent("its callers are asked, who alone know what the result is for")
+    if may_be_trained_in_a_callee(event, flow):
+        return Silent("an optimizer steps beside it, and what the result is passed to may run the backward")
     if proves_no_graph(fate):
         return Silent("`numpy()` of the result would raise if it had a graph")
     if not flow.own(event.site) and trains_beside(event, flow, fate.only_cut):

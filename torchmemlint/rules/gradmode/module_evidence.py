@@ -54,7 +54,7 @@ def runs_no_network(what: str, flow: Flow) -> bool:
     if name in MODULES_ALONE:
         return True
     world = flow.runs.world
-    namesakes = world.methods_named(name)
+    namesakes = [ref for ref in world.methods_named(name) if ref != flow.record.root]
     return 0 < len(namesakes) <= MAX_CALLERS and not any(may_run_network(ref, flow) for ref in namesakes)
 
 

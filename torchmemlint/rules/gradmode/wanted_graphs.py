@@ -7,12 +7,16 @@ import re
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.gradmode.module_evidence import MODULES_ALONE, words_on
-from torchmemlint.semantics.events import CERTAIN_KINDS, Graph
+from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.events import CERTAIN_KINDS, CallEffect, Graph, SinkKind
 from torchmemlint.semantics.grad_guards import guards_what_it_runs
+from torchmemlint.semantics.runs import descendants
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import ToldCall
 
 FORWARD = TORCH.words["forward"]
 GUARDS = TORCH.words["grad-guards"]
+CLEARS = frozenset({"zero_grad"})
 
 
 def takes_gradients(event: Graph, flow: Flow) -> bool:
@@ -94,6 +98,19 @@ def decided_elsewhere(event: Graph, flow: Flow) -> bool:
         return True
     seen = record.evidence.get(event.gid, set())
     return bool(seen & {"log_prob", "rsample", "called"}) or (event.gid in record.returned and "entropy" in seen)
+
+
+def may_be_trained_in_a_callee(event: Graph, flow: Flow) -> bool:
+    """Whether the function zeroes gradients, or steps an optimizer, while no backward is in sight: it is in an object out of sight
+    that a value of the graph is passed to (``loss_scaler(loss, optimizer)``), whatever becomes of its result."""
+    record, world = flow.record, flow.runs.world
+    steps = world.facts(record.root).names & CLEARS or any(
+        isinstance(each, CallEffect) and each.effect is ToldCall.OPTIMIZER_STEP for each in record.events.values()
+    )
+    if not steps or any(RecordFlag.BACKWARD in each.flags for each in flow.runs.records(record.root)):
+        return False
+    family = descendants(record, event.gid)
+    return any(sink.kind is SinkKind.PASSED for gid in family for sink in record.sinks.get(gid, ()))
 
 
 def guards_its_network(event: Graph, flow: Flow) -> bool:
