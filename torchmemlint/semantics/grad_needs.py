@@ -8,7 +8,7 @@ from collections.abc import Callable
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.text import dotted
-from torchmemlint.semantics.tracking import Tracker, nodes_of, parts_of, root_of
+from torchmemlint.semantics.tracking import FunctionTracker, nodes_of, parts_of, root_of
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
@@ -33,7 +33,7 @@ LIBRARIES = frozenset({"builtins", "math", "random", "torch", "torchvision"}) | 
 Source = Callable[[ir.Call], bool]
 
 
-class GradNeeds(Tracker):
+class GradNeeds(FunctionTracker):
     """Follows what hangs on the graphs of some calls to the backward calls of a function.
 
     sources     which calls make the graphs
@@ -41,15 +41,11 @@ class GradNeeds(Tracker):
     """
 
     def __init__(self, world: World, ref: FunctionRef, sources: Source, statements: frozenset[int] = frozenset()) -> None:
-        super().__init__()
-        self.world = world
-        self.ref = ref
+        super().__init__(world, ref)
         self.sources = sources
         self.statements = statements
         self.trained = ""
         """The first backward that goes through a graph, as it is written."""
-        self.leaves = False
-        """A value with its graph is returned or yielded."""
         self.attributes: set[str] = set()
         self.all_made = False
 
@@ -60,9 +56,6 @@ class GradNeeds(Tracker):
         self.statement(statement, state)
         self.all_made = False
         return True
-
-    def returned(self, expr: ir.Expr) -> None:
-        self.leaves = True
 
     def kept(self, text: str) -> None:
         if text.startswith("self."):
@@ -82,10 +75,6 @@ class GradNeeds(Tracker):
                 return False
             case ir.Call():
                 return self.call(expr, state)
-            case ir.Yield():
-                if expr.value is not None and self.value(expr.value, state):
-                    self.leaves = True
-                return False
             case _:
                 return self.inner(expr, state)
 

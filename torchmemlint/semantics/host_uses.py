@@ -6,7 +6,7 @@ from __future__ import annotations
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.text import dotted, text_of
-from torchmemlint.semantics.tracking import Tracker, nodes_of, parts_of, root_of
+from torchmemlint.semantics.tracking import FunctionTracker, nodes_of, parts_of, root_of
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
@@ -56,17 +56,14 @@ JOINS = TORCH.words["joins"]
 COLLECTS = frozenset({"append", "appendleft", "extend", "insert"})
 
 
-class HostUses(Tracker):
+class HostUses(FunctionTracker):
     """Follows tensors that would be on the host, and notes the first use that asks for one on the device."""
 
     def __init__(self, world: World, ref: FunctionRef, container: str, store: int) -> None:
-        super().__init__()
-        self.world = world
-        self.ref = ref
+        super().__init__(world, ref)
         self.container = container
         self.store = store
         self.met = ""
-        self.leaves = False
         self.numbers: set[str] = set()
         """Names that hold numbers: of loops over ``range`` and the like."""
 
@@ -75,9 +72,6 @@ class HostUses(Tracker):
             return False
         self.put(self.container, state)
         return True
-
-    def returned(self, expr: ir.Expr) -> None:
-        self.leaves = True
 
     def kept(self, text: str) -> None:
         if text != self.container:
@@ -111,10 +105,6 @@ class HostUses(Tracker):
                 return self.together([expr.left, *expr.comparators], state, text_of(expr))
             case ir.Call():
                 return self.call(expr, state)
-            case ir.Yield():
-                if expr.value is not None and self.value(expr.value, state):
-                    self.leaves = True
-                return False
             case _:
                 return self.inner(expr, state)
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 
+from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.text import dotted
+from torchmemlint.semantics.world import World
 
 MAX_TURNS = 8
 """Turns of a loop after which its state is taken as it is: each adds a name, and few loops pass a value through more."""
@@ -210,6 +212,26 @@ class Tracker:
                 return then or orelse
         found = [self.value(part, state) for part in parts_of(expr)]
         return any(found)
+
+
+class FunctionTracker(Tracker):
+    """Follows values through a function of a project, and notes whether one ``leaves`` it: is returned or yielded."""
+
+    def __init__(self, world: World, ref: FunctionRef) -> None:
+        super().__init__()
+        self.world = world
+        self.ref = ref
+        self.leaves = False
+
+    def returned(self, expr: ir.Expr) -> None:
+        self.leaves = True
+
+    def inner(self, expr: object, state: set[str]) -> bool:
+        if not isinstance(expr, ir.Yield):
+            return super().inner(expr, state)
+        if expr.value is not None and self.value(expr.value, state):
+            self.leaves = True
+        return False
 
 
 def parts_of(node: object) -> Iterator[ir.Expr]:
