@@ -210,7 +210,7 @@ def on_host(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Fix | 
         return NoFix(f"`{keeper}` keeps the tensors that it is given")
     other = taken_otherwise(world, ref, event.site.node)
     if other:
-        return NoFix(f"`{other}` takes what is loaded as well, and may need it on the device")
+        return NoFix(other)
     return flow.add_argument(event, 'map_location="cpu"', "Load on the host", Safety.UNSAFE)
 
 
