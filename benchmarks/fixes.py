@@ -74,9 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name = folder.resolve().name
         if name in projects:
             continue
-        with ProcessPoolExecutor(
-            1, multiprocessing.get_context("spawn")
-        ) as pool:  # a process for each: its memory goes with it
+        # A process for each: its memory goes with it.
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
             entry, hunks = pool.submit(repaired, folder.resolve(), options).result()
         projects[name] = entry
         if asked.hunks is not None:

@@ -14,6 +14,7 @@ import pytest
 from benchmarks.bounds.__main__ import MIXTURES, faults, search
 from benchmarks.bounds.measure import Cost, cost
 from benchmarks.bounds.shapes import SHAPES, random_mix
+from torchmemlint import analysis
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import ClassRef, Project
 from torchmemlint.lower.limits import weight
@@ -131,6 +132,25 @@ def test_a_step_more_or_less_decides(tmp_path: Path, monkeypatch: pytest.MonkeyP
     outcome = checked(tmp_path)
     assert not outcome.findings
     assert [line.endswith("train: function too large: not analysed") for line in outcome.skipped] == [True]
+
+
+@pytest.mark.parametrize("name", ["names_bound_to_each_other", "totals_of_one_loss", "gradients_zeroed"])
+def test_questions_before_a_repair_take_no_time(name: str, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(SHAPES[name](300)["a.py"])
+    assert cpu(lambda: checked(tmp_path)) < 10
+
+
+def test_a_finding_stays_where_its_repair_takes_too_long_to_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.py").write_text(
+        "import torch\n\ndef evaluate(model, loader):\n    model.eval()\n    for x in loader:\n        print(model(x).argmax())\n"
+    )
+    (before,) = checked(tmp_path).findings
+    assert before.fix is not None
+    monkeypatch.setattr(analysis, "MAX_FOLLOWED", 3)
+    (after,) = checked(tmp_path).findings
+    assert after.fix is None
+    assert after.help.endswith("there is no automatic fix: it takes too long to follow")
+    assert (after.code, after.message, after.span) == (before.code, before.message, before.span)
 
 
 @pytest.mark.parametrize("name", ["swapped", "unpacked_loop", "pairs_of_pairs"])

@@ -101,7 +101,8 @@ def test_an_excluded_file_and_a_syntax_error_are_reported_when_named(here: Path,
     (here / "pyproject.toml").write_text('[tool.torchmemlint]\nexclude = ["out.py"]\n')
     lay_out({"library.py": LIBRARY, "caller.py": CALLER, "out.py": CALLER, "broken.py": "def f(:\n"}, here)
     whole = found(".")
-    assert not of("out.py", whole) and not of("broken.py", whole)
+    assert not of("out.py", whole)
+    assert not of("broken.py", whole)
     assert found("out.py")
     assert found("broken.py") == [("TML000", "broken.py", 1)]
 
@@ -109,7 +110,8 @@ def test_an_excluded_file_and_a_syntax_error_are_reported_when_named(here: Path,
 def test_fixes_touch_the_named_file_alone(here: Path, found: Found, alone: None) -> None:
     lay_out({"library.py": LIBRARY, "caller.py": CALLER, "other.py": CALLER}, here)
     whole = found(".")
-    assert of("other.py", whole) and of("caller.py", whole)
+    assert of("other.py", whole)
+    assert of("caller.py", whole)
     assert found("--fix", "--unsafe-fixes", "caller.py") == []
     assert (here / "other.py").read_text() == CALLER
     assert "detach()" in (here / "caller.py").read_text()

@@ -165,6 +165,7 @@ def analyze_module(
     page.questions.add(("text", path))
     checks = checks_for(codes)
     steps = 0
+    runs.world.following.left = MAX_FOLLOWED
     for number, ref in enumerate(roots_of(project, path, runs, checks_for(codes, beside=True))):
         if steps > MAX_IN_FILE:
             project.ledger.note(f"{path}: {ref.qualname}: {TOO_LARGE}")
@@ -226,6 +227,8 @@ ONE_MORE = 10_000
 """Steps that are counted for each function beyond these: what it starts with, and what is asked of its callers, takes milliseconds."""
 MAX_WALKED = 4_000_000
 """Steps that the rules, asked about one root, may go from graph to graph, in its records and its callers'."""
+MAX_FOLLOWED = 2_000_000
+"""Steps that values are followed for the repairs of one file; the findings that follow have none, and say so."""
 MAX_ASKED = 2_000_000_000
 """Events and graphs that the rules may look at, over all events of a root: each may look through the whole record for each."""
 

@@ -687,6 +687,45 @@ def class_ring(n: int) -> Files:
     return out
 
 
+# --- repairs ------------------------------------------------------------------------------------------------------------
+
+
+@shape
+def totals_of_one_loss(n: int) -> Files:
+    starts = "".join(f"    t{i} = 0\n" for i in range(n // 2))
+    step = "    for x, y in loader:\n        loss = criterion(model(x), y)\n        loss.backward()\n"
+    return {"a.py": HEADER + TRAIN + starts + step + "".join(f"        t{i} += loss\n" for i in range(n // 2))}
+
+
+@shape
+def names_bound_to_each_other(n: int) -> Files:
+    return trained([f"v{i % 3} = v{(i + 1) % 3} + v{(i + 2) % 3}" if i % 5 else f"v{i % 3}, v1 = model(v0)" for i in range(n)])
+
+
+@shape
+def gradients_zeroed(n: int) -> Files:
+    return trained(f"opts[{i}].zero_grad(set_to_none=False)" for i in range(n))
+
+
+@shape
+def checkpoints_loaded(n: int) -> Files:
+    lines = []
+    for i in range(n // 3):
+        lines += [f"m{i} = Net().cuda()", f"c{i} = torch.load(x)", f"m{i}.load_state_dict(c{i})"]
+    return trained(lines, 1)
+
+
+@shape
+def functions_that_evaluate(n: int) -> Files:
+    """What each returns is followed into one long function, through nested loops."""
+    count = n // 8
+    net = "class Net(nn.Module):\n    def forward(self, x):\n        return x\n\nnet = Net()\n"
+    one_of = "def predict_{i}(x):\n    net.eval()\n    out = net(x)\n    print(out.argmax())\n    return out\n"
+    calls = "".join(f"            a{i} = predict_{i}(x)\n            print(a{i}.argmax())\n" for i in range(count))
+    header = "def main(loader):\n    for x in loader:\n        for y in x:\n"
+    return one([net, *(one_of.format(i=i) for i in range(count)), header + calls])
+
+
 # --- mixtures -----------------------------------------------------------------------------------------------------------
 
 STATEMENTS = (

@@ -43,12 +43,10 @@ def plan(finding: Finding, text: str | None, project: Project | None = None) -> 
         return Plan(finding, None, Doubts(), "cuda only: the rule is about the CUDA allocator")
     if rule.repair is None:
         return Plan(finding, None, Doubts(), f"there is no experiment for {finding.code} on cut-out code; try --watch")
-    if finding.cell is not None or text is None:
-        return Plan(finding, None, Doubts(), "code of notebooks is not run" if finding.cell else "the file cannot be read")
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        return Plan(finding, None, Doubts(), f"the file cannot be parsed: {error}")
+    found = _program(finding, text)
+    if isinstance(found, str):
+        return Plan(finding, None, Doubts(), found)
+    text, tree = found
     job = _job(finding, text, tree, project, rule.repair)
     grad, claimed = str(job["grad"]), bool(finding.message)
     statement = _statement_at(tree, finding.span.start.row)
@@ -126,16 +124,26 @@ def _turns(items: ast.expr) -> int:
 
 def plan_fix(finding: Finding, text: str | None, project: Project | None = None) -> Plan:
     """The experiment on a finding's fix alone: whether it changes what the program does."""
-    if finding.cell is not None or text is None:
-        return Plan(finding, None, Doubts(), "code of notebooks is not run" if finding.cell else "the file cannot be read")
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        return Plan(finding, None, Doubts(), f"the file cannot be parsed: {error}")
+    found = _program(finding, text)
+    if isinstance(found, str):
+        return Plan(finding, None, Doubts(), found)
+    text, tree = found
     job = _job(finding, text, tree, project, rule_of(finding.code).repair or Repair.OWN_FIX)
     if "fixed_source" not in job:
         return Plan(finding, None, Doubts(), "the fix could not be applied")
     return Plan(finding, {**job, "runner": "compared"}, Doubts())
+
+
+def _program(finding: Finding, text: str | None) -> tuple[str, ast.Module] | str:
+    """The text of a finding's file and its tree, or why its code is not run."""
+    if finding.cell is not None:
+        return "code of notebooks is not run"
+    if text is None:
+        return "the file cannot be read"
+    try:
+        return text, ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        return f"the file cannot be parsed: {error}"
 
 
 def _job(finding: Finding, text: str, tree: ast.Module, project: Project | None, repair: Repair) -> dict[str, object]:

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-from torchmemlint.index.modes import StartMode
-from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.index.project import ClassRef
 from torchmemlint.rules.api import Flow
+from torchmemlint.rules.reach import acts
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CALLED_KINDS, CERTAIN_KINDS, Backward, Graph, GraphKind, SinkKind
-from torchmemlint.semantics.runs import MAX_CALLERS, descendants
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.runs import descendants
 from torchmemlint.torch_facts import TORCH
 
-STEPS = TORCH.words["environment-steps"]
-HOOKS = TORCH.words["forward"] | TORCH.words["training-steps"] | {name for _, name in TORCH.hooks}
-COMMANDS = TORCH.words["makes-commands"]
 DENSE = TORCH.words["dense-layers"]
 WIDE = 1024
 """Features of a linear layer from which on its graph is not small: 256 samples of three such layers save 3 MB."""
-MAX_DEPTH = 3
 
+MAX_DEPTH = 3
+"""How far a module is followed into those that it is made of."""
 LAYERS = TORCH.words["saves-its-input"]
 NARROW = "the network has only narrow linear layers"
 LONE = "a linear or embedding layer saves only its input, which has no graph of its own"
@@ -85,37 +81,6 @@ NAME = re.compile(r"([A-Za-z_][\w.]*) = ")
 """The one name that a statement assigns, in normalised source."""
 
 
-def acts(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
-    """Whether a function, or one that calls it, gives an environment its next action (``state, reward, … = env.step(action)``)."""
-    world = flow.runs.world
-    if steps(ref, flow) or (depth and any(steps(other, flow) for other in own_methods(ref, flow))):
-        return True
-    callers = world.project.callers(ref).calls
-    if depth == MAX_DEPTH or not callers or len(callers) > MAX_CALLERS:
-        return False
-    return all(caller.ref != ref and acts(caller.ref, flow, depth + 1) for caller in callers)
-
-
-def steps(ref: FunctionRef, flow: Flow) -> bool:
-    """Whether a function gives an environment an action itself, and takes apart what that answers."""
-    return any(
-        call.used == "unpacked" and call.args and call.callee.rpartition(".")[2] in STEPS and "." in call.callee
-        for call in flow.runs.world.facts(ref).calls
-    )
-
-
-def own_methods(ref: FunctionRef, flow: Flow) -> Iterator[FunctionRef]:
-    """The methods of the same class that a method calls."""
-    world = flow.runs.world
-    facts = world.facts(ref)
-    for call in facts.calls if facts.owner else ():
-        name = call.callee.removeprefix("self.")
-        if name != call.callee and name.isidentifier():
-            found = world.project.method(ClassRef(ref.path, facts.owner), name)
-            if found is not None:
-                yield found
-
-
 def is_lone_layer(graph: Graph, flow: Flow) -> bool:
     """Whether a graph is that of one linear or embedding layer, on data that has no graph, and no module but a loss works on its
     result."""
@@ -158,38 +123,6 @@ def chains(graph: Graph, flow: Flow) -> bool:
     return any(
         loop in graph.site.loops and place in above and graph.gid in brought
         for (place, loop), brought in record.carried.items()
-    )
-
-
-def is_unreached(ref: FunctionRef, flow: Flow) -> bool:
-    """Whether a program is visible that does not reach a function: nothing calls it or hands it on, where a script's own statements or
-    its ``main`` call others of the same file, or other files call others of the same class."""
-    project = flow.runs.world.project
-    callers = project.callers(ref)
-    if callers.calls or callers.escapes or flow.root_is_entry():
-        return False
-    owner, _, name = ref.qualname.rpartition(".")
-    if name in HOOKS or project.grad_mode(ref).mode == StartMode.UNSEEN_BASE or (owner and project.calls_by_name(name)):
-        return False  # a framework's hook, or a method that is called on an object of which the class is not known
-    if any(call.callee.rpartition(".")[2] in COMMANDS for call in project.module(ref.path).functions[0].calls):
-        return False
-    beside = [FunctionRef(ref.path, facts.qualname) for facts in project.module(ref.path).functions if facts.owner == owner]
-    return any(
-        caller.ref.qualname == MODULE
-        or caller.ref.qualname.rpartition(".")[2] == "main"
-        or (owner and caller.ref.path != ref.path)
-        for other in beside
-        if other != ref
-        for caller in project.callers(other).calls
-    )
-
-
-def is_called_in_loops(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
-    """Whether a call of a function, or of one that calls it, stands in a loop."""
-    callers = flow.runs.world.project.callers(ref).calls
-    return len(callers) > MAX_CALLERS or any(
-        caller.call.loops or (caller.ref != ref and depth < MAX_DEPTH and is_called_in_loops(caller.ref, flow, depth + 1))
-        for caller in callers
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.text import dotted
-from torchmemlint.semantics.tracking import Tracker, nodes_of, parts_of, root_of
+from torchmemlint.semantics.tracking import TOO_MUCH, FunctionTracker, bounded, counted, parts_of, root_of
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
@@ -33,7 +33,7 @@ LIBRARIES = frozenset({"builtins", "math", "random", "torch", "torchvision"}) | 
 Source = Callable[[ir.Call], bool]
 
 
-class GradNeeds(Tracker):
+class GradNeeds(FunctionTracker):
     """Follows what hangs on the graphs of some calls to the backward calls of a function.
 
     sources     which calls make the graphs
@@ -41,15 +41,11 @@ class GradNeeds(Tracker):
     """
 
     def __init__(self, world: World, ref: FunctionRef, sources: Source, statements: frozenset[int] = frozenset()) -> None:
-        super().__init__()
-        self.world = world
-        self.ref = ref
+        super().__init__(world, ref)
         self.sources = sources
         self.statements = statements
         self.trained = ""
         """The first backward that goes through a graph, as it is written."""
-        self.leaves = False
-        """A value with its graph is returned or yielded."""
         self.attributes: set[str] = set()
         self.all_made = False
 
@@ -61,14 +57,11 @@ class GradNeeds(Tracker):
         self.all_made = False
         return True
 
-    def returned(self, expr: ir.Expr) -> None:
-        self.leaves = True
-
     def kept(self, text: str) -> None:
         if text.startswith("self."):
             self.attributes.add(".".join(text.split(".")[:2]))
 
-    def value(self, expr: ir.Expr | None, state: set[str]) -> bool:
+    def gives(self, expr: ir.Expr | None, state: set[str]) -> bool:
         match expr:
             case None | ir.Const():
                 return False
@@ -82,10 +75,6 @@ class GradNeeds(Tracker):
                 return False
             case ir.Call():
                 return self.call(expr, state)
-            case ir.Yield():
-                if expr.value is not None and self.value(expr.value, state):
-                    self.leaves = True
-                return False
             case _:
                 return self.inner(expr, state)
 
@@ -117,22 +106,24 @@ class GradNeeds(Tracker):
         return absolute is not None and absolute.partition(".")[0] in LIBRARIES
 
 
+@bounded(TOO_MUCH)
 def needed(world: World, ref: FunctionRef, nodes: frozenset[int], statement: bool) -> str:
     """What back-propagates what the calls ``nodes`` of a function give, or, for a ``statement``, all that the statements around them
     make; "" where nothing in sight does."""
     found = world.function(FunctionRef(ref.path, ref.qualname))
     if found is None:
         return "it cannot be read"
-    around = statements_around(found[0].body, nodes) if statement else frozenset[int]()
+    around = statements_around(world, found[0].body, nodes) if statement else frozenset[int]()
     return _needed(world, ref, found[0], lambda call: call.node in nodes, around, 0)
 
 
+@bounded(TOO_MUCH)
 def block_needed(world: World, ref: FunctionRef, item_node: int) -> str:
     """As ``needed``, for all that the block of a ``with`` makes, given by the node of its item."""
     found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
-    for statement in nodes_of(found[0].body) if found is not None else ():
+    for statement in counted(world, found[0].body) if found is not None else ():
         if isinstance(statement, ir.With) and any(item.node == item_node for item in statement.items):
-            inside = {each.node for each in nodes_of(statement.body) if isinstance(each, SIMPLE)}
+            inside = {each.node for each in counted(world, statement.body) if isinstance(each, SIMPLE)}
             assert found is not None
             return _needed(world, ref, found[0], lambda call: False, frozenset(inside), 0)
     return ""
@@ -141,6 +132,7 @@ def block_needed(world: World, ref: FunctionRef, item_node: int) -> str:
 SIMPLE = (ir.Assign, ir.AugAssign, ir.ExprStmt, ir.Return, ir.Assert)
 
 
+@bounded(TOO_MUCH)
 def returned_needed(world: World, ref: FunctionRef) -> str:
     """What in the callers of a function back-propagates what it returns."""
     return _by_callers(world, ref, 0)
@@ -212,37 +204,41 @@ def reader_that_trains(world: World, ref: FunctionRef, attribute: str) -> str:
     return ""
 
 
-def statements_around(body: list[ir.Stmt], nodes: frozenset[int]) -> frozenset[int]:
+def statements_around(world: World, body: list[ir.Stmt], nodes: frozenset[int]) -> frozenset[int]:
     """The nodes of the simple statements that hold these expressions."""
     found: set[int] = set()
-    for statement in nodes_of(body):
+    for statement in counted(world, body):
         if isinstance(statement, SIMPLE):
-            inside = {getattr(node, "node", -1) for part in parts_of(statement) for node in nodes_of(part)}
+            inside = {getattr(node, "node", -1) for part in parts_of(statement) for node in counted(world, part)}
             if inside & nodes:
                 found.add(statement.node)
     return frozenset(found)
 
 
+@bounded(False)
 def is_whole_value(world: World, ref: FunctionRef, node: int) -> bool:
     """Whether a statement binds new names to what one call gives, or to what is computed from it without any other call but those of
     libraries."""
     found = world.function(ref)
     body = found[0].body if found is not None else []
     tracked = GradNeeds(world, ref, lambda call: False)
-    for statement in nodes_of(body):
-        if isinstance(statement, ir.Assign) and any(getattr(each, "node", -1) == node for each in nodes_of(statement.value)):
-            inside = next(each for each in nodes_of(statement.value) if getattr(each, "node", -1) == node)
-            own = {id(each) for each in nodes_of(inside)}
-            others = [each for each in nodes_of(statement.value) if isinstance(each, ir.Call) and id(each) not in own]
-            return all(_takes(each, inside) or tracked.is_library(dotted(each.func)) for each in others)
+    for statement in counted(world, body):
+        if isinstance(statement, ir.Assign) and any(
+            getattr(each, "node", -1) == node for each in counted(world, statement.value)
+        ):
+            inside = next(each for each in counted(world, statement.value) if getattr(each, "node", -1) == node)
+            own = {id(each) for each in counted(world, inside)}
+            others = [each for each in counted(world, statement.value) if isinstance(each, ir.Call) and id(each) not in own]
+            return all(_takes(world, each, inside) or tracked.is_library(dotted(each.func)) for each in others)
     return False
 
 
-def _takes(call: ir.Call, inside: object) -> bool:
+def _takes(world: World, call: ir.Call, inside: object) -> bool:
     """Whether a call is a method of another expression's value, or of a part of it."""
-    return isinstance(call.func, ir.Attr) and any(each is inside for each in nodes_of(call.func.value))
+    return isinstance(call.func, ir.Attr) and any(each is inside for each in counted(world, call.func.value))
 
 
+@bounded(True)
 def read_before_backward(world: World, ref: FunctionRef, node: int) -> bool:
     """Whether gradients are read between a call that fills them with zeros and the next backward, in the order of the text, which goes
     on at the function's first row."""
@@ -250,22 +246,22 @@ def read_before_backward(world: World, ref: FunctionRef, node: int) -> bool:
     if found is None:
         return True
     steps: list[tuple[int, str]] = []
-    for each in nodes_of(found[0].body):
+    for each in counted(world, found[0].body):
         if isinstance(each, ir.Call):
             last = each.func.name if isinstance(each.func, ir.Attr) else dotted(each.func)
             steps += [(each.node, "zero")] if each.node == node else [(each.node, "backward")] if last in BACKWARD else []
         elif isinstance(each, ir.Attr) and each.name == "grad" and not dotted(each).startswith("torch."):
             steps.append((each.node, "read"))
-    own = _gradients_in_place(found[0].body)
+    own = _gradients_in_place(world, found[0].body)
     start = next((index for index, (at, _) in enumerate(steps) if at == node), 0)
     after = [kind for at, kind in (*steps[start + 1 :], *steps[:start]) if at not in own]
     return "read" in after[: after.index("backward")] if "backward" in after else "read" in after
 
 
-def _gradients_in_place(body: list[ir.Stmt]) -> set[int]:
+def _gradients_in_place(world: World, body: list[ir.Stmt]) -> set[int]:
     """The nodes of gradients that are only compared, zeroed, cut off or replaced."""
     found: set[int] = set()
-    for each in nodes_of(body):
+    for each in counted(world, body):
         inside: list[object] = []
         if isinstance(each, ir.Compare):
             inside = [each]
@@ -273,5 +269,5 @@ def _gradients_in_place(body: list[ir.Stmt]) -> set[int]:
             inside = [each.func.value]
         elif isinstance(each, (ir.Assign, ir.If)):
             inside = list(each.targets) if isinstance(each, ir.Assign) else [each.test]
-        found |= {part.node for one in inside for part in nodes_of(one) if isinstance(part, ir.Attr)}
+        found |= {part.node for one in inside for part in counted(world, one) if isinstance(part, ir.Attr)}
     return found

@@ -6,7 +6,7 @@ from __future__ import annotations
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.text import dotted, text_of
-from torchmemlint.semantics.tracking import Tracker, nodes_of, parts_of, root_of
+from torchmemlint.semantics.tracking import TOO_MUCH, FunctionTracker, bounded, counted, parts_of, root_of
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
@@ -56,17 +56,14 @@ JOINS = TORCH.words["joins"]
 COLLECTS = frozenset({"append", "appendleft", "extend", "insert"})
 
 
-class HostUses(Tracker):
+class HostUses(FunctionTracker):
     """Follows tensors that would be on the host, and notes the first use that asks for one on the device."""
 
     def __init__(self, world: World, ref: FunctionRef, container: str, store: int) -> None:
-        super().__init__()
-        self.world = world
-        self.ref = ref
+        super().__init__(world, ref)
         self.container = container
         self.store = store
         self.met = ""
-        self.leaves = False
         self.numbers: set[str] = set()
         """Names that hold numbers: of loops over ``range`` and the like."""
 
@@ -76,9 +73,6 @@ class HostUses(Tracker):
         self.put(self.container, state)
         return True
 
-    def returned(self, expr: ir.Expr) -> None:
-        self.leaves = True
-
     def kept(self, text: str) -> None:
         if text != self.container:
             self.note(f"`{text}` keeps it")
@@ -87,11 +81,11 @@ class HostUses(Tracker):
         self.met = self.met or what
 
     def augmented(self, statement: ir.AugAssign, state: set[str]) -> bool:
-        return self.together([statement.target, statement.value], state, text_of(statement.target))
+        return self.together([statement.target, statement.value], state, statement.target)
 
     # --- expressions ----------------------------------------------------------------------------------------------------
 
-    def value(self, expr: ir.Expr | None, state: set[str]) -> bool:
+    def gives(self, expr: ir.Expr | None, state: set[str]) -> bool:
         match expr:
             case None | ir.Const():
                 return False
@@ -106,22 +100,18 @@ class HostUses(Tracker):
                     self.note(f"`{text_of(expr)}` takes a part of it")
                 return held
             case ir.Binary():
-                return self.together([expr.left, expr.right], state, text_of(expr))
+                return self.together([expr.left, expr.right], state, expr)
             case ir.Compare():
-                return self.together([expr.left, *expr.comparators], state, text_of(expr))
+                return self.together([expr.left, *expr.comparators], state, expr)
             case ir.Call():
                 return self.call(expr, state)
-            case ir.Yield():
-                if expr.value is not None and self.value(expr.value, state):
-                    self.leaves = True
-                return False
             case _:
                 return self.inner(expr, state)
 
-    def together(self, operands: list[ir.Expr], state: set[str], text: str) -> bool:
+    def together(self, operands: list[ir.Expr], state: set[str], whole: ir.Expr) -> bool:
         held = [self.value(operand, state) for operand in operands]
         if any(held) and not all(one or self.is_number(operand) for one, operand in zip(held, operands, strict=True)):
-            self.note(f"`{text}` takes it with what may be on the device")
+            self.note(f"`{text_of(whole)}` takes it with what may be on the device")
         return any(held)
 
     def is_number(self, expr: ir.Expr) -> bool:
@@ -164,7 +154,7 @@ class HostUses(Tracker):
             return False
         for arg in expr.args if last in JOINS else ():
             if isinstance(arg.value, ir.Sequence):
-                self.together(list(parts_of(arg.value)), state, text_of(arg.value))
+                self.together(list(parts_of(arg.value)), state, arg.value)
         if text in PASSES or text == "zip" or (last in JOINS and all(given)):
             return True
         if absolute is not None and absolute.startswith("torch."):
@@ -215,6 +205,7 @@ class HostUses(Tracker):
             self.bind(target, self.value(iterable, state), state)
 
 
+@bounded(TOO_MUCH)
 def met_on_device(world: World, ref: FunctionRef, place: str, node: int) -> str:
     """The first use of what a container collects that may need it on the device; "" where none does. What is returned to callers in
     sight is such a use; an attribute is looked at in all methods of its class."""
@@ -225,8 +216,9 @@ def met_on_device(world: World, ref: FunctionRef, place: str, node: int) -> str:
         return "it cannot be read"
     stores = [
         each.node
-        for each in nodes_of(found[0].body)
-        if isinstance(each, (ir.ExprStmt, ir.Assign)) and any(getattr(inner, "node", -1) == node for inner in nodes_of(each))
+        for each in counted(world, found[0].body)
+        if isinstance(each, (ir.ExprStmt, ir.Assign))
+        and any(getattr(inner, "node", -1) == node for inner in counted(world, each))
     ]
     tracked = HostUses(world, outermost, container, stores[-1] if stores else -1)
     tracked.run(found[0].body)

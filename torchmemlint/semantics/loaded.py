@@ -6,8 +6,10 @@ import re
 
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
+from torchmemlint.semantics.state import Meter
 from torchmemlint.semantics.text import dotted
-from torchmemlint.semantics.tracking import Tracker, nodes_of
+from torchmemlint.semantics.tracking import TOO_MUCH, Tracker, bounded, counted
+from torchmemlint.semantics.walk import everything
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
@@ -35,8 +37,8 @@ COUNTS = re.compile(
 class Taken(Tracker):
     """Follows what is loaded; ``kept`` in an attribute, given to a computation, or handed to a function out of sight."""
 
-    def __init__(self, source: int, given: frozenset[str] = frozenset()) -> None:
-        super().__init__()
+    def __init__(self, meter: Meter, source: int, given: frozenset[str] = frozenset()) -> None:
+        super().__init__(meter)
         self.source = source
         self.given = given
         self.computed = ""
@@ -48,11 +50,11 @@ class Taken(Tracker):
 
     def assign(self, targets: list[ir.Expr], value: ir.Expr, state: set[str]) -> None:
         super().assign(targets, value, state)
-        key = next((each.value for each in nodes_of(value) if isinstance(each, ir.Const) and isinstance(each.value, str)), "")
+        key = next((each.value for each in everything(value) if isinstance(each, ir.Const) and isinstance(each.value, str)), "")
         if isinstance(value, ir.Subscript) and key and not COUNTS.search(str(key)) and self.value(value, state):
             self.computed = self.computed or next((dotted(target) for target in targets if isinstance(target, ir.Attr)), "")
 
-    def value(self, expr: ir.Expr | None, state: set[str]) -> bool:
+    def gives(self, expr: ir.Expr | None, state: set[str]) -> bool:
         match expr:
             case None | ir.Const():
                 return False
@@ -95,23 +97,28 @@ def is_computation(name: str) -> bool:
     return name in TORCH.methods or name in TORCH.words["joins"]
 
 
+@bounded(TOO_MUCH)
 def taken_otherwise(world: World, ref: FunctionRef, node: int) -> str:
-    """What else than ``load_state_dict`` computes with what a call loads; "" for nothing in sight."""
+    """Why what a call loads may be needed on the device: something else than ``load_state_dict`` computes with it. "" for nothing in
+    sight."""
     found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
     if found is None:
         return ""
-    tracked = Taken(node)
+    tracked = Taken(world.following, node)
     tracked.run(found[0].body)
-    return tracked.computed
+    return f"`{tracked.computed}` takes what is loaded as well, and may need it on the device" if tracked.computed else ""
 
 
+@bounded(True)
 def keeps_a_parameter(world: World, ref: FunctionRef) -> bool:
     """Whether a method binds what it is given, or a part of it, to an attribute, or hands it to what may."""
     found = world.function(ref)
     if found is None:
         return True
     names = frozenset(param.name for param in found[0].params[1:])
-    tracked = Taken(-1, names)
+    tracked = Taken(world.following, -1, names)
     tracked.run(found[0].body)
-    makes = any(isinstance(each, ir.Call) and dotted(each.func).endswith("__dict__.update") for each in nodes_of(found[0].body))
+    makes = any(
+        isinstance(each, ir.Call) and dotted(each.func).endswith("__dict__.update") for each in counted(world, found[0].body)
+    )
     return bool(tracked.attribute or tracked.handed) or makes

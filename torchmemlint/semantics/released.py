@@ -44,7 +44,9 @@ def release(world: World, ref: FunctionRef, node: int) -> Release | None:
     for one in placed(found[0].body):
         statement = one.statement
         if made is None:
-            if isinstance(statement, ir.Assign) and any(isinstance(n, ir.Call) and n.node == node for n in nodes_of([statement])):
+            if isinstance(statement, ir.Assign) and any(
+                isinstance(n, ir.Call) and n.node == node for n in nodes_of([statement])
+            ):
                 made = one
                 name = statement.targets[0].id if isinstance(statement.targets[0], ir.Name) else ""
         elif lets_go(statement, name) and one.tests <= made.tests:

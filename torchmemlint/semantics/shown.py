@@ -5,18 +5,21 @@ of tensors on it. A network may give a dict, a helper a number.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
+from torchmemlint.semantics.syntax import nested_blocks
 from torchmemlint.semantics.text import dotted
-from torchmemlint.semantics.tracking import nodes_of
+from torchmemlint.semantics.walk import everything
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
 MAX_DEPTH = 3
 """How far calls of the project's functions, and names bound to names, are looked into."""
+WHOLE = -1
 OF_TENSORS = (
     frozenset(TORCH.methods)
     | TORCH.words["back-propagates"]
@@ -52,11 +55,28 @@ class Scope:
     ref: FunctionRef
     function: ir.Function
     bound: dict[str, list[tuple[ir.Expr, int]]]
-    """-1 for the place where all of the value is bound."""
+    """``WHOLE`` for the place where all of the value is bound."""
     said: dict[str, set[str]]
     """Methods and attributes; "[]" for a text as a subscript, "()" for what a function of torch takes, "*" for what is unpacked."""
     strict: bool
     """Whether a number or None that a name is bound to as well counts: else the machine knows that it does not come here."""
+    expressions: dict[int, ir.Expr] = field(default_factory=dict)
+    """Number of a node → the first that has it."""
+    elements: dict[str, set[str]] = field(default_factory=dict)
+    """Container → names that are bound to its elements."""
+    returns: list[ir.Expr] = field(default_factory=list)
+    used: dict[str, str] = field(default_factory=dict)
+    """Container → how one of its elements is used that is no tensor then."""
+    given: dict[tuple[int, int], tuple[frozenset[bool | None], Page]] = field(default_factory=dict)
+    """Place in what is returned, and how deep that is looked into → what stands there on the paths."""
+    kinds: dict[tuple[str, int], tuple[bool | None, Page]] = field(default_factory=dict)
+    """What names were found to be, each looked into so deep: they are bound often, to each other."""
+
+    def at(self, place: int) -> list[ir.Expr]:
+        """What is returned, or what stands at one place of it."""
+        if place == WHOLE:
+            return self.returns
+        return [each.items[place] for each in self.returns if isinstance(each, ir.Sequence) and place < len(each.items)]
 
     def says(self, text: str) -> set[str]:
         return self.said.get(text, set())
@@ -67,23 +87,32 @@ def shown(world: World, ref: FunctionRef, node: int, container: str = "", strict
     scope = scope_of(world, ref, strict)
     if scope is None:
         return Shown(False, "it cannot be read")
-    expr = next((each for each in nodes_of(scope.function.body) if getattr(each, "node", -1) == node), None)
+    expr = scope.expressions.get(node)
     if expr is None:
         return Shown(False, "it cannot be read")
     why = elements_used(scope, container) if container else ""
-    found = kind_of(scope, expr, MAX_DEPTH)  # type: ignore[arg-type]
+    found = kind_of(scope, expr, MAX_DEPTH)
     if found is False and not why:
         why = "it may be no tensor on some path"
     return Shown(found is True, why)
 
 
 def scope_of(world: World, ref: FunctionRef, strict: bool = True) -> Scope | None:
+    return world.remember_of_function(_scope_of, (ref, strict))
+
+
+def _scope_of(world: World, key: tuple[FunctionRef, bool]) -> Scope | None:
+    ref, strict = key
     found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
     if found is None:
         return None
     scope = Scope(world, ref, found[0], {}, {}, strict)
-    for node in nodes_of(found[0].body):
+    for node in everything(found[0].body):
+        scope.expressions.setdefault(getattr(node, "node", -1), node)  # type: ignore[arg-type]
         _note(scope, node)
+        for container, name in _elements(node):
+            scope.elements.setdefault(container, set()).add(name)
+    scope.returns = [each.value for each in _returns(found[0].body) if each.value is not None]
     return scope
 
 
@@ -95,7 +124,7 @@ def _note(scope: Scope, node: object) -> None:
         case ir.Attr():
             scope.said.setdefault(text_of(node.value), set()).add(node.name)
             if node.name in TORCH.words["back-propagates"] and isinstance(node.value, ir.Binary):
-                for term in nodes_of(node.value):
+                for term in everything(node.value):
                     if isinstance(term, (ir.Name, ir.Attr, ir.Subscript)):
                         scope.said.setdefault(text_of(term), set()).add("()")
         case ir.Subscript():
@@ -109,7 +138,7 @@ def _note_call(scope: Scope, call: ir.Call) -> None:
     text = dotted(call.func)
     if text == "isinstance" and len(call.args) == 2:
         names = {
-            dotted(each).rpartition(".")[2] for each in nodes_of(call.args[1].value) if isinstance(each, (ir.Name, ir.Attr))
+            dotted(each).rpartition(".")[2] for each in everything(call.args[1].value) if isinstance(each, (ir.Name, ir.Attr))
         }
         scope.said.setdefault(text_of(call.args[0].value), set()).add("is a" if names & KINDS else "isinstance")
     for arg in call.args:
@@ -130,9 +159,9 @@ def _bind(scope: Scope, target: ir.Expr, value: ir.Expr) -> None:
         items = value.items if isinstance(value, ir.Sequence) and len(value.items) == len(target.items) else []
         for place, item in enumerate(target.items):
             if text_of(item):
-                scope.bound.setdefault(text_of(item), []).append((items[place], -1) if items else (value, place))
+                scope.bound.setdefault(text_of(item), []).append((items[place], WHOLE) if items else (value, place))
     elif text_of(target):
-        scope.bound.setdefault(text_of(target), []).append((value, -1))
+        scope.bound.setdefault(text_of(target), []).append((value, WHOLE))
 
 
 def text_of(expr: ir.Expr) -> str:
@@ -184,13 +213,19 @@ def _on_all_paths(found: list[bool | None]) -> bool | None:
 
 def _of_name(scope: Scope, expr: ir.Name | ir.Attr | ir.Subscript, depth: int) -> bool | None:
     text = text_of(expr)
+    if not text:
+        return _of_text(scope, expr, text, depth)
+    return scope.world.ledger.remember(scope.kinds, (text, depth), lambda: _of_text(scope, expr, text, depth))
+
+
+def _of_text(scope: Scope, expr: ir.Name | ir.Attr | ir.Subscript, text: str, depth: int) -> bool | None:
     words = scope.says(text)
     if speaks_against(words):
         return False
     made = [
-        kind_of(scope, value, depth - 1) if place < 0 else _of_part(scope, value, place, depth - 1)
+        kind_of(scope, value, depth - 1) if place == WHOLE else _of_part(scope, value, place, depth - 1)
         for value, place in scope.bound.get(text, ())
-        if depth and (scope.strict or not isinstance(value, ir.Const))
+        if depth > 0 and (scope.strict or not isinstance(value, ir.Const))
     ]
     if False in made:
         return False
@@ -204,15 +239,15 @@ def _of_name(scope: Scope, expr: ir.Name | ir.Attr | ir.Subscript, depth: int) -
 def _of_part(scope: Scope, value: ir.Expr, place: int, depth: int) -> bool | None:
     """As ``kind_of``, for one part of what is unpacked."""
     if isinstance(value, ir.Call) and depth >= 0:
-        parts = _parts(_returned(scope, value), place)
-        return _on_all_paths([kind_of(inner, part, depth - 1) for inner, part in parts]) if parts else None
+        return _on_all_paths([kind for inner in _called(scope, value) for kind in _kinds_returned(inner, place, depth - 1)])
     return None
 
 
-def _parts(returns: list[tuple[Scope, ir.Expr]], place: int) -> list[tuple[Scope, ir.Expr]]:
-    return [
-        (inner, value.items[place]) for inner, value in returns if isinstance(value, ir.Sequence) and place < len(value.items)
-    ]
+def _kinds_returned(scope: Scope, place: int, depth: int) -> frozenset[bool | None]:
+    """What a function returns on its paths, or at one place of what it returns."""
+    return scope.world.ledger.remember(
+        scope.given, (place, depth), lambda: frozenset(kind_of(scope, value, depth) for value in scope.at(place))
+    )
 
 
 def _of_call(scope: Scope, call: ir.Call, depth: int) -> bool | None:
@@ -223,9 +258,9 @@ def _of_call(scope: Scope, call: ir.Call, depth: int) -> bool | None:
     absolute = scope.world.project.resolve(scope.ref.path, text, scope.ref.qualname) if text else None
     if absolute is not None and absolute.startswith("torch."):
         return True if TORCH.function_effect(absolute) in MAKES_TENSORS else None
-    returns = _returned(scope, call) if depth > 0 else []
-    if returns:
-        return _on_all_paths([kind_of(inner, value, depth - 1) for inner, value in returns])
+    returned = [k for inner in _called(scope, call) for k in _kinds_returned(inner, WHOLE, depth - 1)] if depth > 0 else []
+    if returned:
+        return _on_all_paths(returned)
     if isinstance(call.func, ir.Attr) and last in TORCH.methods:
         inside = kind_of(scope, call.func.value, depth)
         return True if last in ONLY_OF_TENSORS and inside is not False else inside
@@ -233,23 +268,17 @@ def _of_call(scope: Scope, call: ir.Call, depth: int) -> bool | None:
     return True if words & LOSS_WORDS else None
 
 
-def _returned(scope: Scope, call: ir.Call) -> list[tuple[Scope, ir.Expr]]:
-    """What the functions of the project that a call may reach return, on any path."""
+def _called(scope: Scope, call: ir.Call) -> Iterator[Scope]:
+    """The functions of the project that a call may reach."""
     text = dotted(call.func)
     refs = scope.world.project.callees(scope.ref.path, scope.ref.qualname, text).refs if text else ()
-    found: list[tuple[Scope, ir.Expr]] = []
     for ref in refs[:4]:
         inner = scope_of(scope.world, ref)
-        if inner is None or inner.function.qualname != ref.qualname:
-            continue
-        own = Scope(scope.world, ref, inner.function, inner.bound, inner.said, True)
-        found += [(own, each.value) for each in _returns(inner.function.body) if each.value is not None]
-    return found
+        if inner is not None and inner.function.qualname == ref.qualname:
+            yield inner
 
 
 def _returns(body: Iterable[ir.Stmt]) -> Iterator[ir.Return]:
-    from torchmemlint.semantics.syntax import nested_blocks
-
     for statement in body:
         if isinstance(statement, ir.Return):
             yield statement
@@ -264,12 +293,17 @@ def elements_used(scope: Scope, container: str) -> str:
     """How an element of a container is used that is no tensor then; "" where no element is. An attribute's are looked at in all
     methods of the class."""
     for each in _scopes(scope, container):
-        names = set(_element_names(each.function.body, container))
-        for name in sorted(names | {f"{container}[]"}):
-            word = speaks_against(each.says(name))
-            if word:
-                used = f"`{name}[…]`" if word == "[]" else f"`{name}.{word}`" if word.isidentifier() else f"`{name}`"
-                return f"what it collects is used as no tensor is: {used}"
+        if container not in each.used:
+            each.used[container] = _misused(each, container)
+        if each.used[container]:
+            return f"what it collects is used as no tensor is: {each.used[container]}"
+    return ""
+
+
+def _misused(scope: Scope, container: str) -> str:
+    for name in sorted(scope.elements.get(container, set()) | {f"{container}[]"}):
+        if word := speaks_against(scope.says(name)):
+            return f"`{name}[…]`" if word == "[]" else f"`{name}.{word}`" if word.isidentifier() else f"`{name}`"
     return ""
 
 
@@ -286,20 +320,21 @@ def _scopes(scope: Scope, container: str) -> Iterator[Scope]:
             yield inner
 
 
-def _element_names(body: list[ir.Stmt], container: str) -> Iterator[str]:
-    """Names that are bound to an element of a container."""
-    for node in nodes_of(body):
-        if isinstance(node, (ir.For, ir.CompClause)):
-            yield from _bound_by(node.target, node.iterable, container)
-        elif isinstance(node, ir.Assign) and isinstance(node.value, ir.Subscript) and dotted(node.value.value) == container:
-            yield from (dotted(target) for target in node.targets if dotted(target))
+def _elements(node: object) -> Iterator[tuple[str, str]]:
+    """Containers, and the names that a node binds to their elements."""
+    if isinstance(node, (ir.For, ir.CompClause)):
+        yield from _bound_by(node.target, node.iterable)
+    elif isinstance(node, ir.Assign) and isinstance(node.value, ir.Subscript):
+        container = dotted(node.value.value)
+        yield from ((container, dotted(target)) for target in node.targets if dotted(target))
 
 
-def _bound_by(target: ir.Expr, iterable: ir.Expr, container: str) -> Iterator[str]:
-    if dotted(iterable) == container:
-        yield from [dotted(target)] if dotted(target) else []
+def _bound_by(target: ir.Expr, iterable: ir.Expr) -> Iterator[tuple[str, str]]:
+    """What each turn of a loop binds to an element: containers, and the names."""
+    if container := dotted(iterable):
+        yield from [(container, dotted(target))] if dotted(target) else []
         if isinstance(target, ir.Sequence):
-            yield container + "[]"
+            yield container, container + "[]"
         return
     if not isinstance(iterable, ir.Call) or dotted(iterable.func).rpartition(".")[2] not in GOES_OVER:
         return
@@ -307,8 +342,8 @@ def _bound_by(target: ir.Expr, iterable: ir.Expr, container: str) -> Iterator[st
     items = target.items if isinstance(target, ir.Sequence) else []
     if name == "zip" and len(items) == len(iterable.args):
         for item, arg in zip(items, iterable.args, strict=True):
-            yield from _bound_by(item, arg.value, container)
+            yield from _bound_by(item, arg.value)
     elif name == "enumerate" and len(items) == 2:
-        yield from _bound_by(items[1], iterable.args[0].value, container) if iterable.args else ()
+        yield from _bound_by(items[1], iterable.args[0].value) if iterable.args else ()
     elif iterable.args and name != "zip":
-        yield from _bound_by(target, iterable.args[0].value, container)
+        yield from _bound_by(target, iterable.args[0].value)

@@ -7,23 +7,59 @@ apart, and nothing is assumed of what a test asks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
+from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
+from torchmemlint.semantics.state import Meter, RunLimit
 from torchmemlint.semantics.text import dotted
+from torchmemlint.semantics.walk import FIELDS, everything
+from torchmemlint.semantics.world import World
 
 MAX_TURNS = 8
 """Turns of a loop after which its state is taken as it is: each adds a name, and few loops pass a value through more."""
+TOO_MUCH = "it takes too long to follow"
+"""Why there is no repair where a question about it was given up."""
+
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
+Question = Callable[Concatenate[World, Asked], Answer]
+
+
+def bounded(otherwise: Answer) -> Callable[[Question[Asked, Answer]], Question[Asked, Answer]]:
+    """For a question that follows values before a repair: what is answered when the steps for those of a file are used up."""
+
+    def bound(question: Question[Asked, Answer]) -> Question[Asked, Answer]:
+        @wraps(question)
+        def ask(world: World, *arguments: Asked.args, **named: Asked.kwargs) -> Answer:
+            try:
+                return question(world, *arguments, **named)
+            except RunLimit:
+                return otherwise
+
+        return cast(Callable[Concatenate[World, Asked], Answer], ask)
+
+    return bound
+
+
+def counted(world: World, node: object) -> Iterator[object]:
+    """Every node of the IR below one, itself included; each is a step."""
+    for each in everything(node):
+        world.following.take(1)
+        yield each
 
 
 class Tracker:
     """Follows values through statements. The state is the set of texts ("loss", "self.total") that may hold one.
 
-    A kind of tracking says what an expression gives (``value``), and what is done with it on the way.
+    A kind of tracking says what an expression gives (``gives``), and what is done with it on the way. Each statement, expression
+    and name of a state that is copied is a step of the ``meter``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, meter: Meter) -> None:
+        self.meter = meter
         self.closures: list[ir.Function] = []
         self.ever: set[str] = set()
         """All that held a value at some time: what closures may read."""
@@ -31,8 +67,8 @@ class Tracker:
 
     # --- what a kind of tracking says ---------------------------------------------------------------------------------
 
-    def value(self, expr: ir.Expr | None, state: set[str]) -> bool:
-        """Whether an expression gives a value that is followed."""
+    def gives(self, expr: ir.Expr | None, state: set[str]) -> bool:
+        """Whether an expression gives a value that is followed; ``value`` asks."""
         raise NotImplementedError
 
     def returned(self, expr: ir.Expr) -> None:
@@ -51,10 +87,18 @@ class Tracker:
 
     # --- statements -----------------------------------------------------------------------------------------------------
 
+    def value(self, expr: ir.Expr | None, state: set[str]) -> bool:
+        self.meter.take(1)
+        return self.gives(expr, state)
+
     def run(self, body: list[ir.Stmt]) -> None:
         self.block(body, set())
         for closure in self.closures:  # those inside of them are added meanwhile
-            self.block(closure.body, set(self.ever))
+            self.block(closure.body, self.copied(self.ever))
+
+    def copied(self, state: set[str]) -> set[str]:
+        self.meter.take(len(state))
+        return set(state)
 
     def block(self, body: Iterable[ir.Stmt], state: set[str]) -> None:
         for statement in body:
@@ -62,6 +106,7 @@ class Tracker:
                 self.statement(statement, state)
 
     def statement(self, statement: ir.Stmt, state: set[str]) -> None:
+        self.meter.take(1)
         match statement:
             case ir.Assign():
                 self.assign(statement.targets, statement.value, state)
@@ -81,7 +126,7 @@ class Tracker:
             case ir.FunctionDef():
                 self.closures.append(statement.function)
             case ir.Break() | ir.Continue() | ir.Raise():
-                self._jumped[-1] |= state
+                self._jumped[-1] |= self.copied(state)
                 state.clear()
             case _:
                 self.other(statement, state)
@@ -105,7 +150,7 @@ class Tracker:
                     self.returned(statement.value)
                 state.clear()
             case ir.ClassDef():
-                self.block(statement.body, set(state))
+                self.block(statement.body, self.copied(state))
             case ir.Delete():
                 state -= {dotted(target) for target in statement.targets}
             case ir.ExprStmt() | ir.Assert():
@@ -113,21 +158,21 @@ class Tracker:
                     self.value(expr, state)
 
     def tried(self, statement: ir.Try, state: set[str]) -> None:
-        before = set(state)
+        before = self.copied(state)
         self.block(statement.body, state)
         after = state | before
         self.block(statement.orelse, state)
         for handler in statement.handlers:
-            caught = set(after)
+            caught = self.copied(after)
             self.block(handler.body, caught)
             state |= caught
         self.block(statement.final, state)
 
     def branches(self, bodies: Iterable[list[ir.Stmt]], state: set[str]) -> None:
-        before = set(state)
+        before = self.copied(state)
         state.clear()
         for body in bodies:
-            own = set(before)
+            own = self.copied(before)
             self.block(body, own)
             state |= own
 
@@ -135,7 +180,7 @@ class Tracker:
         self, body: list[ir.Stmt], state: set[str], target: ir.Expr | None = None, iterable: ir.Expr | None = None
     ) -> None:
         for _ in range(MAX_TURNS):
-            before = set(state)
+            before = self.copied(state)
             self._jumped.append(set())
             if target is not None and iterable is not None:
                 self.take(target, iterable, state)
@@ -166,6 +211,7 @@ class Tracker:
                 if held:
                     self.put(text, state)
                 elif text:
+                    self.meter.take(len(state))
                     state -= {one for one in state if one == text or one.startswith(text + ".")}
             case ir.Subscript():
                 self.value(target, state)
@@ -189,7 +235,7 @@ class Tracker:
         """Whether a part of an expression gives a value that is followed; comprehensions and lambdas bind names of their own."""
         match expr:
             case ir.Comprehension():
-                own = set(state)
+                own = self.copied(state)
                 for clause in expr.clauses:
                     self.take(clause.target, clause.iterable, own)
                     for condition in clause.conditions:
@@ -198,7 +244,7 @@ class Tracker:
                     self.value(expr.key, own)
                 return self.value(expr.element, own)
             case ir.Lambda():
-                self.block(expr.function.body, set(state))
+                self.block(expr.function.body, self.copied(state))
                 return False
             case ir.Walrus():
                 held = self.value(expr.value, state)
@@ -212,11 +258,30 @@ class Tracker:
         return any(found)
 
 
+class FunctionTracker(Tracker):
+    """Follows values through a function of a project, and notes whether one ``leaves`` it: is returned or yielded."""
+
+    def __init__(self, world: World, ref: FunctionRef) -> None:
+        super().__init__(world.following)
+        self.world = world
+        self.ref = ref
+        self.leaves = False
+
+    def returned(self, expr: ir.Expr) -> None:
+        self.leaves = True
+
+    def inner(self, expr: object, state: set[str]) -> bool:
+        if not isinstance(expr, ir.Yield):
+            return super().inner(expr, state)
+        if expr.value is not None and self.value(expr.value, state):
+            self.leaves = True
+        return False
+
+
 def parts_of(node: object) -> Iterator[ir.Expr]:
     """The expressions right inside an expression or simple statement, in order."""
-    if is_dataclass(node):
-        for part in fields(node):
-            yield from _expressions(getattr(node, part.name))
+    for name in FIELDS.get(type(node), ()):
+        yield from _expressions(getattr(node, name))
 
 
 def _expressions(value: object) -> Iterator[ir.Expr]:
@@ -225,7 +290,7 @@ def _expressions(value: object) -> Iterator[ir.Expr]:
             yield from _expressions(item)
     elif isinstance(value, ir.Arg):
         yield value.value
-    elif is_dataclass(value) and not isinstance(value, (ir.Function, ir.CompClause)):
+    elif type(value) in FIELDS and not isinstance(value, (ir.Function, ir.CompClause)):
         yield value  # type: ignore[misc]
 
 
@@ -234,16 +299,3 @@ def root_of(expr: ir.Expr) -> ir.Expr:
     while isinstance(expr, ir.Subscript):
         expr = expr.value
     return expr
-
-
-def nodes_of(node: object) -> Iterator[object]:
-    """Every IR node below one, itself included."""
-    if isinstance(node, (list, tuple)):
-        for item in node:
-            yield from nodes_of(item)
-    elif is_dataclass(node):
-        yield node
-        for part in fields(node):
-            value = getattr(node, part.name)
-            if isinstance(value, (list, tuple)) or is_dataclass(value):
-                yield from nodes_of(value)

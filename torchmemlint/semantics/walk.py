@@ -43,5 +43,17 @@ def walk(node: object) -> Iterator[object]:
             yield from walk(value)
 
 
+def everything(part: object) -> Iterator[object]:
+    """As ``walk``, and into nested functions."""
+    waiting = [part]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (list, tuple)):
+            waiting += reversed(node)
+        elif (names := FIELDS.get(type(node))) is not None:
+            yield node
+            waiting += [getattr(node, name) for name in reversed(names)]
+
+
 def names_inside(part: object) -> set[str]:
     return {n.id for n in walk(part) if isinstance(n, ir.Name)}

@@ -53,6 +53,8 @@ class World:
         self.ledger = project.ledger
         self.asking = Meter(UNBOUNDED)
         """Counts what questions look at that go from graph to graph (``Record.children``)."""
+        self.following = Meter(UNBOUNDED)
+        """Counts what is followed before a repair (``semantics.tracking``), over the functions of a file."""
         self._lines: dict[str, list[str]] = {}
         self._regions: dict[tuple[str, str], tuple[object, Page]] = {}
         self._let_go: set[tuple[str, str]] = set()
@@ -61,6 +63,7 @@ class World:
         self._evidence: dict[tuple[str, str], tuple[dict[str, frozenset[str]], Page]] = {}
         self._is_module: dict[ClassRef, tuple[bool | None, Page]] = {}
         self._remembered: dict[object, dict[Any, tuple[Any, Page]]] = defaultdict(dict)
+        self._of_functions: dict[object, dict[Any, tuple[Any, Page]]] = defaultdict(dict)
         self._variables: dict[tuple[str, str], tuple[tuple[str, str] | None, Page]] = {}
         self._resolved: dict[tuple[str, str], tuple[str | None, Page]] = {}
         self._symbols: dict[str, tuple[FunctionRef | ClassRef | None, Page]] = {}
@@ -68,6 +71,11 @@ class World:
     def remember(self, find: Callable[[World, Key], Answer], key: Key) -> Answer:
         """``find(self, key)``, worked out once: for what other modules look up in this one."""
         answer: Answer = self.ledger.remember(self._remembered[find], key, lambda: find(self, key))
+        return answer
+
+    def remember_of_function(self, find: Callable[[World, Key], Answer], key: Key) -> Answer:
+        """As ``remember``, for what holds the IR of a function: it is let go with lowered functions."""
+        answer: Answer = self.ledger.remember(self._of_functions[find], key, lambda: find(self, key))
         return answer
 
     def is_finding(self, find: Callable[[World, Key], Answer], key: Key) -> bool:
@@ -110,6 +118,7 @@ class World:
             if len(self._again) > KEPT_REGIONS:
                 self._again.clear()
             self._let_go |= self._regions.keys()
+            self._of_functions.clear()
             self._regions = {key: found for key, found in self._regions.items() if key in self._again}
             self._functions = {ref: found for ref, found in self._functions.items() if (ref.path, ref.qualname) in self._again}
 

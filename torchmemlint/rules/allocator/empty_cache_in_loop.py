@@ -209,7 +209,7 @@ def step_path(event: CallEffect, flow: Flow) -> str | Silent:
         return Silent("it runs in no loop of this function, and under a test")
     if drives_steps(flow):
         return Silent("it stands before or behind the function's loop of steps")
-    if facts.owner and forwards_before(event, flow) and called_in_steps(ref, flow):
+    if facts.owner and next(own_models(flow), None) is not None and called_in_steps(ref, flow):
         return (
             BY_NAME
             if not flow.runs.world.project.callers(ref).calls
@@ -438,11 +438,14 @@ def tensor_like(flow: Flow, gid: int) -> bool:
 
 def drives_steps(flow: Flow) -> bool:
     """Whether the function has a loop of its own in which a model runs: outside of it is before or after all steps."""
-    return any(
-        g.site.loops and (g.kind is GraphKind.FORWARD or g.direct)
-        for g in [*flow.record.graphs.values(), *flow.record.forwards.values()]
-        if flow.own(g.site)
-    )
+    return any(graph.site.loops for graph in own_models(flow))
+
+
+def own_models(flow: Flow) -> Iterator[Graph]:
+    """The graphs of the models that the function runs itself."""
+    for graph in [*flow.record.graphs.values(), *flow.record.forwards.values()]:
+        if flow.own(graph.site) and (graph.kind is GraphKind.FORWARD or graph.direct):
+            yield graph
 
 
 def is_whole_stage(flow: Flow) -> bool:
@@ -477,14 +480,6 @@ def is_run(graph: Graph) -> bool:
     """Whether a module runs, or by its name a method of one."""
     return graph.kind is GraphKind.FORWARD or (
         graph.kind is GraphKind.OPAQUE and bool(purpose.RUNS_MODEL.search(graph.what.rpartition(".")[2]))
-    )
-
-
-def forwards_before(event: CallEffect, flow: Flow) -> bool:
-    return any(
-        g.kind is GraphKind.FORWARD or g.direct
-        for g in [*flow.record.graphs.values(), *flow.record.forwards.values()]
-        if flow.own(g.site)
     )
 
 

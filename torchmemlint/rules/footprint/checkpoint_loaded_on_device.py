@@ -112,9 +112,7 @@ BY_DEVICE = Doubt(1, "the file was saved from the CPU")
 ON_HOST = Doubt(1, "the device is the CPU")
 
 HELD = "a second copy of the model's weights, and of everything else in the file, on the device during all steps"
-HELD_AT_FIRST = (
-    "a second copy of the model's weights, and of everything else in the file, on the device until row {row} binds the name again"
-)
+HELD_AT_FIRST = "a second copy of the model's weights, and of everything else in the file, on the device until row {row} binds the name again"
 FOR_EACH = "each process loads the file onto the one GPU that it was saved from: a copy for each on that device"
 ONCE = "a second copy of the weights on the device, until the dict is dropped"
 
@@ -222,7 +220,7 @@ def on_host(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Fix | 
         return NoFix(f"`{keeper}` keeps the tensors that it is given")
     other = taken_otherwise(world, ref, event.site.node)
     if other:
-        return NoFix(f"`{other}` takes what is loaded as well, and may need it on the device")
+        return NoFix(other)
     return flow.add_argument(event, 'map_location="cpu"', "Load on the host", Safety.UNSAFE)
 
 

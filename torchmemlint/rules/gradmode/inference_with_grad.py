@@ -102,8 +102,9 @@ from torchmemlint.rules.gradmode.judgement import Verdict, is_constant, is_read,
 from torchmemlint.rules.gradmode.module_evidence import is_step_of_evaluated
 from torchmemlint.rules.gradmode.repairs import guard_statement, why_not_function
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
+from torchmemlint.rules.reach import is_called_in_loops, is_unreached
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim
-from torchmemlint.rules.size import chains, is_called_in_loops, is_cut_at_once, is_unreached, small_cost, why_small
+from torchmemlint.rules.size import chains, is_cut_at_once, small_cost, why_small
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Graph, GraphKind, Store
