@@ -560,10 +560,12 @@ def is_called_from_outside(flow: Flow, fate: Fate) -> bool:
 
 
 def is_kept_in_a_loss(event: Graph, flow: Flow) -> bool:
-    """Whether the output also goes attached through a loss that is kept beside a backward: it is meant to be trained there."""
+    """Whether the output also goes attached through a loss that is kept beside a backward: it is meant to be trained there. What a
+    loss function adds up in a name of its own ends with its call."""
     record = flow.record
     if RecordFlag.BACKWARD not in record.flags:
         return False
     family = descendants(record, event.gid)
     lost = [g for g in family if "loss" in record.operations.get(g, ())]
-    return bool(lost) and any(s.kind is SinkKind.STORED for g in family for s in record.sinks.get(g, ()))
+    sinks = (s for g in family for s in record.sinks.get(g, ()) if s.kind is SinkKind.STORED)
+    return bool(lost) and any(flow.own(s.site) or not s.how.isidentifier() for s in sinks)
