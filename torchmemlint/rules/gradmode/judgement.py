@@ -91,7 +91,7 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
     trained = event.gid in record.backwarded
     if trained != (RecordFlag.BACKWARD in record.flags) or (trained and not flow.beside_backward(event)):
         return False
-    if evidence_of(event, flow) > Evidence.LIKELY or flow.toggled(event):
+    if (evidence_of(event, flow) > Evidence.LIKELY and not is_copy(world, record.root, event.what)) or flow.toggled(event):
         return False
     above = [record.graphs[gid] for gid in record.ancestors(event.parents)]
     if any(g.kind is GraphKind.LEAF and flow.own(g.site) for g in above):
