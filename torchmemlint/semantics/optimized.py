@@ -41,7 +41,9 @@ def throws_away(world: World, ref: FunctionRef, text: str, row: int) -> bool:
             step = f"{optimizer}.step"
             rows = _rows(world, ref, zeroed | {step})
             if not rows and optimizer.startswith("self."):
-                others = [_rows(world, each, zeroed | {step}) for each in _scope(world, *_where(world, ref, network), optimizer)]
+                others = [
+                    _rows(world, each, zeroed | {step}) for each in _scope(world, *_where(world, ref, network), optimizer)
+                ]
                 stepping = [told for told in others if any(callee == step for _, callee in told)]
                 return bool(stepping) and all(told[0][1] in zeroed for told in stepping)
             following = [callee for at, callee in rows if at > row] or [callee for _, callee in rows]
