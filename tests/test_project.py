@@ -153,6 +153,23 @@ def test_scripts_find_their_neighbours_and_src_layouts_their_package() -> None:
     assert len({p.module_name(path) for path in p.paths}) == len(p.paths)
 
 
+def test_a_repository_that_is_a_package_itself_imports_from_its_own_folder() -> None:
+    p = project(
+        repo__init="",
+        repo__main="from models.utils.base import Base\n",
+        repo__models__init="",
+        repo__models__utils__init="",
+        repo__models__utils__base="class Base: pass\n",
+        repo__models__net="from models.utils.base import Base\nimport logging\nimport numpy\n",
+        repo__logging="def info(): pass",
+        repo__numpy="def array(): pass",
+    )
+    assert p.resolve("repo/models/net.py", "Base") == "repo.models.utils.base.Base"
+    assert p.resolve("repo/main.py", "Base") == "repo.models.utils.base.Base"
+    assert p.resolve("repo/models/net.py", "logging.info") == "logging.info"
+    assert p.resolve("repo/models/net.py", "numpy.array") == "numpy.array"
+
+
 # --- classes
 
 

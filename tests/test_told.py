@@ -48,7 +48,34 @@ def test_graphs_that_a_callers_list_keeps_are_an_error() -> None:
     assert [step.message for step in kept.flow] == ["kept with its graph in `outputs`"]
     row = kept.flow[0].span.start.row
     assert "outputs.append" in text.splitlines()[row - 1]
-    assert (dropped.severity.value, dropped.flow) == ("warning", ())
+    assert dropped.severity.value == "warning"
+    assert [step.message for step in dropped.flow] == ["`Evaluator._infer_batch` is called here with grad mode on"]
+
+
+CALLED = """
+from torch import nn
+
+
+class Trainer:
+    def __init__(self, model: nn.Module):
+        self.model = model
+
+    def infer(self, x):
+        return self.model(x)
+
+    def test(self, loader):
+        self.model.eval()
+        for x in loader:
+            print(self.infer(x).argmax(1))
+"""
+
+
+def test_calls_that_use_a_result_are_told_beside_the_forward() -> None:
+    (finding,) = found(CALLED, "TML201")
+    (step,) = finding.flow
+    assert CALLED.splitlines()[finding.span.start.row - 1].strip() == "return self.model(x)"
+    assert step.message == "`Trainer.infer` is called here with grad mode on"
+    assert CALLED.splitlines()[step.span.start.row - 1].strip() == "print(self.infer(x).argmax(1))"
 
 
 def test_what_another_forward_keeps_and_one_graph_kept_in_turns_are_no_error_of_this_one() -> None:

@@ -2,7 +2,7 @@
 
 A module's name follows the chain of ``__init__.py`` files above it, as far as they are among the files given; a script is
 named by its stem. An import is looked up from where the importing file stands: the directory of its top package (for a
-script: its own), then the directories above, then every top package of the project. So ``src`` layouts, namespace packages and
+script: its own), then the directories above, then every top package of the project, then the folders of the package itself. So ``src`` layouts, namespace packages and
 several copies of one package side by side all resolve to the nearest. A file that only bears a library's name
 (``utils/torch.py``) is not what the files around it mean by that name.
 """
@@ -106,11 +106,15 @@ class Layout:
             module = self._child(other, top)
             if module is not None and (top not in _LIBRARIES or (module.directory and module.path)):
                 yield module
-        # A file of a package that is also run as a script sees its neighbours; the standard library and others go first.
+        # A file of a package that is also run as a script sees its neighbours, and a folder from which scripts are run may have an
+        # `__init__.py` (a whole repository may be one); the standard library and others go first.
         if directory != root and top not in sys.stdlib_module_names and top not in _LIBRARIES:
-            module = self._child(directory, top)
-            if module is not None:
-                yield module
+            for folder in (directory, *_above(directory)):
+                if folder == root:
+                    break
+                module = self._child(folder, top)
+                if module is not None:
+                    yield module
 
     def _child(self, directory: str, name: str) -> Module | None:
         below = posixpath.join(directory, name)

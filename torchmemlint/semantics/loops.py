@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import STATEMENTS, assign, evaluate, handles, run_block
@@ -11,7 +11,7 @@ from torchmemlint.semantics.events import GraphKind, LoopInfo
 from torchmemlint.semantics.machine import FIRST_NUMBER, LoopEnds, Machine
 from torchmemlint.semantics.phases import decide
 from torchmemlint.semantics.places import place_of
-from torchmemlint.semantics.state import ELEMENTS, Key, Kind, State, changed, join_states
+from torchmemlint.semantics.state import ELEMENTS, FROZEN, Key, Kind, State, changed, join_states
 from torchmemlint.semantics.syntax import leaves, names_in, replaced_items
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
@@ -58,16 +58,37 @@ def run_for(m: Machine, statement: ir.For, state: State) -> State | None:
     note_loop(m, loop, statement.iterable, iterable, names_in(statement.target), leaves(statement.body))
     m.loop_names |= names_in(statement.target)
 
+    free: set[Key] = set()
+
     def body(inner: State) -> State | None:
-        assign(m, statement.target, iterate(m, iterable, statement.node, inner), inner, statement.node)
+        item = iterate(m, iterable, statement.node, inner)
+        for key in walked_modules(m, item):
+            if key not in inner.vars:
+                inner.vars[key] = const(False)
+                free.add(key)
+        assign(m, statement.target, item, inner, statement.node)
         return run_block(m, statement.body, inner)
 
     after = loop_passes(m, loop, state, body)
     if after is not None:
+        for key in free & after.vars.keys():
+            if after.vars[key] == const(False):
+                del after.vars[key]  # none was told anything
         replace_items(m, statement, after)
     if statement.orelse and after is not None:
         after = run_block(m, statement.orelse, after)
     return after
+
+
+def walked_modules(m: Machine, item: Value) -> Iterator[Key]:
+    """The places that say whether the modules are frozen of which an item is a parameter, or holds one: a turn that freezes its
+    parameter on a condition leaves others as they were, so the module is not frozen as a whole."""
+    for atom in item:
+        if type(atom) is Obj and atom.oid in m.owner_of_params:
+            yield m.owner_of_params[atom.oid], FROZEN
+        elif type(atom) is Tuple:
+            for each in atom.items:
+                yield from walked_modules(m, each)
 
 
 def replace_items(m: Machine, statement: ir.For, state: State) -> None:

@@ -13,6 +13,7 @@ from torchmemlint.torch_facts import TORCH
 PARAMETERS = TORCH.words["parameter-iterators"]
 WRITES = TORCH.words["writes-into-parameters"]
 """Words of a function that writes into parameters, and does not only go through those of two modules."""
+DEEP_COPIES = ("copy.deepcopy()", "deepcopy()")
 MAX_BELOW = 60
 """Functions that are looked through for the making of an optimizer, below one that is given a module."""
 
@@ -31,19 +32,29 @@ def is_copy(world: World, ref: FunctionRef, text: str) -> bool:
 
 def throws_away(world: World, ref: FunctionRef, text: str, row: int) -> bool:
     """Whether a function throws away the gradients that its backward on a row computes for a network: what it says next of the
-    optimizer that holds its parameters is ``zero_grad()``, and ``step()`` only after that. ``text`` names the network, or a method."""
-    facts = world.facts(ref)
+    optimizer that holds its parameters is ``zero_grad()``, and ``step()`` only after that. Where it says nothing of it, whether
+    each method that steps it does. ``text`` names the network, or a method."""
     for network in (text, text.rpartition(".")[0]):
         optimizer = optimizer_of(world, ref, network) if network not in ("", "self") else ""
         if optimizer:
             zeroed = {f"{optimizer}.zero_grad", f"{network}.zero_grad"}
-            said = zeroed | {f"{optimizer}.step"}
-            rows = [
-                (at, call.callee) for (at, _), call in zip(facts.call_rows, facts.calls, strict=True) if call.callee in said
-            ]
+            step = f"{optimizer}.step"
+            rows = _rows(world, ref, zeroed | {step})
+            if not rows and optimizer.startswith("self."):
+                others = [
+                    _rows(world, each, zeroed | {step}) for each in _scope(world, *_where(world, ref, network), optimizer)
+                ]
+                stepping = [told for told in others if any(callee == step for _, callee in told)]
+                return bool(stepping) and all(told[0][1] in zeroed for told in stepping)
             following = [callee for at, callee in rows if at > row] or [callee for _, callee in rows]
             return bool(following) and following[0] in zeroed
     return False
+
+
+def _rows(world: World, ref: FunctionRef, callees: set[str]) -> list[tuple[int, str]]:
+    """The calls that a function makes of any of these, each with its row, in the order of their rows."""
+    facts = world.facts(ref)
+    return [(at, call.callee) for (at, _), call in zip(facts.call_rows, facts.calls, strict=True) if call.callee in callees]
 
 
 def is_held(world: World, ref: FunctionRef, text: str) -> bool:
@@ -89,7 +100,9 @@ def _is_copy_in(world: World, ref: FunctionRef, text: str) -> bool:
 def _is_copy_within(world: World, key: tuple[str, str, str]) -> bool:
     path, inside, text = key
     places = _scope(world, path, inside, text)
-    if not any(_copies_into(world.facts(each), text) or _is_given_weights(world, each, text) for each in places):
+    if not _is_deep_copy(world, path, inside, text) and not any(
+        _copies_into(world.facts(each), text) or _is_given_weights(world, each, text) for each in places
+    ):
         return False
     if any(_steps(call.callee, text) for each in places for call in world.facts(each).calls):
         return False  # it goes by its own optimizer (``self.critic.optimizer.step()``)
@@ -193,4 +206,12 @@ def _copies_into(facts: FunctionFacts, text: str) -> bool:
     others = {callee for callee in called if callee.rpartition(".")[2] in PARAMETERS and callee.rpartition(".")[0] != text}
     if others and called & {f"{text}.{name}" for name in PARAMETERS} and facts.names & WRITES:
         return True
-    return any(name == text and made in ("copy.deepcopy()", "deepcopy()") for name, made in (*facts.bound, *facts.rebound))
+    return any(name == text and made.startswith(DEEP_COPIES) for name, made in (*facts.bound, *facts.rebound))
+
+
+def _is_deep_copy(world: World, path: str, inside: str, text: str) -> bool:
+    """Whether a class assigns its attribute a deep copy of something."""
+    if not inside or not text.startswith("self."):
+        return False
+    held = world.project.attr(ClassRef(path, inside), text.removeprefix("self."))
+    return any(fact.value.startswith(DEEP_COPIES) for fact, _ in held)

@@ -197,7 +197,10 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
             label="this graph is never used",
             cost=cost,
             help=help_for(event, flow),
-            flow=[flow.step(e.site, f"kept with its graph in `{short(e.place)}`") for e in (kept + totals)[:3]] + elsewhere[:3],
+            flow=[
+                *(flow.step(e.site, f"kept with its graph in `{short(e.place)}`") for e in (kept + totals)[:3]),
+                *(elsewhere or calls_with_grad(verdict.fate, flow))[:3],
+            ],
             fix=guard(event, flow),
         ),
         hanging | {graph.gid for graph in flow.made_inside(site)},
@@ -329,6 +332,19 @@ def kept_by_callers(event: Graph, flow: Flow) -> list[FlowStep]:
                 and there.own(e.site)
                 and any(e.loop in loops for gid, loops in twins.items() if gid in e.graphs and e.loop is not None)
             ]
+    return list(dict.fromkeys(steps))
+
+
+def calls_with_grad(fate: Fate, flow: Flow) -> list[FlowStep]:
+    """Where callers that were run call the function with grad mode on, for a result that nothing of theirs back-propagates: a guard
+    may stand there as well."""
+    root = flow.record.root
+    steps: list[FlowStep] = []
+    for caller in fate.callers:
+        for record in flow.runs.records(caller):
+            there = Flow(flow.runs, record, caller.path)
+            calls = [call for call in record.fates if call.callee == root and call.mode is Mode.ON and there.own(call.site)]
+            steps += [there.step(call.site, f"`{short(root.qualname)}` is called here with grad mode on") for call in calls]
     return list(dict.fromkeys(steps))
 
 

@@ -92,7 +92,7 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
     trained = event.gid in record.backwarded
     if trained != (RecordFlag.BACKWARD in record.flags) or (trained and not flow.beside_backward(event)):
         return False
-    if evidence_of(event, flow) > Evidence.LIKELY or flow.toggled(event):
+    if (evidence_of(event, flow) > Evidence.LIKELY and not is_copy(world, record.root, event.what)) or flow.toggled(event):
         return False
     above = [record.graphs[gid] for gid in record.ancestors(event.parents)]
     if any(g.kind is GraphKind.LEAF and flow.own(g.site) for g in above):
@@ -563,10 +563,12 @@ def is_called_from_outside(flow: Flow, fate: Fate) -> bool:
 
 
 def is_kept_in_a_loss(event: Graph, flow: Flow) -> bool:
-    """Whether the output also goes attached through a loss that is kept beside a backward: it is meant to be trained there."""
+    """Whether the output also goes attached through a loss that is kept beside a backward: it is meant to be trained there. What a
+    loss function adds up in a name of its own ends with its call."""
     record = flow.record
     if RecordFlag.BACKWARD not in record.flags:
         return False
     family = descendants(record, event.gid)
     lost = [g for g in family if "loss" in record.operations.get(g, ())]
-    return bool(lost) and any(s.kind is SinkKind.STORED for g in family for s in record.sinks.get(g, ()))
+    sinks = (s for g in family for s in record.sinks.get(g, ()) if s.kind is SinkKind.STORED)
+    return bool(lost) and any(flow.own(s.site) or not s.how.isidentifier() for s in sinks)
