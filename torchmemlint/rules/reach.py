@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
+from torchmemlint.semantics.events import Site
 from torchmemlint.semantics.runs import MAX_CALLERS
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
@@ -14,8 +16,15 @@ from torchmemlint.torch_facts import TORCH
 STEPS = TORCH.words["environment-steps"]
 HOOKS = TORCH.words["forward"] | TORCH.words["training-steps"] | {name for _, name in TORCH.hooks}
 COMMANDS = TORCH.words["makes-commands"]
+WITHOUT_CUDA = re.compile(r"^not \(*[\w.]*(cuda|gpu)", re.IGNORECASE)
+"""Tests under which no GPU is used."""
 MAX_DEPTH = 3
 """How far callers are followed up."""
+
+
+def is_without_gpu(site: Site) -> bool:
+    """Whether a statement runs under a test by which no GPU is used (``else`` of ``if use_cuda:``)."""
+    return any(WITHOUT_CUDA.match(test) for test in site.guards)
 
 
 def acts(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:

@@ -6,7 +6,7 @@ import re
 
 from torchmemlint.index.project import ClassRef
 from torchmemlint.rules.api import Flow
-from torchmemlint.rules.reach import acts
+from torchmemlint.rules.reach import acts, is_without_gpu
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CALLED_KINDS, CERTAIN_KINDS, Backward, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.runs import descendants
@@ -26,6 +26,8 @@ ENDS_AT_ONCE = "the graph ends at the detach, before that of the training step i
 
 def why_small(graph: Graph, flow: Flow) -> str:
     """Why a forward's graph is small beside that of a training step, in words; "" where it may be large."""
+    if is_without_gpu(graph.site):
+        return "it runs where no GPU is used"
     if is_dense(graph.cls, flow):
         return NARROW
     if is_lone_layer(graph, flow):

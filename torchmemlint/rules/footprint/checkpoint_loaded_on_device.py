@@ -74,6 +74,7 @@ from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, argument
 from torchmemlint.rules.card import About, Advice, Repair
 from torchmemlint.rules.doubts import Doubt
+from torchmemlint.rules.reach import is_without_gpu
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise
 from torchmemlint.semantics.released import release
@@ -104,8 +105,6 @@ RATES = ("get_lr", "get_last_lr")
 """Methods of the schedulers in torch.optim.lr_scheduler alone."""
 PROCESSES = TORCH.words["runs-processes"]
 """Words of a file whose program runs in several processes, each of which loads the file."""
-WITHOUT_CUDA = re.compile(r"^not \(*[\w.]*(cuda|gpu)", re.IGNORECASE)
-"""Tests under which no GPU is used."""
 ONE_PROCESS = re.compile(r"rank|is_main|is_master", re.IGNORECASE)
 """Tests that one process of several passes."""
 BY_DEVICE = Doubt(1, "the file was saved from the CPU")
@@ -134,7 +133,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
         yield Silent("the project works with no CUDA device")
     elif flow.also_calls(event.site, ON_THE_HOST):
         yield Silent("dynamically quantised modules live on the CPU")
-    elif any(WITHOUT_CUDA.match(test) for test in event.site.guards):
+    elif is_without_gpu(event.site):
         yield Silent("it runs where no GPU is used")
     else:
         yield from told(event, uses, flow)
