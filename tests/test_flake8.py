@@ -43,6 +43,7 @@ def check_text(text, filename, settings, *, comments=True, means=None):
                 yield Finding(code, "n", Severity.ERROR, Confidence.HIGH, f"`{match[0]}` is kept", filename, Span(at, at))
 
 run.check_text = check_text
+run.check_paths = None  # a run over all files would not know of it
 """
 
 
@@ -262,3 +263,57 @@ def test_processes_share_one_cache(folder: Path, caches: Path, monkeypatch: pyte
     monkeypatch.setenv("TORCHMEMLINT_NO_CACHE", "1")
     assert flake8(folder, "--select=TML", ".", stand_in=False).stdout == first.stdout
     assert "TML101" in first.stdout
+
+
+MISTAKE = """
+import torch
+
+
+def train(model, loader, optimizer):
+    total = 0
+    for batch in loader:
+        loss = model(batch).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss
+    print(total)
+"""
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_the_same_as_the_command(tmp_path: Path, jobs: str) -> None:
+    (tmp_path / "a.py").write_text(MISTAKE)
+    (tmp_path / "b.py").write_text(MISTAKE.replace("total += loss", "total += loss  # noqa: TML101"))
+    (tmp_path / "c.py").write_text("import torch\n")
+    command = [sys.executable, "-m", "torchmemlint", "--output-format", "concise", "."]
+    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+    expected = [line for line in printed.splitlines() if " TML" in line]
+    assert len(expected) == 1
+    for _ in range(2):  # without and with what the cache holds by then
+        found = flake8(tmp_path, "-j", jobs, "--select=TML", ".", stand_in=False)
+        assert [line.removeprefix("./") for line in ours(found)] == expected
+    assert len(ours(flake8(tmp_path, "-j", jobs, "--select=TML", "--disable-noqa", ".", stand_in=False))) == 2
+
+
+def test_one_run_answers_for_all_files_that_are_as_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.py").write_text(MISTAKE)
+    asked: list[str] = []
+    real = run.check_text
+
+    def watched(text: str, filename: str, *arguments: object, **more: object) -> list[Finding]:
+        asked.append(filename)
+        return real(text, filename, *arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(run, "check_text", watched)
+    Checker.parse_options(Namespace(select=["TML"], extend_select=[], filenames=["."]))
+    try:
+        saved = MISTAKE.splitlines(keepends=True)
+        assert [report[0] for report in Checker(ast.parse(""), "./a.py", saved).run()] == [12]
+        assert asked == []
+        edited = ["# edited\n", *saved]
+        assert [report[0] for report in Checker(ast.parse(""), "./a.py", edited).run()] == [13]
+        assert asked == ["./a.py"]
+    finally:
+        Checker.parse_options(Namespace(select=["E"], extend_select=[], filenames=["-"]))

@@ -2,13 +2,16 @@
 
 flake8 keeps what is its own: it applies ``# noqa`` (to the reported row only) and its ``select`` and ``ignore``. A rule that is
 off by default runs when ``[tool.torchmemlint]`` turns it on, or when flake8's ``select`` or ``extend-select`` names it by more
-than ``TML``; where it selects none of ours, nothing is read. Its processes share the facts of the project's files by the cache. Not by ``extend_default_ignore``: flake8 drops that list as soon as a project sets ``ignore`` of its own.
+than ``TML``; where it selects none of ours, nothing is read. All files are checked in one run, before flake8 starts its processes, and each is answered from it. Not by ``extend_default_ignore``: flake8 drops that list as soon as a project sets ``ignore`` of its own.
 """
 
 from __future__ import annotations
 
 import ast
+import codecs
+import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 from torchmemlint import __version__
@@ -16,6 +19,7 @@ from torchmemlint import __version__
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from torchmemlint.findings import Finding
     from torchmemlint.project.config import Configuration
     from torchmemlint.run import Means
 
@@ -32,6 +36,7 @@ class Checker:
     _selected: ClassVar[bool] = True
     _configuration: ClassVar[Configuration | None] = None
     _means: ClassVar[Means | None] = None
+    _known: ClassVar[dict[str, list[Finding]]] = {}
 
     def __init__(self, tree: ast.AST, filename: str, lines: Sequence[str]) -> None:
         self._filename = filename
@@ -43,6 +48,11 @@ class Checker:
         cls._asked_for = (*(options.select or ()), *(options.extend_select or ()))
         cls._selected = _selects_any(options)
         cls._configuration = cls._means = None
+        cls._known = {}
+        if cls._selected:
+            # A failure is reported for each file, where flake8 expects reports.
+            with suppress(Exception):
+                cls._known = cls._whole(list(getattr(options, "filenames", None) or ["."]))
 
     def run(self) -> Iterator[Report]:
         if not self._selected:
@@ -61,11 +71,31 @@ class Checker:
     def _reports(self) -> Iterator[Report]:
         from torchmemlint.files.quoting import printable
         from torchmemlint.run import check_text
+        from torchmemlint.source import normal
+        from torchmemlint.workers import read_bytes
 
-        settings = self._settings().for_file(self._filename)
-        for finding in check_text("".join(self._lines), self._filename, settings, comments=False, means=self._shared()):
+        text = "".join(self._lines)
+        findings = self._known.get(normal(self._filename).replace(os.sep, "/"))
+        if findings is None or text.encode() != read_bytes(self._filename).removeprefix(codecs.BOM_UTF8):
+            settings = self._settings().for_file(self._filename)
+            findings = check_text(text, self._filename, settings, comments=False, means=self._shared())
+        for finding in findings:
             at = finding.span.start
             yield at.row, at.column - 1, f"{finding.code} {printable(finding.message)}", type(self)
+
+    @classmethod
+    def _whole(cls, names: Sequence[str]) -> dict[str, list[Finding]]:
+        """The findings of each file that flake8 was given, or that is in a folder which it was given: of one run, made before flake8
+        starts its processes."""
+        if "-" in names:
+            return {}
+        from torchmemlint.run import check_paths
+
+        outcome = check_paths(names, cls._settings(), comments=False, means=cls._shared())
+        known: dict[str, list[Finding]] = {path: [] for path in outcome.settings}
+        for finding in outcome.findings:
+            known[finding.path].append(finding)
+        return known
 
     @classmethod
     def _shared(cls) -> Means:

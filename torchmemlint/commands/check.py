@@ -175,7 +175,7 @@ def _watch(arguments: argparse.Namespace) -> int:
 
 
 def _cache(arguments: argparse.Namespace, configuration: Configuration) -> Cache | None:
-    if arguments.no_cache or arguments.ignore_noqa:
+    if arguments.no_cache:
         return None
     from torchmemlint.incremental.cache import cache_for
 

@@ -40,11 +40,12 @@ class Remembered:
         settings: Mapping[str, Settings],
         by_hand: bool = False,
         holding: Mapping[str, int | None] | None = None,
+        comments: bool = True,
     ) -> None:
         from torchmemlint.index.answers import Answers
 
         self._cache = cache
-        self._keys = Keys(settings, by_hand)
+        self._keys = Keys(settings, by_hand, comments)
         self._trail = project.trail
         self.answers = Answers(project, seen, True, holding)
 
@@ -122,14 +123,15 @@ class Seen:
 class Keys:
     """Under what the findings of files are kept."""
 
-    def __init__(self, settings: Mapping[str, Settings], by_hand: bool) -> None:
+    def __init__(self, settings: Mapping[str, Settings], by_hand: bool, comments: bool = True) -> None:
         self._settings = settings
         self._by_hand = by_hand
+        self._comments = comments
         self.wrappers = sorted({name for each in settings.values() for name in each.no_grad_wrappers})
 
     def of(self, path: str) -> str:
         # A file that is checked alone sees another project than in a run over its folder: the two do not displace each other.
-        return key_of(path, os.getcwd(), self._settings[path].of_analysis(), self.wrappers, self._by_hand)
+        return key_of(path, os.getcwd(), self._settings[path].of_analysis(), self.wrappers, self._by_hand, self._comments)
 
 
 @dataclass(slots=True, eq=False)
@@ -384,10 +386,13 @@ def state_of(scanned: Scanned, as_given: Scanned) -> str:
 
 class Repeated:
     """A run that may be the same as an earlier one over the same paths: the same files with the same content and settings.
-    ``part`` of its result is told, all by default."""
+    ``part`` of its result is told, all by default; ``comments`` False, what they suppress, too."""
 
-    def __init__(self, cache: Cache, files: Sequence[Found], given: Sequence[str], part: object = None) -> None:
+    def __init__(
+        self, cache: Cache, files: Sequence[Found], given: Sequence[str], part: object = None, *, comments: bool = True
+    ) -> None:
         self._cache = cache
+        self._comments = comments
         self._given = tuple(given) if part is None else None
         self._paths = [file.path for file in files]
         self._settings = {file.path: file.settings for file in files}
@@ -395,7 +400,7 @@ class Repeated:
         settings = sorted(set(each.values()))
         number = {text: place for place, text in enumerate(settings)}
         self._key = key_of(
-            os.getcwd(), tuple(given), part, settings, len(number) > 1 and [number[each[f.settings]] for f in files]
+            os.getcwd(), tuple(given), part, settings, len(number) > 1 and [number[each[f.settings]] for f in files], comments
         )
         self._run: tuple[WholeRun, str] | None = None
         self._stamps: dict[str, Stamp] = {}
@@ -429,7 +434,7 @@ class Repeated:
             changed,
             gone,
             self._stamps,
-            Keys(self._settings, False),
+            Keys(self._settings, False, self._comments),
             self._key,
             links.trails,
             links.words,

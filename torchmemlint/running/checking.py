@@ -28,7 +28,7 @@ def check(run: Run) -> None:
     else:
         from torchmemlint.incremental.remembered import Repeated
 
-        repeated = Repeated(run.means.cache, run.files, run.given, run.shard)
+        repeated = Repeated(run.means.cache, run.files, run.given, run.shard, comments=run.comments)
         if not _is_repeated(run, repeated) and not _check_changed(run, repeated):
             _check_all(run, repeated)
 
@@ -39,7 +39,7 @@ def check_again(run: Run) -> bool:
     from torchmemlint.incremental.remembered import Repeated
 
     assert run.means.cache is not None
-    repeated = Repeated(run.means.cache, run.files, run.given, run.shard)
+    repeated = Repeated(run.means.cache, run.files, run.given, run.shard, comments=run.comments)
     return _is_repeated(run, repeated) or _check_changed(run, repeated, FEW)
 
 

@@ -81,7 +81,7 @@ def _inspect(run: Run, paths: Sequence[str]) -> list[Checked]:
 
     seen = Seen([*run.scanned.values(), *(run.around or ())], run.before)
     holding = run.before.holding if run.before is not None else None
-    remembered = Remembered(run.means.cache, project, seen, run.settings, run.by_hand, holding)
+    remembered = Remembered(run.means.cache, project, seen, run.settings, run.by_hand, holding, run.comments)
     known = {path: found for path in paths if (found := remembered.checked(path)) is not None}
     new = [path for path in paths if path not in known]
     if new:
