@@ -151,7 +151,7 @@ def operate(m: Machine, op: str, left: Value, right: Value, node: int, state: St
     if op == "+":
         joined = concatenate(m, left, right, node, state)
         if joined is not None:
-            return joined
+            return with_other_items(m, joined, left | right, node, state)
     if op == "*":
         repeated = [a for v in (left, right) for a in v if type(a) is Obj and m.heap[a.oid].kind is Kind.LIST]
         if repeated:
@@ -193,6 +193,17 @@ def whole_logits(m: Machine, operands: list[Value], state: State) -> None:
 def is_parameter(m: Machine, value: Value) -> bool:
     graphs = [m.record.graphs[g].kind for a in value if type(a) is Tensor for g in a.graphs]
     return bool(graphs) and all(kind in (GraphKind.LEAF, GraphKind.CARRIED, GraphKind.SPENT) for kind in graphs)
+
+
+def with_other_items(m: Machine, joined: Value, operands: Value, node: int, state: State) -> Value:
+    """A list that was made by ``+`` with what the operands that are no containers in sight may bring: ``[x] + net(x)`` holds what
+    the network gave."""
+    others = frozenset(a for a in operands if type(a) is not Tuple and not (type(a) is Obj and m.heap[a.oid].kind is Kind.LIST))
+    brought = frozenset(a for a in as_tensors(m, others, state, node) if type(a) in (Tensor, Unknown))
+    for atom in joined if brought else ():
+        if type(atom) is Obj:
+            state.vars[atom.oid, ELEMENTS] = join(state.vars.get((atom.oid, ELEMENTS), EMPTY), brought)
+    return joined
 
 
 def concatenate(m: Machine, left: Value, right: Value, node: int, state: State) -> Value | None:
