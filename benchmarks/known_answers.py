@@ -251,8 +251,8 @@ FAMILIES = (
     ),
     Family(
         "a checkpoint around everything", "TML503", UNSAVED, DEEP,
-        TALL + "out = checkpoint(net, x, use_reentrant=False)" + FLAG + "\n" + STEPPED,
-        TALL + "half = checkpoint(net[:4], x, use_reentrant=False)" + FLAG + "\n"
+        TALL + "optimizer.zero_grad()\nout = checkpoint(net, x, use_reentrant=False)" + FLAG + "\n" + STEPPED,
+        TALL + "optimizer.zero_grad()\nhalf = checkpoint(net[:4], x, use_reentrant=False)" + FLAG + "\n"
         "out = checkpoint(net[4:], half, use_reentrant=False)\n" + STEPPED, top=CHECKPOINT,
     ),
     Family(

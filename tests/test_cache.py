@@ -154,7 +154,7 @@ def test_only_what_rests_on_the_change_is_inspected_again(here: Path, printed: P
 @pytest.mark.parametrize(
     ("path", "old", "new", "again"),
     [
-        ("pkg/models.py", "import torch\n", "# Models.\n\nimport torch\n", ["pkg/steps.py", "train.py"]),
+        ("pkg/models.py", "import torch\n", "# Models.\n\nimport torch\n", ["pkg/models.py", "pkg/steps.py", "train.py"]),
         ("helper.py", "", "\n# the end\n", ["helper.py"]),
         ("pkg/meters.py", "self.values.append(value)", "self.values.append(value)  # kept", ["pkg/steps.py", "train.py"]),
     ],

@@ -30,6 +30,7 @@ ALLOWED = {
     "incremental/cache.py:_write": "writes a file of the cache, under a name of its own",
     "incremental/cache.py:Cache.add_to_segment": "writes what this process alone adds to, under a name of its own",
     "processes/forks.py:": "a pipe to a process of ours",
+    "confirm/warm.py:Forked.__init__": "the ends of a child's pipes",
     "confirm/watch.py:run": "what our own watcher wrote, in a folder of ours",
     "confirm/pairs.py": "the fixtures of this repository",
     "confirm/sandbox.py": "/proc, and what a sandbox is made of",

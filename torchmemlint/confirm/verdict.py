@@ -377,7 +377,8 @@ def _checkpointed(before: Run, after: Run) -> tuple[str, str]:
         return "", "what is saved inside is a small part of the peak: whether a checkpoint saves it does not show"
     if before.peak_bytes >= 0.97 * after.peak_bytes:
         return UNSAVED, ""
-    if before.peak_bytes > 0.9 * after.peak_bytes:
+    # Where gradients are freed between forward and backward, they are beside the activations in one of the two runs alone.
+    if before.peak_bytes > 0.75 * after.peak_bytes:
         return "", "the peak is a little lower than without a checkpoint"
     return "", ""
 
