@@ -3,7 +3,8 @@
 ## What it does
 Reports, in a project that works with CUDA devices:
 
-- a checkpoint on the device whose dict some name still holds while the model trains or is tested (warning);
+- a checkpoint on the device whose dict some name still holds while the model trains or is tested (warning); a name that is deleted
+  or bound again before, under the test that loaded the file, holds nothing;
 - `torch.load` without `map_location` in a program of several processes: each of them loads the file onto the one GPU that it was
   saved from (warning);
 - other `torch.load` without `map_location` whose result goes into `load_state_dict()` (note): the copy lives until the dict
