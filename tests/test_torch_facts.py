@@ -255,6 +255,7 @@ NOT_NAMES_OF_TORCH = {
 """Words of torch's table that are not (or no longer) names of torch, with the reason."""
 PLACES = """
     Tensor nn.Module nn nn.functional nn.modules.module nn.ModuleList nn.ModuleDict nn.parallel nn.utils.rnn optim.Optimizer
+    optim.lr_scheduler.LRScheduler
     nn.utils autograd autograd.Function autograd.functional autograd.graph.Node func distributed distributed.fsdp jit amp amp.GradScaler
     cuda compiler profiler utils.checkpoint utils.hooks.RemovableHandle linalg backends.cuda.matmul backends
 """

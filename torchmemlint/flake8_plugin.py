@@ -2,7 +2,8 @@
 
 flake8 keeps what is its own: it applies ``# noqa`` (to the reported row only) and its ``select`` and ``ignore``. A rule that is
 off by default runs when ``[tool.torchmemlint]`` turns it on, or when flake8's ``select`` or ``extend-select`` names it by more
-than ``TML``; where it selects none of ours, nothing is read. All files are checked in one run, before flake8 starts its processes, and each is answered from it. Not by ``extend_default_ignore``: flake8 drops that list as soon as a project sets ``ignore`` of its own.
+than ``TML``; where it selects none of ours, nothing is read. All files are checked in one run, before flake8
+starts its processes, and each is answered from it. Not by ``extend_default_ignore``: flake8 drops that list as soon as a project sets ``ignore`` of its own.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A module's name follows the chain of ``__init__.py`` files above it, as far as they are among the files given; a script is
 named by its stem. An import is looked up from where the importing file stands: the directory of its top package (for a
-script: its own), then the directories above, then every top package of the project, then the folders of the package itself. So ``src`` layouts, namespace packages and
-several copies of one package side by side all resolve to the nearest. A file that only bears a library's name
+script: its own), then the directories above, then every top package of the project, then the folders of the package itself. So
+``src`` layouts, namespace packages and several copies of one package side by side all resolve to the nearest. A file that only bears a library's name
 (``utils/torch.py``) is not what the files around it mean by that name.
 """
 

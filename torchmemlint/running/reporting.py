@@ -70,7 +70,6 @@ class Reported:
 
 def outcome_of(run: Run) -> Outcome:
     left = reported(run)
-    named = run.told if run.shard is None else None
     checked = [run.checked[path] for path in sorted(run.checked) if run.told is None or path in run.told]
     left_out = [one for one in run.scanned.values() if one.skipped and (run.told is None or one.path in run.told)]
     unread = {one.path for one in left_out if one.too_large and _named_by_hand(run, one.path)}
@@ -85,7 +84,7 @@ def outcome_of(run: Run) -> Outcome:
         notes.append("the project around the given files is too large to be searched whole: some callers are unknown")
     return Outcome(
         found=_placed(run, chain.from_iterable(left.findings.values())),
-        settings=run.settings if named is None else {path: run.settings[path] for path in named},
+        settings=run.settings if run.named is None else {path: run.settings[path] for path in run.named},
         problems=(*run.problems, *sorted(problems)),
         skipped=tuple(sorted(skipped)),
         notes=tuple(notes),
@@ -98,11 +97,7 @@ def outcome_of(run: Run) -> Outcome:
 
 def _named_by_hand(run: Run, path: str) -> bool:
     """Whether the user asked for this very file; with ``force-exclude`` the names come from a program, such as pre-commit."""
-    named = (
-        run.by_hand
-        or (run.told is not None and run.shard is None)
-        or path in {normal(given).replace(os.sep, "/") for given in run.given}
-    )
+    named = run.by_hand or run.named is not None or path in {normal(given).replace(os.sep, "/") for given in run.given}
     return named and path in run.settings and not run.settings[path].force_exclude
 
 

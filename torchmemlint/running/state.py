@@ -81,3 +81,8 @@ class Run:
 
     def __post_init__(self) -> None:
         self.settings = {file.path: file.settings for file in self.files}
+
+    @property
+    def named(self) -> frozenset[str] | None:
+        """The files that the user named, where they are answered from a run over their folder."""
+        return self.told if self.shard is None else None

@@ -165,10 +165,15 @@ def reaches(world: World, ref: FunctionRef, words: frozenset[str], depth: int = 
     return False
 
 
+def back_propagates(world: World, ref: FunctionRef) -> bool:
+    """Whether the function, or one that it calls, back-propagates."""
+    return reaches(world, ref, BACKWARD)
+
+
 def trains_in_a_loop(world: World, ref: FunctionRef) -> bool:
     """Whether something that the function calls in a loop back-propagates, wherever it stands: the turns are training steps."""
     return any(
-        callee != ref and reaches(world, callee, BACKWARD)
+        callee != ref and world.remember(back_propagates, callee)
         for each, facts in family(world, ref)
         for call in facts.calls
         if call.loops

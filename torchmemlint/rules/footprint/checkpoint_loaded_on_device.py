@@ -102,8 +102,7 @@ ON_THE_HOST = TORCH.words["quantizes"]
 """Dynamically quantised modules run, and so are saved, on the CPU alone: docs.pytorch.org/docs/stable/quantization.html."""
 
 
-RATES = ("get_lr", "get_last_lr")
-"""Methods of the schedulers in torch.optim.lr_scheduler alone."""
+RATES = TORCH.words["gives-rates"]
 PROCESSES = TORCH.words["runs-processes"]
 """Words of a file whose program runs in several processes, each of which loads the file."""
 ONE_PROCESS = re.compile(r"rank|is_main|is_master", re.IGNORECASE)

@@ -16,7 +16,7 @@ from torchmemlint.torch_facts.words import ToldCall
 
 FORWARD = TORCH.words["forward"]
 GUARDS = TORCH.words["grad-guards"]
-CLEARS = frozenset({"zero_grad"})
+CLEARS = TORCH.words["clears-gradients"]
 
 
 def takes_gradients(event: Graph, flow: Flow) -> bool:
