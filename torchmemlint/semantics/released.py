@@ -59,6 +59,19 @@ def release(world: World, ref: FunctionRef, node: int) -> Release | None:
     return None
 
 
+def text_of_function(world: World, ref: FunctionRef) -> tuple[list[Placed], dict[int, int]]:
+    """The statements of a function in order, and for each call in an assignment the place of that: for all questions about it."""
+    found = world.function(ref)
+    statements = list(placed(found[0].body)) if found is not None else []
+    calls: dict[int, int] = {}
+    for place, one in enumerate(statements):
+        if isinstance(one.statement, ir.Assign):
+            for part in nodes_of([one.statement]):
+                if isinstance(part, ir.Call):
+                    calls.setdefault(part.node, place)
+    return statements, calls
+
+
 def lets_go(statement: ir.Stmt, name: str) -> bool:
     match statement:
         case ir.Delete():
