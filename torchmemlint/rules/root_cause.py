@@ -61,7 +61,8 @@ def sharer(same: Same, there: Sequence[Draft]) -> Callable[[Draft], bool]:
     """Tells of a draft whether it has this in common with those."""
     if same is Same.GRAPHS:
         graphs = frozenset().union(*(d.graphs for d in there))
-        return lambda d: bool(d.graphs) and d.graphs <= graphs
+        spans = {d.finding.span for d in there}  # the same call in another mode of the function has a graph of another number
+        return lambda d: bool(d.graphs) and (d.graphs <= graphs or d.finding.span in spans)
     if same is Same.STATEMENT:
         statements = {d.finding.statement for d in there}
         return lambda d: d.finding.statement in statements

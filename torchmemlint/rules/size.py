@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
-from torchmemlint.index.project import ClassRef
+from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.reach import acts, is_without_gpu
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CALLED_KINDS, CERTAIN_KINDS, Backward, Graph, GraphKind, SinkKind
+from torchmemlint.semantics.optimized import DEEP_COPIES
 from torchmemlint.semantics.runs import descendants
+from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
 DENSE = TORCH.words["dense-layers"]
@@ -28,7 +30,7 @@ def why_small(graph: Graph, flow: Flow) -> str:
     """Why a forward's graph is small beside that of a training step, in words; "" where it may be large."""
     if is_without_gpu(graph.site):
         return "it runs where no GPU is used"
-    if is_dense(graph.cls, flow):
+    if are_dense(graph, flow):
         return NARROW
     if is_lone_layer(graph, flow):
         return LONE
@@ -43,9 +45,9 @@ def small_together(gids: frozenset[int], flow: Flow) -> str:
     """Why all graphs that a value hangs on are small, in words; "" where one may be large."""
     above = [flow.record.graphs[gid] for gid in sorted(flow.record.ancestors(gids))]
     networks = [graph for graph in above if graph.kind is GraphKind.FORWARD]
-    if networks and all(is_dense(graph.cls, flow) for graph in networks if graph.cls is not None):
-        if any(graph.cls is not None for graph in networks):
-            return NARROW
+    known = [graph for graph in networks if classes_of(graph, flow)]
+    if known and all(are_dense(graph, flow) for graph in known):
+        return NARROW
     layers = [graph for graph in networks if not is_loss(graph, flow)]
     return LONE if layers and all(is_lone_layer(graph, flow) for graph in layers) else ""
 
@@ -126,6 +128,58 @@ def chains(graph: Graph, flow: Flow) -> bool:
         loop in graph.site.loops and place in above and graph.gid in brought
         for (place, loop), brought in record.carried.items()
     )
+
+
+def are_dense(graph: Graph, flow: Flow) -> bool:
+    """Whether every network in sight that a forward may be of is made of narrow linear layers alone."""
+    classes = classes_of(graph, flow)
+    return bool(classes) and all(isinstance(cls, ClassRef) and is_dense(cls, flow) for cls in classes)
+
+
+def classes_of(graph: Graph, flow: Flow) -> tuple[ClassRef | str, ...]:
+    """The classes of what was called, as far as they are in sight: what the engine knows of it, else what callers give for it."""
+    if graph.cls is not None:
+        return (graph.cls,)
+    return flow.runs.world.remember(_classes_given, (flow.frame(graph.site).ref, graph.what))
+
+
+def _classes_given(world: World, asked: tuple[FunctionRef, str]) -> tuple[ClassRef | str, ...]:
+    """The classes of a name or an attribute of a function: of the arguments that its calls, or those of the constructor that stores
+    one, give for it; a deep copy is of the class of what it copies."""
+    return _given(world, *asked, 0)
+
+
+def _given(world: World, ref: FunctionRef, text: str, depth: int) -> tuple[ClassRef | str, ...]:
+    project, facts = world.project, world.facts(ref)
+    if text in {param.name for param in facts.params}:
+        return project.classes_given(ref, text)
+    name = text.removeprefix("self.")
+    if name == text or not facts.owner or not name.isidentifier() or depth == MAX_DEPTH:
+        return ()
+    found: dict[ClassRef | str, None] = {}
+    for fact, owner in project.attr(ClassRef(ref.path, facts.owner), name):
+        maker = FunctionRef(owner.path, fact.method)
+        source = copied(world, maker, text) if fact.value.startswith(DEEP_COPIES) else fact.value
+        if not fact.method or source in ("", text):
+            continue
+        known = project.class_of(maker.path, maker.qualname, source)
+        found.update(dict.fromkeys((known,) if known is not None else _given(world, maker, source, depth + 1)))
+    return tuple(found)
+
+
+def copied(world: World, ref: FunctionRef, text: str) -> str:
+    """The name or attribute of which a method assigns a deep copy to its attribute; "" where it is not one of these."""
+    facts = world.facts(ref)
+    calls = [call for call in facts.calls if f"{call.callee}()" in DEEP_COPIES]
+    kept = [
+        f"self.{attr.name}"
+        for attr in world.project.attrs(ClassRef(ref.path, facts.owner))
+        if attr.method == facts.qualname and attr.value.startswith(DEEP_COPIES)
+    ]
+    if len(kept) != len(calls) or text not in kept:
+        return ""
+    given = calls[kept.index(text)].args
+    return given[0].name if given else ""
 
 
 def is_dense(cls: ClassRef | None, flow: Flow, depth: int = 0) -> bool:
