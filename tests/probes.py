@@ -18,9 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from torchmemlint.analysis import make_runs
-from torchmemlint.index.ledger import account
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
+from torchmemlint.index.query_log import queries_and_notes
 from torchmemlint.lower import ir
 from torchmemlint.project.settings import Settings
 from torchmemlint.semantics.dispatch import evaluate
@@ -91,7 +91,7 @@ def revealed(text: str, roots: tuple[str, ...] = ()) -> dict[int, set[str]]:
             words = out.setdefault(row, set())
             for value, mode in states:
                 words |= {f"grad {mode}"} if value is None else words_of(value, looks.run, record)
-    notes = account(runs.world.ledger.open)[1]
+    notes = queries_and_notes(runs.world.query_log.current)[1]
     assert not notes, notes
     return out
 

@@ -90,3 +90,17 @@ def test_errors_survive_the_way_home_from_a_worker() -> None:
         error = kind("a", 2, 3) if kind is errors.SourceError else kind("a")
         back = pickle.loads(pickle.dumps(error))
         assert (type(back), str(back), vars(back)) == (kind, "a", vars(error))
+
+
+def test_few_names_of_the_incremental_part_are_used_elsewhere() -> None:
+    import torchmemlint.incremental
+
+    used = set()
+    for path in MODULES:
+        if path.parent.name != "incremental":
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torchmemlint.incremental"):
+                    used.update(alias.name for alias in node.names)
+    names = "cache_for clean location_for Cache CachedRun word_index PreviousRun FindingsStore QueryResults"
+    assert used == set(names.split())
+    assert all(name in (torchmemlint.incremental.__doc__ or "") for name in used)

@@ -22,15 +22,16 @@ from torchmemlint.files.digest import sealed
 from torchmemlint.files.plain import from_plain, to_json
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.incremental import cache as cache_module
+from torchmemlint.incremental import query_results
 from torchmemlint.incremental.cache import Cache, clean
-from torchmemlint.incremental.places import FOLDER, KEY_FILE, KEY_VARIABLE, secret
-from torchmemlint.incremental.remembered import Before, Seen
-from torchmemlint.index import answers
+from torchmemlint.incremental.findings import FileDigests
+from torchmemlint.incremental.location import FOLDER, KEY_FILE, KEY_VARIABLE, secret
+from torchmemlint.incremental.previous_run import PreviousRun
+from torchmemlint.index.dependency_log import DependencyLog
 from torchmemlint.index.facts import CallableUse
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.modules import Modules
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
-from torchmemlint.index.trail import Trail
 
 
 def lay_out(files: Mapping[str, str], root: Path) -> None:
@@ -159,7 +160,7 @@ def test_only_what_rests_on_the_change_is_inspected_again(here: Path, printed: P
         ("pkg/meters.py", "self.values.append(value)", "self.values.append(value)  # kept", ["pkg/steps.py", "train.py"]),
     ],
 )
-def test_what_changes_nothing_for_others_links_nothing(
+def test_an_unchanged_interface_links_nothing(
     path: str,
     old: str,
     new: str,
@@ -175,7 +176,7 @@ def test_what_changes_nothing_for_others_links_nothing(
     assert old in text
     (here / path).write_text(text.replace(old, new, 1) if old else text + new)
 
-    def linked(modules: Modules, trail: Trail) -> None:
+    def linked(modules: Modules, log: DependencyLog) -> None:
         raise AssertionError("the project was linked")
 
     with monkeypatch.context() as patch:
@@ -379,7 +380,7 @@ def test_a_project_can_ask_for_it(here: Path, agree: Agree, printed: Printed, mo
     (here / "pyproject.toml").write_text("[tool.torchmemlint]\ncache-in-project = true\n")
     monkeypatch.chdir(here / "pkg")
     agree()
-    assert [*(here / FOLDER).rglob("runs/*/*.json")]
+    assert [*(here / FOLDER).rglob("results/*/*.json")]
     assert not (here / "pkg" / FOLDER).exists()
     assert printed("clean")[0] == 0
     assert not (here / FOLDER).exists()
@@ -397,7 +398,7 @@ def lying(here: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch) -> Path
         for path in texts:
             os.utime(path, ns=(times[path], times[path]))
         printed(".")
-        for path in (here / FOLDER).rglob("runs/*/*.json"):
+        for path in (here / FOLDER).rglob("results/*/*.json"):
             run = json.loads(kept_in(path))
             run[1] = run[2] = []
             put(path, json.dumps(run).encode())
@@ -434,7 +435,7 @@ def test_an_entry_in_anothers_place_is_not_there(here: Path, agree: Agree) -> No
     texts = [path.read_bytes() for path in paths]
     for path, text in zip(paths, texts[1:] + texts[:1], strict=True):
         path.write_bytes(text)
-    for path in (here / FOLDER).rglob("runs/*/*.json"):
+    for path in (here / FOLDER).rglob("results/*/*.json"):
         path.unlink()
     assert agree() == fresh
 
@@ -563,7 +564,7 @@ def test_findings_that_are_not_what_was_kept_are_not_there(damage: str, here: Pa
     for packed in (zlib.compress(damage.encode("latin-1")), damage.encode("latin-1"), kept_in(paths[0])[:-3]):
         for path in paths:
             put(path, packed)
-        for path in (here / FOLDER).rglob("runs/*/*.json"):
+        for path in (here / FOLDER).rglob("results/*/*.json"):
             path.unlink()
         assert agree() == fresh
 
@@ -573,11 +574,11 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether edits that others see could be followed, one by one."""
     seen: list[bool] = []
 
-    def watch(before: Before, *arguments: object, real=Before.follows) -> bool:  # type: ignore[no-untyped-def]
-        seen.append(real(before, *arguments))
+    def watch(previous: PreviousRun, *arguments: object, real=PreviousRun.propagates) -> bool:  # type: ignore[no-untyped-def]
+        seen.append(real(previous, *arguments))
         return seen[-1]
 
-    monkeypatch.setattr(Before, "follows", watch)
+    monkeypatch.setattr(PreviousRun, "propagates", watch)
     return seen
 
 
@@ -595,7 +596,7 @@ def test_an_edit_that_others_see_is_followed(here: Path, printed: Printed, follo
     assert followed == [True] * 3
 
 
-def test_only_the_questions_that_an_edit_can_answer_anew_are_asked(
+def test_only_the_queries_that_an_edit_can_change_are_asked(
     here: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printed(".")
@@ -656,8 +657,8 @@ def test_segments_of_runs_that_did_not_end_are_let_go_of(here: Path, printed: Pr
     assert len(names) == 3
 
 
-@pytest.mark.parametrize("damage", ["gone", "cut", "flipped", "trails"])
-def test_a_damaged_trail_is_not_followed(damage: str, here: Path, agree: Agree, followed: list[bool]) -> None:
+@pytest.mark.parametrize("damage", ["gone", "cut", "flipped", "dependencies"])
+def test_a_damaged_log_is_not_used(damage: str, here: Path, agree: Agree, followed: list[bool]) -> None:
     agree()
     (segment,) = (here / FOLDER).rglob("segments/*")
     data = segment.read_bytes()
@@ -668,8 +669,8 @@ def test_a_damaged_trail_is_not_followed(damage: str, here: Path, agree: Agree, 
     elif damage == "flipped":
         segment.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
     else:
-        (trails,) = (here / FOLDER).rglob("trails/*/*.json")
-        put(trails, kept_in(trails) + b" ")
+        (dependencies,) = (here / FOLDER).rglob("dependencies/*/*.json")
+        put(dependencies, kept_in(dependencies) + b" ")
     (here / "pkg/meters.py").write_text((here / "pkg/meters.py").read_text() + ADDED)
     agree()
     assert followed == [False]
@@ -696,7 +697,7 @@ def test_damage_in_the_middle_of_a_value(here: Path, agree: Agree, printed: Prin
             lines = zlib.decompress(kept_in(path)).decode().split("\n")
             lines[chance.randrange(len(lines))] = chance.choice(["7", "", "[]", "x\ny", '["text",1]', lines[-1]])
             put(path, zlib.compress("\n".join(lines).encode()))
-        for path in (here / FOLDER).rglob("runs/*/*.json"):
+        for path in (here / FOLDER).rglob("results/*/*.json"):
             path.unlink()
         printed(".", "-q")  # must not fail; what it prints rests on facts that we have made false ourselves
         shutil.rmtree(here / FOLDER)
@@ -768,26 +769,26 @@ def test_questions_survive() -> None:
         ("facts", FunctionRef("a.py", "f")),
         ("manager_effect", "a.py", "f", use),
     ):
-        assert answers.from_text(answers.to_text(question)) == question
+        assert query_results.from_text(query_results.to_text(question)) == question
         parts = [part if isinstance(part, str) else [type(part).__name__, part] for part in question]
-        assert answers.to_text(question) == to_json(parts)
+        assert query_results.to_text(question) == to_json(parts)
 
 
 @pytest.mark.parametrize(
     "text", ["", "1", "[]", "{}", '["text", 1]', '["facts", ["FunctionRef", "[1]"]]', '["facts", ["os", "[]"]]']
 )
 def test_what_is_no_question_does_not_hold(text: str) -> None:
-    known = answers.Answers(Project.build([]), Seen((), None))
-    assert not known.holds(text, "")
-    assert not known.holds(text, "x")
+    known = query_results.QueryResults(Project.build([]), FileDigests((), None))
+    assert not known.is_unchanged(text, "")
+    assert not known.is_unchanged(text, "x")
 
 
 def test_questions_only_ask() -> None:
-    known = answers.Answers(Project.build([module_facts("a.py", "x = 1")]), Seen((), None))
-    for name in ("__init__", "build", "__class__", "ledger", "_names"):
-        assert known.told((name, "a.py")) == answers.NO_ANSWER
-    assert known.told(("module", "b.py")) == answers.NO_ANSWER
-    assert known.told(("module", "a.py")) != answers.NO_ANSWER
+    known = query_results.QueryResults(Project.build([module_facts("a.py", "x = 1")]), FileDigests((), None))
+    for name in ("__init__", "build", "__class__", "query_log", "_names"):
+        assert known.fingerprint((name, "a.py")) == query_results.MISSING_RESULT
+    assert known.fingerprint(("module", "b.py")) == query_results.MISSING_RESULT
+    assert known.fingerprint(("module", "a.py")) != query_results.MISSING_RESULT
 
 
 def test_questions_about_what_is_gone_leave_no_trace() -> None:
@@ -803,13 +804,15 @@ def test_questions_about_what_is_gone_leave_no_trace() -> None:
         ("attr", ClassRef("gone.py", "Gone"), "f"),
     ]
     there = [("resolve", "a.py", "f"), ("callers", FunctionRef("b.py", "f")), ("mro", ClassRef("a.py", "A"))]
-    wanted = [answers.Answers(fresh(), Seen((), None)).told(question) for question in there]
-    assert answers.NO_ANSWER not in wanted
+    wanted = [query_results.QueryResults(fresh(), FileDigests((), None)).fingerprint(question) for question in there]
+    assert query_results.MISSING_RESULT not in wanted
     for question in gone:
         project = fresh()
-        first = answers.Answers(project, Seen((), None)).told(question)
-        assert [answers.Answers(project, Seen((), None)).told(each) for each in there] == wanted, question
-        assert answers.Answers(project, Seen((), None)).told(question) == first
+        first = query_results.QueryResults(project, FileDigests((), None)).fingerprint(question)
+        assert [query_results.QueryResults(project, FileDigests((), None)).fingerprint(each) for each in there] == wanted, (
+            question
+        )
+        assert query_results.QueryResults(project, FileDigests((), None)).fingerprint(question) == first
 
 
 def test_a_cache_in_memory_of_nothing(tmp_path: Path) -> None:
@@ -817,5 +820,5 @@ def test_a_cache_in_memory_of_nothing(tmp_path: Path) -> None:
     assert not cache.trouble
     assert cache.facts("ab" * 16, "a.py") is None
     facts = module_facts("a.py", "import torch\n")
-    shape = cache.keep_facts("ab" * 16, facts, {"f": "12"})
+    shape = cache.store_facts("ab" * 16, facts, {"f": "12"})
     assert cache.facts("ab" * 16, "other/b.py") == (replace(facts, path="other/b.py"), shape, {"f": "12"})

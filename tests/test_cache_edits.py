@@ -15,10 +15,10 @@ import pytest
 
 from torchmemlint.cli import main
 from torchmemlint.errors import SourceError
-from torchmemlint.incremental.places import FOLDER
-from torchmemlint.incremental.remembered import Seen
+from torchmemlint.incremental.findings import FileDigests
+from torchmemlint.incremental.location import FOLDER
+from torchmemlint.incremental.query_results import QueryResults, from_text
 from torchmemlint.index import callgraph
-from torchmemlint.index.answers import Answers, from_text
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import Project
 
@@ -309,10 +309,10 @@ def the_order_of_questions_is_nothing(chance: random.Random, files: dict[str, st
     ]
     questions = sorted({question for head, *lines in kept for question in lines[: 2 * json.loads(head)[2] : 2]})
     chosen = chance.sample(questions, min(len(questions), QUESTIONS))
-    alone = [Answers(Project.build(facts), Seen((), None)).told(from_text(question)) for question in chosen]
+    alone = [QueryResults(Project.build(facts), FileDigests((), None)).fingerprint(from_text(question)) for question in chosen]
     for order in (questions, questions[::-1], chance.sample(questions, len(questions))):
-        together = Answers(Project.build(facts), Seen((), None))
-        found = {question: together.told(from_text(question)) for question in order}
+        together = QueryResults(Project.build(facts), FileDigests((), None))
+        found = {question: together.fingerprint(from_text(question)) for question in order}
         others = [
             (question, one, found[question]) for question, one in zip(chosen, alone, strict=True) if found[question] != one
         ]

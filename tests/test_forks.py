@@ -247,7 +247,7 @@ def test_several_processes_fill_a_cache_as_one_does(tmp_path: Path, monkeypatch:
     assert runs[1] == runs[2] == [runs[1][0]] * 2
     assert len(runs[1][0].findings) == 12
     assert names(tmp_path / "1") == names(tmp_path / "2")
-    assert any(name.split("/")[1] == "runs" for name in names(tmp_path / "2"))
+    assert any(name.split("/")[1] == "results" for name in names(tmp_path / "2"))
 
 
 def test_trouble_with_a_cache_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

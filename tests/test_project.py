@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from torchmemlint.index.dependency_log import DependencyLog
 from torchmemlint.index.edges import Caller
 from torchmemlint.index.memo import Memo
 from torchmemlint.index.modes import CallerMode
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.plain import from_plain, positions, shape
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
-from torchmemlint.index.trail import Trail
 
 
 def project(**files: str) -> Project:
@@ -808,13 +808,13 @@ def test_remembered_answers_do_not_depend_on_where_a_circle_is_entered() -> None
         def reach(key: str) -> frozenset[str]:
             return frozenset(key).union(*(memo.answer(each) for each in graph[key]))
 
-        memo: Memo[str, frozenset[str]] = Memo(Trail(), reach, frozenset(), limit=10)
+        memo: Memo[str, frozenset[str]] = Memo(DependencyLog(), reach, frozenset(), limit=10)
         return {key: memo.answer(key) for key in order}
 
     first = answers("abcxyd")
     assert first == answers("dyxcba") == answers("cadxby")
     assert first["b"] == frozenset("abcxy")
-    deep: Memo[int, int] = Memo(Trail(), lambda n: deep.answer(n + 1) + 1, 0, limit=7)
+    deep: Memo[int, int] = Memo(DependencyLog(), lambda n: deep.answer(n + 1) + 1, 0, limit=7)
     assert (deep.answer(0), deep.answer(3)) == (7, 7)
 
 

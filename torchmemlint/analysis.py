@@ -18,8 +18,8 @@ from torchmemlint.torch_facts import TORCH
 
 if TYPE_CHECKING:
     from torchmemlint.index.facts import FunctionFacts
-    from torchmemlint.index.ledger import Question
     from torchmemlint.index.project import FunctionRef, Project
+    from torchmemlint.index.query_log import Query
     from torchmemlint.project.config import Settings
     from torchmemlint.semantics.runs import Runs
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class Analysis:
     """What one file's analysis gave: findings, those for which they speak (``also``), notes for ``-v``, a traceback for each crash of
-    ours, and the questions that all of it rests on."""
+    ours, and the queries that all of it rests on."""
 
     findings: list[Finding] = field(default_factory=list)
     also: dict[Finding, tuple[Finding, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     crashes: list[str] = field(default_factory=list)
-    questions: set[Question] = field(default_factory=set)
+    queries: set[Query] = field(default_factory=set)
 
 
 BACKWARD = TORCH.words["back-propagates"] | {"empty_cache"}
@@ -152,23 +152,23 @@ def analyze_module(
 ) -> Analysis:
     """The findings of one file, unsorted. ``runs`` shares what earlier files made the engine learn; ``ask`` stands in for
     ``ask_rule``."""
-    from torchmemlint.index.ledger import Page, account
+    from torchmemlint.index.query_log import QueryTrace, queries_and_notes
     from torchmemlint.rules.root_cause import told_once
 
     assert runs is not None
     analysis = Analysis()
-    page = project.ledger.open = Page()
+    trace = project.query_log.current = QueryTrace()
     if is_of_another_framework(project, path):
-        analysis.questions, analysis.notes = account(page)
+        analysis.queries, analysis.notes = queries_and_notes(trace)
         return analysis
     codes = frozenset(settings.codes)
-    page.questions.add(("text", path))
+    trace.queries.add(("text", path))
     checks = checks_for(codes)
     steps = 0
     runs.world.following.left = MAX_FOLLOWED
     for number, ref in enumerate(roots_of(project, path, runs, checks_for(codes, beside=True))):
         if steps > MAX_IN_FILE:
-            project.ledger.note(f"{path}: {ref.qualname}: {TOO_LARGE}")
+            project.query_log.note(f"{path}: {ref.qualname}: {TOO_LARGE}")
             continue
         try:
             drafts, walked = bounded_drafts_of(runs, ref, checks, ask or ask_rule)
@@ -179,7 +179,7 @@ def analyze_module(
             runs.forget()  # of hundreds of functions the records would fill the memory
         except Exception:  # the one function is lost, the run goes on
             analysis.crashes.append(f"{quoted(path)}: {ref.qualname}: {traceback.format_exc()}")
-    analysis.questions, analysis.notes = account(page)
+    analysis.queries, analysis.notes = queries_and_notes(trace)
     return analysis
 
 
@@ -244,7 +244,7 @@ def bounded_drafts_of(runs: Runs, ref, checks, ask):  # type: ignore[no-untyped-
         drafts = drafts_of(runs, ref, checks, ask)
         return drafts, MAX_WALKED - meter.left
     except (RunLimit, TooLargeError):
-        runs.world.ledger.note(f"{ref.path}: {ref.qualname}: {TOO_LARGE}")
+        runs.world.query_log.note(f"{ref.path}: {ref.qualname}: {TOO_LARGE}")
         return [], MAX_WALKED - max(0, meter.left)
     finally:
         meter.left = UNBOUNDED
@@ -265,7 +265,7 @@ def drafts_of(runs: Runs, ref, checks, ask):  # type: ignore[no-untyped-def]
                 asked[kind] = [module for module in checks if issubclass(kind, module.EVENT)]
         steps += record.weight() * sum(count * len(asked[kind]) for kind, count in events.items())
     if steps > MAX_ASKED:
-        runs.world.ledger.note(f"{ref.path}: {ref.qualname}: {TOO_LARGE}")
+        runs.world.query_log.note(f"{ref.path}: {ref.qualname}: {TOO_LARGE}")
         return []
     for record in records:
         flow = Flow(runs, record, ref.path)
@@ -280,5 +280,5 @@ def drafts_of(runs: Runs, ref, checks, ask):  # type: ignore[no-untyped-def]
                 except TooLargeError:
                     raise
                 except SourceError as error:  # the place that a finding would show has no source that libcst can read
-                    runs.world.ledger.note(f"{quoted(ref.path)}: {ref.qualname}: not reported: {error}")
+                    runs.world.query_log.note(f"{quoted(ref.path)}: {ref.qualname}: not reported: {error}")
     return list(seen.values())

@@ -17,9 +17,9 @@ from torchmemlint.project.config import Configuration
 from torchmemlint.project.discover import Found, discover
 from torchmemlint.project.settings import Settings
 from torchmemlint.running import checking, fixing
-from torchmemlint.running.covering import from_folder
 from torchmemlint.running.fixing import Fixed as Fixed
 from torchmemlint.running.linking import link
+from torchmemlint.running.named_files import from_folder
 from torchmemlint.running.reporting import Outcome as Outcome
 from torchmemlint.running.reporting import outcome_of
 from torchmemlint.running.scanning import scan_files

@@ -24,7 +24,7 @@ from torchmemlint.source import is_notebook
 
 if TYPE_CHECKING:
     from torchmemlint.incremental.cache import Cache
-    from torchmemlint.index.answers import Answers
+    from torchmemlint.incremental.query_results import QueryResults
     from torchmemlint.index.facts import ModuleFacts
     from torchmemlint.index.project import Project
     from torchmemlint.running.profile import Profile
@@ -41,14 +41,14 @@ class Checked:
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
     crashes: tuple[str, ...] = ()
-    rests_on: tuple[tuple[str, str], ...] = ()
-    """The questions that the rest depends on, with what was told of their answers: only under a cache, until they are kept."""
-    asked: bytes = b""
-    """The codes of the steps of their answers, in their order, in ``segment`` (``index.dependencies``), packed by zlib;
-    nothing where that is not known."""
+    queries: tuple[tuple[str, str], ...] = ()
+    """The queries that the rest depends on, with their fingerprints: only under a cache, until they are stored."""
+    dependencies: bytes = b""
+    """The codes of their dependencies, in their order, in ``segment`` (``incremental.dependency_graph``), packed by zlib; nothing
+    where that is unknown."""
     segment: str = ""
-    kept: str = ""
-    """Digest of what is kept of this in a cache."""
+    entry: str = ""
+    """Digest of what the cache stores of this."""
     reads: tuple[tuple[str, str], ...] = ()
     """Then, the other files whose texts it rests on, with the function there; "" for all of the text."""
 
@@ -106,15 +106,15 @@ class ScanAround:
 @dataclass(frozen=True, slots=True)
 class InspectAll:
     """How files are inspected: the linked project, each file's settings, the texts that stand in for files, and whether
-    suppressing comments are obeyed. ``answers`` writes down what findings rest on, for a cache, and ``keep`` puts them there;
+    suppressing comments are obeyed. ``results`` records what findings rest on, for a cache, and ``store`` puts them there;
     ``watch`` takes the time of all that is done, in this process."""
 
     project: Project
     settings: Mapping[str, Settings]
     texts: Mapping[str, SourceFile]
     comments: bool = True
-    answers: Answers | None = None
-    keep: Callable[[Checked], Checked] | None = None
+    results: QueryResults | None = None
+    store: Callable[[Checked], Checked] | None = None
     watch: Profile | None = None
     engines: dict[Settings, Runs] = field(default_factory=dict)
     """One engine a process (and kind of settings), made when the first file is inspected: what it learns serves the next."""
@@ -126,8 +126,8 @@ class InspectAll:
         from torchmemlint.source.file import decode_source
 
         data = read_bytes(path)
-        if self.answers is not None:
-            self.answers.saw_text(path, digest(data))
+        if self.results is not None:
+            self.results.saw_text(path, digest(data))
         return decode_source(path, data)
 
     def text(self, path: str) -> str:
@@ -175,7 +175,7 @@ def scan(shared: ScanAll, path: str) -> Scanned:
             from torchmemlint.index.sources import sources_of
 
             sources = sources_of(facts, reading.text if reading is not None else source.text)
-            shape = shared.cache.keep_facts(content, facts, sources)
+            shape = shared.cache.store_facts(content, facts, sources)
         broken = _broken(path, source, reading, settings)
         names = imported_names(source.code)
         return Scanned(path, facts, may_fire(source.code, settings.codes), names, broken, "", content, shape, sources)
@@ -194,7 +194,7 @@ def inspect(shared: InspectAll, path: str) -> Checked:
         from torchmemlint.suppress import apply
 
         if settings not in shared.engines:
-            shared.project.ledger.writes = shared.answers is not None
+            shared.project.query_log.records = shared.results is not None
             make = make_runs if shared.watch is None else shared.watch.make_runs
             shared.engines[settings] = make(shared.project, settings, shared.text)
         ask = None if shared.watch is None else shared.watch.ask
@@ -210,9 +210,9 @@ def inspect(shared: InspectAll, path: str) -> Checked:
             kept = apply(findings, text, settings, path, comments=comments, judge_comments=whole, also=analysis.also)
             if reading is not None:
                 kept = [reading.told(finding) for finding in kept]
-        rests_on, asked = shared.answers.written(analysis.questions) if shared.answers is not None else ((), b"")
-        checked = Checked(path, tuple(kept), tuple(analysis.notes), tuple(analysis.crashes), rests_on, asked)
-        return checked if shared.keep is None else shared.keep(checked)
+        queries, codes = shared.results.recorded(analysis.queries) if shared.results is not None else ((), b"")
+        checked = Checked(path, tuple(kept), tuple(analysis.notes), tuple(analysis.crashes), queries, codes)
+        return checked if shared.store is None else shared.store(checked)
     except SourceError as error:  # it was readable when it was scanned
         return cannot_parse(path, error, settings, "")
     except Exception as error:

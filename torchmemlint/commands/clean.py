@@ -7,12 +7,12 @@ import argparse
 from torchmemlint.errors import UsageError
 from torchmemlint.files.quoting import quoted
 from torchmemlint.incremental.cache import clean
-from torchmemlint.incremental.places import place_for
+from torchmemlint.incremental.location import location_for
 from torchmemlint.project.config import CommandLine, Configuration
 
 
 def run(arguments: argparse.Namespace) -> int:
-    place = place_for(arguments.cache_dir, Configuration(CommandLine({}, tuple(arguments.config), arguments.isolated)))
+    place = location_for(arguments.cache_dir, Configuration(CommandLine({}, tuple(arguments.config), arguments.isolated)))
     try:
         found = clean(place)
     except (OSError, ValueError) as error:

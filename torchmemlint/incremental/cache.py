@@ -1,17 +1,18 @@
-"""What earlier runs learned, in a folder that may be deleted at any time. Each entry is sealed with a secret of the user's
-(``places``): what anybody else wrote, or put in another's place, is not there.
+"""The cache: a folder that may be deleted at any time. Each entry is sealed with a secret of the user's (``location``): what anybody
+else wrote, or moved to another location, is not read.
 
-    facts/     facts of a file by the digest of its content: they depend on nothing else
-    findings/  findings of a file, with every question asked of the project for them and its answer
-    runs/      the whole result of a run, with size, time and digest of each file: for when nothing changed
-    links/     what ties the files of a run together: for when what changed in it changed nothing that others can see
-    trails/    on which answers the findings of each file of a run rest, for when it did
-    segments/  of which keys and answers these were made (``index.dependencies``), as one process wrote it down
-    words/     which modules of a run say a word (``index.words``)
-    folders/   the paths that earlier runs over folders were given, by the folder where they ran
+    facts/         facts of a file by the digest of its content: they depend on nothing else
+    findings/      findings of a file, with every query that they rest on and its fingerprint
+    results/       the whole result of a run, with size, time and digest of each file: enough when nothing changed
+    manifests/     the files of a run as other files see them: enough when an edit changed no interface
+    dependencies/  which logged results the findings of each file of a run rest on, for when one did
+    segments/      the dependency log (``dependency_graph``), by the process that wrote it
+    words/         the word index of a run (``word_index``)
+    folders/       the arguments of earlier runs over folders, by the folder where they ran
 
-Everything is JSON, or numbers as bytes, some of it packed by zlib: reading it runs nothing. Files are written beside their place and moved there, so that
-two runs at once see whole ones. What cannot be read, or has not our form, is not there; what cannot be written is not kept.
+Everything is JSON, or numbers as bytes, some of it packed by zlib: reading it runs nothing. Files are written beside their location and
+moved there, so that two runs at once see whole ones. What cannot be read, or has another form, counts as missing; what cannot be
+written is not stored.
 """
 
 from __future__ import annotations
@@ -21,20 +22,26 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from torchmemlint import __version__
 from torchmemlint.files.checkout import has_link
-from torchmemlint.files.digest import same, sealed
+from torchmemlint.files.digest import digest, digest_of_file, same, sealed
 from torchmemlint.files.plain import from_plain, to_json
 from torchmemlint.files.quoting import quoted
 from torchmemlint.files.reading import MAX_CACHE_BYTES, read_beginning, read_file
-from torchmemlint.findings import Finding
-from torchmemlint.incremental.places import FOLDER, KEY_FILE, Place, make_private, place_for, secret, user_folder
+from torchmemlint.incremental.location import FOLDER, KEY_FILE, Location, location_for, make_private, secret, user_folder
+from torchmemlint.incremental.records import (
+    Dependencies,
+    Folders,
+    SegmentRef,
+    Stamp,
+    StoredFindings,
+    segments_in,
+)
 
 if TYPE_CHECKING:
     from torchmemlint.index.facts import ModuleFacts
@@ -45,12 +52,12 @@ _SIGNATURE = "Signature: 8a477f597d28d172789f06886806bc55"
 _TAG_TEXT = f"""{_SIGNATURE}
 # This folder is torchmemlint's; it can be deleted at any time. What the line above means: https://bford.info/cachedir/
 """
-_KINDS = ("facts", "findings", "runs", "links", "trails", "segments", "words", "folders")
+_KINDS = ("facts", "findings", "results", "manifests", "dependencies", "segments", "words", "folders")
 _PACKED = ("findings", "words")
 _KEPT_DAYS = 30
 _LOST_SECONDS = 3600
 _FOLDERS = 4
-"""Runs over folders that are remembered in one place."""
+"""Runs over folders that are remembered in one location."""
 _LINK = "a link in the checkout leads elsewhere"
 _RACY_NS = 2_000_000_000
 """A file that changed so shortly before it was looked at may change again without a new time or size: its content counts."""
@@ -58,112 +65,10 @@ _RACY_NS = 2_000_000_000
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """A file as it was when it was read: ``digest`` of its content; ``trusted`` when size and time alone tell that it is so
-    still."""
-
-    size: int
-    mtime_ns: int
-    digest: str
-    trusted: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """One file's findings and notes, the questions (as text, with what is told of their answers: see ``index.answers``) that they
-    rest on, and those ``answers`` of which no more than a digest is told there."""
-
-    findings: tuple[Finding, ...]
-    notes: tuple[str, ...]
-    rests_on: tuple[tuple[str, str], ...]
-    answers: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class WholeRun:
-    """A run's result over these ``files``: ``findings`` and ``notes`` of those that have any, and why some were
-    ``skipped``."""
-
-    files: tuple[tuple[str, Stamp], ...]
-    findings: tuple[tuple[str, tuple[Finding, ...]], ...]
-    notes: tuple[tuple[str, tuple[str, ...]], ...]
-    skipped: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """One file of a run, as the others see it.
-
-    state   digest of all that others can see of it: the shape of its facts and what it imports; "" where that cannot be said
-    shape   digest of the shape of its facts, "" where it has none
-    kept    digest of what is kept in ``findings/`` for it, "" where nothing is
-    reads   the files, by their places in the run, on whose texts its findings rest, with the functions there; "" for all of it
-    """
-
-    state: str
-    shape: str
-    kept: str
-    reads: tuple[tuple[int, tuple[str, ...]], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Links:
-    """The files of a run, in its order; ``run`` is the digest of its result, ``trails`` that of its trails, "" without any, and
-    ``words`` that of its words."""
-
-    run: str
-    trails: str
-    words: str
-    files: tuple[Link, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What one file of a run asked.
-
-    segment  the place in ``Trails.segments`` of the process that asked, -1 where nothing was written down
-    codes    the steps of the answers to its questions, in the order of ``Kept.rests_on``, as ``index.dependencies`` has them (zlib, base64)
-    kept     digest of what is kept in ``findings/`` for it, as in ``Link``: the questions are those
-    kind     "related" to torch, "beside" such files, "other", or "" for a file of which that cannot be said
-    imports  the names that it imports (``screen.imported_names``)
-    """
-
-    segment: int
-    codes: str
-    kept: str
-    kind: str
-    imports: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentName:
-    """A segment: its name, the number of its first node, and the digest of what is kept under that name."""
-
-    name: str
-    first: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class Trails:
-    """How the answers of a run were made: its segments, and its files."""
-
-    segments: tuple[SegmentName, ...]
-    files: tuple[Asked, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Folders:
-    """What earlier runs over folders were given, the last one first."""
-
-    given: tuple[tuple[str, ...], ...]
-
-
 @dataclass(slots=True, eq=False)
 class Cache:
     """The part of a cache folder that this version of torchmemlint, under this version of Python, wrote. ``trouble`` says why
-    nothing can be kept, "" as long as all goes well."""
+    nothing can be stored, "" as long as all goes well."""
 
     folder: str
     trouble: str = ""
@@ -171,18 +76,18 @@ class Cache:
     _made: set[str] = field(default_factory=set)
 
     @classmethod
-    def below(cls, place: Place | str) -> Cache:
-        """The cache in a place (which is made), or in a folder."""
-        place = place if isinstance(place, Place) else Place(place)
-        found = cls(place.folder)
+    def below(cls, location: Location | str) -> Cache:
+        """The cache in a location (which is made), or in a folder."""
+        location = location if isinstance(location, Location) else Location(location)
+        found = cls(location.folder)
         try:
-            if not place.root:
+            if not location.root:
                 raise FileNotFoundError(0, "there is no cache folder of the user; --cache-dir names another")
             found._secret = secret()
-            found.folder = os.path.join(place.folder, _version_of(found._secret))
-            found._prepare(place.root)
+            found.folder = os.path.join(location.folder, _version_of(found._secret))
+            found._prepare(location.root)
         except OSError as error:
-            found.trouble = f"{quoted(place.root or '~')}: nothing is cached: {error.strerror or error}"
+            found.trouble = f"{quoted(location.root or '~')}: nothing is cached: {error.strerror or error}"
         return found
 
     def _prepare(self, root: str) -> None:
@@ -210,155 +115,109 @@ class Cache:
     def facts(self, content: str, path: str) -> tuple[ModuleFacts, str, Mapping[str, str]] | None:
         """The facts of the file ``path`` whose content has this digest, the digest of their shape, and those of its functions'
         texts (``index.sources``)."""
-        from dataclasses import replace
-
         from torchmemlint.index import plain
 
-        data = self._read("facts", content)
+        data = self.read("facts", content)
         if data is None:
             return None
         try:
             of_shape, sources, shape, positions = data.decode().split("\n")
-            return (
-                replace(plain.from_plain(shape, positions), path=path),
-                of_shape,
-                from_plain(dict[str, str], json.loads(sources)),
-            )
+            facts = replace(plain.from_plain(shape, positions), path=path)
+            return facts, of_shape, from_plain(dict[str, str], json.loads(sources))
         except (ValueError, RecursionError):
             return None
 
-    def facts_alone(self, content: str, path: str) -> ModuleFacts | None:
-        """As ``facts``, where no more is wanted."""
-        from dataclasses import replace
-
+    def store_facts(self, content: str, facts: ModuleFacts, sources: Mapping[str, str]) -> str:
+        """Stores the facts of a content, and the digests of its functions' texts; the digest of the facts' shape."""
         from torchmemlint.index import plain
 
-        try:
-            _, _, shape, positions = (self._read("facts", content) or b"").decode().split("\n")
-            return replace(plain.from_plain(shape, positions), path=path)
-        except (ValueError, RecursionError):
-            return None
-
-    def keep_facts(self, content: str, facts: ModuleFacts, sources: Mapping[str, str]) -> str:
-        """Keeps the facts of a content, and the digests of its functions' texts; the digest of the facts' shape."""
-        from dataclasses import replace
-
-        from torchmemlint.files.digest import digest
-        from torchmemlint.index import plain
-
-        anywhere = replace(facts, path="")  # the same content may stand in several places
-        shape = plain.shape(anywhere)
+        shape = plain.shape(replace(facts, path=""))  # the same content may stand in several places
         of_shape = digest(shape.encode())
-        self._keep("facts", content, f"{of_shape}\n{to_json(dict(sources))}\n{shape}\n{plain.positions(facts)}".encode())
+        self.write("facts", content, f"{of_shape}\n{to_json(dict(sources))}\n{shape}\n{plain.positions(facts)}".encode())
         return of_shape
 
-    def findings(self, key: str) -> tuple[Kept, str] | None:
-        """What is kept of a file, and its digest."""
-        from torchmemlint.files.digest import digest
-
-        data = self._read("findings", key)
-        if data is None:
-            return None
+    def findings(self, key: str) -> tuple[StoredFindings, str] | None:
+        """What is stored of a file, and its digest."""
+        data = self.read("findings", key)
         try:
-            return _unpacked(data), digest(data)
+            return (StoredFindings.unpacked(data), digest(data)) if data is not None else None
         except (ValueError, RecursionError):
             return None
 
-    def keep_findings(self, key: str, kept: Kept) -> str:
-        """Keeps the findings of a file; their digest."""
-        return self._keep_told("findings", key, _packed(kept))
+    def value(self, kind: str, key: str, of: type[T]) -> tuple[T, str] | None:
+        """A value that is stored as JSON, and its digest."""
+        data = self.read(kind, key)
+        try:
+            return (from_plain(of, json.loads(data)), digest(data)) if data is not None else None
+        except (ValueError, RecursionError):
+            return None
 
-    def run(self, key: str) -> tuple[WholeRun, str] | None:
-        """The result of a run, and its digest."""
-        return self._value("runs", key, WholeRun)
+    def store_value(self, kind: str, key: str, value: object) -> str:
+        """Stores a value as JSON; its digest."""
+        return self.write(kind, key, to_json(value).encode())
 
-    def keep_run(self, key: str, run: WholeRun) -> str:
-        """Keeps the result of a run; its digest."""
-        return self._keep_told("runs", key, to_json(run).encode())
-
-    def folders(self, key: str) -> tuple[tuple[str, ...], ...]:
-        """What earlier runs over folders were given, the last one first."""
-        found = self._value("folders", key, Folders)
+    def folders(self) -> tuple[tuple[str, ...], ...]:
+        """The arguments of earlier runs over folders, the last one first. Paths of files begin in the current folder."""
+        found = self.value("folders", key_of(os.getcwd()), Folders)
         return () if found is None else found[0].given
 
-    def keep_folder(self, key: str, given: tuple[str, ...]) -> None:
-        earlier = self.folders(key)
+    def store_folder(self, given: tuple[str, ...]) -> None:
+        earlier = self.folders()
         if earlier[:1] != (given,):
             others = tuple(one for one in earlier if one != given)
-            self._keep("folders", key, to_json(Folders((given, *others)[:_FOLDERS])).encode())
+            self.store_value("folders", key_of(os.getcwd()), Folders((given, *others)[:_FOLDERS]))
 
-    def links(self, key: str) -> Links | None:
-        found = self._value("links", key, Links)
-        return None if found is None else found[0]
+    def dependencies(self, key: str, expected: str) -> Dependencies | None:
+        """The dependencies of a run, if they are those with this digest."""
+        data = self.read("dependencies", key, expected)
+        return Dependencies.read(data) if data is not None else None
 
-    def keep_links(self, key: str, links: Links) -> None:
-        self._keep("links", key, to_json(links).encode())
-
-    def trails(self, key: str, digest: str) -> Trails | None:
-        """How the answers of a run were made, if it is what was kept with this digest."""
-        from torchmemlint.files.digest import digest as digest_of
-
-        data = self._read("trails", key)
-        return _trails(data) if data is not None and digest_of(data) == digest else None
-
-    def keep_trails(self, key: str, segments: Sequence[SegmentName], files: Iterable[Asked]) -> str:
-        """Keeps how the answers of a run were made, and lets go of the segments that only the run before it had; the digest."""
-        from torchmemlint.files.digest import digest
-
-        earlier = _trails(self._read("trails", key) or b"")
-        data = "\n".join([to_json(tuple(segments)), *map(to_json, files)]).encode()
-        self._keep("trails", key, data)
-        gone = {one.name for one in earlier.segments} if earlier is not None else set()
-        for name in gone - {one.name for one in segments} if not self._leads_away("segments") else ():
+    def store_dependencies(self, key: str, found: Dependencies) -> str:
+        """Stores the dependencies of a run, and deletes the segments that only the run before it had; the digest."""
+        earlier = self._segments_of(key) or set()
+        written = self.write("dependencies", key, found.serialized())
+        for name in earlier - {one.name for one in found.segments} if not self._leads_away("segments") else ():
             with suppress(OSError):
                 os.unlink(self._segment(name))
-        self._let_go_of_lost_segments()
-        return digest(data)
+        self._delete_lost_segments()
+        return written
 
-    def words(self, key: str, digest: str) -> bytes | None:
-        """Which modules of a run say a word, if it is what was kept with this digest."""
-        from torchmemlint.files.digest import digest as digest_of
+    def _segments_of(self, key: str) -> set[str] | None:
+        """The names of the segments of a run; None where they cannot be read."""
+        data = self.read("dependencies", key)
+        try:
+            return {one.name for one in segments_in(data.partition(b"\n")[0])} if data is not None else None
+        except (ValueError, RecursionError):
+            return None
 
-        data = self._read("words", key)
-        return data if data is not None and digest_of(data) == digest else None
-
-    def keep_words(self, key: str, words: bytes) -> str:
-        """Keeps which modules of a run say a word; the digest."""
-        return self._keep_told("words", key, words)
-
-    def _let_go_of_lost_segments(self) -> None:
-        """Of runs that did not come to their end: what no run's trails name, and nobody added to for a while."""
+    def _delete_lost_segments(self) -> None:
+        """Deletes the segments of runs that did not come to their end: those that no run names, and nobody added to for a while."""
         if self._leads_away("segments"):
             return
         named: set[str] = set()
         before = time.time() - _LOST_SECONDS
         try:
-            for folder, _, names in os.walk(os.path.join(self.folder, "trails")):
+            for folder, _, names in os.walk(os.path.join(self.folder, "dependencies")):
                 for name in names:
-                    data = self._read("trails", os.path.basename(folder) + name.removesuffix(".json"))
-                    if data is None:  # cut off, or none of ours
+                    key = os.path.basename(folder) + name.removesuffix(".json")
+                    if (found := self._segments_of(key)) is None:  # cut off, or none of ours
                         return
-                    first = from_plain(tuple[SegmentName, ...], json.loads(data.partition(b"\n")[0]))
-                    named.update(one.name for one in first)
+                    named |= found
             for entry in os.scandir(os.path.join(self.folder, "segments")):
                 if entry.name not in named and entry.stat().st_mtime < before:
                     os.unlink(entry.path)
         except (OSError, ValueError, RecursionError):  # another run is at work, or something is damaged: then they stay
             return
 
-    def named(self, name: str, first: int) -> SegmentName:
-        """A segment that was written to its end."""
-        from torchmemlint.files.digest import digest_of_file
-
+    def segment_ref(self, name: str, first: int) -> SegmentRef:
+        """A segment that is complete."""
         try:
-            return SegmentName(name, first, digest_of_file(self._segment(name)))
+            return SegmentRef(name, first, digest_of_file(self._segment(name)))
         except OSError:
-            return SegmentName(name, first, "")
+            return SegmentRef(name, first, "")
 
-    def segment(self, segment: SegmentName) -> bytes | None:
-        """What a process wrote down, if it is whole."""
-        from torchmemlint.files.digest import digest
-
+    def segment(self, segment: SegmentRef) -> bytes | None:
+        """The content of a segment, if it is whole."""
         try:
             data = read_file(self._segment(segment.name), MAX_CACHE_BYTES)
         except OSError:
@@ -366,7 +225,7 @@ class Cache:
         return data if digest(data) == segment.digest else None
 
     def add_to_segment(self, name: str, data: bytes) -> None:
-        """Adds to what this process wrote down under a name of its own."""
+        """Adds to the segment of this process."""
         if self.trouble:
             return
         path = self._segment(name)
@@ -382,40 +241,25 @@ class Cache:
     def _segment(self, name: str) -> str:
         return os.path.join(self.folder, "segments", os.path.basename(name))
 
-    def _keep_told(self, kind: str, key: str, data: bytes) -> str:
-        from torchmemlint.files.digest import digest
-
-        self._keep(kind, key, data)
-        return digest(data)
-
-    def _value(self, kind: str, key: str, of: type[T]) -> tuple[T, str] | None:
-        from torchmemlint.files.digest import digest
-
-        data = self._read(kind, key)
-        if data is None:
-            return None
-        try:
-            return from_plain(of, json.loads(data)), digest(data)
-        except (ValueError, RecursionError):
-            return None
-
     def _path(self, kind: str, key: str) -> str:
         return os.path.join(self.folder, kind, key[:2], key[2:] if kind in _PACKED else f"{key[2:]}.json")
 
-    def _read(self, kind: str, key: str) -> bytes | None:
-        """What is kept under this key, if we wrote it."""
+    def read(self, kind: str, key: str, expected: str = "") -> bytes | None:
+        """What is stored under this key, if we wrote it; only with the ``expected`` digest, if one is given."""
         try:
             seal, _, data = read_file(self._path(kind, key), MAX_CACHE_BYTES).partition(b"\n")
         except OSError:
             return None
-        return data if self._secret and same(seal, self._seal(kind, key, data)) else None
+        genuine = self._secret and same(seal, self._seal(kind, key, data))
+        return data if genuine and (not expected or digest(data) == expected) else None
 
     def _seal(self, kind: str, key: str, data: bytes) -> bytes:
         return sealed(self._secret, f"{kind}/{key}", data)
 
-    def _keep(self, kind: str, key: str, data: bytes) -> None:
+    def write(self, kind: str, key: str, data: bytes) -> str:
+        """Stores data under a key; its digest."""
         if self.trouble:
-            return
+            return digest(data)
         path = self._path(kind, key)
         try:
             folder = os.path.dirname(path)
@@ -425,6 +269,7 @@ class Cache:
             _write(path, self._seal(kind, key, data) + b"\n" + data)
         except OSError as error:
             self.trouble = f"{quoted(self.folder)}: nothing is cached: {error.strerror or error}"
+        return digest(data)
 
     def _make(self, folder: str) -> None:
         """Makes a folder below this one. Raises OSError, also where a link has the name of one: a checkout may bring its own
@@ -437,46 +282,8 @@ class Cache:
         return has_link(os.path.join(self.folder, folder), self.folder)
 
 
-def _packed(kept: Kept) -> bytes:
-    """A line of JSON; then questions and answers, each in a line, as they are: JSON, which JSON would quote once more."""
-    import zlib
-
-    head = to_json((kept.findings, kept.notes, len(kept.rests_on)))
-    lines = [head, *chain.from_iterable(kept.rests_on), *chain.from_iterable(kept.answers)]
-    return zlib.compress("\n".join(lines).encode(), 1)
-
-
-def _unpacked(data: bytes) -> Kept:
-    """What ``_packed`` was given. Raises ValueError for anything else."""
-    import zlib
-
-    try:
-        unpack = zlib.decompressobj()
-        head, *lines = unpack.decompress(data, MAX_CACHE_BYTES).decode().split("\n")
-        if not unpack.eof or unpack.unused_data:
-            raise ValueError("not whole, or more than was kept")
-    except zlib.error as error:
-        raise ValueError(str(error)) from None
-    findings, notes, questions = from_plain(tuple[tuple[Finding, ...], tuple[str, ...], int], json.loads(head))
-    pairs = tuple(zip(lines[::2], lines[1::2], strict=True))
-    if not 0 <= questions <= len(pairs):
-        raise ValueError("questions are missing")
-    return Kept(findings, notes, pairs[:questions], pairs[questions:])
-
-
-def _trails(data: bytes) -> Trails | None:
-    first, *lines = data.splitlines() or [b""]
-    try:
-        segments = from_plain(tuple[SegmentName, ...], json.loads(first))
-        return Trails(segments, tuple(from_plain(Asked, json.loads(line)) for line in lines))
-    except (ValueError, RecursionError):
-        return None
-
-
 def stamp(path: str, read: Callable[[str], bytes], earlier: Stamp | None = None) -> Stamp | None:
     """A file as it is now; None when it is not there. Its content is read only where ``earlier`` does not tell it."""
-    from torchmemlint.files.digest import digest
-
     try:
         taken = time.time_ns()
         status = os.stat(path)
@@ -492,19 +299,19 @@ def cache_for(configuration: Configuration, given: str | None = None) -> Cache |
     """The cache where it is to be, None where the environment says that there is to be none."""
     if os.environ.get("TORCHMEMLINT_NO_CACHE", "") not in ("", "0"):
         return None
-    return Cache.below(place_for(given, configuration))
+    return Cache.below(location_for(given, configuration))
 
 
-def clean(place: Place | str) -> bool:
+def clean(location: Location | str) -> bool:
     """Deletes a cache; False when there is none. Raises OSError, and ValueError for a folder that is none of ours."""
-    place = place if isinstance(place, Place) else Place(place)
-    if not place.root or not os.path.lexists(place.folder):
+    location = location if isinstance(location, Location) else Location(location)
+    if not location.root or not os.path.lexists(location.folder):
         return False
-    if not _is_ours(place.root):
-        raise ValueError(f"{quoted(place.root)} is not a cache of torchmemlint: it has no {_TAG} of ours")
-    if has_link(place.root) or os.path.islink(place.folder):
-        raise ValueError(f"{quoted(place.folder)}: {_LINK}")
-    shutil.rmtree(place.folder)
+    if not _is_ours(location.root):
+        raise ValueError(f"{quoted(location.root)} is not a cache of torchmemlint: it has no {_TAG} of ours")
+    if has_link(location.root) or os.path.islink(location.folder):
+        raise ValueError(f"{quoted(location.folder)}: {_LINK}")
+    shutil.rmtree(location.folder)
     return True
 
 
@@ -548,8 +355,6 @@ def _sweep(root: str) -> None:
 
 def _version_of(key: bytes) -> str:
     """The folder of what this program, under this Python, keeps with this secret: others of all three stand beside it."""
-    from torchmemlint.files.digest import digest
-
     return f"{__version__}-{sys.implementation.cache_tag}-{_own_digest()}-{digest(b'name' + key)[:8]}"
 
 
@@ -557,28 +362,24 @@ def _own_digest() -> str:
     """Tells this program from another one of the same version (work in progress, another LibCST), by sizes and times."""
     from importlib.util import find_spec
 
-    from torchmemlint.files.digest import digest
-
     places = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
     libcst = find_spec("libcst")
     if libcst is not None and libcst.origin:
         places.append(os.path.join(os.path.dirname(libcst.origin), "_version.py"))
     found: list[tuple[str, int, int]] = []
     while places:
-        place = places.pop()
+        location = places.pop()
         try:
-            status = os.stat(place)
-            if os.path.isdir(place):
-                places += [entry.path for entry in os.scandir(place) if not entry.name.startswith(("__pycache__", "."))]
+            status = os.stat(location)
+            if os.path.isdir(location):
+                places += [entry.path for entry in os.scandir(location) if not entry.name.startswith(("__pycache__", "."))]
             else:
-                found.append((place, status.st_size, status.st_mtime_ns))
+                found.append((location, status.st_size, status.st_mtime_ns))
         except OSError:
             continue
     return digest(json.dumps(sorted(found)).encode())[:8]
 
 
 def key_of(*parts: object) -> str:
-    """The name under which something is kept that depends on all of these."""
-    from torchmemlint.files.digest import digest
-
+    """The name under which something is stored that depends on all of these."""
     return digest(to_json(parts).encode())

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from torchmemlint.index.dependency_log import MISSING, memoized
 from torchmemlint.index.edges import Callees
 from torchmemlint.index.evidence import Evidence, Instance, Method, Value
 from torchmemlint.index.names import Names
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside
 from torchmemlint.index.tables import Tables, last_name
-from torchmemlint.index.trail import MISSING, answered
 from torchmemlint.torch_facts import TORCH, TorchFacts
 
 _BY_NAME = 5
@@ -31,18 +31,18 @@ class CallResolver:
         self._reader = names.reader
         self._classes = names.classes
         self._evidence = evidence
-        self._trail = trail = names.trail
-        self._named = answered(trail, self._named_anywhere)
-        self._named_near = answered(trail, self._find_named_near)
-        self._callees = answered(trail, self._resolve)
-        self._overridden = answered(trail, self._is_always_overridden)
+        self._log = log = names.log
+        self._named = memoized(log, self._named_anywhere)
+        self._named_near = memoized(log, self._find_named_near)
+        self._callees = memoized(log, self._resolve)
+        self._overridden = memoized(log, self._is_always_overridden)
         self.common = _methods_of_everything(torch)
         """Names of methods that tell nothing about an object."""
 
     @cached_property
     def tables(self) -> Tables:
         """What all modules say of one word."""
-        return Tables(self._reader.modules, self._trail)
+        return Tables(self._reader.modules, self._log)
 
     def link(self) -> Tables:
         """As ``FactReader.link``."""
@@ -61,16 +61,16 @@ class CallResolver:
         key = (path, qualname, callee)
         found = self._callees.known(key)
         if found is MISSING:
-            trail = self._trail
-            around, trail.page = trail.page, []
+            log = self._log
+            around, log.reads = log.reads, []
             try:
                 found = self._resolve(key)
             finally:
-                page, trail.page = trail.page, around
+                reads, log.reads = log.reads, around
             if found is None:
-                trail.page += page
+                log.reads += reads
             else:
-                self._callees.put(key, found, trail.node(page))
+                self._callees.put(key, found, log.node(reads))
         return found
 
     def _is_outside(self, path: str, qualname: str, callee: str) -> bool:
@@ -232,7 +232,7 @@ class CallResolver:
         def has_it(below: ClassRef) -> bool:
             return klass in self._classes.mro(below) and self._classes.method(below, name) == function
 
-        if self._trail.any(lambda: self._classes.subclasses(klass), has_it):
+        if self._log.any(lambda: self._classes.subclasses(klass), has_it):
             return False
         if self.tables.is_value(own, {each.path for each in (klass, *self._classes.subclasses(klass))}):
             return False

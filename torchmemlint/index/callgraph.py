@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING
 
 from torchmemlint.index import keys
 from torchmemlint.index.callees import CallResolver
+from torchmemlint.index.dependency_log import memoized
 from torchmemlint.index.edges import Callees, Caller, Callers
 from torchmemlint.index.escapes import Escapes
 from torchmemlint.index.evidence import Evidence
 from torchmemlint.index.names import Names
 from torchmemlint.index.references import ClassRef, FunctionRef, Outside
 from torchmemlint.index.tables import Site, Tables
-from torchmemlint.index.trail import answered
 from torchmemlint.torch_facts import TORCH, TorchFacts
 
 _FORWARDS = tuple(f".{name}" for name in TORCH.words["forward"])
 
 if TYPE_CHECKING:
-    from torchmemlint.processes.board import Board
+    from torchmemlint.processes.exchange import Exchange
 
 _OBJECTS = "calls of objects"
-"""What processes share out (see ``Project.meet``)."""
+"""What processes share out (see ``Project.share_through``)."""
 _MANY_SITES = 20
 """Calls that end in one word, from which on it pays to tell others what they reach."""
 
-_Told = list[tuple[int, bool, list[tuple[str, str]]]]
+_Plain = list[tuple[int, bool, list[tuple[str, str]]]]
 """Calls, by their places among some that all processes have in the same order: whether it is certain what each reaches, and that."""
 
 
@@ -42,15 +42,15 @@ class CallGraph:
         self._reader = names.reader
         self._classes = names.classes
         self._evidence = evidence
-        self._trail = trail = names.trail
+        self._log = log = names.log
         self.resolver = CallResolver(names, evidence, torch)
         self.escapes = Escapes(names, evidence, self.resolver, torch)
-        self._callers = answered(trail, self._find_callers)
-        self._found = answered(trail, self._find)
-        self._namesakes = answered(trail, self._find_namesakes)
+        self._callers = memoized(log, self._find_callers)
+        self._found = memoized(log, self._find)
+        self._namesakes = memoized(log, self._find_namesakes)
         self._sites: dict[str, dict[FunctionRef, list[Caller]]] = {}
         self._objects: dict[FunctionRef, list[Caller]] | None = None
-        self._board: Board | None = None
+        self._exchange: Exchange | None = None
 
     @property
     def tables(self) -> Tables:
@@ -78,8 +78,7 @@ class CallGraph:
             owner = ClassRef(ref.path, facts.owner)
             words |= {"cls", "__class__"}
             words |= {klass.qualname.rpartition(".")[2] for klass in (owner, *self._classes.subclasses(owner))}
-        if self._trail.on:  # for what ``_called`` and ``_called_objects`` say of it
-            self._trail.page.append((keys.CALLS, ref.path, ref.qualname))
+        self._log.read(keys.CALLS, ref.path, ref.qualname)  # for what ``_called`` and ``_called_objects`` say of it
         found = [caller for word in self.resolver.with_aliases(words) for caller in self._called(word).get(ref, ())]
         if facts.owner and name in TORCH.words["forward"]:
             seen = {id(caller.call) for caller in found}
@@ -114,79 +113,79 @@ class CallGraph:
         held = self._evidence.values(site.path, site.qualname, f"self.{attribute}")
         return all(isinstance(each, Outside) for each in held) and not self._classes.attr(ClassRef(site.path, owner), attribute)
 
-    def meet(self, board: Board) -> None:
-        """See ``Project.meet``."""
-        self._board = board
-        board.begin(_OBJECTS)
+    def share_through(self, exchange: Exchange) -> None:
+        """See ``Project.share_through``."""
+        self._exchange = exchange
+        exchange.begin(_OBJECTS)
 
     def _called(self, word: str) -> dict[FunctionRef, list[Caller]]:
         """What the calls that end in ``word`` reach."""
         found = self._sites.get(word)
         if found is None:
             found = self._sites[word] = {}
-            with self._trail.apart():
+            with self._log.untracked():
                 sites = self.resolver.tables.calls(word)
-                board = self._board if len(sites) >= _MANY_SITES else None
-                told: _Told | None = board.told(word) if board is not None else None
-                if told is None:
+                exchange = self._exchange if len(sites) >= _MANY_SITES else None
+                plain: _Plain | None = exchange.received(word) if exchange is not None else None
+                if plain is None:
                     reached = enumerate(map(self.reached, sites))
-                    told = [(place, each.certain, _plain(each.refs)) for place, each in reached if each.refs]
-                    if board is not None:
-                        board.tell(word, told)
-                for place, certain, refs in told:
+                    plain = [(place, each.certain, _plain(each.refs)) for place, each in reached if each.refs]
+                    if exchange is not None:
+                        exchange.publish(word, plain)
+                for place, certain, refs in plain:
                     for path, qualname in refs:
                         found.setdefault(FunctionRef(path, qualname), []).append(Caller(*sites[place], certain))
         return found
 
     def reached(self, site: Site) -> Callees:
-        """What a call reaches, for the tables of all calls: a root of the trail."""
+        """What a call reaches, for the tables of all calls: a firewall of the dependency log."""
         ref, call = site
-        self._trail.page = []
+        self._log.reads = []
         keywords = call.keywords
         found = self.resolver.meaning(ref.path, ref.qualname, call.callee)
         if found is None:
             found = self.resolver.by_shape(ref.path, call.callee, keywords)
-        if self._trail.on:
+        if self._log.on:
             names = (ref.path, ref.qualname, call.callee, *keywords)
             values = [part for each in found.refs for part in each[:2]]
-            self._trail.root(keys.SITE, self._trail.page, names, ["certain" if found.certain else "", *values])
+            self._log.firewall(keys.SITE, self._log.reads, names, ["certain" if found.certain else "", *values])
         return found
 
     def object_reached(self, site: Site) -> list[FunctionRef]:
         """The ``forward`` or ``__call__`` that a call of an object certainly reaches, as ``reached`` does."""
         ref, call = site
-        self._trail.page = []
+        self._log.reads = []
         callees = self.resolver.meaning(ref.path, ref.qualname, call.callee)
         certain = callees.refs if callees is not None and callees.certain else ()
         found = [each for each in certain if each.qualname.endswith(_FORWARDS)]
-        if self._trail.on:
+        if self._log.on:
             values = [part for each in found for part in each[:2]]
-            self._trail.root(keys.OBJECT, self._trail.page, (ref.path, ref.qualname, call.callee), values)
+            self._log.firewall(keys.OBJECT, self._log.reads, (ref.path, ref.qualname, call.callee), values)
         return found
 
     def _called_objects(self) -> dict[FunctionRef, list[Caller]]:
         """The calls of objects (``self.model(x)``) by the ``forward`` or ``__call__`` that they reach."""
         if self._objects is None:
             self._objects = {}
-            with self._trail.apart():
+            with self._log.untracked():
                 sites = [site for each in self.resolver.tables.calls_of_objects().values() for site in each]
-                self._trail.root(keys.OBJECTS, (), (), self.resolver.tables.all_forms())
+                self._log.firewall(keys.OBJECTS, (), (), self.resolver.tables.all_forms())
                 for place, _, refs in self._reached_by(sites):
                     for path, qualname in refs:
                         self._objects.setdefault(FunctionRef(path, qualname), []).append(Caller(*sites[place], True))
         return self._objects
 
-    def _reached_by(self, sites: Sequence[Site]) -> _Told:
+    def _reached_by(self, sites: Sequence[Site]) -> _Plain:
         """Of calls that may be of objects those that are, each with what it reaches."""
 
-        def reached(places: Iterable[int]) -> _Told:
+        def reached(places: Iterable[int]) -> _Plain:
             return [(place, True, _plain(refs)) for place in places if (refs := self.object_reached(sites[place]))]
 
-        if self._board is None:
+        if self._exchange is None:
             return reached(range(len(sites)))
         # Files that stand together speak of the same classes.
         order = sorted(range(len(sites)), key=lambda place: sites[place][0].path)
-        return sorted(row for rows in self._board.share_out(_OBJECTS, order, reached) for row in rows)
+        return sorted(row for rows in self._exchange.share_out(_OBJECTS, order, reached) for row in rows)
 
 
 def _plain(refs: Iterable[FunctionRef]) -> list[tuple[str, str]]:

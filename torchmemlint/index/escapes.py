@@ -8,6 +8,7 @@ from torchmemlint.index import keys
 from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.callees import CallResolver
 from torchmemlint.index.decorators import INERT, argument_calls, is_property
+from torchmemlint.index.dependency_log import memoized
 from torchmemlint.index.edges import Caller
 from torchmemlint.index.evidence import Evidence, Instance, Method, Value
 from torchmemlint.index.facts import CallFact, FunctionFacts
@@ -15,7 +16,6 @@ from torchmemlint.index.names import Names
 from torchmemlint.index.quiet import is_quiet
 from torchmemlint.index.reader import Head
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside
-from torchmemlint.index.trail import answered
 from torchmemlint.torch_facts import TorchFacts
 
 
@@ -27,8 +27,8 @@ class Escapes:
         self._reader = names.reader
         self._evidence = evidence
         self._resolver = resolver
-        self._trail = trail = names.trail
-        self._handed = answered(trail, self._find_handed)
+        self._log = log = names.log
+        self._handed = memoized(log, self._find_handed)
         self._torch = torch
 
     def escapes(self, ref: FunctionRef) -> bool:
@@ -78,8 +78,7 @@ class Escapes:
 
     def _given_to_runners(self, reader: FunctionRef, text: str) -> tuple[Caller, ...]:
         """The calls in ``reader`` that are given ``text``, or a ``partial`` of it; none where one is not known to run it."""
-        if self._trail.on:
-            self._trail.page.append((keys.WHOLE, reader.path, reader.qualname))
+        self._log.read(keys.WHOLE, reader.path, reader.qualname)
         facts = self._reader.facts_of(reader)
         assert isinstance(facts, FunctionFacts)
         given = [call for call in facts.calls if any(arg.name == text for arg in call.args)]

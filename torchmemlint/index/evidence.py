@@ -78,7 +78,7 @@ class Evidence:
         self._reader = names.reader
         self._classes = names.classes
         self._torch = torch
-        self._known: Memo[tuple[str, str, str], tuple[Value, ...]] = Memo(names.trail, self._evaluate, (), _MAX_DEPTH)
+        self._known: Memo[tuple[str, str, str], tuple[Value, ...]] = Memo(names.log, self._evaluate, (), _MAX_DEPTH)
         self._bound: dict[tuple[str, str], dict[str, list[str]]] = {}
 
     def values(self, path: str, qualname: str, text: str) -> tuple[Value, ...]:

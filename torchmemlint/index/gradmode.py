@@ -13,22 +13,22 @@ from typing import NamedTuple
 
 from torchmemlint.index import keys
 from torchmemlint.index.callgraph import CallGraph
+from torchmemlint.index.dependency_log import MISSING, Dependency, DependencyLog, Memoized, memoized
 from torchmemlint.index.edges import Caller
 from torchmemlint.index.modes import CallerMode, StartMode
 from torchmemlint.index.references import FunctionRef
 from torchmemlint.index.starts import Node, Starts
-from torchmemlint.index.trail import MISSING, Answered, Step, Trail, answered
 
 
 class GradMode:
     """Solves for the modes in which functions start."""
 
-    def __init__(self, starts: Starts, calls: CallGraph, trail: Trail) -> None:
+    def __init__(self, starts: Starts, calls: CallGraph, log: DependencyLog) -> None:
         self._starts = starts
         self._calls = calls
-        self._trail = trail
-        self._modes: Answered[FunctionRef, frozenset[StartMode]] = answered(trail, self._solve)
-        self._answers = answered(trail, self._find_mode)
+        self._log = log
+        self._modes: Memoized[FunctionRef, frozenset[StartMode]] = memoized(log, self._solve)
+        self._answers = memoized(log, self._find_mode)
 
     def grad_mode(self, ref: FunctionRef) -> CallerMode:
         """The grad mode in which the body of ``ref`` starts."""
@@ -102,41 +102,43 @@ class GradMode:
     def _solve_around(self, ref: FunctionRef) -> None:
         """Solves for a function and all whose start mode it takes: which are made of each other, also in circles."""
         nodes: dict[FunctionRef, Node] = {}
-        pages: dict[FunctionRef, list[Step]] = {}
+        reads_of: dict[FunctionRef, list[Dependency]] = {}
         solved: dict[FunctionRef, frozenset[StartMode]] = {}
         queue = [ref]
-        with self._trail.apart():
+        with self._log.untracked():
             while queue:
                 current = queue.pop()
                 if current in nodes or current in solved:
                     continue
-                self._trail.page = []
+                self._log.reads = []
                 known = self._modes.known(current)
                 if known is not MISSING:
                     solved[current] = known
-                    pages[current] = self._trail.page
+                    reads_of[current] = self._log.reads
                     continue
                 node = nodes[current] = self._starts.node(current)
-                pages[current] = self._trail.page
+                reads_of[current] = self._log.reads
                 queue.extend(caller.ref for caller, _ in node.edges)
-        places = self._write_down(nodes, pages)
-        with self._trail.apart():
+        places = self._write_down(nodes, reads_of)
+        with self._log.untracked():
             for each, modes in _least_fixpoint(nodes, solved).items():
                 self._modes.put(each, frozenset(modes), places[each])
 
-    def _write_down(self, nodes: dict[FunctionRef, Node], pages: dict[FunctionRef, list[Step]]) -> dict[FunctionRef, int]:
-        """Writes into the trail that the modes of ``nodes`` are made of each other and of what else is on their ``pages``; gives the
+    def _write_down(
+        self, nodes: dict[FunctionRef, Node], reads_of: dict[FunctionRef, list[Dependency]]
+    ) -> dict[FunctionRef, int]:
+        """Writes into the log that the modes of ``nodes`` are made of each other and of what else is on their ``reads_of``; gives the
         numbers that they have there."""
-        first = self._trail.next
+        first = self._log.next
         places = {each: first + place for place, each in enumerate(nodes)}
-        if self._trail.on:
+        if self._log.on:
             for each, node in nodes.items():
                 for caller, _ in node.edges:
                     if caller.ref in places:
-                        pages[each].append(places[caller.ref])
+                        reads_of[each].append(places[caller.ref])
                     else:
-                        pages[each] += pages[caller.ref]
-            self._trail.together([pages[each] for each in nodes])
+                        reads_of[each] += reads_of[caller.ref]
+            self._log.cycle([reads_of[each] for each in nodes])
         return places
 
     def _path(self, ref: FunctionRef, wanted: StartMode) -> tuple[Caller, ...]:
@@ -147,8 +149,7 @@ class GradMode:
         return path
 
     def _note_places(self, kind: int, ref: FunctionRef) -> None:
-        if self._trail.on:
-            self._trail.page.append((kind, ref.path, ref.qualname))
+        self._log.read(kind, ref.path, ref.qualname)
 
     def _chain(self, ref: FunctionRef, wanted: StartMode, certain: bool) -> tuple[Caller, ...]:
         reached: dict[FunctionRef, _Link | None] = {ref: None}

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from heapq import heappop, heappush
 
 from torchmemlint.index import keys
+from torchmemlint.index.dependency_log import memoized
 from torchmemlint.index.facts import AttrFact
 from torchmemlint.index.memo import Memo
 from torchmemlint.index.reader import FactReader
 from torchmemlint.index.references import ClassRef, FunctionRef, Symbol
-from torchmemlint.index.trail import answered
 from torchmemlint.torch_facts import TORCH
 
 _MAX_BASES = 60
@@ -38,17 +38,17 @@ class ClassHierarchy:
         absolute: Callable[[Symbol], str],
     ) -> None:
         self._reader = reader
-        self._trail = trail = reader.trail
+        self._log = log = reader.log
         self._bases = bases
         self._dotted = dotted
         self._absolute = absolute
         # A class that is below itself, which Python refuses, is cut there.
-        self._mros: Memo[ClassRef, tuple[ClassRef | str, ...]] = Memo(trail, self._linearise, (_OUT_OF_SIGHT,), _MAX_BASES)
-        self._methods = answered(trail, self._find_method)
+        self._mros: Memo[ClassRef, tuple[ClassRef | str, ...]] = Memo(log, self._linearise, (_OUT_OF_SIGHT,), _MAX_BASES)
+        self._methods = memoized(log, self._find_method)
         self._below: dict[ClassRef, tuple[ClassRef, ...]] | None = None
         self.known_above: Callable[[], Iterable[tuple[ClassRef, Sequence[ClassRef]]]] | None = None
         """Of all classes, what is above them, where that is known."""
-        self._overrides = answered(trail, self._find_overrides)
+        self._overrides = memoized(log, self._find_overrides)
         self._having: dict[str, set[ClassRef]] | None = None
 
     def mro(self, ref: ClassRef) -> tuple[ClassRef | str, ...]:
@@ -85,8 +85,7 @@ class ClassHierarchy:
 
     def subclasses(self, ref: ClassRef) -> tuple[ClassRef, ...]:
         """All classes of the project below ``ref``, sorted."""
-        if self._trail.on:
-            self._trail.page.append((keys.BELOW, ref.path, ref.qualname))
+        self._log.read(keys.BELOW, ref.path, ref.qualname)
         return self._subclasses(ref)
 
     def _subclasses(self, ref: ClassRef) -> tuple[ClassRef, ...]:
@@ -96,7 +95,7 @@ class ClassHierarchy:
 
     def _find_below(self) -> dict[ClassRef, tuple[ClassRef, ...]]:
         found: dict[ClassRef, list[ClassRef]] = defaultdict(list)
-        with self._trail.apart():
+        with self._log.untracked():
             every = (ClassRef(path, qualname) for path in self._reader.modules for qualname in self._reader.classes[path])
             known = self.known_above
             for klass, above in known() if known is not None else ((each, self.classes_above(each)) for each in every):
@@ -105,11 +104,11 @@ class ClassHierarchy:
         return {base: tuple(sorted(below)) for base, below in found.items()}
 
     def classes_above(self, klass: ClassRef) -> list[ClassRef]:
-        """The bases of a class in the project, for all of them to know who is below: a root of the trail."""
-        self._trail.page = []
+        """The bases of a class in the project, for all of them to know who is below: a firewall of the dependency log."""
+        self._log.reads = []
         above = [base for base in self.mro(klass)[1:] if isinstance(base, ClassRef)]
         values = [part for base in above for part in base[:2]]
-        self._trail.root(keys.ORDER, self._trail.page, klass[:2], values)
+        self._log.firewall(keys.ORDER, self._log.reads, klass[:2], values)
         return above
 
     def overrides(self, ref: ClassRef, name: str) -> tuple[FunctionRef, ...]:
@@ -118,8 +117,7 @@ class ClassHierarchy:
 
     def _find_overrides(self, key: tuple[ClassRef, str]) -> tuple[FunctionRef, ...]:
         ref, name = key
-        if self._trail.on:  # one key for all classes below, and whether they have it
-            self._trail.page.append((keys.OVERRIDES, ref, name))
+        self._log.read(keys.OVERRIDES, ref, name)  # one key for all classes below, and whether they have it
         below = self._subclasses(ref)
         if len(below) < _MANY:
             methods = (FunctionRef(each.path, f"{each.qualname}.{name}") for each in below)

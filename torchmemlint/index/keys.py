@@ -1,5 +1,5 @@
-"""The kinds of keys by which an answer's trail names what it read of the facts (``index.trail``): parts of them that change by
-themselves. ``index.said`` tells what a module says under each.
+"""The kinds of keys: parts of the facts that change by themselves. The dependency log (``index.dependency_log``) notes which of them a
+result was computed from; ``incremental.changed_keys`` compares their values.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ Of all modules, with one word (``Tables``):
     WORD      whether anything says it;  CUDA  whether anything speaks of it;  LEAVES  what leaves grad mode switched
     ABSOLUTE  instead of a word, a dotted name: what it is in the project
 
-Worked out of these, over all modules, and compared with what they were when something below them changed:
+Computed from these, over all modules, behind firewalls:
 
     CALLS     the calls that reach a function;  PLACES  their places;  PLACED  the places of all calls in a function
     BELOW     the classes below a class;  OVERRIDES  those of them that define a method, by the class and its name
     LEAK      the switches before calls in a function
 
-Whether any module says a word in this way, which decides what is in INDEX and READS, and in no trail (see ``Tables``):
+Whether any module says a word in this way, which decides what is in INDEX and READS, and is never logged (see ``Tables``):
 
     FUNCTIONS  it is the last name of a function;  MEMBERS, LOCALS  an attribute, or a name, that may be an object or a method
     HELD       an attribute that a method assigns, which may be one;  TARGETS  it is a part of the name of what is imported
 
-Of files: TEXT, SOURCE of a function. SITE, ORDER, LEAKS, OBJECTS and OBJECT are the roots from which CALLS, BELOW and LEAK
-come: what a call means, the order of a class's bases, all leaks, which calls may be of objects, and what such a call means.
+Of files: TEXT, SOURCE of a function. SITE, ORDER, LEAKS, OBJECTS and OBJECT are the firewalls behind which CALLS, BELOW and LEAK
+stand: what a call means, the order of a class's bases, all leaks, which calls may be of objects, and what such a call means.
 """

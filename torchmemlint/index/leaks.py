@@ -6,20 +6,20 @@ from collections import defaultdict
 
 from torchmemlint.index import keys
 from torchmemlint.index.callgraph import CallGraph
+from torchmemlint.index.dependency_log import DependencyLog
 from torchmemlint.index.effects import Effects
 from torchmemlint.index.facts import CallableUse, CallFact
 from torchmemlint.index.plain import shape
 from torchmemlint.index.references import TOP, FunctionRef
-from torchmemlint.index.trail import Trail
 
 
 class Leaks:
     """The leaks of a project, found all at once."""
 
-    def __init__(self, effects: Effects, calls: CallGraph, trail: Trail) -> None:
+    def __init__(self, effects: Effects, calls: CallGraph, log: DependencyLog) -> None:
         self._effects = effects
         self._calls = calls
-        self._trail = trail
+        self._log = log
         self._leaks: dict[FunctionRef, list[tuple[CallFact, str]]] | None = None
 
     def effect_at(self, ref: FunctionRef, call: CallFact) -> str | None:
@@ -34,8 +34,7 @@ class Leaks:
 
     def _leak_before(self, ref: FunctionRef, call: CallFact) -> tuple[CallFact, str] | None:
         """The last call before ``call`` of a project function that leaves grad mode switched."""
-        if self._trail.on:
-            self._trail.page.append((keys.LEAK, ref.path, ref.qualname))
+        self._log.read(keys.LEAK, ref.path, ref.qualname)
         if self._leaks is None:
             self._leaks = self._find_leaks()
         found = None
@@ -50,18 +49,17 @@ class Leaks:
         return _told(self._leaks)
 
     def _find_leaks(self) -> dict[FunctionRef, list[tuple[CallFact, str]]]:
-        """The calls that leave grad mode switched, by the functions in which they stand: a root of the trail."""
+        """The calls that leave grad mode switched, by the functions in which they stand: a firewall of the dependency log."""
         leaks: dict[FunctionRef, list[tuple[CallFact, str]]] = defaultdict(list)
-        with self._trail.apart():
-            self._trail.page = []
+        with self._log.untracked():
+            self._log.reads = []
             for ref, facts in self._calls.tables.switching():
                 if ref.qualname == TOP or ref.qualname.rpartition(".")[2] in ("__enter__", "__exit__"):
                     continue
                 effect = self._effects.last_effect(ref, facts.leaves)
                 if effect is None:
                     continue
-                if self._trail.on:
-                    self._trail.page.append((keys.PLACES, ref.path, ref.qualname))
+                self._log.read(keys.PLACES, ref.path, ref.qualname)
                 for caller in self._calls.calls_of(ref):
                     if not caller.certain:
                         continue
@@ -72,7 +70,7 @@ class Leaks:
                         leaks[caller.ref].append((caller.call, given))
             for places in leaks.values():
                 places.sort(key=lambda leak: leak[0].place)
-            self._trail.root(keys.LEAKS, self._trail.page, (), _told(leaks) if self._trail.on else ())
+            self._log.firewall(keys.LEAKS, self._log.reads, (), _told(leaks) if self._log.on else ())
         return leaks
 
 

@@ -1,10 +1,11 @@
-"""The modules of one run, linked: what the answers to questions are made of."""
+"""The modules of one run, linked: what the answers to queries are made of."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from torchmemlint.index.callgraph import CallGraph
+from torchmemlint.index.dependency_log import DependencyLog, memoized
 from torchmemlint.index.effects import Effects
 from torchmemlint.index.evidence import Evidence
 from torchmemlint.index.facts import FunctionFacts
@@ -15,7 +16,6 @@ from torchmemlint.index.names import Names
 from torchmemlint.index.reader import FactReader
 from torchmemlint.index.references import FunctionRef, Outside
 from torchmemlint.index.starts import Starts
-from torchmemlint.index.trail import Trail, answered
 from torchmemlint.torch_facts import TORCH
 
 _INWARDS = 8
@@ -25,31 +25,30 @@ _INWARDS = 8
 class Linked:
     """Everything beyond the facts of ``modules`` is worked out when asked for. For the arguments see ``Project``."""
 
-    def __init__(self, modules: Modules, trail: Trail, no_grad_wrappers: Sequence[str], complete: bool) -> None:
-        self.trail = trail
-        self.reader = FactReader(modules, trail)
+    def __init__(self, modules: Modules, log: DependencyLog, no_grad_wrappers: Sequence[str], complete: bool) -> None:
+        self.log = log
+        self.reader = FactReader(modules, log)
         self.names = Names(self.reader)
         self.classes = self.names.classes
         self.evidence = Evidence(self.names, TORCH)
         self.calls = CallGraph(self.names, self.evidence, TORCH)
         self.effects = Effects(self.names, self.evidence, TORCH, no_grad_wrappers)
-        self.leaks = Leaks(self.effects, self.calls, trail)
+        self.leaks = Leaks(self.effects, self.calls, log)
         self.starts = Starts(self.names, self.calls, self.effects, self.leaks, TORCH, complete)
-        self.grad = GradMode(self.starts, self.calls, trail)
+        self.grad = GradMode(self.starts, self.calls, log)
         self.within: dict[str, dict[str, tuple[FunctionFacts, ...]]] = {}
         """Of a module, by the name of a function or class, all functions inside it."""
-        self.differentiating = answered(trail, self._find_differentiating)
+        self.differentiating = memoized(log, self._find_differentiating)
         """The methods ``forward`` that take gradients, themselves or in what they call."""
 
     def link(self) -> None:
-        """Makes now what every question needs of all modules: processes that are forked from this one have it."""
+        """Makes now what every query needs of all modules: processes that are forked from this one have it."""
         self.names.link()
         self.calls.resolver.link()
 
     def note(self, kind: int, path: str, qualname: str = "") -> None:
         """Notes that facts were read (see ``index.keys``)."""
-        if self.trail.on:
-            self.trail.page.append((kind, path, qualname))
+        self.log.read(kind, path, qualname)
 
     def _find_differentiating(self, whole: str) -> frozenset[FunctionRef]:
         level = {

@@ -1,11 +1,11 @@
-"""Answered answers to questions that can lead back to themselves."""
+"""Memoized answers to queries that can lead back to themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from torchmemlint.index.trail import MISSING, Trail, answered
+from torchmemlint.index.dependency_log import MISSING, DependencyLog, memoized
 
 Key = TypeVar("Key", bound=Hashable)
 Answer = TypeVar("Answer")
@@ -16,20 +16,20 @@ _BUDGET = 5000
 class Memo(Generic[Key, Answer]):
     """``answer(key)`` by a function that may ask for other answers on the way.
 
-    A question that is asked again while it is open, or deeper than ``limit``, is answered by ``unknown``. What was answered
-    with the help of such a cut is not remembered, except for the outermost question of the circle: so answers do not depend
-    on which question came first. After ``_BUDGET`` steps the rest of an outermost question is cut.
+    A query that is asked again while it is open, or deeper than ``limit``, is answered by ``unknown``. What was answered
+    with the help of such a cut is not remembered, except for the outermost query of the circle: so answers do not depend
+    on which query came first. After ``_BUDGET`` steps the rest of an outermost query is cut.
     """
 
-    def __init__(self, trail: Trail, compute: Callable[[Key], Answer], unknown: Answer, limit: int) -> None:
-        self._trail = trail
+    def __init__(self, log: DependencyLog, compute: Callable[[Key], Answer], unknown: Answer, limit: int) -> None:
+        self._log = log
         self._compute = compute
         self._unknown = unknown
         self._limit = limit
-        self._known = answered(trail, compute)
+        self._known = memoized(log, compute)
         self._open: dict[Key, int] = {}
         self._steps = 0
-        self._cut = limit  # depth of the outermost open question that the last answer depends on
+        self._cut = limit  # depth of the outermost open query that the last answer depends on
 
     def answer(self, key: Key) -> Answer:
         """The answer to ``key``, worked out once."""
@@ -43,21 +43,21 @@ class Memo(Generic[Key, Answer]):
             return self._unknown
         around, self._cut = self._cut, self._limit
         self._open[key] = depth
-        trail = self._trail
-        outer, trail.page = trail.page, []
+        log = self._log
+        outer, log.reads = log.reads, []
         try:
             found = self._compute(key)
         except BaseException:
             self._cut = around
-            outer += trail.page
+            outer += log.reads
             raise
         finally:
             del self._open[key]
-            page, trail.page = trail.page, outer
+            reads, log.reads = log.reads, outer
         if self._cut >= depth:
-            self._known.put(key, found, trail.node(page))
+            self._known.put(key, found, log.node(reads))
             self._cut = around
         else:
-            outer += page
+            outer += reads
             self._cut = min(around, self._cut)
         return found

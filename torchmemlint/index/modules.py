@@ -1,5 +1,5 @@
 """The facts of all modules of a project, by path. Those of a module may be made when they are first looked at; then it may be
-known without looking which modules say a word (``index.words``)."""
+known without looking which modules say a word (``incremental.word_index``)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Protocol
 from torchmemlint.index.facts import ModuleFacts
 
 
-class Words(Protocol):
-    """Which modules say a word, by kind of key (see ``index.words``)."""
+class WordIndex(Protocol):
+    """Which modules say a word, by kind of key (see ``incremental.word_index``)."""
 
     def modules(self, kind: int, word: str) -> list[str]:
         """The modules that say a word."""
@@ -30,11 +30,11 @@ class Modules(Mapping[str, ModuleFacts]):
         self,
         paths: Iterable[str],
         one: Callable[[str], ModuleFacts],
-        words: Callable[[], Words | None] | None = None,
+        words: Callable[[], WordIndex | None] | None = None,
     ) -> None:
         self._facts: dict[str, ModuleFacts | None] = dict.fromkeys(sorted(paths))
         self._one = one
-        self._find_words = words
+        self._find_word_index = words
 
     @classmethod
     def of(cls, facts: Iterable[ModuleFacts]) -> Modules:
@@ -45,9 +45,9 @@ class Modules(Mapping[str, ModuleFacts]):
         return found
 
     @cached_property
-    def words(self) -> Words | None:
+    def words(self) -> WordIndex | None:
         """Which modules say a word; None where only the facts of all of them tell."""
-        return self._find_words() if self._find_words is not None else None
+        return self._find_word_index() if self._find_word_index is not None else None
 
     def __getitem__(self, path: str) -> ModuleFacts:
         found = self._facts[path]

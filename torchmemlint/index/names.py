@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from torchmemlint.index import keys
+from torchmemlint.index.dependency_log import MISSING, memoized
 from torchmemlint.index.hierarchy import ClassHierarchy
 from torchmemlint.index.layout import Layout, Module
 from torchmemlint.index.reader import FactReader
 from torchmemlint.index.references import ClassRef, FunctionRef, Outside, Symbol, Variable, outside
-from torchmemlint.index.trail import MISSING, answered
 from torchmemlint.index.views import bound_names
 
 _BUILTINS = frozenset(dir(builtins))
@@ -25,11 +25,11 @@ class Names:
 
     def __init__(self, reader: FactReader) -> None:
         self.reader = reader
-        self.trail = trail = reader.trail
+        self.log = log = reader.log
         self.classes = ClassHierarchy(reader, self.bases, self.dotted, self.absolute)
-        self._symbols = answered(trail, self._outermost_symbol)
-        self._star_targets = answered(trail, self._find_star_targets)
-        self._star_closure = answered(trail, self._find_star_modules)
+        self._symbols = memoized(log, self._outermost_symbol)
+        self._star_targets = memoized(log, self._find_star_targets)
+        self._star_closure = memoized(log, self._find_star_modules)
         self._binders: dict[str, list[str]] | None = None
         self._asked: set[tuple[str, str]] = set()
 
@@ -125,8 +125,7 @@ class Names:
         imports. A package's ``__init__`` can have thousands of them, few of which bind the name."""
         if not self._star_targets.answer(path):
             return []
-        if self.trail.on:
-            self.trail.page.append((keys.BINDERS, name, ""))
+        self.log.read(keys.BINDERS, name, "")
         binders = self._modules_that_bind(name)
         if not binders:  # wherever the star imports lead
             return []
@@ -158,8 +157,7 @@ class Names:
 
     def _find_star_targets(self, path: str) -> list[str]:
         """The files that the star imports of ``path`` name, the last one first."""
-        if self.trail.on:
-            self.trail.page.append((keys.STARS, path, ""))
+        self.log.read(keys.STARS, path, "")
         targets = [self._file_of(path, target) for target in reversed(self.reader.star_imports[path])]
         return [target for target in targets if target]
 
@@ -229,8 +227,8 @@ class Names:
         if isinstance(symbol, Outside):
             return outside(f"{symbol.name}.{name}")
         if isinstance(symbol, Module):
-            if not symbol.path and self.trail.on:
-                self.trail.page.append((keys.NAME, symbol.directory, name))
+            if not symbol.path and self.log.on:
+                self.log.reads.append((keys.NAME, symbol.directory, name))
             found = self.defined(symbol.path, name) if symbol.path else None
             return found if found is not None else self.layout.child(symbol, name)
         if isinstance(symbol, ClassRef):
@@ -259,8 +257,7 @@ class Names:
 
     def note_absolute(self, name: str) -> None:
         """Notes that it was looked up which file an absolute name, or the beginning of it, is."""
-        if self.trail.on:
-            self.trail.page.append((keys.ABSOLUTE, name, ""))
+        self.log.read(keys.ABSOLUTE, name, "")
 
     def _package_name(self, path: str, dots: int) -> str:
         name = self.layout.names[path].split(".")
@@ -291,8 +288,7 @@ class Names:
 
     def _bases(self, ref: ClassRef) -> tuple[ClassRef | str, ...]:
         found: list[ClassRef | str] = []
-        if self.trail.on:
-            self.trail.page.append((keys.BASES, ref.path, ref.qualname))
+        self.log.read(keys.BASES, ref.path, ref.qualname)
         for text in self.reader.classes[ref.path][ref.qualname].bases:
             if text.startswith(("six.with_metaclass", "with_metaclass", "future.utils.with_metaclass")):
                 continue

@@ -1,4 +1,4 @@
-"""The project: all modules' facts as one, and the questions that the analysis asks of it.
+"""The project: all modules' facts as one, and the queries that the analysis asks of it.
 
 Answers do not depend on the order in which files were given. Everything beyond the tables of names is worked out when asked
 for, and remembered.
@@ -11,16 +11,16 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from torchmemlint.index import keys
+from torchmemlint.index.dependency_log import MISSING, DependencyLog
 from torchmemlint.index.facts import ClassFacts, FunctionFacts, ModuleFacts
-from torchmemlint.index.ledger import Ledger
 from torchmemlint.index.linked import Linked
 from torchmemlint.index.modules import Modules
-from torchmemlint.index.questions import calls, classes, contents, gradmode, names
+from torchmemlint.index.queries import calls, classes, contents, gradmode, names
+from torchmemlint.index.query_log import QueryLog
 from torchmemlint.index.references import ClassRef, FunctionRef
-from torchmemlint.index.trail import MISSING, Trail
 
 if TYPE_CHECKING:
-    from torchmemlint.processes.board import Board
+    from torchmemlint.processes.exchange import Exchange
 
 __all__ = ["ClassRef", "FunctionRef", "Project"]
 
@@ -28,48 +28,48 @@ Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
 
-def question(
+def query(
     function: Callable[Concatenate[Linked, Arguments], Answer],
 ) -> Callable[Concatenate[Project, Arguments], Answer]:
-    """A method that bears the function's name, whose answers findings rest on: every call is written into the project's ledger.
-    Arguments go by place, and are of the kinds that ``index.answers`` can write down."""
+    """A method that bears the function's name, whose answers findings rest on: every call is noted in the project's query log.
+    Arguments go by place, and are of the kinds that ``incremental.query_results`` can store."""
     name = function.__name__
 
     def ask(self: Project, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
-        ledger = self.ledger
-        if ledger.writes:
-            ledger.open.questions.add((name, *args))
+        query_log = self.query_log
+        if query_log.records:
+            query_log.current.queries.add((name, *args))
         if self.earlier is not None:
             found: Answer = self.earlier.answer((name, *args))
             if found is not MISSING:
-                if self.trail.on:
-                    self.trail.page = [self.earlier.step((name, *args))]
+                if self.log.on:
+                    self.log.reads = [self.earlier.dependency((name, *args))]
                 return found
-        if self.trail.on:
-            self.trail.page = []  # no question asks another: these are the steps to this answer
+        if self.log.on:
+            self.log.reads = []  # no query asks another: these are the dependencies of this answer
         return function(self.linked, *args, **kwargs)
 
     update_wrapper(ask, function)
     return ask
 
 
-class Known(Protocol):
-    """Answers that are known to hold in a project (see ``index.answers.Earlier``)."""
+class StoredResults(Protocol):
+    """Results of an earlier run that still hold (see ``incremental.query_results.StoredQueries``)."""
 
-    def answer(self, question: tuple[Hashable, ...], /) -> Any:
-        """The answer to a question, ``MISSING`` where it is not among them."""
+    def answer(self, query: tuple[Hashable, ...], /) -> Any:
+        """The answer to a query, ``MISSING`` where it is not among them."""
 
-    def step(self, question: tuple[Hashable, ...], /) -> int:
-        """The step of the project's trail that the answer is."""
+    def dependency(self, query: tuple[Hashable, ...], /) -> int:
+        """What stands for the answer in the project's dependency log."""
 
 
 class Project:
-    """The modules of one run. The questions about them are the functions in ``index.questions``.
+    """The modules of one run. The queries about them are the functions in ``index.queries``.
 
     no_grad_wrappers  absolute names of decorators and managers outside the project that switch grad off
     complete          False where modules were left out that may hold callers: then "no caller" is never an answer
-    trail             the number of the first node, where it is written down of what answers are made; else None
-    earlier           answers that are known to hold
+    first_node        where dependencies are logged: the number of the first node; else None
+    earlier           stored answers that still hold
     """
 
     def __init__(
@@ -77,16 +77,16 @@ class Project:
         modules: Modules,
         no_grad_wrappers: Sequence[str] = (),
         complete: bool = True,
-        trail: int | None = None,
-        earlier: Known | None = None,
+        first_node: int | None = None,
+        earlier: StoredResults | None = None,
     ) -> None:
         self.earlier = earlier
-        self.trail = Trail()
-        if trail is not None:
-            self.trail.begin(trail)
-        self.ledger = Ledger()
-        self.linked = Linked(modules, self.trail, no_grad_wrappers, complete)
-        self._at_hand = False
+        self.log = DependencyLog()
+        if first_node is not None:
+            self.log.start(first_node)
+        self.query_log = QueryLog()
+        self.linked = Linked(modules, self.log, no_grad_wrappers, complete)
+        self._linked = False
 
     @classmethod
     def build(
@@ -94,21 +94,20 @@ class Project:
         facts: Iterable[ModuleFacts],
         no_grad_wrappers: Sequence[str] = (),
         complete: bool = True,
-        trail: int | None = None,
+        first_node: int | None = None,
     ) -> Project:
-        """The project of modules whose facts are at hand, linked: what every question needs of all of them is there."""
-        project = cls(Modules.of(facts), no_grad_wrappers, complete, trail)
-        project._at_hand = True
+        """The project of modules whose facts are at hand, linked: what every query needs of all of them is there."""
+        project = cls(Modules.of(facts), no_grad_wrappers, complete, first_node)
+        project._linked = True
         project.linked.link()
         return project
 
-    def meet(self, board: Board) -> None:
-        """From now on other processes, forked from this one, are told on a board what all of them need, and tell this one; not
-        where few questions are asked of the project. Where a trail is written, what was told are roots, which one process alone
-        writes down."""
-        if self._at_hand:
-            board.sign, board.believes = self.trail.sign, self.trail.believes
-            self.linked.calls.meet(board)
+    def share_through(self, exchange: Exchange) -> None:
+        """From now on what all processes that are forked from this one need goes through an exchange; not where few queries are asked
+        of the project. Where dependencies are logged, what is exchanged are firewalls, which one process alone logs."""
+        if self._linked:
+            exchange.position, exchange.accepts = self.log.position, self.log.accepts
+            self.linked.calls.share_through(exchange)
 
     @property
     def modules(self) -> Modules:
@@ -126,66 +125,66 @@ class Project:
     def facts(self, ref: ClassRef) -> ClassFacts: ...
     def facts(self, ref: FunctionRef | ClassRef) -> FunctionFacts | ClassFacts:
         """The facts behind a reference; of a name that is defined several times, the last definition (a property's getter)."""
-        if self.ledger.writes:
-            self.ledger.open.questions.add(("facts", ref))
+        if self.query_log.records:
+            self.query_log.current.queries.add(("facts", ref))
         self.linked.note(keys.WHOLE, ref.path, ref.qualname)
         return self.linked.reader.facts_of(ref)
 
     # --- what single modules say
 
-    module = question(contents.module)
-    imports = question(contents.imports)
-    assigned = question(contents.assigned)
-    within = question(contents.within)
-    receivers = question(contents.receivers)
-    saying = question(contents.saying)
-    module_name = question(contents.module_name)
+    module = query(contents.module)
+    imports = query(contents.imports)
+    assigned = query(contents.assigned)
+    within = query(contents.within)
+    receivers = query(contents.receivers)
+    saying = query(contents.saying)
+    module_name = query(contents.module_name)
 
     # --- what names and expressions mean
 
-    resolve = question(names.resolve)
-    variable = question(names.variable)
-    imported = question(names.imported)
-    function = question(names.function)
-    klass = question(names.klass)
-    is_inside = question(names.is_inside)
-    is_function = question(names.is_function)
-    class_of = question(names.class_of)
-    outside = question(names.outside)
+    resolve = query(names.resolve)
+    variable = query(names.variable)
+    imported = query(names.imported)
+    function = query(names.function)
+    klass = query(names.klass)
+    is_inside = query(names.is_inside)
+    is_function = query(names.is_function)
+    class_of = query(names.class_of)
+    outside = query(names.outside)
 
     # --- classes, their methods and attributes
 
-    mro = question(classes.mro)
-    method = question(classes.method)
-    subclasses = question(classes.subclasses)
-    attr = question(classes.attr)
-    attrs = question(classes.attrs)
-    is_subclass = question(classes.is_subclass)
-    attribute_class = question(classes.attribute_class)
-    attribute_classes = question(classes.attribute_classes)
-    methods_named = question(classes.methods_named)
-    is_attribute_only = question(classes.is_attribute_only)
-    is_attribute = question(classes.is_attribute)
-    classes_with_attribute = question(classes.classes_with_attribute)
+    mro = query(classes.mro)
+    method = query(classes.method)
+    subclasses = query(classes.subclasses)
+    attr = query(classes.attr)
+    attrs = query(classes.attrs)
+    is_subclass = query(classes.is_subclass)
+    attribute_class = query(classes.attribute_class)
+    attribute_classes = query(classes.attribute_classes)
+    methods_named = query(classes.methods_named)
+    is_attribute_only = query(classes.is_attribute_only)
+    is_attribute = query(classes.is_attribute)
+    classes_with_attribute = query(classes.classes_with_attribute)
 
     # --- calls and words
 
-    calls_by_name = question(calls.calls_by_name)
-    callees = question(calls.callees)
-    callers = question(calls.callers)
-    functions_given = question(calls.functions_given)
-    classes_given = question(calls.classes_given)
-    objects_given = question(calls.objects_given)
-    says = question(calls.says)
-    speaks_of_cuda = question(calls.speaks_of_cuda)
+    calls_by_name = query(calls.calls_by_name)
+    callees = query(calls.callees)
+    callers = query(calls.callers)
+    functions_given = query(calls.functions_given)
+    classes_given = query(calls.classes_given)
+    objects_given = query(calls.objects_given)
+    says = query(calls.says)
+    speaks_of_cuda = query(calls.speaks_of_cuda)
 
     # --- grad mode and gradients
 
-    grad_mode = question(gradmode.grad_mode)
-    test_holds = question(gradmode.test_holds)
-    asked_with_grad = question(gradmode.asked_with_grad)
-    manager_effect = question(gradmode.manager_effect)
-    decorator_effect = question(gradmode.decorator_effect)
-    driven_without_grad = question(gradmode.driven_without_grad)
-    differentiates = question(gradmode.differentiates)
-    differentiates_somewhere = question(gradmode.differentiates_somewhere)
+    grad_mode = query(gradmode.grad_mode)
+    test_holds = query(gradmode.test_holds)
+    asked_with_grad = query(gradmode.asked_with_grad)
+    manager_effect = query(gradmode.manager_effect)
+    decorator_effect = query(gradmode.decorator_effect)
+    driven_without_grad = query(gradmode.driven_without_grad)
+    differentiates = query(gradmode.differentiates)
+    differentiates_somewhere = query(gradmode.differentiates_somewhere)

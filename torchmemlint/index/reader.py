@@ -1,4 +1,4 @@
-"""Facts of modules, read so that the trail knows what was read."""
+"""Facts of modules, read so that the dependency log knows what was read."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from torchmemlint.index import keys, views
+from torchmemlint.index.dependency_log import DependencyLog
 from torchmemlint.index.facts import AttrFact, CallableUse, ClassFacts, FunctionFacts, ModuleFacts, ParamFact
 from torchmemlint.index.modules import Modules
 from torchmemlint.index.references import ClassRef, FunctionRef
-from torchmemlint.index.trail import Trail
 
 Value = TypeVar("Value")
 
@@ -72,11 +72,11 @@ class _OfModules(dict[str, Value]):
 
 
 class FactReader:
-    """Reads what modules say of functions and classes. Whatever is read is written into the ``trail``, so facts are read in no
+    """Reads what modules say of functions and classes. Whatever is read is noted in the ``log``, so facts are read in no
     other way; but for the tables of all modules (``index.tables``), which are made of ``modules``."""
 
-    def __init__(self, modules: Modules, trail: Trail) -> None:
-        self.trail = trail
+    def __init__(self, modules: Modules, log: DependencyLog) -> None:
+        self.log = log
         self.modules = modules
         self.functions = _OfModules(modules, views.functions_of)
         self.classes = _OfModules(modules, views.classes_of)
@@ -94,44 +94,37 @@ class FactReader:
 
     def head(self, path: str, qualname: str) -> Head | None:
         """A function's header; None where there is no such function."""
-        if self.trail.on:
-            self.trail.page.append((keys.HEAD, path, qualname))
+        self.log.read(keys.HEAD, path, qualname)
         return self.functions[path].get(qualname)
 
     def header(self, ref: FunctionRef) -> Head:
         """The header of a function that there is. Raises KeyError."""
-        if self.trail.on:
-            self.trail.page.append((keys.HEAD, ref.path, ref.qualname))
+        self.log.read(keys.HEAD, ref.path, ref.qualname)
         return self.functions[ref.path][ref.qualname]
 
     def scope(self, path: str, qualname: str) -> Scope | None:
         """A function's header and locals; None where there is no such function."""
-        if self.trail.on:
-            self.trail.page.append((keys.SCOPE, path, qualname))
+        self.log.read(keys.SCOPE, path, qualname)
         return self.functions[path].get(qualname)
 
     def flow(self, ref: FunctionRef) -> Flow:
         """A function's header, and what it does to grad mode by itself. Raises KeyError."""
-        if self.trail.on:
-            self.trail.page.append((keys.FLOW, ref.path, ref.qualname))
+        self.log.read(keys.FLOW, ref.path, ref.qualname)
         return self.functions[ref.path][ref.qualname]
 
     def calls_backward(self, ref: FunctionRef) -> bool:
         """Whether a function back-propagates."""
-        if self.trail.on:
-            self.trail.page.append((keys.BACKWARD, ref.path, ref.qualname))
+        self.log.read(keys.BACKWARD, ref.path, ref.qualname)
         return views.calls_backward(self.functions[ref.path][ref.qualname])
 
     def inside(self, ref: FunctionRef) -> dict[str, FunctionFacts]:
         """A function and all that are inside it, by name, in the order of the file."""
-        if self.trail.on:
-            self.trail.page.append((keys.INSIDE, ref.path, ref.qualname))
+        self.log.read(keys.INSIDE, ref.path, ref.qualname)
         return views.inside(self.functions[ref.path], ref.qualname)
 
     def methods_of(self, ref: ClassRef) -> tuple[str, ...]:
         """The qualified names of a class's own methods, in the order of the file, all definitions of each."""
-        if self.trail.on:
-            self.trail.page.append((keys.OWN, ref.path, ref.qualname))
+        self.log.read(keys.OWN, ref.path, ref.qualname)
         return tuple(facts.qualname for facts in self.modules[ref.path].functions if facts.owner == ref.qualname)
 
     def whole(self, path: str) -> ModuleFacts:
@@ -144,8 +137,7 @@ class FactReader:
 
     def has_tests(self, path: str) -> bool:
         """Whether a module has unit tests, or what serves them."""
-        if self.trail.on:
-            self.trail.page.append((keys.TESTS, path, ""))
+        self.log.read(keys.TESTS, path, "")
         found = self._tests.get(path)
         if found is None:
             found = self._tests[path] = views.has_tests(self.modules[path])
@@ -153,24 +145,20 @@ class FactReader:
 
     def imports(self, path: str) -> tuple[tuple[str, str], ...]:
         """What a module imports."""
-        if self.trail.on:
-            self.trail.page.append((keys.IMPORTS, path, ""))
+        self.log.read(keys.IMPORTS, path, "")
         return self.modules[path].imports
 
     def has_function(self, path: str, qualname: str) -> bool:
-        if self.trail.on:
-            self.trail.page.append((keys.NAME, path, qualname))
+        self.log.read(keys.NAME, path, qualname)
         return qualname in self.functions[path]
 
     def has_class(self, path: str, qualname: str) -> bool:
-        if self.trail.on:
-            self.trail.page.append((keys.NAME, path, qualname))
+        self.log.read(keys.NAME, path, qualname)
         return qualname in self.classes[path]
 
     def has_method(self, klass: ClassRef, name: str) -> bool:
         """Whether a class itself defines a method."""
-        if self.trail.on:
-            self.trail.page.append((keys.MEMBER, klass, name))
+        self.log.read(keys.MEMBER, klass, name)
         return f"{klass.qualname}.{name}" in self.functions[klass.path]
 
     def inner(self, scope: Scope, path: str, name: str) -> FunctionRef | ClassRef | None:
@@ -182,8 +170,7 @@ class FactReader:
 
     def own_attrs(self, klass: ClassRef, name: str) -> Sequence[AttrFact]:
         """The assignments to an attribute in a class itself."""
-        if self.trail.on:
-            self.trail.page.append((keys.MEMBER, klass, name))
+        self.log.read(keys.MEMBER, klass, name)
         own = self._attrs.get(klass)
         if own is None:
             own = self._attrs[klass] = {}

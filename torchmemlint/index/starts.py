@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from torchmemlint.index.callgraph import CallGraph
 from torchmemlint.index.conditions import TEST, test_holds
+from torchmemlint.index.dependency_log import memoized
 from torchmemlint.index.edges import Caller
 from torchmemlint.index.effects import MAX_DEPTH, Effects
 from torchmemlint.index.facts import CallableUse
@@ -19,7 +20,6 @@ from torchmemlint.index.names import Names
 from torchmemlint.index.quiet import is_quiet
 from torchmemlint.index.reader import Head
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef
-from torchmemlint.index.trail import answered
 from torchmemlint.torch_facts import TORCH, TorchFacts
 
 # The branch on which another framework than torch runs.
@@ -55,8 +55,8 @@ class Starts:
         self._torch = torch
         self._complete = complete
         self._hook_names = _FUNCTION_HOOKS | {name for _, name in torch.hooks}
-        self._trail = trail = names.trail
-        self._nodes = answered(trail, self._make_node)
+        self._log = log = names.log
+        self._nodes = memoized(log, self._make_node)
 
     def node(self, ref: FunctionRef) -> Node:
         """The equation of a function."""
@@ -150,7 +150,7 @@ class Starts:
             # The forward first: it is what others call, and mostly decides.
             return sorted(self._reader.methods_of(owner), key=lambda each: not each.endswith(".forward"))
 
-        return not self._trail.any(methods, is_run_unguarded) and bool(found)
+        return not self._log.any(methods, is_run_unguarded) and bool(found)
 
     def guarded(self, caller: Caller) -> bool:
         """Whether grad mode is off at a call by what its own function says."""

@@ -1,6 +1,6 @@
 """What all modules say of one word: where it is called, taken as a value, assigned, defined as a method.
 
-What is read here goes into the project's trail, by the word.
+What is read here goes into the project's log, by the word.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TypeVar
 
 from torchmemlint.index import keys
 from torchmemlint.index.decorators import is_property
+from torchmemlint.index.dependency_log import DependencyLog
 from torchmemlint.index.facts import CallFact, ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.modules import Modules
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef
-from torchmemlint.index.trail import Trail
 from torchmemlint.index.views import by_qualname
 from torchmemlint.torch_facts import TORCH
 
@@ -30,12 +30,12 @@ Row = TypeVar("Row", bound=tuple[object, ...])
 
 
 class Tables:
-    """The tables of some modules. Where it is known which modules say a word (``index.words``), a module is taken in when a
+    """The tables of some modules. Where it is known which modules say a word (``incremental.word_index``), a module is taken in when a
     word that it says is asked for; else all are at once."""
 
-    def __init__(self, modules: Modules, trail: Trail) -> None:
+    def __init__(self, modules: Modules, log: DependencyLog) -> None:
         self._modules = modules
-        self._trail = trail
+        self._log = log
         self._words = modules.words
         self._taken: set[str] = set()
         self._index: dict[str, list[Site]] = defaultdict(list)
@@ -158,8 +158,7 @@ class Tables:
                 aliases[last].add(name)
 
     def _note(self, kind: int, word: str) -> None:
-        if self._trail.on:
-            self._trail.page.append((kind, word, ""))
+        self._log.read(kind, word, "")
 
     # --- calls and values
 
@@ -215,7 +214,7 @@ class Tables:
 
     def calls_of_objects(self) -> Mapping[str, Sequence[Site]]:
         """The calls that can be of an object (``self.model(x)``), by the word in which they end: only few can, and what a call
-        of anything else means is not worked out to know it. They are in no trail: see ``Calls``."""
+        of anything else means is not worked out to know it. They are in no log: see ``Calls``."""
         found: dict[str, Sequence[Site]] = {}
         for word in self._all(keys.INDEX):
             forms = self.forms(word)
@@ -314,7 +313,7 @@ class Tables:
         for facts in module.functions:
             for text in sorted(facts.reads):
                 reads.setdefault(text.rpartition(".")[2], []).append((facts.qualname, text))
-        # Of a word that is no function's name anywhere, nothing is told: see ``index.files``.
+        # The tables have no rows for a word that is no function's name anywhere: see ``incremental.changed_keys``.
         yield from ((keys.READS, word, rows) for word, rows in reads.items())
         yield keys.PATTERNS, "", self._patterns
         named: dict[str, list[tuple[str, str]]] = defaultdict(list)
@@ -333,7 +332,7 @@ class Tables:
 
 def of_one(module: ModuleFacts) -> Tables:
     """The tables of one module alone."""
-    return Tables(Modules.of([module]), Trail())
+    return Tables(Modules.of([module]), DependencyLog())
 
 
 def _parted(facts: FunctionFacts) -> tuple[str, str, str]:

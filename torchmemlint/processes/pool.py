@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor, ProcessPoolExecutor
     from multiprocessing.context import BaseContext
 
-    from torchmemlint.processes.board import Board
+    from torchmemlint.processes.exchange import Exchange
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -48,17 +48,17 @@ def run_all(
     jobs: int,
     lost: Callable[[str, str], R],
     tell: Callable[[int], None] = lambda files: None,
-    meet: Callable[[Board], None] | None = None,
+    share: Callable[[Exchange], None] | None = None,
 ) -> list[R]:
     """``function(shared, path)`` for each path, in order, in up to ``jobs`` processes; ``lost(path, why)`` where it kills its
-    process. ``tell`` hears whenever some more files are done; ``meet`` is given the board of processes that share this one's
+    process. ``tell`` hears whenever some more files are done; ``share`` is given the exchange of processes that share this one's
     memory, before they start."""
     jobs = min(jobs, len(paths))
     if jobs > 1:
         gc.freeze()  # a collection in a forked worker would write to all that is shared, and so copy it
         try:
             if forks.may_die():
-                with _board(jobs, meet):
+                with _exchange(jobs, share):
                     return _together(function, shared, paths, jobs, lost, tell)
             with _children_that_trust_no_folder():
                 return _in_pool(function, shared, paths, jobs, lost, tell)
@@ -142,18 +142,18 @@ def size_of(path: str) -> int:
 
 
 @contextmanager
-def _board(jobs: int, meet: Callable[[Board], None] | None) -> Iterator[None]:
-    if meet is None:
+def _exchange(jobs: int, share: Callable[[Exchange], None] | None) -> Iterator[None]:
+    if share is None:
         yield
         return
-    from torchmemlint.processes.board import Board
+    from torchmemlint.processes.exchange import Exchange
 
-    board = Board(jobs)
-    meet(board)
+    exchange = Exchange(jobs)
+    share(exchange)
     try:
         yield
     finally:
-        board.close()
+        exchange.close()
 
 
 def _together(

@@ -14,7 +14,7 @@ from typing import Any
 
 from torchmemlint.findings import Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.index.questions.contents import MAX_INSIDE
+from torchmemlint.index.queries.contents import MAX_INSIDE
 from torchmemlint.rules.card import Rule as Rule
 from torchmemlint.rules.doubts import Doubt, confidence_of, unless_of
 from torchmemlint.semantics import purpose

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from torchmemlint.errors import SourceError
 from torchmemlint.processes import forks
 from torchmemlint.running.inspecting import check_some
-from torchmemlint.running.linking import follows_edits, words_of
+from torchmemlint.running.linking import logs_dependencies, words_of
 from torchmemlint.running.scanning import BYTES_TO_INSPECT, jobs_for, scan_files
 from torchmemlint.workers import Checked, Scanned
 
 if TYPE_CHECKING:
-    from torchmemlint.incremental.remembered import Repeated
+    from torchmemlint.incremental.runs import CachedRun
     from torchmemlint.running.state import Run
 
 FEW = 40
@@ -26,26 +25,26 @@ def check(run: Run) -> None:
     if run.means.cache is None or run.by_hand:
         _check_all(run)
     else:
-        from torchmemlint.incremental.remembered import Repeated
+        from torchmemlint.incremental.runs import CachedRun
 
-        repeated = Repeated(run.means.cache, run.files, run.given, run.shard, comments=run.comments)
-        if not _is_repeated(run, repeated) and not _check_changed(run, repeated):
-            _check_all(run, repeated)
+        cached = CachedRun(run.means.cache, run.files, run.given, run.shard, comments=run.comments)
+        if not _is_unchanged(run, cached) and not _check_changed(run, cached):
+            _check_all(run, cached)
 
 
 def check_again(run: Run) -> bool:
     """As ``check``, where the cache knows a run over the same paths from which a few steps lead to this one; else nothing is
     done, and the answer is False."""
-    from torchmemlint.incremental.remembered import Repeated
+    from torchmemlint.incremental.runs import CachedRun
 
     assert run.means.cache is not None
-    repeated = Repeated(run.means.cache, run.files, run.given, run.shard, comments=run.comments)
-    return _is_repeated(run, repeated) or _check_changed(run, repeated, FEW)
+    cached = CachedRun(run.means.cache, run.files, run.given, run.shard, comments=run.comments)
+    return _is_unchanged(run, cached) or _check_changed(run, cached, FEW)
 
 
-def _is_repeated(run: Run, repeated: Repeated) -> bool:
+def _is_unchanged(run: Run, cached: CachedRun) -> bool:
     """Whether nothing changed since an earlier run, whose result then is this one's."""
-    result = repeated.result()
+    result = cached.result()
     if result is not None:
         run.scanned, run.checked = result
     return result is not None
@@ -57,27 +56,24 @@ class _Done:
 
     scanned: dict[str, Scanned]
     checked: dict[str, Checked]
-    told: frozenset[str] | None
+    reported: frozenset[str] | None
     complete: bool
     trouble: str = ""
 
 
-def _check_all(run: Run, repeated: Repeated | None = None) -> None:
+def _check_all(run: Run, cached: CachedRun | None = None) -> None:
     """Checks all files; where several processes do, in a process that works beside them while this one waits. If that one
     dies of a file, all is done again from here, where no file is touched by this process."""
     paths = [file.path for file in run.files]
-    follows = repeated is not None and follows_edits(run)
+    logged = cached is not None and logs_dependencies(run)
 
     def work() -> _Done:
         scan_files(run, paths)
-        words = words_of(run) if follows else str
+        words = words_of(run) if logged else str
         check_some(run, paths, scanned=frozenset(paths))
-        if repeated is not None:
-            links = repeated.links(run.scanned, run.around or (), run.checked)
-            texts = {path: one.digest for path, one in run.scanned.items()}
-            trails = partial(repeated.trails, run.scanned, run.around or (), run.checked)
-            repeated.keep(texts, run.scanned, run.checked, links, trails if follows else "", words)
-        return _Done(run.scanned, run.checked, run.told, run.complete)
+        if cached is not None:
+            cached.store_all(run.scanned, run.around or (), run.checked, logged, words)
+        return _Done(run.scanned, run.checked, run.reported, run.complete)
 
     def work_apart() -> _Done:
         done = work()
@@ -92,37 +88,34 @@ def _check_all(run: Run, repeated: Repeated | None = None) -> None:
     if done is None:
         work()
     else:
-        run.scanned, run.checked, run.told, run.complete = done.scanned, done.checked, done.told, done.complete
+        run.scanned, run.checked, run.reported, run.complete = done.scanned, done.checked, done.reported, done.complete
         if run.means.cache is not None and done.trouble:
             run.means.cache.trouble = done.trouble
 
 
-def _check_changed(run: Run, repeated: Repeated, most: int | None = None) -> bool:
+def _check_changed(run: Run, cached: CachedRun, most: int | None = None) -> bool:
     """Whether it was enough to check the files again whose own text, or a text that their findings rest on, changed since
     the run before: for others nothing changed in them. ``most`` of them, where more are not to be checked."""
-    before = repeated.before() if run.shard is None and run.means.executor is None else None
-    if before is None:
+    if run.shard is not None or run.means.executor is not None:
         return False
-    scan_files(run, before.changed)
+    from torchmemlint.incremental.previous_run import PreviousRun
+
+    previous = PreviousRun.of(cached)
+    if previous is None:
+        return False
+    scan_files(run, previous.changed)
     jobs = run.jobs
     try:
-        if not before.same_for_others(run.scanned) and not before.follows(run.scanned):
+        if not previous.interfaces_unchanged(run.scanned) and not previous.propagates(run.scanned):
             return False
-        if most is not None and len(before.wanted) > most:
+        if most is not None and len(previous.stale) > most:
             return False
-        run.before = before
-        run.jobs = 1 if len(before.wanted) < FEW else jobs
-        check_some(run, before.wanted, scanned=before.changed)
+        run.previous = previous
+        run.jobs = 1 if len(previous.stale) < FEW else jobs
+        check_some(run, previous.stale, scanned=previous.changed)
     except SourceError:  # a file changed once more
         return False
     finally:
-        run.before, run.jobs = None, jobs
-    links, again = before.now(run.checked), run.checked
-    texts = {path: one.digest for path, one in before.stamps.items()} | {path: s.digest for path, s in run.scanned.items()}
-    scanned, checked = before.result()
-    run.scanned = scanned | run.scanned
-    run.checked = checked | run.checked
-    followed = before.followed
-    trails = (lambda: followed.now(before.edits, again)) if followed is not None else before.trails
-    repeated.keep(texts, run.scanned, run.checked, links, trails, before.words_now)
+        run.previous, run.jobs = None, jobs
+    run.scanned, run.checked = previous.store(run.scanned, run.checked)
     return True

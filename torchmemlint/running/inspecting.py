@@ -25,7 +25,7 @@ def check_some(run: Run, paths: Sequence[str], scanned: Collection[str] = ()) ->
     if run.shard is not None:
         weights = [(path, size_of(path) if run.scanned[path].candidate else 1) for path in paths]
         paths = sorted([*shares(weights, run.shard.count)][run.shard.number - 1])
-        run.told = frozenset(paths)
+        run.reported = frozenset(paths)
     failed = {path: done for path in paths if (done := run.scanned[path].failed) is not None}
     candidates = [path for path in paths if run.scanned[path].candidate]
     again = frozenset(paths)
@@ -77,18 +77,18 @@ def _inspect(run: Run, paths: Sequence[str]) -> list[Checked]:
     if run.means.cache is None or run.texts:
         shared = InspectAll(project, run.settings, run.texts, run.comments)
         return _run_all(run, shared, paths)
-    from torchmemlint.incremental.remembered import Remembered, Seen
+    from torchmemlint.incremental.findings import FindingsStore
 
-    seen = Seen([*run.scanned.values(), *(run.around or ())], run.before)
-    holding = run.before.holding if run.before is not None else None
-    remembered = Remembered(run.means.cache, project, seen, run.settings, run.by_hand, holding, run.comments)
-    known = {path: found for path in paths if (found := remembered.checked(path)) is not None}
+    scanned = [*run.scanned.values(), *(run.around or ())]
+    cache, by_hand, comments = run.means.cache, run.by_hand, run.comments
+    stored = FindingsStore(cache, project, scanned, run.settings, run.previous, by_hand=by_hand, comments=comments)
+    known = {path: found for path in paths if (found := stored.valid(path)) is not None}
     new = [path for path in paths if path not in known]
     if new:
-        shared = InspectAll(project, run.settings, run.texts, run.comments, remembered.answers, remembered.keep)
-        # What was done where our cache is out of reach is kept here.
-        known |= {done.path: remembered.keep(done) for done in _run_all(run, shared, new)}
-    remembered.flush()
+        shared = InspectAll(project, run.settings, run.texts, run.comments, stored.results, stored.store)
+        # What was done where our cache is out of reach is stored here.
+        known |= {done.path: stored.store(done) for done in _run_all(run, shared, new)}
+    stored.flush()
     return [known[path] for path in paths]
 
 
@@ -97,13 +97,15 @@ def _run_all(run: Run, shared: InspectAll, paths: Sequence[str]) -> list[Checked
     if run.means.profile is not None:
         shared = replace(shared, watch=run.means.profile)
     if run.means.executor is None:
-        return run_all(inspect, shared, paths, jobs_for(run, paths, BYTES_TO_INSPECT), crashed, tell, shared.project.meet)
+        return run_all(
+            inspect, shared, paths, jobs_for(run, paths, BYTES_TO_INSPECT), crashed, tell, shared.project.share_through
+        )
     # Wherever it is done, our files and our cache may not be there: the texts go along.
     executor, places = run.means.executor
-    answers = shared.answers.without_keeping() if shared.answers is not None else None
+    results = shared.results.without_storing() if shared.results is not None else None
     texts = dict(shared.texts)
     for path in shared.project.paths:
         if path not in texts:
             with suppress(SourceError):
                 texts[path] = read(path)
-    return run_on(executor, places, inspect, replace(shared, texts=texts, answers=answers, keep=None), paths, crashed, tell)
+    return run_on(executor, places, inspect, replace(shared, texts=texts, results=results, store=None), paths, crashed, tell)

@@ -22,26 +22,26 @@ def link(run: Run) -> Project:
     """The project of all files that matter: those scanned, and those around them that they call or that call them."""
     from torchmemlint.index.project import Project
 
-    if run.before is not None:
-        return run.before.project(run.scanned)
+    if run.previous is not None:
+        return run.previous.project(run.scanned)
     wrappers = sorted({name for settings in run.settings.values() for name in settings.no_grad_wrappers})
-    return Project.build(_every(run), wrappers, run.complete, 0 if follows_edits(run) else None)
+    return Project.build(_every(run), wrappers, run.complete, 0 if logs_dependencies(run) else None)
 
 
-def follows_edits(run: Run) -> bool:
-    """Whether a later run can start from this one, so that it is written down of what answers are made."""
+def logs_dependencies(run: Run) -> bool:
+    """Whether a later run can start from this one: then what its results depend on is logged."""
     return run.means.cache is not None and not run.by_hand and run.shard is None and run.means.executor is None
 
 
 def words_of(run: Run) -> Callable[[], bytes | str]:
-    """Which modules say a word, for later runs; nothing where no module will be looked at. In a process beside this one,
+    """The word index, for later runs; nothing where no module will be looked at. In a process beside this one,
     which has to link the project, where there are several; else at once, while there is room in memory."""
-    from torchmemlint.incremental.told import words
+    from torchmemlint.incremental.runs import word_index
 
     if not any(one.candidate for one in run.scanned.values()):
         return str
     _every(run)
-    work = partial(words, [file.path for file in run.files], [*run.scanned.values(), *(run.around or ())])
+    work = partial(word_index, [file.path for file in run.files], [*run.scanned.values(), *(run.around or ())])
     if forks.may_die():
         beside = forks.beside(work)
         return lambda: beside() or ""

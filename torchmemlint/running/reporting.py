@@ -1,4 +1,4 @@
-"""What of all findings is told, in which order and at which place."""
+"""Which findings are reported, in which order and at which place."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Outcome:
     """What a run found, in the order of every output; ``settings`` by path of every file that it looked at.
 
     problems    make the exit status 2: paths that cannot be checked, bad configuration files
-    skipped     files and functions that were left out for what they are; told to everyone
-    notes       told under ``-v``; ``crashes``, the tracebacks behind TML001, too
+    skipped     files and functions that were left out for what they are; reported to everyone
+    notes       reported under ``-v``; ``crashes``, the tracebacks behind TML001, too
     baselined   how many findings the baseline hides that would be printed; ``stale``, how many of its entries have no finding any more (0 where
                 single files were checked: their callers may be out of sight)
     unchanged   how many findings are not on rows that changed since the revision asked for
@@ -70,8 +70,8 @@ class Reported:
 
 def outcome_of(run: Run) -> Outcome:
     left = reported(run)
-    checked = [run.checked[path] for path in sorted(run.checked) if run.told is None or path in run.told]
-    left_out = [one for one in run.scanned.values() if one.skipped and (run.told is None or one.path in run.told)]
+    checked = [run.checked[path] for path in sorted(run.checked) if run.reported is None or path in run.reported]
+    left_out = [one for one in run.scanned.values() if one.skipped and (run.reported is None or one.path in run.reported)]
     unread = {one.path for one in left_out if one.too_large and _named_by_hand(run, one.path)}
     skipped = [f"{quoted(one.path)}: {one.skipped}" for one in left_out if one.path not in unread]
     problems = [
@@ -103,7 +103,7 @@ def _named_by_hand(run: Run, path: str) -> bool:
 
 def reported(run: Run) -> Reported:
     """What the baselines, and rows that did not change, leave of each file's findings."""
-    paths = [file.path for file in run.files if run.told is None or file.path in run.told]
+    paths = [file.path for file in run.files if run.reported is None or file.path in run.reported]
     found = {path: run.checked[path].findings if path in run.checked else () for path in paths}
     if not run.complete:  # a comment may be there for a caller that is out of sight
         found = {path: tuple(one for one in findings if one.code != UNUSED_SUPPRESSION) for path, findings in found.items()}
@@ -119,7 +119,7 @@ def reported(run: Run) -> Reported:
         screened = screen(run.baselines[name], covered, codes)
         found |= screened.kept
         baselined += sum(_printed(run, path, covered[path]) - _printed(run, path, found[path]) for path in covered)
-        stale += 0 if run.by_hand or run.told is not None else screened.stale
+        stale += 0 if run.by_hand or run.reported is not None else screened.stale
     if run.since is not None:
         for path in [*found] or ["."]:
             run.since.ask(path)  # a revision that git does not know must not look clean where nothing was found

@@ -1,4 +1,4 @@
-"""What a run is told, and what is known of its files so far."""
+"""What a run is given, and what is known of its files so far."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from torchmemlint.incremental.cache import Cache
-    from torchmemlint.incremental.remembered import Before
+    from torchmemlint.incremental.previous_run import PreviousRun
     from torchmemlint.processes.progress import Progress
     from torchmemlint.project.discover import Found
     from torchmemlint.project.settings import Settings
@@ -54,7 +54,7 @@ class Run:
 
     texts       stand in for what is on disk
     by_hand     every file was named by hand: it is parsed whatever is in it, and the project around it is looked at
-    told        the files whose findings are reported, None for all: those of a shard, or those named of a folder's
+    reported    the files whose findings are reported, None for all: those of a shard, or those named of a folder's
     """
 
     files: Sequence[Found]
@@ -71,10 +71,10 @@ class Run:
     baselines: dict[str, Baseline] = field(default_factory=dict)
     given: tuple[str, ...] = ()
     shard: Shard | None = None
-    told: frozenset[str] | None = None
+    reported: frozenset[str] | None = None
     means: Means = field(default_factory=Means)
     around: tuple[Scanned, ...] | None = None
-    before: Before | None = None
+    previous: PreviousRun | None = None
     complete: bool = True
     began: int = field(default_factory=time.time_ns)
     settings: dict[str, Settings] = field(init=False)
@@ -85,4 +85,4 @@ class Run:
     @property
     def named(self) -> frozenset[str] | None:
         """The files that the user named, where they are answered from a run over their folder."""
-        return self.told if self.shard is None else None
+        return self.reported if self.shard is None else None

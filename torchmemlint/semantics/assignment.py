@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchmemlint.index.questions.contents import BACKWARD_ALONE
+from torchmemlint.index.queries.contents import BACKWARD_ALONE
 from torchmemlint.lower import ir
 from torchmemlint.semantics.accumulation import fresh_graphs, note_regrowth, outside_total, tell_accumulation, term_of
 from torchmemlint.semantics.call_effects import gradients_freed, tell_environment

@@ -7,8 +7,8 @@ import builtins
 import sys
 
 from torchmemlint.index.facts import CallFact
-from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.index.query_log import QueryTrace
 from torchmemlint.semantics import roots
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
@@ -29,13 +29,13 @@ class Plumbing:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._known: dict[FunctionRef, tuple[frozenset[str] | None, Page]] = {}
-        self._own: dict[FunctionRef, tuple[tuple[frozenset[str], frozenset[FunctionRef]] | None, Page]] = {}
+        self._known: dict[FunctionRef, tuple[frozenset[str] | None, QueryTrace]] = {}
+        self._own: dict[FunctionRef, tuple[tuple[frozenset[str], frozenset[FunctionRef]] | None, QueryTrace]] = {}
 
     def names(self, ref: FunctionRef) -> frozenset[str] | None:
         """The words of a function that cannot touch a tensor unless it is given one, or finds one in an attribute, and of all
         that it calls; None for any other function."""
-        return self._world.ledger.remember(self._known, ref, lambda: self._find(ref))
+        return self._world.query_log.remember(self._known, ref, lambda: self._find(ref))
 
     def _find(self, ref: FunctionRef) -> frozenset[str] | None:
         facts = self._world.facts(ref)
@@ -55,7 +55,7 @@ class Plumbing:
 
     def _look(self, ref: FunctionRef) -> tuple[frozenset[str], frozenset[FunctionRef]] | None:
         """A function's own words, and the functions that it calls; None where these words or calls may have to do with tensors."""
-        return self._world.ledger.remember(self._own, ref, lambda: self._look_at(ref))
+        return self._world.query_log.remember(self._own, ref, lambda: self._look_at(ref))
 
     def _look_at(self, ref: FunctionRef) -> tuple[frozenset[str], frozenset[FunctionRef]] | None:
         world = self._world

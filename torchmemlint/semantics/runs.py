@@ -7,8 +7,8 @@ from itertools import product
 
 from torchmemlint.errors import TOO_LARGE, SourceError
 from torchmemlint.index.layout import is_test
-from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.index.query_log import QueryTrace
 from torchmemlint.semantics.events import (
     CALLED_KINDS,
     MUST_BE_FREE,
@@ -96,12 +96,12 @@ class Runs:
     def __init__(self, world: World) -> None:
         self.world = world
         self.plumbing = Plumbing(world)
-        self._records: dict[FunctionRef, tuple[list[Record], Page]] = {}
+        self._records: dict[FunctionRef, tuple[list[Record], QueryTrace]] = {}
         self.steps: dict[FunctionRef, int] = {}
         """What the runs of a root took (``Meter``): the same whoever asked for them."""
-        self._frozen: dict[ClassRef, tuple[frozenset[str], Page]] = {}
-        self._results: dict[tuple[FunctionRef, str], tuple[Value, Page]] = {}
-        self._frozen_names: dict[str, tuple[bool, Page]] = {}
+        self._frozen: dict[ClassRef, tuple[frozenset[str], QueryTrace]] = {}
+        self._results: dict[tuple[FunctionRef, str], tuple[Value, QueryTrace]] = {}
+        self._frozen_names: dict[str, tuple[bool, QueryTrace]] = {}
 
     def forget(self) -> None:
         """Between two files: let go of records and lowered functions when there are many. They are worked out again, with the
@@ -114,12 +114,12 @@ class Runs:
 
     def records(self, ref: FunctionRef) -> list[Record]:
         """The records of a root, one per combination of phases; empty where it cannot be run."""
-        if self.world.ledger.meanwhile(self._records, ref):
+        if self.world.query_log.is_open(self._records, ref):
             return []
         known = self._records.pop(ref, None)
         if known is not None:
             self._records[ref] = known  # the last that was asked for
-        return self.world.ledger.remember(self._records, ref, lambda: self._run(ref))
+        return self.world.query_log.remember(self._records, ref, lambda: self._run(ref))
 
     def _run(self, ref: FunctionRef) -> list[Record]:
         world = self.world
@@ -130,7 +130,7 @@ class Runs:
             else:
                 found = world.function(ref)
         except SourceError as error:
-            world.ledger.note(f"{ref.path}: {ref.qualname}: not analysed: {error}")
+            world.query_log.note(f"{ref.path}: {ref.qualname}: not analysed: {error}")
             return []
         if found is None:
             return []
@@ -153,17 +153,17 @@ class Runs:
                 records.append(m.record)
             return records
         except RunLimit:
-            world.ledger.note(f"{ref.path}: {ref.qualname}: {TOO_LARGE}")
+            world.query_log.note(f"{ref.path}: {ref.qualname}: {TOO_LARGE}")
             return []
         except RecursionError:
-            world.ledger.note(f"{ref.path}: {ref.qualname}: not analysed: nested too deeply")
+            world.query_log.note(f"{ref.path}: {ref.qualname}: not analysed: nested too deeply")
             return []
         finally:
             self.steps[ref] = MAX_WORK - meter.left
 
     def result(self, ref: FunctionRef, mode: Mode) -> Value:
         """What a function returns with grad mode "on" or "off", as far as it tells by itself; empty where it cannot be run."""
-        return self.world.ledger.remember(self._results, (ref, mode), lambda: self._run_alone(ref, mode))
+        return self.world.query_log.remember(self._results, (ref, mode), lambda: self._run_alone(ref, mode))
 
     def _run_alone(self, ref: FunctionRef, mode: Mode) -> Value:
         try:
@@ -198,9 +198,9 @@ class Runs:
     def frozen_attributes(self, cls: ClassRef) -> frozenset[str]:
         """Attributes that ``__init__`` leaves as modules with all parameters frozen; ``EVERYTHING`` where it freezes all that
         the object has. ``__init__`` is run only where its words, or those of methods that it calls, speak of freezing."""
-        if self.world.ledger.meanwhile(self._frozen, cls):
+        if self.world.query_log.is_open(self._frozen, cls):
             return frozenset()
-        return self.world.ledger.remember(self._frozen, cls, lambda: self._find_frozen(cls))
+        return self.world.query_log.remember(self._frozen, cls, lambda: self._find_frozen(cls))
 
     def _find_frozen(self, cls: ClassRef) -> frozenset[str]:
         init = self.world.project.method(cls, "__init__")
@@ -259,9 +259,9 @@ class Runs:
     def frozen_wherever(self, name: str) -> bool:
         """Whether some class of the project leaves a module frozen that it holds in an attribute of this name, and no other
         class holds a module there that may want gradients (what keeps the weights of a running average, say)."""
-        if self.world.ledger.meanwhile(self._frozen_names, name):
+        if self.world.query_log.is_open(self._frozen_names, name):
             return False
-        return self.world.ledger.remember(self._frozen_names, name, lambda: self._find_frozen_name(name))
+        return self.world.query_log.remember(self._frozen_names, name, lambda: self._find_frozen_name(name))
 
     def _find_frozen_name(self, name: str) -> bool:
         classes = self.world.project.classes_with_attribute(name)

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.index.query_log import QueryTrace
 from torchmemlint.lower import ir
 from torchmemlint.semantics.syntax import nested_blocks
 from torchmemlint.semantics.text import dotted
@@ -67,9 +67,9 @@ class Scope:
     returns: list[ir.Expr] = field(default_factory=list)
     used: dict[str, str] = field(default_factory=dict)
     """Container → how one of its elements is used that is no tensor then."""
-    given: dict[tuple[int, int], tuple[frozenset[bool | None], Page]] = field(default_factory=dict)
+    given: dict[tuple[int, int], tuple[frozenset[bool | None], QueryTrace]] = field(default_factory=dict)
     """Place in what is returned, and how deep that is looked into → what stands there on the paths."""
-    kinds: dict[tuple[str, int], tuple[bool | None, Page]] = field(default_factory=dict)
+    kinds: dict[tuple[str, int], tuple[bool | None, QueryTrace]] = field(default_factory=dict)
     """What names were found to be, each looked into so deep: they are bound often, to each other."""
 
     def at(self, place: int) -> list[ir.Expr]:
@@ -215,7 +215,7 @@ def _of_name(scope: Scope, expr: ir.Name | ir.Attr | ir.Subscript, depth: int) -
     text = text_of(expr)
     if not text:
         return _of_text(scope, expr, text, depth)
-    return scope.world.ledger.remember(scope.kinds, (text, depth), lambda: _of_text(scope, expr, text, depth))
+    return scope.world.query_log.remember(scope.kinds, (text, depth), lambda: _of_text(scope, expr, text, depth))
 
 
 def _of_text(scope: Scope, expr: ir.Name | ir.Attr | ir.Subscript, text: str, depth: int) -> bool | None:
@@ -245,7 +245,7 @@ def _of_part(scope: Scope, value: ir.Expr, place: int, depth: int) -> bool | Non
 
 def _kinds_returned(scope: Scope, place: int, depth: int) -> frozenset[bool | None]:
     """What a function returns on its paths, or at one place of what it returns."""
-    return scope.world.ledger.remember(
+    return scope.world.query_log.remember(
         scope.given, (place, depth), lambda: frozenset(kind_of(scope, value, depth) for value in scope.at(place))
     )
 

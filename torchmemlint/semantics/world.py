@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torchmemlint.errors import SourceError
 from torchmemlint.index.facts import FunctionFacts
-from torchmemlint.index.ledger import Page
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
+from torchmemlint.index.query_log import QueryTrace
 from torchmemlint.index.sources import split_lines
 from torchmemlint.lower import ir
 from torchmemlint.semantics.state import UNBOUNDED, Meter
@@ -39,7 +39,7 @@ Answer = TypeVar("Answer")
 
 
 class World:
-    """Looks things up, each once. What is remembered goes through the project's ledger (``index.ledger``), because a finding
+    """Looks things up, each once. What is remembered goes through the project's query_log (``index.query_log``), because a finding
     rests on what was looked up for it, whoever asked first.
 
     ``read`` gives the text of a file by its path (raises SourceError); lowering happens on demand, an outermost function at a
@@ -50,43 +50,43 @@ class World:
         self.project = project
         self.settings = settings
         self._read = read
-        self.ledger = project.ledger
+        self.query_log = project.query_log
         self.asking = Meter(UNBOUNDED)
         """Counts what questions look at that go from graph to graph (``Record.children``)."""
         self.following = Meter(UNBOUNDED)
         """Counts what is followed before a repair (``semantics.tracking``), over the functions of a file."""
         self._lines: dict[str, list[str]] = {}
-        self._regions: dict[tuple[str, str], tuple[object, Page]] = {}
+        self._regions: dict[tuple[str, str], tuple[object, QueryTrace]] = {}
         self._let_go: set[tuple[str, str]] = set()
         self._again: set[tuple[str, str]] = set()
-        self._functions: dict[FunctionRef, tuple[tuple[ir.Function, object] | None, Page]] = {}
-        self._evidence: dict[tuple[str, str], tuple[dict[str, frozenset[str]], Page]] = {}
-        self._is_module: dict[ClassRef, tuple[bool | None, Page]] = {}
-        self._remembered: dict[object, dict[Any, tuple[Any, Page]]] = defaultdict(dict)
-        self._of_functions: dict[object, dict[Any, tuple[Any, Page]]] = defaultdict(dict)
-        self._variables: dict[tuple[str, str], tuple[tuple[str, str] | None, Page]] = {}
-        self._resolved: dict[tuple[str, str], tuple[str | None, Page]] = {}
-        self._symbols: dict[str, tuple[FunctionRef | ClassRef | None, Page]] = {}
+        self._functions: dict[FunctionRef, tuple[tuple[ir.Function, object] | None, QueryTrace]] = {}
+        self._evidence: dict[tuple[str, str], tuple[dict[str, frozenset[str]], QueryTrace]] = {}
+        self._is_module: dict[ClassRef, tuple[bool | None, QueryTrace]] = {}
+        self._remembered: dict[object, dict[Any, tuple[Any, QueryTrace]]] = defaultdict(dict)
+        self._of_functions: dict[object, dict[Any, tuple[Any, QueryTrace]]] = defaultdict(dict)
+        self._variables: dict[tuple[str, str], tuple[tuple[str, str] | None, QueryTrace]] = {}
+        self._resolved: dict[tuple[str, str], tuple[str | None, QueryTrace]] = {}
+        self._symbols: dict[str, tuple[FunctionRef | ClassRef | None, QueryTrace]] = {}
 
     def remember(self, find: Callable[[World, Key], Answer], key: Key) -> Answer:
         """``find(self, key)``, worked out once: for what other modules look up in this one."""
-        answer: Answer = self.ledger.remember(self._remembered[find], key, lambda: find(self, key))
+        answer: Answer = self.query_log.remember(self._remembered[find], key, lambda: find(self, key))
         return answer
 
     def remember_of_function(self, find: Callable[[World, Key], Answer], key: Key) -> Answer:
         """As ``remember``, for what holds the IR of a function: it is let go with lowered functions."""
-        answer: Answer = self.ledger.remember(self._of_functions[find], key, lambda: find(self, key))
+        answer: Answer = self.query_log.remember(self._of_functions[find], key, lambda: find(self, key))
         return answer
 
     def is_finding(self, find: Callable[[World, Key], Answer], key: Key) -> bool:
-        """Whether ``find`` is being worked out for ``key`` now (see ``Ledger.meanwhile``)."""
-        return self.ledger.meanwhile(self._remembered[find], key)
+        """Whether ``find`` is being worked out for ``key`` now (see ``QueryLog.is_open``)."""
+        return self.query_log.is_open(self._remembered[find], key)
 
     # --- source ---------------------------------------------------------------------------------------------------
 
     def lines(self, path: str) -> list[str]:
         """A file's lines. Whatever asks rests on all of its text, and on where everything in it stands."""
-        self.ledger.open.questions.add(("text", path))
+        self.query_log.current.queries.add(("text", path))
         return self._lines_of(path)
 
     def _lines_of(self, path: str) -> list[str]:
@@ -104,7 +104,7 @@ class World:
     def length(self, ref: FunctionRef) -> int:
         """The rows of a function's body. This reads the text, as everything must that uses positions (``index.facts.POSITIONS``)."""
         facts = self.facts(ref)
-        self.ledger.open.questions.add(("text", ref.path))
+        self.query_log.current.queries.add(("text", ref.path))
         return facts.end_row - facts.row
 
     def within(self, path: str, qualname: str) -> tuple[FunctionFacts, ...]:
@@ -125,11 +125,11 @@ class World:
     def lowered(self, path: str, outermost: str):  # type: ignore[no-untyped-def]
         """The lowered region of an outermost function, or of the module's own statements; None where it cannot be lowered.
         Who asks of a function rests on its text alone: for its rows and columns ask ``placed``."""
-        return self.ledger.remember(self._regions, (path, outermost), lambda: self._lower(path, outermost))
+        return self.query_log.remember(self._regions, (path, outermost), lambda: self._lower(path, outermost))
 
     def placed(self, path: str, outermost: str):  # type: ignore[no-untyped-def]
         """As ``lowered``, for whoever tells where in the file something stands."""
-        self.ledger.open.questions.add(("text", path))
+        self.query_log.current.queries.add(("text", path))
         return self.lowered(path, outermost)
 
     def _lower(self, path: str, outermost: str) -> object:
@@ -141,11 +141,11 @@ class World:
             if outermost == MODULE:
                 region = regions.cut_module(self.lines(path), self.project.module(path))
             else:
-                self.ledger.open.questions.add(("source", path, outermost))
+                self.query_log.current.queries.add(("source", path, outermost))
                 region = regions.cut_function(self._lines_of(path), self.facts(FunctionRef(path, outermost)), path)
             return quick.lower(region)
         except (SourceError, RecursionError) as error:
-            self.ledger.note(f"{path}: {outermost}: not analysed: {error}")
+            self.query_log.note(f"{path}: {outermost}: not analysed: {error}")
             return None
 
     def facts(self, ref: FunctionRef) -> FunctionFacts:
@@ -168,7 +168,7 @@ class World:
 
     def function(self, ref: FunctionRef) -> tuple[ir.Function, object] | None:
         """The IR of a function that is not nested in another, and its lowered region."""
-        return self.ledger.remember(self._functions, ref, lambda: self._function(ref))
+        return self.query_log.remember(self._functions, ref, lambda: self._function(ref))
 
     def _function(self, ref: FunctionRef) -> tuple[ir.Function, object] | None:
         lowered = self.lowered(ref.path, ref.qualname)
@@ -253,15 +253,15 @@ class World:
 
     def resolved(self, path: str, ident: str) -> str | None:
         """The absolute name of a module-level name of a file (see ``Project.resolve``)."""
-        return self.ledger.remember(self._resolved, (path, ident), lambda: self.project.resolve(path, ident))
+        return self.query_log.remember(self._resolved, (path, ident), lambda: self.project.resolve(path, ident))
 
     def variable(self, path: str, ident: str) -> tuple[str, str] | None:
         """See ``Project.variable``."""
-        return self.ledger.remember(self._variables, (path, ident), lambda: self.project.variable(path, ident))
+        return self.query_log.remember(self._variables, (path, ident), lambda: self.project.variable(path, ident))
 
     def symbol(self, absolute: str) -> FunctionRef | ClassRef | None:
         """The project's function or class of an absolute name."""
-        return self.ledger.remember(
+        return self.query_log.remember(
             self._symbols, absolute, lambda: self.project.function(absolute) or self.project.klass(absolute)
         )
 
@@ -271,7 +271,9 @@ class World:
         """Receiver text → names of the methods that the function (closures too) calls on it; ``self.x`` receivers tell of the
         whole class."""
         facts = self.facts(ref)
-        return self.ledger.remember(self._evidence, (ref.path, facts.qualname), lambda: self._gather_evidence(ref.path, facts))
+        return self.query_log.remember(
+            self._evidence, (ref.path, facts.qualname), lambda: self._gather_evidence(ref.path, facts)
+        )
 
     def _gather_evidence(self, path: str, facts: FunctionFacts) -> dict[str, frozenset[str]]:
         found = self.project.receivers(path, facts.owner or facts.qualname, facts.qualname)
@@ -279,7 +281,7 @@ class World:
 
     def is_module_class(self, cls: ClassRef) -> bool | None:
         """Whether a class of the project is an ``nn.Module``; None when a base is out of sight."""
-        return self.ledger.remember(self._is_module, cls, lambda: self._find_module(cls))
+        return self.query_log.remember(self._is_module, cls, lambda: self._find_module(cls))
 
     def is_plain_record(self, cls: ClassRef) -> bool:
         """Whether objects of a class of the project hold numbers and words alone, as the annotations of all its fields say."""

@@ -8,9 +8,9 @@ import pytest
 
 from torchmemlint.analysis import Analysis, analyze_module, make_runs
 from torchmemlint.errors import SourceError
-from torchmemlint.index.ledger import Ledger, Page, account
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import FunctionRef, Project
+from torchmemlint.index.query_log import QueryLog, QueryTrace, queries_and_notes
 from torchmemlint.project.settings import Settings
 from torchmemlint.rules import ALL_RULES
 
@@ -38,16 +38,16 @@ def analyses(texts: Mapping[str, str], *, alone: bool) -> Iterator[tuple[str, An
 def nothing_is_lost(texts: Mapping[str, str]) -> None:
     shared = dict(analyses(texts, alone=False))
     for path, alone in analyses(texts, alone=True):
-        lost = alone.questions - shared[path].questions
+        lost = alone.queries - shared[path].queries
         assert not lost, (
-            f"{path}: what the engine remembers is not charged to who uses it (Ledger.remember): {sorted(map(str, lost))}"
+            f"{path}: what the engine remembers is not charged to who uses it (QueryLog.remember): {sorted(map(str, lost))}"
         )
         assert alone.findings == shared[path].findings
         assert alone.notes == shared[path].notes
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_remembered_answers_are_charged_to_every_file_that_uses_them(seed: int) -> None:
+def test_remembered_answers_are_queries_of_every_file_that_uses_them(seed: int) -> None:
     for on in bent_project.walk(seed, 6):
         nothing_is_lost(bent_project.project(on))
 
@@ -60,65 +60,65 @@ def test_the_same_for_fixtures(folder: str) -> None:
 
 def test_findings_rest_on_the_callers_of_their_function() -> None:
     found = dict(analyses(bent_project.project(()), alone=False))
-    assert ("source", "pkg/steps.py", "train_step") in found["train.py"].questions
-    assert ("grad_mode", FunctionRef("pkg/steps.py", "validate")) in found["pkg/steps.py"].questions
+    assert ("source", "pkg/steps.py", "train_step") in found["train.py"].queries
+    assert ("grad_mode", FunctionRef("pkg/steps.py", "validate")) in found["pkg/steps.py"].queries
 
 
 def test_an_answer_is_worked_out_once_and_charged_twice() -> None:
-    ledger, calls = Ledger(), list[int]()
-    known: dict[str, tuple[int, Page]] = {}
+    query_log, calls = QueryLog(), list[int]()
+    known: dict[str, tuple[int, QueryTrace]] = {}
 
     def compute() -> int:
         calls.append(1)
-        ledger.open.questions.add(("text", "a.py"))
-        ledger.note("slow")
+        query_log.current.queries.add(("text", "a.py"))
+        query_log.note("slow")
         return 7
 
     for _ in range(2):
-        page = ledger.open = Page()
-        assert ledger.remember(known, "key", compute) == 7
-        assert account(page) == ({("text", "a.py")}, ["slow"])
+        page = query_log.current = QueryTrace()
+        assert query_log.remember(known, "key", compute) == 7
+        assert queries_and_notes(page) == ({("text", "a.py")}, ["slow"])
     assert calls == [1]
 
 
 def test_a_circle_is_charged_to_both_sides() -> None:
-    ledger = Ledger()
-    known: dict[str, tuple[int, Page]] = {}
+    query_log = QueryLog()
+    known: dict[str, tuple[int, QueryTrace]] = {}
 
     def outer() -> int:
-        ledger.open.questions.add(("outer",))
-        return ledger.remember(known, "inner", inner)
+        query_log.current.queries.add(("outer",))
+        return query_log.remember(known, "inner", inner)
 
     def inner() -> int:
-        ledger.open.questions.add(("inner",))
-        assert ledger.meanwhile(known, "outer")
+        query_log.current.queries.add(("inner",))
+        assert query_log.is_open(known, "outer")
         return 1
 
-    ledger.remember(known, "outer", outer)
-    page = ledger.open = Page()
-    ledger.remember(known, "inner", inner)
-    assert account(page)[0] == {("outer",), ("inner",)}
+    query_log.remember(known, "outer", outer)
+    page = query_log.current = QueryTrace()
+    query_log.remember(known, "inner", inner)
+    assert queries_and_notes(page)[0] == {("outer",), ("inner",)}
 
 
-def test_an_answer_that_fails_is_charged_and_not_remembered() -> None:
-    ledger = Ledger()
-    known: dict[str, tuple[int, Page]] = {}
+def test_a_result_that_fails_rests_on_its_queries_and_is_not_remembered() -> None:
+    query_log = QueryLog()
+    known: dict[str, tuple[int, QueryTrace]] = {}
 
     def fail() -> int:
-        ledger.open.questions.add(("failed",))
+        query_log.current.queries.add(("failed",))
         raise KeyError
 
     with pytest.raises(KeyError):
-        ledger.remember(known, "key", fail)
+        query_log.remember(known, "key", fail)
     assert known == {}
-    assert account(ledger.open)[0] == {("failed",)}
-    assert not ledger.meanwhile(known, "key")
+    assert queries_and_notes(query_log.current)[0] == {("failed",)}
+    assert not query_log.is_open(known, "key")
 
 
-def test_every_method_of_the_project_is_a_question() -> None:
+def test_every_method_of_the_project_is_a_query() -> None:
     methods = {name: method for name, method in vars(Project).items() if callable(method) and not name.startswith("_")}
     others = [name for name, method in methods.items() if not hasattr(method, "__wrapped__")]
-    assert others == ["meet", "facts"]  # the first gives no answer, the other has overloads
+    assert others == ["share_through", "facts"]  # the first gives no answer, the other has overloads
     project = Project.build([module_facts("a.py", "def f(): ...")])
     project.facts(FunctionRef("a.py", "f"))
-    assert project.ledger.open.questions == {("facts", FunctionRef("a.py", "f"))}
+    assert project.query_log.current.queries == {("facts", FunctionRef("a.py", "f"))}

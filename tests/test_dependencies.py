@@ -1,4 +1,4 @@
-"""What an edit may have changed is found by the trail of each answer: every other answer is what it was."""
+"""What an edit may have changed is found by the log of each answer: every other answer is what it was."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ import pytest
 from test_cache_edits import edit, some_projects
 
 from torchmemlint.errors import SourceError
-from torchmemlint.incremental.remembered import Seen
-from torchmemlint.index import words
-from torchmemlint.index.answers import Answers
-from torchmemlint.index.dependencies import DependencyGraph, Segment, settled, written
+from torchmemlint.incremental import word_index
+from torchmemlint.incremental.changed_keys import changed_in, changed_keys, empty_module
+from torchmemlint.incremental.dependency_graph import DependencyGraph, Segment, invalidated_keys, serialized
+from torchmemlint.incremental.findings import FileDigests
+from torchmemlint.incremental.firewalls import Firewalls
+from torchmemlint.incremental.query_results import QueryResults
+from torchmemlint.index.dependency_log import Key
 from torchmemlint.index.facts import ModuleFacts
-from torchmemlint.index.files import said_otherwise
 from torchmemlint.index.keys import HEAD, INSIDE
-from torchmemlint.index.ledger import Question
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.modules import Modules
 from torchmemlint.index.plain import shape
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
-from torchmemlint.index.roots import Roots
-from torchmemlint.index.said import changed, nothing
-from torchmemlint.index.trail import Read
+from torchmemlint.index.query_log import Query
 
 EDITS = 25
 
@@ -40,7 +39,7 @@ def facts_of(files: Mapping[str, str]) -> dict[str, ModuleFacts]:
     return found
 
 
-def all_questions(module: ModuleFacts) -> Iterator[Question]:
+def all_questions(module: ModuleFacts) -> Iterator[Query]:
     """Whatever can be asked about a module."""
     path = module.path
     yield from ((kind, path) for kind in ("imports", "module_name", "differentiates_somewhere"))
@@ -76,8 +75,8 @@ def all_questions(module: ModuleFacts) -> Iterator[Question]:
         yield "resolve", path, name
 
 
-def is_within_what_it_was(before: ModuleFacts, now: ModuleFacts, keys: set[Read]) -> None:
-    """Of these answers nothing is kept: their trail must tell it all."""
+def is_within_what_it_was(before: ModuleFacts, now: ModuleFacts, keys: set[Key]) -> None:
+    """Of these answers nothing is kept: their log must tell it all."""
     one, other = Project.build([before]), Project.build([now])
     for name in {*(each.qualname for each in before.functions), *(each.qualname for each in before.classes)}:
         if (INSIDE, before.path, name) not in keys:
@@ -85,73 +84,73 @@ def is_within_what_it_was(before: ModuleFacts, now: ModuleFacts, keys: set[Read]
 
 
 class Kept:
-    """Answers to all questions about a project, kept up by asking again what may have changed."""
+    """QueryResults to all questions about a project, kept up by asking again what may have changed."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
         self.facts = facts_of(files)
-        self.words = words.written(self._shapes(), self.facts.values())
+        self.words = word_index.serialized(self._shapes(), self.facts.values())
         self.segments: list[Segment] = []
-        self.told: dict[Question, tuple[str, int]] = {}
+        self.told: dict[Query, tuple[str, int]] = {}
         project = self._project(0)
         self._ask(project, self._questions(), Segment(0, 0))
 
-    def _questions(self) -> set[Question]:
+    def _questions(self) -> set[Query]:
         return {each for facts in self.facts.values() for each in all_questions(facts)}
 
     def _project(self, first: int) -> Project:
         """The project of the facts as they are now, by the words that they said at first."""
 
-        def now() -> words.Words:
-            return words.Words(self.words, self._shapes(), self.facts.__getitem__, 1000)
+        def now() -> word_index.WordIndex:
+            return word_index.WordIndex(self.words, self._shapes(), self.facts.__getitem__, 1000)
 
-        return Project(Modules(self.facts, self.facts.__getitem__, now), trail=first)
+        return Project(Modules(self.facts, self.facts.__getitem__, now), first_node=first)
 
     def _shapes(self) -> dict[str, str]:
         return {path: shape(each) for path, each in self.facts.items()}
 
-    def _ask(self, project: Project, questions: set[Question], segment: Segment) -> None:
-        answers = Answers(project, Seen((), None))
+    def _ask(self, project: Project, questions: set[Query], segment: Segment) -> None:
+        answers = QueryResults(project, FileDigests((), None))
         for question in sorted(questions, key=str):
-            ((_, told),), code = answers.written([question])
+            ((_, told),), code = answers.recorded([question])
             (node,) = array("Q", zlib.decompress(code))
             self.told[question] = told, node
-        segment.read(written(project.trail))
+        segment.read(serialized(project.log))
         self.segments.append(segment)
 
-    def follow(self, files: Mapping[str, str]) -> tuple[int, int, set[Question]]:
+    def follow(self, files: Mapping[str, str]) -> tuple[int, int, set[Query]]:
         """Looks at the files as they are now: how many answers there were, and how many of these were asked for again."""
         facts, then = facts_of(files), self.facts
-        pairs = [(then.get(path, nothing(path)), facts.get(path, nothing(path))) for path in sorted({*then, *facts})]
+        pairs = [(then.get(path, empty_module(path)), facts.get(path, empty_module(path))) for path in sorted({*then, *facts})]
         edits = [(before, now) for before, now in pairs if before != now]
         for one, other in edits:
             if one.functions and other.functions:
-                is_within_what_it_was(one, other, changed(one, other))
+                is_within_what_it_was(one, other, changed_in(one, other))
         self.facts = facts
         graph = DependencyGraph(self.segments)
         project = self._project(graph.size)
         try:
-            keys = said_otherwise(then, edits, project.modules, graph.texts())
+            keys = changed_keys(then, edits, project.modules, graph.texts())
         except ValueError:  # another package
             self.__init__(files)  # type: ignore[misc]
             return 0, 0, set()
         gone = {*then} - {*facts}  # nobody asks about what is gone but who has heard of it from an answer
         self.told = {each: told for each, told in self.told.items() if gone.isdisjoint(_paths_in(each))}
-        affected = graph.affected(settled(graph, keys, edits, Roots(project)))
+        affected = graph.invalidated(invalidated_keys(graph, keys, edits, Firewalls(project)))
         # Questions keep the code of the segment in which they were asked, where it is a key's.
         again = {question for question, (_, code) in self.told.items() if code in affected.nodes}
-        fresh = Answers(Project.build([*facts.values()]), Seen((), None))
+        fresh = QueryResults(Project.build([*facts.values()]), FileDigests((), None))
         for question, (told, _) in self.told.items():
             if question not in again:
-                assert fresh.told(question) == told, (question, told, fresh.told(question))
+                assert fresh.fingerprint(question) == told, (question, told, fresh.fingerprint(question))
         before = len(self.told)
         new = self._questions() - self.told.keys()
         self._ask(project, again | new, Segment(graph.size, graph.size))
         for question in again | new:
-            assert fresh.told(question) == self.told[question][0], question
+            assert fresh.fingerprint(question) == self.told[question][0], question
         return before, len(again), again
 
 
-def _paths_in(question: Question) -> Iterator[str]:
+def _paths_in(question: Query) -> Iterator[str]:
     """The files that a question names."""
     for part in question[1:]:
         yield part.path if isinstance(part, FunctionRef | ClassRef) else str(part)
@@ -159,14 +158,14 @@ def _paths_in(question: Question) -> Iterator[str]:
 
 def test_that_there_is_no_answer_rests_on_what_was_looked_for() -> None:
     files = {"a.py": "def g():\n    pass\n"}
-    project = Project.build(facts_of(files).values(), trail=0)
+    project = Project.build(facts_of(files).values(), first_node=0)
     question = "grad_mode", FunctionRef("a.py", "f")
-    ((_, told),), codes = Answers(project, Seen((), None)).written([question])
+    ((_, told),), codes = QueryResults(project, FileDigests((), None)).recorded([question])
     segment = Segment(0, 0)
-    segment.read(written(project.trail))
+    segment.read(serialized(project.log))
     (code,) = array("Q", zlib.decompress(codes))
     assert told == "-"
-    assert code in DependencyGraph([segment]).affected({(HEAD, "a.py", "f")}).nodes
+    assert code in DependencyGraph([segment]).invalidated({(HEAD, "a.py", "f")}).nodes
 
 
 def walk(seed: int, edits: int) -> None:

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 
 import pytest
 from test_cache_edits import edit, first_files, some_projects
-from test_trail import facts_of
+from test_dependencies import facts_of
 
-from torchmemlint.index import keys, words
+from torchmemlint.incremental import word_index
+from torchmemlint.index import keys
+from torchmemlint.index.dependency_log import DependencyLog
 from torchmemlint.index.facts import ModuleFacts
 from torchmemlint.index.modules import Modules
 from torchmemlint.index.names import Names
@@ -19,7 +21,6 @@ from torchmemlint.index.plain import shape
 from torchmemlint.index.project import FunctionRef, Project
 from torchmemlint.index.reader import FactReader
 from torchmemlint.index.tables import Tables, of_one
-from torchmemlint.index.trail import Trail
 from torchmemlint.index.views import bound_names
 
 MANY = 1000
@@ -37,8 +38,8 @@ class Looked:
         return self.facts[path]
 
 
-def written(facts: Mapping[str, ModuleFacts]) -> bytes:
-    return words.written(shapes_of(facts), facts.values())
+def serialized(facts: Mapping[str, ModuleFacts]) -> bytes:
+    return word_index.serialized(shapes_of(facts), facts.values())
 
 
 def shapes_of(facts: Mapping[str, ModuleFacts]) -> dict[str, str]:
@@ -46,7 +47,7 @@ def shapes_of(facts: Mapping[str, ModuleFacts]) -> dict[str, str]:
 
 
 def by_words(data: bytes, looked: Looked) -> Modules:
-    return Modules(looked.facts, looked.one, lambda: words.Words(data, shapes_of(looked.facts), looked.one, MANY))
+    return Modules(looked.facts, looked.one, lambda: word_index.WordIndex(data, shapes_of(looked.facts), looked.one, MANY))
 
 
 def test_the_words_of_a_module_are_those_of_which_it_says_something() -> None:
@@ -60,8 +61,8 @@ def test_the_words_of_a_module_are_those_of_which_it_says_something() -> None:
 
 
 def the_same(facts: Mapping[str, ModuleFacts], modules: Modules) -> None:
-    known, here = Tables(Modules.of(facts.values()), Trail()), Tables(modules, Trail())
-    names, others = (Names(FactReader(each, Trail())) for each in (Modules.of(facts.values()), modules))
+    known, here = Tables(Modules.of(facts.values()), DependencyLog()), Tables(modules, DependencyLog())
+    names, others = (Names(FactReader(each, DependencyLog())) for each in (Modules.of(facts.values()), modules))
     every = {word for module in facts.values() for _, several in of_one(module).words() for word in several}
     every |= {name for module in facts.values() for name in bound_names(module)} | {"nobody_says_this"}
     for word in sorted(every):
@@ -81,7 +82,7 @@ def test_after_any_edits(seed: int) -> None:
     first = some_projects(chance)
     files = dict(first)
     facts = facts_of(files)
-    data = written(facts)
+    data = serialized(facts)
     for _ in range(12):
         edit(chance, files, first)  # files come and go, too
         facts = facts_of(files)
@@ -91,33 +92,33 @@ def test_after_any_edits(seed: int) -> None:
 def test_few_modules_are_looked_at() -> None:
     facts = facts_of(first_files())
     looked = Looked(facts)
-    tables = Tables(by_words(written(facts), looked), Trail())
+    tables = Tables(by_words(serialized(facts), looked), DependencyLog())
     assert tables.all_forms()
     assert not tables.calls("nobody_calls_this")
     assert looked.at == set()
     word = next(word for word in sorted(tables.all_forms()) if 0 < len(tables.calls(word[1:])) < 3)[1:]
     looked.at.clear()
-    tables = Tables(by_words(written(facts), looked), Trail())
+    tables = Tables(by_words(serialized(facts), looked), DependencyLog())
     assert {site.path for site, _ in tables.calls(word)} == looked.at
 
 
 def test_what_is_damaged_or_too_old_is_not_believed() -> None:
     facts = facts_of(first_files())
-    data, one = written(facts), facts.__getitem__
+    data, one = serialized(facts), facts.__getitem__
     shapes = shapes_of(facts)
     for broken in (b"", data[:-9], zlib.compress(zlib.decompress(data)[:-9]), zlib.compress(b"1 2 3\n")):
         with pytest.raises(ValueError, match=r"."):
-            words.Words(broken, shapes, one, MANY)
+            word_index.WordIndex(broken, shapes, one, MANY)
     gone, edited = [*shapes][:2]
     others = {path: shape for path, shape in shapes.items() if path != gone} | {edited: "another"}
-    assert words.Words(data, others, one, 2).says(keys.INDEX, "backward")
+    assert word_index.WordIndex(data, others, one, 2).says(keys.INDEX, "backward")
     with pytest.raises(ValueError, match="too much changed"):
-        words.Words(data, others, one, 1)
+        word_index.WordIndex(data, others, one, 1)
 
 
 def test_another_process_is_sent_all_that_was_not_looked_at() -> None:
     facts = facts_of(first_files())
-    project = Project(by_words(written(facts), Looked(facts)))
+    project = Project(by_words(serialized(facts), Looked(facts)))
     functions = [FunctionRef(path, each.qualname) for path, module in facts.items() for each in module.functions]
     project.grad_mode(functions[0])
     sent, whole = pickle.loads(pickle.dumps(project)), Project.build(facts.values())

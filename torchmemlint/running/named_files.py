@@ -25,14 +25,15 @@ def from_folder(run: Run, configuration: Configuration) -> Run | None:
     cache = run.means.cache
     if cache is None or not run.by_hand or not run.files or run.texts:
         return None
-    from torchmemlint.incremental.remembered import folder_key
     from torchmemlint.project.discover import discover
 
-    for given in cache.folders(folder_key()):
+    for given in cache.folders():
         files = discover(given, configuration).files
         settings = {file.path: file.settings for file in files}
         if all(settings.get(file.path) == file.settings for file in run.files):
-            whole = replace(run, files=files, by_hand=False, given=given, told=frozenset(run.settings), scanned={}, checked={})
+            whole = replace(
+                run, files=files, by_hand=False, given=given, reported=frozenset(run.settings), scanned={}, checked={}
+            )
             if check_again(whole):
                 _parse_named(run, whole)
                 return whole

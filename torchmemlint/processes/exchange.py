@@ -1,7 +1,7 @@
-"""What processes that were forked from one tell each other while they work, so that what all of them need is worked out once.
+"""Results that processes forked from one process exchange while they work, so that what all of them need is computed once.
 
-Nobody waits for anybody: each writes into a file of its own, in memory, and looks into those of the others when it likes. What
-one has not told, because it died or is not done, the others work out for themselves. On Linux alone.
+Nobody waits: each process writes into a file of its own, in memory, and reads those of the others when it likes. What a process has
+not published, because it died or is not done, the others compute themselves. On Linux alone.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ _HEAD = struct.Struct("<II")
 the length before the bytes) has another sum."""
 
 
-class Board:
+class Exchange:
     """For so many processes: the one that makes it, and those that are forked from it. Raises OSError where there can be none.
 
-    With all that one tells goes what it says by ``sign``; others hear it where they ``believe`` that.
+    ``position`` goes with whatever a process publishes; the others take it where they ``accept`` that.
     """
 
     def __init__(self, processes: int) -> None:
-        self.sign: Callable[[], Any] = lambda: None
-        self.believes: Callable[[Any], bool] = lambda sign: True
+        self.position: Callable[[], Any] = lambda: None
+        self.accepts: Callable[[Any], bool] = lambda position: True
         self._logs = [os.memfd_create("torchmemlint") for _ in range(processes)]
         self._places = _queue(processes)
         self._pieces: dict[str, int] = {}
         self._read = [0] * processes
         self._own = -1
         self._writer = 0
-        self._heard: dict[object, Sequence[Any]] = {}
+        self._inbox: dict[object, Sequence[Any]] = {}
 
     def begin(self, work: str) -> None:
-        """Gets ready for something to be shared out, before processes are forked."""
+        """Prepares work to be shared out, before processes are forked."""
         self._pieces[work] = _queue(PIECES)
 
-    def tell(self, of: str | tuple[str, int], value: Any) -> None:
-        """Tells all others something that ``marshal`` can write."""
+    def publish(self, of: str | tuple[str, int], value: Any) -> None:
+        """Gives all others something that ``marshal`` can write."""
         if not self._writer and self._logs:
             place = _taken(self._places)
             self._own, self._writer = -1 if place is None else place, os.getpid()
         if self._logs and self._own >= 0 and self._writer == os.getpid():  # and not one that was forked from the writer
-            message = marshal.dumps((of, self.sign(), value))
+            message = marshal.dumps((of, self.position(), value))
             data = memoryview(_HEAD.pack(len(message), crc32(message)) + message)
             try:
                 while data:
@@ -60,12 +60,12 @@ class Board:
             except OSError:  # there is no room: what is cut off has another sum, and nothing behind it is read
                 self._own = -1
 
-    def told(self, of: str | tuple[str, int]) -> Any:
-        """What another told, once; None where nobody did so far, or is not believed."""
-        if of not in self._heard:
-            self._listen()
-        sign, value = self._heard.pop(of, (None, None))
-        return value if value is not None and self.believes(sign) else None
+    def received(self, of: str | tuple[str, int]) -> Any:
+        """What another published, once; None where nobody did so far, or it is not accepted."""
+        if of not in self._inbox:
+            self._receive()
+        position, value = self._inbox.pop(of, (None, None))
+        return value if value is not None and self.accepts(position) else None
 
     def share_out(self, work: str, items: Sequence[Item], do: Callable[[Sequence[Item]], Plain]) -> list[Plain]:
         """What ``do`` gives for the items, some at a time and in their order. All processes that ask give the same items; what
@@ -75,20 +75,20 @@ class Board:
         found: dict[int, Plain] = {}
         while self._logs and (number := _taken(self._pieces[work])) is not None:
             found[number] = do(pieces[number])
-            self.tell((work, number), found[number])
+            self.publish((work, number), found[number])
         for number, piece in enumerate(pieces):
             if number not in found:
-                told = self.told((work, number))
-                found[number] = do(piece) if told is None else told
+                given = self.received((work, number))
+                found[number] = do(piece) if given is None else given
         return [found[number] for number in range(PIECES)]
 
     def close(self) -> None:
-        """From now on nobody tells this process anything."""
+        """From now on nothing is exchanged with this process."""
         for each in (*self._logs, self._places, *self._pieces.values()):
             os.close(each)
         self._logs = []
 
-    def _listen(self) -> None:
+    def _receive(self) -> None:
         """Reads what others wrote since this was last done."""
         for place, log in enumerate(self._logs):
             while place != self._own:
@@ -100,8 +100,8 @@ class Board:
                 if len(message) < length or crc32(message) != total:
                     break
                 self._read[place] += _HEAD.size + length
-                of, *told = marshal.loads(message)
-                self._heard[of] = told
+                of, *content = marshal.loads(message)
+                self._inbox[of] = content
 
 
 def _queue(count: int) -> int:

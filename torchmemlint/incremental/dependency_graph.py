@@ -1,6 +1,6 @@
-"""What earlier runs wrote down of how answers were made (``index.trail``), and which of them an edit may have changed.
+"""The dependency graph: what the processes of earlier runs logged (``index.dependency_log``), read back, and what an edit invalidates.
 
-A *segment* is what one process wrote. Nodes have numbers over all segments: those below ``first`` of a segment are of segments
+A *segment* is the log of one process. Nodes have numbers over all segments: those below ``first`` of a segment are of segments
 before it, its own follow. Numbers of names are a segment's own.
 """
 
@@ -16,87 +16,90 @@ from itertools import accumulate
 from operator import add
 from typing import TYPE_CHECKING
 
+from torchmemlint.incremental.changed_keys import Edit
+from torchmemlint.incremental.parts import joined, split
 from torchmemlint.index import keys
+from torchmemlint.index.dependency_log import FIREWALL_FIELDS, IS_KEY, DependencyLog, Key, Name
 from torchmemlint.index.facts import CallFact, ModuleFacts
-from torchmemlint.index.parts import joined, split
 from torchmemlint.index.references import ClassRef
 from torchmemlint.index.tables import form_of, last_name
-from torchmemlint.index.trail import LEAF, ROOT, Name, Read, Trail
 
 if TYPE_CHECKING:
-    from torchmemlint.index.roots import Roots
+    from torchmemlint.incremental.firewalls import Firewalls
 
 _PARTS = 7
-Asked = tuple[int, tuple[str, ...]]
-"""A root: its kind and names."""
+FirewallId = tuple[int, tuple[str, ...]]
+"""A firewall: its kind and names."""
 
 
-def written(trail: Trail) -> bytes:
-    """What a trail holds since the last time, as bytes: the lengths of its parts in a line, and these."""
-    names, *arrays = trail.take()
-    texts = (json.dumps(names), json.dumps(trail.rests_on))
+def serialized(log: DependencyLog) -> bytes:
+    """What was logged since the last time, as bytes: the lengths of its parts in a line, and these."""
+    names, *arrays = log.drain()
+    texts = (json.dumps(names), json.dumps(log.needs))
     return joined([*(text.encode() for text in texts), *(part.tobytes() for part in arrays)])
 
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """See ``index.trail.Trail``. ``base`` is the number that its own first node has over all segments; ``rests_on`` the other
-    segments without which it is nothing, with the roots that they have at the least."""
+    """See ``DependencyLog``. ``base`` is the number that its own first node has over all segments; ``needs`` the other segments
+    without which it cannot be used, with the least number of firewalls in each."""
 
     first: int
     base: int
     numbers: dict[Name, int] = field(default_factory=dict)
     counts: array[int] = field(default_factory=lambda: array("I"))
-    steps: array[int] = field(default_factory=lambda: array("Q"))
-    blocks: array[int] = field(default_factory=lambda: array("Q"))
-    roots: array[int] = field(default_factory=lambda: array("I"))
+    dependencies: array[int] = field(default_factory=lambda: array("Q"))
+    cycles: array[int] = field(default_factory=lambda: array("Q"))
+    firewalls: array[int] = field(default_factory=lambda: array("I"))
     parts: array[int] = field(default_factory=lambda: array("I"))
-    rests_on: dict[str, int] = field(default_factory=dict)
+    needs: dict[str, int] = field(default_factory=dict)
     _places: dict[int, list[int]] = field(default_factory=dict)
-    _known: dict[int, dict[Asked, int]] = field(default_factory=dict)
+    _known: dict[int, dict[FirewallId, int]] = field(default_factory=dict)
     _ends: list[int] = field(default_factory=list)
     _names: list[Name] = field(default_factory=list)
 
     def read(self, data: bytes) -> None:
-        """Adds what ``written`` gave, once or several times. Raises ValueError."""
+        """Adds what ``serialized`` gave, once or several times. Raises ValueError."""
         at = 0
         while at < len(data):
-            (names, rests_on, *arrays), at = split(data, _PARTS, at)
-            self.rests_on |= json.loads(rests_on)
+            (names, needs, *arrays), at = split(data, _PARTS, at)
+            self.needs |= json.loads(needs)
             self._names += (name if type(name) is str else tuple(name) for name in json.loads(names))
-            for part, more in zip((self.counts, self.steps, self.blocks, self.roots, self.parts), arrays, strict=True):
+            for part, more in zip(
+                (self.counts, self.dependencies, self.cycles, self.firewalls, self.parts), arrays, strict=True
+            ):
                 part.frombytes(more)
         self.numbers = {name: number for number, name in enumerate(self._names)}
-        self._ends = [0, *accumulate(map(add, self.roots[2::ROOT], self.roots[3::ROOT]))]
+        self._ends = [0, *accumulate(map(add, self.firewalls[2::FIREWALL_FIELDS], self.firewalls[3::FIREWALL_FIELDS]))]
         if self._ends[-1] != len(self.parts):
-            raise ValueError("a root is cut off")
+            raise ValueError("a firewall is cut off")
 
     def everywhere(self, node: int) -> int:
         """The number over all segments of a node, or the code of a key, which is no such number."""
-        return node if node < self.first or node >= LEAF else node - self.first + self.base
+        return node if node < self.first or node >= IS_KEY else node - self.first + self.base
 
-    def code(self, read: Read) -> int | None:
-        """The code of a key here, if it was ever read."""
+    def code(self, read: Key) -> int | None:
+        """The code of a key here, if anything read it."""
         kind, one, two = read
         first, second = self.numbers.get(one), self.numbers.get(two)
-        return None if first is None or second is None else LEAF | kind << 56 | first << 28 | second
+        return None if first is None or second is None else IS_KEY | kind << 56 | first << 28 | second
 
-    def affected(self, changed: Iterable[Read], before: Iterable[int]) -> set[int]:
-        """The codes of the ``changed`` keys, and the nodes that have them among their steps, or lead to such. ``before`` are
-        the nodes of segments before that do."""
+    def invalidated(self, changed: Iterable[Key], before: Iterable[int]) -> set[int]:
+        """The codes of the ``changed`` keys, and the nodes that depend on them, directly or not. ``before`` are such nodes of earlier
+        segments."""
         found = {code for read in changed if (code := self.code(read)) is not None}
         found.update(node for node in before if node < self.first)
-        steps, counts = self.steps, self.counts
-        if not found or found.isdisjoint(steps):
+        dependencies, counts = self.dependencies, self.counts
+        if not found or found.isdisjoint(dependencies):
             return found
         node, at = self.first, 0
-        ends = dict(zip(self.blocks[::2], self.blocks[1::2], strict=True))
+        ends = dict(zip(self.cycles[::2], self.cycles[1::2], strict=True))
         together: list[tuple[int, int, int]] = []
         until = 0
         for count in counts:
             if node in ends:
                 together, until = [], ends[node]
-            if not found.isdisjoint(steps[at : at + count]):
+            if not found.isdisjoint(dependencies[at : at + count]):
                 found.add(node)
             elif node < until:
                 together.append((node, at, at + count))
@@ -106,65 +109,65 @@ class Segment:
                 size = -1
                 while size != len(found):
                     size = len(found)
-                    found.update(one for one, begin, end in together if not found.isdisjoint(steps[begin:end]))
+                    found.update(one for one, begin, end in together if not found.isdisjoint(dependencies[begin:end]))
         return found
 
-    def roots_of(self, kinds: Collection[int], steps: Collection[int] | None = None) -> list[int]:
-        """The places of the roots of these kinds, of those only that are such ``steps`` if any are given."""
-        heads = enumerate(zip(self.roots[::ROOT], self.roots[1::ROOT], strict=True))
-        return [place for place, (kind, node) in heads if kind in kinds and (steps is None or node in steps)]
+    def firewalls_of(self, kinds: Collection[int], dependencies: Collection[int] | None = None) -> list[int]:
+        """The places of the firewalls of these kinds; only those among the ``dependencies``, if any are given."""
+        heads = enumerate(zip(self.firewalls[::FIREWALL_FIELDS], self.firewalls[1::FIREWALL_FIELDS], strict=True))
+        return [place for place, (kind, node) in heads if kind in kinds and (dependencies is None or node in dependencies)]
 
     def with_name(self, kind: int, at: int, numbers: Collection[int]) -> list[int]:
-        """The places of the roots of a kind of which the name at a place is among these numbers."""
-        heads = enumerate(zip(self.roots[::ROOT], self._ends, strict=False))
+        """The places of the firewalls of a kind of which the name at a place is among these numbers."""
+        heads = enumerate(zip(self.firewalls[::FIREWALL_FIELDS], self._ends, strict=False))
         return [place for place, (of, begin) in heads if of == kind and self.parts[begin + at] in numbers]
 
-    def asked(self, place: int) -> Asked:
-        """What was asked for the root at a place."""
-        kind, _, asked, _ = self.roots[place * ROOT : place * ROOT + ROOT]
+    def id_at(self, place: int) -> FirewallId:
+        """The firewall at a place."""
+        kind, _, asked, _ = self.firewalls[place * FIREWALL_FIELDS : place * FIREWALL_FIELDS + FIREWALL_FIELDS]
         begin = self._ends[place]
         return kind, tuple(str(self._names[number]) for number in self.parts[begin : begin + asked])
 
     def values(self, place: int) -> list[str]:
-        """The values of the root at a place."""
-        begin = self._ends[place] + self.roots[place * ROOT + 2]
+        """The values of the firewall at a place."""
+        begin = self._ends[place] + self.firewalls[place * FIREWALL_FIELDS + 2]
         return [str(self._names[number]) for number in self.parts[begin : self._ends[place + 1]]]
 
-    def place_of(self, root: Asked) -> int | None:
-        """The place of a root here: the last, if it was worked out several times."""
-        names = root[1]
+    def place_of(self, firewall: FirewallId) -> int | None:
+        """The place of a firewall here: the last, if it was computed several times."""
+        names = firewall[1]
         first = self.numbers.get(names[0], -1) if names else -1
         found = self._known.get(first)
         if found is None:
-            found = self._known[first] = {self.asked(place): place for place in self._with_first_name().get(first, ())}
-        return found.get(root)
+            found = self._known[first] = {self.id_at(place): place for place in self._with_first_name().get(first, ())}
+        return found.get(firewall)
 
     def _with_first_name(self) -> dict[int, list[int]]:
-        """The places of roots by the numbers of their first names, -1 where they have none."""
+        """The places of firewalls by the numbers of their first names, -1 where they have none."""
         if not self._places:
-            for place, (begin, asked) in enumerate(zip(self._ends, self.roots[2::ROOT], strict=False)):
+            for place, (begin, asked) in enumerate(zip(self._ends, self.firewalls[2::FIREWALL_FIELDS], strict=False)):
                 self._places.setdefault(self.parts[begin] if asked else -1, []).append(place)
         return self._places
 
 
-def segments_of(written_down: Iterable[tuple[str, int, bytes]]) -> list[Segment]:
-    """The segments of a run, in their order: of each its name, the number of its first node, and what ``written`` gave. Raises
+def segments_of(logs: Iterable[tuple[str, int, bytes]]) -> list[Segment]:
+    """The segments of a run, in their order: of each its name, the number of its first node, and what ``serialized`` gave. Raises
     ValueError where something is missing."""
     found: dict[str, Segment] = {}
     size = 0
-    for name, first, data in written_down:
+    for name, first, data in logs:
         segment = found[name] = Segment(first, size)
         segment.read(data)
         size += len(segment.counts)
     for segment in found.values():
-        for name, roots in segment.rests_on.items():
-            if name not in found or len(found[name].roots) < roots * ROOT:
-                raise ValueError("a process that told others what it found did not write it down")
+        for name, least in segment.needs.items():
+            if name not in found or len(found[name].firewalls) < least * FIREWALL_FIELDS:
+                raise ValueError("a process that gave its results to others did not log them")
     return [*found.values()]
 
 
 class DependencyGraph:
-    """All segments of a run. A root that was worked out again stands in several: what the last of them says, holds."""
+    """All segments of a run. A firewall that was computed again is in several of them: the last one counts."""
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self.segments = segments
@@ -174,58 +177,60 @@ class DependencyGraph:
         """All texts that keys name."""
         return (name for segment in self.segments for name in segment.numbers if type(name) is str)
 
-    def values(self, root: Asked) -> list[str] | None:
-        """The values of a root; None where it was not asked for."""
-        found = self._place_of(root)
+    def values(self, firewall: FirewallId) -> list[str] | None:
+        """The values of a firewall; None where it was not asked for."""
+        found = self._place_of(firewall)
         return self.segments[found[0]].values(found[1]) if found is not None else None
 
-    def _place_of(self, root: Asked) -> tuple[int, int] | None:
+    def _place_of(self, firewall: FirewallId) -> tuple[int, int] | None:
         for number in reversed(range(len(self.segments))):
-            place = self.segments[number].place_of(root)
+            place = self.segments[number].place_of(firewall)
             if place is not None:
                 return number, place
         return None
 
-    def dirty(self, kinds: Collection[int], affected: Affected) -> set[Asked]:
-        """The roots of these kinds that are affected."""
-        found: set[Asked] = set()
+    def dirty(self, kinds: Collection[int], invalidated: Invalidated) -> set[FirewallId]:
+        """The firewalls of these kinds that may have changed."""
+        found: set[FirewallId] = set()
         for number, segment in enumerate(self.segments):
-            for place in segment.roots_of(kinds, affected.here(number)):
-                root = segment.asked(place)
-                if self._place_of(root) == (number, place):
-                    found.add(root)
+            for place in segment.firewalls_of(kinds, invalidated.here(number)):
+                firewall = segment.id_at(place)
+                if self._place_of(firewall) == (number, place):
+                    found.add(firewall)
         return found
 
-    def roots_of(self, kind: int) -> dict[tuple[str, ...], list[str]]:
-        """All roots of a kind: their values by their names."""
+    def firewalls_of(self, kind: int) -> dict[tuple[str, ...], list[str]]:
+        """All firewalls of a kind: their values by their names."""
         return {
-            segment.asked(place)[1]: segment.values(place) for segment in self.segments for place in segment.roots_of((kind,))
+            segment.id_at(place)[1]: segment.values(place)
+            for segment in self.segments
+            for place in segment.firewalls_of((kind,))
         }
 
-    def of_forms(self, forms: Collection[str]) -> Iterator[Asked]:
-        """The roots of calls of objects that were asked for in such forms (see ``Tables.forms``)."""
+    def of_forms(self, forms: Collection[str]) -> Iterator[FirewallId]:
+        """The firewalls of calls of objects that were asked for in such forms (see ``Tables.forms``)."""
         for segment in self.segments:
             callees = {
                 number
                 for name, number in segment.numbers.items()
                 if type(name) is str and f"{form_of(name)}{last_name(name)}" in forms
             }
-            yield from map(segment.asked, segment.with_name(keys.OBJECT, 2, callees) if callees else ())
+            yield from map(segment.id_at, segment.with_name(keys.OBJECT, 2, callees) if callees else ())
 
-    def affected(self, changed: Iterable[Read]) -> Affected:
-        """What rests on keys."""
+    def invalidated(self, changed: Iterable[Key]) -> Invalidated:
+        """What depends on keys, directly or not."""
         changed = set(changed)
         nodes: set[int] = set()
         found: list[set[int]] = []
         for segment in self.segments:
-            found.append(segment.affected(changed, nodes))
-            nodes.update(segment.everywhere(step) for step in found[-1] if step < LEAF)
-        return Affected(nodes, found)
+            found.append(segment.invalidated(changed, nodes))
+            nodes.update(segment.everywhere(step) for step in found[-1] if step < IS_KEY)
+        return Invalidated(nodes, found)
 
 
 @dataclass(frozen=True, slots=True)
-class Affected:
-    """Nodes over all segments; and the steps of each segment as it counts them, those before it included."""
+class Invalidated:
+    """Nodes over all segments; and the codes of those and of changed keys as each segment counts them."""
 
     nodes: set[int]
     _steps: list[set[int]]
@@ -234,29 +239,25 @@ class Affected:
         return self._steps[segment]
 
 
-def settled(
-    graph: DependencyGraph, changed: set[Read], edits: Sequence[tuple[ModuleFacts, ModuleFacts]], roots: Roots
-) -> set[Read]:
-    """The keys that edits changed, those included that are worked out over all modules: what lies between is compared with what
-    it was. ``roots`` are those of the modules as they are now."""
+def invalidated_keys(graph: DependencyGraph, changed: set[Key], edits: Sequence[Edit], firewalls: Firewalls) -> set[Key]:
+    """The keys that edits changed, with those that are computed over all modules (early cut-off: a firewall that may have changed is
+    computed again, and nothing above it is invalidated unless its values differ). ``firewalls`` are those of the modules as they
+    are now."""
     found = set(changed)
-    affected = graph.affected(found)
+    invalidated = graph.invalidated(found)
     for step in (_bases, _reached, _leaks):
-        more = step(graph, affected, edits, roots) - found
+        more = step(graph, invalidated, edits, firewalls) - found
         if more:
             found |= more
-            affected = graph.affected(found)
+            invalidated = graph.invalidated(found)
     return found
 
 
-Edits = Sequence[tuple[ModuleFacts, ModuleFacts]]
-
-
-def _bases(graph: DependencyGraph, affected: Affected, edits: Edits, roots: Roots) -> set[Read]:
+def _bases(graph: DependencyGraph, invalidated: Invalidated, edits: Sequence[Edit], firewalls: Firewalls) -> set[Key]:
     """BELOW of what has other classes below it, OVERRIDES of what has other methods in these."""
-    if not any(segment.roots_of((keys.ORDER,)) for segment in graph.segments):
+    if not any(segment.firewalls_of((keys.ORDER,)) for segment in graph.segments):
         return set()
-    again = {names for _, names in graph.dirty((keys.ORDER,), affected)}
+    again = {names for _, names in graph.dirty((keys.ORDER,), invalidated)}
     had: dict[ClassRef, set[str]] = {}
     has: dict[ClassRef, set[str]] = {}
     for before, now in edits:
@@ -264,25 +265,25 @@ def _bases(graph: DependencyGraph, affected: Affected, edits: Edits, roots: Root
         had |= _methods(before)
         has |= _methods(now)
     edited = {now.path for _, now in edits}
-    found: set[Read] = set()
-    above = {names: roots.classes_above(ClassRef(names[0], names[1])) for names in sorted(again)}
+    found: set[Key] = set()
+    above = {names: firewalls.classes_above(ClassRef(names[0], names[1])) for names in sorted(again)}
     for names, bases in above.items():
         before_bases = _pairs(graph.values((keys.ORDER, names)) or ())
         found |= {(keys.BELOW, *base) for base in {*before_bases} ^ {each[:2] for each in bases}}
         klass = ClassRef(names[0], names[1])
         if klass.path not in edited:
-            had[klass] = has[klass] = _methods(roots.module(klass.path)).get(klass, set())
+            had[klass] = has[klass] = _methods(firewalls.module(klass.path)).get(klass, set())
         then = {(ClassRef(*base), name) for base in before_bases for name in had.get(klass, ())}
         found |= {(keys.OVERRIDES, *each) for each in then ^ {(base, name) for base in bases for name in has.get(klass, ())}}
-    roots.knows_above(partial(_above, graph, above))
+    firewalls.knows_above(partial(_above, graph, above))
     return found
 
 
 def _above(
     graph: DependencyGraph, again: Mapping[tuple[str, ...], list[ClassRef]]
 ) -> Iterator[tuple[ClassRef, list[ClassRef]]]:
-    """Every class with its bases: as it was, but for those that were worked out ``again``."""
-    for names, values in graph.roots_of(keys.ORDER).items():
+    """Every class with its bases: as stored, but for those that were computed ``again``."""
+    for names, values in graph.firewalls_of(keys.ORDER).items():
         if names not in again:
             yield ClassRef(names[0], names[1]), [ClassRef(*pair) for pair in _pairs(values)]
     for names, bases in again.items():
@@ -299,28 +300,28 @@ def _methods(module: ModuleFacts) -> dict[ClassRef, set[str]]:
     return found
 
 
-def _reached(graph: DependencyGraph, affected: Affected, edits: Edits, roots: Roots) -> set[Read]:
+def _reached(graph: DependencyGraph, invalidated: Invalidated, edits: Sequence[Edit], firewalls: Firewalls) -> set[Key]:
     """CALLS of what is reached by other calls, PLACES of what is reached by calls that moved in their functions, and PLACED of
     these."""
-    again = graph.dirty((keys.SITE, keys.OBJECT), affected)
-    anyway: set[Asked] = set()
-    found: set[Read] = set()
+    again = graph.dirty((keys.SITE, keys.OBJECT), invalidated)
+    anyway: set[FirewallId] = set()
+    found: set[Key] = set()
     for before, now in edits:
         different, moved = _other_calls(before, now)
         found |= {(keys.PLACED, now.path, name) for name, _ in (*different, *moved)}
-        anyway |= {root for name, call in different for root in _roots_of(now.path, name, call)}
-        for asked in {asked for name, call in moved for asked in _roots_of(now.path, name, call)}:
-            found |= {(keys.PLACES, *ref) for ref in _refs(asked[0], graph.values(asked) or ())}
+        anyway |= {each for name, call in different for each in _firewalls_of(now.path, name, call)}
+        for each in {each for name, call in moved for each in _firewalls_of(now.path, name, call)}:
+            found |= {(keys.PLACES, *ref) for ref in _refs(each[0], graph.values(each) or ())}
     known = graph.values((keys.OBJECTS, ()))
-    forms = roots.forms_of_objects() if known is not None else []
+    forms = firewalls.forms_of_objects() if known is not None else []
     others = {*forms} ^ {*(known or ())}
-    anyway.update((keys.OBJECT, site) for form in others for site in roots.sites_of(form))
+    anyway.update((keys.OBJECT, site) for form in others for site in firewalls.sites_of(form))
     anyway.update(graph.of_forms(others) if others else ())
     for kind, names in sorted(again | anyway):
         if kind == keys.OBJECT and known is None:
             continue
         before_values = graph.values((kind, names)) or []
-        now_values = roots.reached_again(kind, names)
+        now_values = firewalls.reached_now(kind, names)
         one_refs, other_refs = _refs(kind, before_values), _refs(kind, now_values)
         if (kind, names) in anyway or (kind == keys.SITE and before_values[:1] != now_values[:1]):
             found |= {(keys.CALLS, *ref) for ref in {*one_refs, *other_refs}}
@@ -329,12 +330,12 @@ def _reached(graph: DependencyGraph, affected: Affected, edits: Edits, roots: Ro
     return found
 
 
-def _leaks(graph: DependencyGraph, affected: Affected, edits: Edits, roots: Roots) -> set[Read]:
+def _leaks(graph: DependencyGraph, invalidated: Invalidated, edits: Sequence[Edit], firewalls: Firewalls) -> set[Key]:
     """LEAK of the functions in which other calls leave grad mode switched, or calls moved among such."""
     one = other = _triples(graph.values((keys.LEAKS, ())) or ())
-    if graph.dirty((keys.LEAKS,), affected):
-        other = _triples(roots.leaks_again())
-    found: set[Read] = {(keys.LEAK, path, qualname) for path, qualname, _ in one ^ other}
+    if graph.dirty((keys.LEAKS,), invalidated):
+        other = _triples(firewalls.leaks_again())
+    found: set[Key] = {(keys.LEAK, path, qualname) for path, qualname, _ in one ^ other}
     leaking = {(path, qualname) for path, qualname, _ in one | other}
     for before, now in edits if leaking else ():
         names = {name for calls in _other_calls(before, now) for name, _ in calls}
@@ -365,13 +366,13 @@ def _anywhere(each: _InFunction) -> _InFunction:
     return each[0], each[1]._replace(place=0)
 
 
-def _roots_of(path: str, qualname: str, call: CallFact) -> tuple[Asked, Asked]:
-    """The roots that tell what a call means."""
+def _firewalls_of(path: str, qualname: str, call: CallFact) -> tuple[FirewallId, FirewallId]:
+    """The firewalls that tell what a call means."""
     return (keys.SITE, (path, qualname, call.callee, *call.keywords)), (keys.OBJECT, (path, qualname, call.callee))
 
 
 def _refs(kind: int, values: Sequence[str]) -> list[tuple[str, str]]:
-    """The functions among the values of a root of the kind ``SITE`` or ``OBJECT``."""
+    """The functions among the values of a firewall of the kind ``SITE`` or ``OBJECT``."""
     return _pairs(values[kind == keys.SITE :])
 
 

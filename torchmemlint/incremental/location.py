@@ -1,6 +1,6 @@
 """Where the cache is, and the secret without which nothing in it is read.
 
-The user's own cache folder, which no checkout brings and no run of another user writes. Whoever asks for another place may have
+The user's own cache folder, which no checkout brings and no run of another user writes. Whoever asks for another location may have
 it (``--cache-dir``, ``cache-in-project``); what a stranger put there is not believed, because every entry is sealed with a secret:
 that of the user, made once, or ``TORCHMEMLINT_CACHE_KEY`` for those who share a cache.
 """
@@ -30,7 +30,7 @@ _NAME = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """A cache: the folder that is marked as ours, and the part of it that is this project's ("": all of it). ``root`` is "" where
     there is none."""
 
@@ -42,20 +42,20 @@ class Place:
         return os.path.join(self.root, self.part) if self.part else self.root
 
 
-def place_for(given: str | None, configuration: Configuration) -> Place:
+def location_for(given: str | None, configuration: Configuration) -> Location:
     """As the command line or the environment says; else in the project, where its configuration says so; else in the user's cache
     folder, for each project (where its configuration file is, or the current folder) apart."""
     found = given or os.environ.get("TORCHMEMLINT_CACHE_DIR")
     if found:
-        return Place(found)
+        return Location(found)
     try:
         settings = configuration.for_folder(os.getcwd())
         root, inside = settings.root, settings.cache_in_project
-    except ConfigError:  # told where files are looked for
+    except ConfigError:  # reported where files are looked for
         root, inside = os.getcwd(), False
     if inside:
-        return Place(os.path.join(root, FOLDER))
-    return Place(user_folder(), _name(os.path.realpath(root)))
+        return Location(os.path.join(root, FOLDER))
+    return Location(user_folder(), _name(os.path.realpath(root)))
 
 
 def _name(root: str) -> str:

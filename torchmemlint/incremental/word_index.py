@@ -1,7 +1,7 @@
-"""Which modules say a word, under each kind of key (``index.keys``), as an earlier run wrote it down: so that what a project
-says of some words is had from the facts of few modules.
+"""The word index: for each word the modules that say it, by kind of key (``index.keys``), as an earlier run stored it. What a
+project says of a word then takes the facts of few modules.
 
-Modules have numbers here, their places among the files of the run that wrote this.
+Modules have numbers here, their places among the files of the run that stored it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import accumulate
 
+from torchmemlint.incremental.parts import joined, split
 from torchmemlint.index import keys
 from torchmemlint.index.facts import ModuleFacts
-from torchmemlint.index.parts import joined, split
 from torchmemlint.index.tables import of_one
 from torchmemlint.index.views import bound_names
 
 
-def written(shapes: Mapping[str, str], modules: Iterable[ModuleFacts]) -> bytes:
-    """The words of some modules, to be read back. ``shapes`` are the digests of the shapes of all files' facts, by path ("" for
-    a file that is no module), by which it is known later whether they still hold."""
+def serialized(shapes: Mapping[str, str], modules: Iterable[ModuleFacts]) -> bytes:
+    """The word index of some modules, to be stored. ``shapes`` are the digests of the shapes of all files' facts, by path ("" for
+    a file that is no module), which show later what changed."""
     numbers_of = {path: number for number, path in enumerate(shapes)}
     said: dict[int, dict[str, array[int]]] = defaultdict(dict)
     for module in modules:
@@ -40,8 +40,8 @@ def written(shapes: Mapping[str, str], modules: Iterable[ModuleFacts]) -> bytes:
     return zlib.compress(joined([*(json.dumps(text).encode() for text in texts), counts.tobytes(), numbers]), 1)
 
 
-class Words:
-    """What ``written`` gave, where the facts of the files have these ``shapes`` now, other files than then included; ``one`` has
+class WordIndex:
+    """What ``serialized`` gave, where the facts of the files have these ``shapes`` now, other files than then included; ``one`` has
     the facts. Raises ValueError for anything else, and where more than ``most`` of them changed."""
 
     def __init__(self, data: bytes, shapes: Mapping[str, str], one: Callable[[str], ModuleFacts], most: int) -> None:

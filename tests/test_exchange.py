@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from torchmemlint.index.dependencies import DependencyGraph, Segment, segments_of, written
+from torchmemlint.incremental.dependency_graph import DependencyGraph, Segment, segments_of, serialized
+from torchmemlint.index.dependency_log import Key
 from torchmemlint.index.keys import HEAD, NAME, OBJECT, OBJECTS, SCOPE, SITE
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import FunctionRef, Project
-from torchmemlint.index.trail import Read
-from torchmemlint.processes.board import PIECES, Board, _taken
+from torchmemlint.processes.exchange import PIECES, Exchange, _taken
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a board is in memory that Linux shares")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a exchange is in memory that Linux shares")
 
 MODELS = 90
 """So many classes, each in a file of its own: more calls than there are pieces."""
 
 
 @pytest.fixture
-def board() -> Iterator[Board]:
-    one = Board(2)
+def exchange() -> Iterator[Exchange]:
+    one = Exchange(2)
     one.begin("work")
     yield one
     one.close()
@@ -40,7 +40,7 @@ def beside(work: Callable[[], None]) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def project(trail: int | None = None) -> Project:
+def project(log: int | None = None) -> Project:
     files = {
         f"pack/m{number}.py": f"""
 import torch.nn as nn
@@ -60,7 +60,7 @@ def helper(x):
     }
     files["pack/base.py"] = "import torch.nn as nn\nclass Base(nn.Module):\n    def forward(self, x):\n        return x\n"
     files["pack/__init__.py"] = ""
-    return Project.build([module_facts(path, text) for path, text in files.items()], trail=trail)
+    return Project.build([module_facts(path, text) for path, text in files.items()], first_node=log)
 
 
 def asked(one: Project) -> list[object]:
@@ -69,32 +69,32 @@ def asked(one: Project) -> list[object]:
     return [one.callers(ref) for ref in (*refs, FunctionRef("pack/base.py", "Base.forward"))]
 
 
-def test_what_one_tells_the_others_hear_once(board: Board) -> None:
+def test_what_one_publishes_the_others_receive_once(exchange: Exchange) -> None:
     told: dict[str | tuple[str, int], object] = {"one": 1, "none": [], "large": ["x" * 300_000], ("work", 3): [("a", True)]}
 
     def work() -> None:
         for of, value in told.items():
-            board.tell(of, value)
-        assert board.told("one") is None  # one's own
+            exchange.publish(of, value)
+        assert exchange.received("one") is None  # one's own
 
     beside(work)
-    assert {of: board.told(of) for of in told} == told
-    assert board.told("one") is None
+    assert {of: exchange.received(of) for of in told} == told
+    assert exchange.received("one") is None
 
 
-def test_each_piece_is_done_once(board: Board) -> None:
+def test_each_piece_is_done_once(exchange: Exchange) -> None:
     items = range(5 * PIECES - 7)
     here = os.getpid()
 
     def work() -> None:
         for _ in range(PIECES // 2):  # as if it had gone on to other things
-            number = _taken(board._pieces["work"])
+            number = _taken(exchange._pieces["work"])
             assert number is not None
             each = len(items) // PIECES + 1
-            board.tell(("work", number), [[at, os.getpid()] for at in items[number * each : (number + 1) * each]])
+            exchange.publish(("work", number), [[at, os.getpid()] for at in items[number * each : (number + 1) * each]])
 
     beside(work)
-    found = [row for rows in board.share_out("work", items, lambda piece: [[at, here] for at in piece]) for row in rows]
+    found = [row for rows in exchange.share_out("work", items, lambda piece: [[at, here] for at in piece]) for row in rows]
     assert [at for at, _ in found] == list(items)
     assert 0 < sum(pid == here for _, pid in found) < len(items)
     assert [pid == here for _, pid in found] == sorted(pid == here for _, pid in found)
@@ -102,56 +102,56 @@ def test_each_piece_is_done_once(board: Board) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, PIECES - 1, PIECES, PIECES + 1, 1000])
 def test_all_items_are_shared_out(count: int) -> None:
-    board = Board(1)
-    board.begin("work")
-    assert [at for rows in board.share_out("work", range(count), list) for at in rows] == list(range(count))
-    board.close()
+    exchange = Exchange(1)
+    exchange.begin("work")
+    assert [at for rows in exchange.share_out("work", range(count), list) for at in rows] == list(range(count))
+    exchange.close()
 
 
-def test_pieces_of_one_that_died_are_done_by_the_others(board: Board) -> None:
+def test_pieces_of_one_that_died_are_done_by_the_others(exchange: Exchange) -> None:
     def work() -> None:
         for _ in range(PIECES):
-            _taken(board._pieces["work"])
+            _taken(exchange._pieces["work"])
 
     beside(work)
-    assert [at for rows in board.share_out("work", range(100), list) for at in rows] == list(range(100))
+    assert [at for rows in exchange.share_out("work", range(100), list) for at in rows] == list(range(100))
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data[:-1] + b"?", lambda data: data[:5]])
-def test_what_is_not_written_to_its_end_is_not_heard(board: Board, damage: Callable[[bytes], bytes]) -> None:
-    beside(lambda: board.tell("of", "whole"))
-    log = next(log for log in board._logs if os.fstat(log).st_size)
+def test_what_is_not_written_to_its_end_is_not_heard(exchange: Exchange, damage: Callable[[bytes], bytes]) -> None:
+    beside(lambda: exchange.publish("of", "whole"))
+    log = next(log for log in exchange._logs if os.fstat(log).st_size)
     whole = os.pread(log, 100, 0)
     os.ftruncate(log, 0)
     os.pwrite(log, damage(whole), 0)
-    assert board.told("of") is None
+    assert exchange.received("of") is None
     os.pwrite(log, whole, 0)
-    assert board.told("of") == "whole"
+    assert exchange.received("of") == "whole"
 
 
 def test_a_closed_board_is_silent() -> None:
-    board = Board(2)
-    board.begin("work")
-    board.close()
-    board.tell("nobody", 1)
-    assert board.told("nobody") is None
-    assert board.share_out("work", range(3), list)[:3] == [[0], [1], [2]]
+    exchange = Exchange(2)
+    exchange.begin("work")
+    exchange.close()
+    exchange.publish("nobody", 1)
+    assert exchange.received("nobody") is None
+    assert exchange.share_out("work", range(3), list)[:3] == [[0], [1], [2]]
 
 
-def test_one_that_is_forked_from_a_writer_writes_nothing(board: Board) -> None:
+def test_one_that_is_forked_from_a_writer_writes_nothing(exchange: Exchange) -> None:
     def work() -> None:
-        board.tell("first", 1)
-        beside(lambda: board.tell("second", 2))
+        exchange.publish("first", 1)
+        beside(lambda: exchange.publish("second", 2))
 
     beside(work)
-    assert board.told("first") == 1
-    assert board.told("second") is None
+    assert exchange.received("first") == 1
+    assert exchange.received("second") is None
 
 
-def test_answers_are_the_same_with_a_board(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_are_the_same_with_a_board(exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = asked(project())
     one = project()
-    one.meet(board)
+    one.share_through(exchange)
     beside(lambda: asked(one))  # type: ignore[arg-type]
     calls = one.linked.calls
     work = calls.reached
@@ -164,69 +164,69 @@ def graph_of(*written_down: tuple[str, bytes]) -> DependencyGraph:
     return DependencyGraph(segments_of((name, 0, data) for name, data in written_down))
 
 
-def test_what_was_told_is_in_the_trail_of_who_told_it(board: Board, tmp_path: Path) -> None:
+def test_what_was_published_is_in_the_log_of_who_published_it(exchange: Exchange, tmp_path: Path) -> None:
     alone = project(0)
     asked(alone)
-    expected = graph_of(("alone", written(alone.trail)))
+    expected = graph_of(("alone", serialized(alone.log)))
     one = project(0)
-    one.meet(board)
+    one.share_through(exchange)
 
     def work() -> None:
         asked(one)
-        (tmp_path / one.trail.segment()).write_bytes(written(one.trail))
+        (tmp_path / one.log.segment()).write_bytes(serialized(one.log))
 
     beside(work)
     asked(one)
     (other,) = tmp_path.iterdir()
-    here = one.trail.segment(), written(one.trail)
-    assert [*one.trail.rests_on] == [other.name]
+    here = one.log.segment(), serialized(one.log)
+    assert [*one.log.needs] == [other.name]
     graph = graph_of(here, (other.name, other.read_bytes()))
     for kind in (OBJECT, SITE, OBJECTS):
-        assert expected.roots_of(kind)
-        assert graph.roots_of(kind) == expected.roots_of(kind)
+        assert expected.firewalls_of(kind)
+        assert graph.firewalls_of(kind) == expected.firewalls_of(kind)
     own = Segment(0, 0)
     own.read(here[1])
-    assert not own.roots_of((OBJECT,))
-    changes: list[Read] = [(HEAD, "pack/m3.py", "Net3.forward"), (NAME, "pack/m7.py", "Net7"), (SCOPE, "pack/m80.py", "run80")]
+    assert not own.firewalls_of((OBJECT,))
+    changes: list[Key] = [(HEAD, "pack/m3.py", "Net3.forward"), (NAME, "pack/m7.py", "Net7"), (SCOPE, "pack/m80.py", "run80")]
     for change in changes:
-        dirty = expected.dirty((OBJECT, SITE), expected.affected({change}))
-        assert dirty == graph.dirty((OBJECT, SITE), graph.affected({change}))
+        dirty = expected.dirty((OBJECT, SITE), expected.invalidated({change}))
+        assert dirty == graph.dirty((OBJECT, SITE), graph.invalidated({change}))
         assert dirty or change[0] == HEAD
 
 
-def test_a_trail_is_nothing_without_those_that_told_of_theirs(board: Board, tmp_path: Path) -> None:
+def test_a_log_is_nothing_without_those_whose_results_it_uses(exchange: Exchange, tmp_path: Path) -> None:
     one = project(0)
-    one.meet(board)
+    one.share_through(exchange)
 
     def work() -> None:
         one.callers(FunctionRef("pack/m3.py", "Net3.forward"))
-        (tmp_path / one.trail.segment()).write_bytes(written(one.trail))
+        (tmp_path / one.log.segment()).write_bytes(serialized(one.log))
         one.callers(FunctionRef("pack/m3.py", "helper"))  # it dies before it has written that
 
     beside(work)
     (other,) = tmp_path.iterdir()
     one.callers(FunctionRef("pack/m4.py", "Net4.forward"))
-    first = one.trail.segment(), written(one.trail)
+    first = one.log.segment(), serialized(one.log)
     graph_of(first, (other.name, other.read_bytes()))
-    with pytest.raises(ValueError, match="told others"):
+    with pytest.raises(ValueError, match="did not log them"):
         graph_of(first)
     one.callers(FunctionRef("pack/m4.py", "helper"))
-    second = first[0], first[1] + written(one.trail)
-    with pytest.raises(ValueError, match="told others"):
+    second = first[0], first[1] + serialized(one.log)
+    with pytest.raises(ValueError, match="did not log them"):
         graph_of(second, (other.name, other.read_bytes()))
 
 
-def test_one_whose_answers_are_in_no_trail_is_not_believed_by_those_that_write_one(board: Board) -> None:
+def test_results_that_nobody_logged_are_not_accepted_by_those_that_log(exchange: Exchange) -> None:
     one = project(0)
-    one.meet(board)
+    one.share_through(exchange)
 
     def work() -> None:
-        one.trail.on = False
+        one.log.on = False
         asked(one)
 
     beside(work)
     alone = project(0)
     assert asked(one) == asked(alone)
-    assert one.trail.rests_on == {}
-    expected, found = graph_of(("alone", written(alone.trail))), graph_of(("here", written(one.trail)))
-    assert found.roots_of(OBJECT) == expected.roots_of(OBJECT)
+    assert one.log.needs == {}
+    expected, found = graph_of(("alone", serialized(alone.log))), graph_of(("here", serialized(one.log)))
+    assert found.firewalls_of(OBJECT) == expected.firewalls_of(OBJECT)

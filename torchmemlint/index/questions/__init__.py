@@ -1,1 +1,0 @@
-"""The questions that the analysis asks of a project (``index.project``): functions over its linked modules, by what they are about."""
