@@ -404,6 +404,20 @@ async def test_the_same_findings_as_the_command(client: LanguageClient, tmp_path
         assert [(one.code, one.range.start.line + 1, one.range.start.character + 1) for one in found] == expected, name
 
 
+@pytest.mark.asyncio
+async def test_edits_of_actions_are_made_when_one_is_chosen(client: LanguageClient, tmp_path: Path) -> None:
+    uri = put(client, tmp_path / "a.py", TRAIN)
+    await shown(client, uri, ["TML101"])
+    params = types.CodeActionParams(types.TextDocumentIdentifier(uri), EVERYWHERE, types.CodeActionContext([]))
+    found = [one for one in await client.text_document_code_action_async(params) or [] if isinstance(one, types.CodeAction)]
+    assert len(found) >= 3
+    assert all(one.edit is None for one in found)
+    resolved = await client.code_action_resolve_async(found[0])
+    assert "detach" in applied(TRAIN, edits_of(resolved, uri))
+    change(client, uri, f"# above\n{TRAIN}")  # what the action was made for is no longer there
+    assert (await client.code_action_resolve_async(found[0])).edit is None
+
+
 def test_without_pygls(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from torchmemlint import cli
     from torchmemlint.lsp import command

@@ -5,9 +5,9 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torchmemlint.errors import TOO_LARGE, SourceError, TooLargeError
 from torchmemlint.files.quoting import quoted
@@ -19,7 +19,7 @@ from torchmemlint.torch_facts import TORCH
 if TYPE_CHECKING:
     from torchmemlint.index.facts import FunctionFacts
     from torchmemlint.index.project import FunctionRef, Project
-    from torchmemlint.index.query_log import Query
+    from torchmemlint.index.query_log import Query, QueryTrace
     from torchmemlint.project.config import Settings
     from torchmemlint.semantics.runs import Runs
 
@@ -34,6 +34,25 @@ class Analysis:
     notes: list[str] = field(default_factory=list)
     crashes: list[str] = field(default_factory=list)
     queries: set[Query] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class OfFunction:
+    """What the analysis of one outermost function gave: findings, those for which they speak, notes, the steps that it took, and
+    those for which values were followed for repairs."""
+
+    findings: tuple[Finding, ...]
+    also: tuple[tuple[Finding, tuple[Finding, ...]], ...]
+    notes: tuple[str, ...]
+    steps: int
+    followed: int
+
+
+class Memory(Protocol):
+    """Results of functions from one check of a file to the next (``incremental.functions``)."""
+
+    def known(self, ref: FunctionRef, /) -> OfFunction | None: ...
+    def store(self, ref: FunctionRef, result: OfFunction, trace: QueryTrace, /) -> None: ...
 
 
 BACKWARD = TORCH.words["back-propagates"] | {"empty_cache"}
@@ -148,10 +167,15 @@ WITHOUT_GRAPH = TORCH.words["grad-words"] | TORCH.words["memory-words"]
 
 
 def analyze_module(
-    project: Project, path: str, settings: Settings, runs: Runs | None = None, ask: AskRule | None = None
+    project: Project,
+    path: str,
+    settings: Settings,
+    runs: Runs | None = None,
+    ask: AskRule | None = None,
+    memory: Memory | None = None,
 ) -> Analysis:
     """The findings of one file, unsorted. ``runs`` shares what earlier files made the engine learn; ``ask`` stands in for
-    ``ask_rule``."""
+    ``ask_rule``; ``memory`` has results of functions that still hold."""
     from torchmemlint.index.query_log import QueryTrace, queries_and_notes
     from torchmemlint.rules.root_cause import told_once
 
@@ -170,15 +194,31 @@ def analyze_module(
         if steps > MAX_IN_FILE:
             project.query_log.note(f"{path}: {ref.qualname}: {TOO_LARGE}")
             continue
-        try:
-            drafts, walked = bounded_drafts_of(runs, ref, checks, ask or ask_rule)
-            told = [d for d in told_once(drafts) if d.finding.code in codes]
-            analysis.findings += [d.finding for d in told]
-            analysis.also |= {d.finding: d.also for d in told if d.also}
-            steps += runs.steps.get(ref, 0) + walked + (TOLD if drafts else 0) + (ONE_MORE if number >= MANY else 0)
-            runs.forget()  # of hundreds of functions the records would fill the memory
-        except Exception:  # the one function is lost, the run goes on
-            analysis.crashes.append(f"{quoted(path)}: {ref.qualname}: {traceback.format_exc()}")
+        found = memory.known(ref) if memory is not None else None
+        if found is not None:
+            trace.notes.extend(found.notes)
+            runs.world.following.left -= found.followed
+        else:
+            own, left = QueryTrace(), runs.world.following.left
+            trace.used.add(own)
+            project.query_log.current = own
+            try:
+                drafts, walked = bounded_drafts_of(runs, ref, checks, ask or ask_rule)
+                told = [d for d in told_once(drafts) if d.finding.code in codes]
+                findings, also = tuple(d.finding for d in told), tuple((d.finding, d.also) for d in told if d.also)
+                taken = runs.steps.get(ref, 0) + walked + (TOLD if drafts else 0)
+                runs.forget()  # of hundreds of functions the records would fill the memory
+            except Exception:  # the one function is lost, the run goes on
+                analysis.crashes.append(f"{quoted(path)}: {ref.qualname}: {traceback.format_exc()}")
+                continue
+            finally:
+                project.query_log.current = trace
+            found = OfFunction(findings, also, (), taken, left - runs.world.following.left)
+            if memory is not None:
+                memory.store(ref, replace(found, notes=tuple(queries_and_notes(own)[1])), own)
+        analysis.findings += found.findings
+        analysis.also |= dict(found.also)
+        steps += found.steps + (ONE_MORE if number >= MANY else 0)
     analysis.queries, analysis.notes = queries_and_notes(trace)
     return analysis
 

@@ -30,6 +30,7 @@ from torchmemlint.source import normal
 from torchmemlint.workers import read
 
 if TYPE_CHECKING:
+    from torchmemlint.incremental.functions import FunctionResults
     from torchmemlint.index.project import Project
     from torchmemlint.source.file import SourceFile
     from torchmemlint.suppress.since import Since
@@ -81,10 +82,18 @@ def check_text(
 
 
 def check_source(
-    source: SourceFile, settings: Settings, buffers: Mapping[str, SourceFile] | None = None, *, comments: bool = True
+    source: SourceFile,
+    settings: Settings,
+    buffers: Mapping[str, SourceFile] | None = None,
+    *,
+    comments: bool = True,
+    memory: FunctionResults | None = None,
 ) -> Outcome:
-    """As ``check_text``, for a source that is already decoded; ``buffers`` stand in for other files of the project, by path."""
-    return _check(_source(source, settings, buffers, comments))
+    """As ``check_text``, for a source that is already decoded; ``buffers`` stand in for other files of the project, by path.
+    ``memory`` has the results of its functions from one check to the next."""
+    run = _source(source, settings, buffers, comments)
+    run.memory = memory
+    return _check(run)
 
 
 def fix_source(

@@ -24,6 +24,7 @@ from torchmemlint.source import is_notebook
 
 if TYPE_CHECKING:
     from torchmemlint.incremental.cache import Cache
+    from torchmemlint.incremental.functions import FunctionResults
     from torchmemlint.incremental.query_results import QueryResults
     from torchmemlint.index.facts import ModuleFacts
     from torchmemlint.index.project import Project
@@ -107,7 +108,7 @@ class ScanAround:
 class InspectAll:
     """How files are inspected: the linked project, each file's settings, the texts that stand in for files, and whether
     suppressing comments are obeyed. ``results`` records what findings rest on, for a cache, and ``store`` puts them there;
-    ``watch`` takes the time of all that is done, in this process."""
+    ``watch`` takes the time of all that is done, in this process; ``memory`` has results of functions from an earlier check."""
 
     project: Project
     settings: Mapping[str, Settings]
@@ -116,6 +117,7 @@ class InspectAll:
     results: QueryResults | None = None
     store: Callable[[Checked], Checked] | None = None
     watch: Profile | None = None
+    memory: FunctionResults | None = None
     engines: dict[Settings, Runs] = field(default_factory=dict)
     """One engine a process (and kind of settings), made when the first file is inspected: what it learns serves the next."""
 
@@ -194,11 +196,13 @@ def inspect(shared: InspectAll, path: str) -> Checked:
         from torchmemlint.suppress import apply
 
         if settings not in shared.engines:
-            shared.project.query_log.records = shared.results is not None
+            shared.project.query_log.records = shared.results is not None or shared.memory is not None
             make = make_runs if shared.watch is None else shared.watch.make_runs
             shared.engines[settings] = make(shared.project, settings, shared.text)
         ask = None if shared.watch is None else shared.watch.ask
-        analysis = analyze_module(shared.project, path, settings, shared.engines[settings], ask)
+        if shared.memory is not None:
+            shared.memory.begin(shared.project, shared.texts)
+        analysis = analyze_module(shared.project, path, settings, shared.engines[settings], ask, shared.memory)
         findings = [*analysis.findings, *(_internal_error(path, crash) for crash in analysis.crashes)]
         kept = []
         if findings or UNUSED_SUPPRESSION in settings.codes:

@@ -89,7 +89,7 @@ def _shards(chance: random.Random, root: Path) -> tuple[object, object]:
         reports = [f"{folder}/{number}.json" for number in (1, 2)]
         for number, report in enumerate(reports, 1):
             Path(report).write_text(_run(".", *OPTIONS, "--shard", f"{number}/2", "-j", "1")[1], encoding="utf-8")
-        merged = _run("merge", *reports, "--output-format", "json")
+        merged = _run("merge", *reports, *OPTIONS[1:])
     return json.loads(merged[1]), json.loads(_run(".", *OPTIONS, "-j", "1", "--no-cache")[1])
 
 
@@ -139,6 +139,7 @@ def walk(project: Path, seed: int, edits: int, counts: dict[str, int], until: fl
     before = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "project"
+        root.mkdir()
         first = _copied(project, root)
         os.environ["TORCHMEMLINT_CACHE_DIR"] = str(Path(folder) / "cache")
         os.chdir(root)

@@ -7,6 +7,7 @@ Outside this package (a test holds to it) only these are used:
     CachedRun           the result of a whole run: looked up, stored (``runs``); ``word_index`` for it
     PreviousRun         a run over files of which a few changed: which are stale now (``previous_run``)
     FindingsStore       findings of single files: whether they still hold (``findings``), by their ``QueryResults``
+    FunctionResults     the same of single functions, in memory, for the language server (``functions``)
 
 The rest, from the bottom: ``records`` what is stored, as plain data · ``word_index`` which modules say a word · ``changed_keys``
 where two states of a module differ · ``dependency_graph``, ``firewalls`` what depends on that · ``propagation`` the files for which

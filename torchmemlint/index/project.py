@@ -138,6 +138,7 @@ class Project:
     within = query(contents.within)
     receivers = query(contents.receivers)
     saying = query(contents.saying)
+    knowing = query(contents.knowing)
     module_name = query(contents.module_name)
 
     # --- what names and expressions mean

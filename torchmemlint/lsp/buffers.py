@@ -14,6 +14,7 @@ from torchmemlint.errors import SourceError
 from torchmemlint.findings import Finding
 from torchmemlint.fixes import apply_fixes
 from torchmemlint.fixes.comments import add_comments
+from torchmemlint.incremental.functions import FunctionResults
 from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.project.discover import excluded_by_hand
 from torchmemlint.project.settings import Settings
@@ -22,6 +23,10 @@ from torchmemlint.run import check_source, fix_source
 from torchmemlint.source import normal
 from torchmemlint.source.file import SourceFile, source_from_text
 from torchmemlint.workers import cannot_parse
+
+MOST_FILES = 8
+"""Files of which the results of functions are kept."""
+_memories: dict[str, tuple[Settings, FunctionResults]] = {}
 
 Options = Mapping[str, object]
 """Settings by their configuration key, which go before those of configuration files, as the command line's do."""
@@ -49,7 +54,28 @@ def check(path: str, text: str, buffers: Mapping[str, str], options: Options) ->
         source = source_from_text(path, text)
     except SourceError as error:
         return Checked(text, None, settings, cannot_parse(path, error, settings, text).findings)
-    return Checked(text, source, settings, check_source(source, settings, _sources(path, buffers)).findings)
+    memory = _memory_of(path, settings)
+    outcome = check_source(source, settings, _sources(path, buffers), memory=memory)
+    memory.end()
+    return Checked(text, source, settings, outcome.findings)
+
+
+def _memory_of(path: str, settings: Settings) -> FunctionResults:
+    """The results of the functions of a file, when it was last checked with these settings."""
+    known = _memories.pop(path, None)
+    memory = known[1] if known is not None and known[0] == settings else FunctionResults()
+    _memories[path] = settings, memory
+    while len(_memories) > MOST_FILES:
+        del _memories[next(iter(_memories))]
+    return memory
+
+
+def forget(path: str | None = None) -> None:
+    """Forgets results of functions, of all files or of one."""
+    if path is None:
+        _memories.clear()
+    else:
+        _memories.pop(path, None)
 
 
 def _sources(but: str, buffers: Mapping[str, str]) -> dict[str, SourceFile]:

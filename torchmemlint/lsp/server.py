@@ -1,6 +1,6 @@
 """The protocol: when something is checked, and findings as diagnostics, code actions and hovers.
 
-One thread checks, one file at a time; the event loop only answers. A change waits until typing stops, and what was checked for a
+One thread checks, one file at a time, another makes the edits of actions when one is chosen; the event loop only answers. A change waits until typing stops, and what was checked for a
 text that is no longer there is not shown.
 
 Features are registered by plain calls and nothing is subclassed, so that this module is type-checked where pygls is not
@@ -17,7 +17,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,6 +28,7 @@ from pygls.lsp.server import LanguageServer
 
 from torchmemlint import __version__
 from torchmemlint.errors import SourceError, TorchmemlintError
+from torchmemlint.files.digest import digest
 from torchmemlint.findings import UNUSED_SUPPRESSION, Finding, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.lsp import buffers
 from torchmemlint.lsp.addresses import file_of, path_of
@@ -64,6 +65,10 @@ class _Document:
     text: str
     version: int | None
     cells: tuple[tuple[int, str, str], ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        return digest(self.text.encode(errors="surrogatepass"))
 
     def text_of(self, cell: int | None) -> str:
         """What the user sees where a place of this cell (None for a file) counts its rows."""
@@ -133,7 +138,7 @@ def make_server() -> LanguageServer:
             save=True,
         ),
     )
-    _Service(server, _State(), ThreadPoolExecutor(1)).register()
+    _Service(server, _State(), ThreadPoolExecutor(1), ThreadPoolExecutor(1)).register()
     return server
 
 
@@ -144,6 +149,7 @@ class _Service:
     server: LanguageServer
     state: _State
     pool: ThreadPoolExecutor
+    beside: ThreadPoolExecutor
 
     def register(self) -> None:
         actions = types.CodeActionOptions([types.CodeActionKind.QuickFix, FIX_ALL], resolve_provider=True)
@@ -237,6 +243,7 @@ class _Service:
 
     def everything_again(self) -> None:
         neighbours.forget()
+        buffers.forget()
         self.state.results.clear()
         workspace = self.server.client_capabilities.workspace
         if self.pulls and workspace and workspace.diagnostics and workspace.diagnostics.refresh_support:
@@ -252,6 +259,7 @@ class _Service:
 
     def closed(self, uri: str) -> None:
         self.state.results.pop(uri, None)
+        buffers.forget(path_of(uri))
         if timer := self.state.waiting.pop(uri, None):
             timer.cancel()
         for one in self.state.published.pop(uri, ()):
@@ -398,32 +406,39 @@ class _Service:
             for finding in here:
                 actions += self.quick_fixes(document, checked, finding)
         if _asked_for(FIX_ALL, wanted) and any(repairable(one, False) for one in checked.findings):
-            action = types.CodeAction("torchmemlint: apply all safe fixes", FIX_ALL, data=document.uri)
-            if not self.resolves:
-                action = await self.resolve(action)
-            if self.resolves or action.edit is not None:
-                actions.append(action)
+            data = _data(document, "fix-all")
+            actions.append(types.CodeAction("torchmemlint: apply all safe fixes", FIX_ALL, data=data))
+        if not self.resolves:
+            actions = [action for action in [await self.resolve(one) for one in actions] if action.edit is not None]
         return actions
 
     @property
     def resolves(self) -> bool:
-        """Whether the editor asks for an action's edit when it is chosen: to fix everything takes several rounds of checking."""
+        """Whether the editor asks for an action's edit when it is chosen: most are only looked at."""
         text = self.server.client_capabilities.text_document
         support = text.code_action.resolve_support if text and text.code_action else None
         return support is not None and "edit" in support.properties
 
     async def resolve(self, action: types.CodeAction) -> types.CodeAction:
-        """The action that fixes everything, with its edit."""
-        fresh = await self.fresh(action.data) if isinstance(action.data, str) else None
-        if fresh is None:
+        """The action with its edit; without one where the text is another now, or nothing can be written. No check waits for this."""
+        data = action.data if isinstance(action.data, dict) else {}
+        fresh = await self.fresh(str(data.get("uri")))
+        if fresh is None or fresh[0].fingerprint != data.get("text"):
             return action
         document, checked = fresh
-        texts = {one.path: one.text for one in self.documents()}
-        loop = asyncio.get_running_loop()
-        after = await loop.run_in_executor(self.pool, buffers.all_repaired, checked, texts)
+        work = self.work_of(checked, data.get("do"), data.get("finding"))
+        after = await asyncio.get_running_loop().run_in_executor(self.beside, work) if work is not None else None
         if after is not None:
             action.edit = self.workspace_edit(document, checked, after)
         return action
+
+    def work_of(self, checked: Checked, do: object, number: object) -> Callable[[], str | None] | None:
+        """What gives the text after an action."""
+        if do == "fix-all":
+            return partial(buffers.all_repaired, checked, {one.path: one.text for one in self.documents()})
+        if not isinstance(number, int) or not 0 <= number < len(checked.findings):
+            return None
+        return partial(buffers.repaired if do == "fix" else buffers.ignored, checked, checked.findings[number])
 
     def touches(self, document: _Document, finding: Finding, at: types.Range) -> bool:
         places = Places.of(document.text_of(finding.cell), self.encoding)
@@ -433,17 +448,13 @@ class _Service:
     def quick_fixes(self, document: _Document, checked: Checked, finding: Finding) -> Iterator[types.CodeAction]:
         quick = types.CodeActionKind.QuickFix
         diagnostics = [self.diagnostic(document, finding)]
-        fix = finding.fix
-        after = buffers.repaired(checked, finding)
-        if fix is not None and after is not None:
+        fix, number = finding.fix, checked.findings.index(finding)
+        if fix is not None:
             safe = fix.safety is Safety.SAFE
             title = f"{finding.code}: {fix.message}{'' if safe else ' (unsafe: may change a result)'}"
-            edit = self.workspace_edit(document, checked, after)
-            yield types.CodeAction(title, quick, diagnostics, is_preferred=safe, edit=edit)
-        after = buffers.ignored(checked, finding)
-        if after is not None:
-            edit = self.workspace_edit(document, checked, after)
-            yield types.CodeAction(f"{finding.code}: ignore here", quick, diagnostics, is_preferred=False, edit=edit)
+            yield types.CodeAction(title, quick, diagnostics, is_preferred=safe, data=_data(document, "fix", number))
+        data = _data(document, "ignore", number)
+        yield types.CodeAction(f"{finding.code}: ignore here", quick, diagnostics, is_preferred=False, data=data)
 
     def workspace_edit(self, document: _Document, checked: Checked, code: str) -> types.WorkspaceEdit:
         """What turns the document into one whose code is ``code``."""
@@ -494,6 +505,11 @@ class _Service:
             if document.uri_of(finding.cell) == uri and finding.span.start <= at <= finding.span.end:
                 return _page(finding.code, places.span(finding.span))
         return None
+
+
+def _data(document: _Document, do: str, finding: int = -1) -> dict[str, object]:
+    """What an action is resolved by."""
+    return {"uri": document.uri, "text": document.fingerprint, "do": do, "finding": finding}
 
 
 def _page_address(code: str) -> str:

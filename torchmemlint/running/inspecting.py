@@ -75,7 +75,7 @@ def _inspect(run: Run, paths: Sequence[str]) -> list[Checked]:
     with run.means.stage("link"):
         project = link(run)
     if run.means.cache is None or run.texts:
-        shared = InspectAll(project, run.settings, run.texts, run.comments)
+        shared = InspectAll(project, run.settings, run.texts, run.comments, memory=run.memory)
         return _run_all(run, shared, paths)
     from torchmemlint.incremental.findings import FindingsStore
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from torchmemlint.incremental.cache import Cache
+    from torchmemlint.incremental.functions import FunctionResults
     from torchmemlint.incremental.previous_run import PreviousRun
     from torchmemlint.processes.progress import Progress
     from torchmemlint.project.discover import Found
@@ -55,6 +56,7 @@ class Run:
     texts       stand in for what is on disk
     by_hand     every file was named by hand: it is parsed whatever is in it, and the project around it is looked at
     reported    the files whose findings are reported, None for all: those of a shard, or those named of a folder's
+    memory      results of functions from an earlier check of the only file
     """
 
     files: Sequence[Found]
@@ -75,6 +77,7 @@ class Run:
     means: Means = field(default_factory=Means)
     around: tuple[Scanned, ...] | None = None
     previous: PreviousRun | None = None
+    memory: FunctionResults | None = None
     complete: bool = True
     began: int = field(default_factory=time.time_ns)
     settings: dict[str, Settings] = field(init=False)

@@ -99,11 +99,15 @@ def _is_copy_in(world: World, ref: FunctionRef, text: str) -> bool:
 
 def _is_copy_within(world: World, key: tuple[str, str, str]) -> bool:
     path, inside, text = key
-    places = _scope(world, path, inside, text)
+    # Few functions say the name of a module that is no local: whether it is a copy then rests on these alone.
+    is_global = not inside and not text.startswith("self.")
+    saying = [FunctionRef(path, name) for name in world.project.knowing(path, text)] if is_global else None
     if not _is_deep_copy(world, path, inside, text) and not any(
-        _copies_into(world.facts(each), text) or _is_given_weights(world, each, text) for each in places
+        _copies_into(world.facts(each), text) or _is_given_weights(world, each, text)
+        for each in (_scope(world, path, inside, text) if saying is None else saying)
     ):
         return False
+    places = _scope(world, path, inside, text)
     if any(_steps(call.callee, text) for each in places for call in world.facts(each).calls):
         return False  # it goes by its own optimizer (``self.critic.optimizer.step()``)
     makers = [each for each in places if world.remember(_makes_optimizer, each)]

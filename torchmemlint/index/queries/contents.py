@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from torchmemlint.index import keys
 from torchmemlint.index.facts import FunctionFacts, ModuleFacts
 from torchmemlint.index.linked import Linked
+from torchmemlint.index.references import TOP
 
+FIRST_NAME = re.compile(r"\w+")
 BACKWARD_ALONE = "backward()"
 """What ``receivers`` says of ``x.backward()`` without a gradient."""
 
@@ -74,6 +78,19 @@ def saying(linked: Linked, path: str, qualname: str, *words: str) -> tuple[str, 
     """The functions inside a class that say one of the words (see ``FunctionFacts.names``), by name, in the order of the file."""
     inside = within(linked, path, qualname)
     return tuple(f.qualname for f in inside if f.qualname.startswith(f"{qualname}.") and not f.names.isdisjoint(words))
+
+
+def knowing(linked: Linked, path: str, text: str) -> tuple[str, ...]:
+    """The functions of the module at ``path`` that may say dotted text which is no local of theirs, and its own statements, in the
+    order of the file: those that read or bind its first name."""
+    linked.note(keys.MODULE, path)
+    first = FIRST_NAME.match(text)
+    said = (f for f in linked.reader.whole(path).functions if f.qualname == TOP or text not in f.locals)
+    if first is None:
+        return tuple(f.qualname for f in said)
+    return tuple(
+        f.qualname for f in said if f.qualname == TOP or first[0] in f.names or first[0] in dict((*f.bound, *f.rebound))
+    )
 
 
 def module_name(linked: Linked, path: str) -> str:
