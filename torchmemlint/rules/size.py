@@ -45,7 +45,7 @@ def small_together(gids: frozenset[int], flow: Flow) -> str:
     """Why all graphs that a value hangs on are small, in words; "" where one may be large."""
     above = [flow.record.graphs[gid] for gid in sorted(flow.record.ancestors(gids))]
     networks = [graph for graph in above if graph.kind is GraphKind.FORWARD]
-    known = [graph for graph in networks if classes_of(graph, flow)]
+    known = [graph for graph in networks if any(isinstance(cls, ClassRef) for cls in classes_of(graph, flow))]
     if known and all(are_dense(graph, flow) for graph in known):
         return NARROW
     layers = [graph for graph in networks if not is_loss(graph, flow)]
