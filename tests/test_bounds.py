@@ -17,7 +17,7 @@ from benchmarks.bounds.shapes import SHAPES, random_mix
 from torchmemlint import analysis
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import ClassRef, Project
-from torchmemlint.lower.limits import weight
+from torchmemlint.lower.limits import MAX_WEIGHT, weight
 from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.project.gitignore import ignored, parse_ignore_file
 from torchmemlint.project.globs import FOLDERS, REST, STAR, Globs, literally, pieces_of
@@ -185,6 +185,14 @@ def test_libcst_is_not_given_what_fills_the_memory(name: str, size: int, tmp_pat
     assert [line.endswith("a.py: train: function too large: not analysed") for line in outcome.skipped] == [True]
     measured = cost(SHAPES[name](size), 30)
     assert measured.megabytes < 90
+
+
+def test_what_libcst_may_just_read_keeps_the_bound_of_memory() -> None:
+    """48,040 of the weight that is allowed: libcst's tree and where its nodes stand are in memory together."""
+    case = ("appended", 1200)
+    files = SHAPES[case[0]](case[1])
+    assert weight(files["a.py"]) > 0.9 * MAX_WEIGHT
+    assert faults(case, {case: cost(files, 30)}) == []
 
 
 def test_what_is_in_brackets_weighs_more() -> None:
