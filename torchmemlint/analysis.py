@@ -108,9 +108,7 @@ def is_candidate(
             return True
     if roots.trains_in_a_loop(runs.world, ref):
         return True
-    if words & {"RuntimeError", "Exception", "BaseException"} and any(
-        "out of memory" in line for line in runs.world.lines(ref.path)
-    ):
+    if words & WIDE_EXCEPTIONS and any("out of memory" in line for line in runs.world.lines(ref.path)):
         return True
     return may_waste_graphs(runs, ref, facts)
 
@@ -144,6 +142,7 @@ def may_infer(runs: Runs, ref: FunctionRef, facts: FunctionFacts, checks: Sequen
 
 
 NO_GRAD = TORCH.words["grad-guards"]
+WIDE_EXCEPTIONS = {name.rpartition(".")[2] for name in TORCH.words["wide-exceptions"]}
 WITHOUT_GRAPH = TORCH.words["grad-words"] | TORCH.words["memory-words"]
 
 

@@ -13,7 +13,9 @@ from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Graph, SinkK
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.values import COMPUTED, SCALAR
 from torchmemlint.semantics.world import MODULE
+from torchmemlint.torch_facts import TORCH
 
+VIEWS_OF_DICT = tuple(f".{name}()" for name in sorted(TORCH.words["views-of-dict"]))
 NODES_COST = (
     "graph nodes only: backward freed the saved tensors, but host memory grows by about 0.5 kB per graph node each step, "
     "plus one small block on the device"
@@ -181,7 +183,7 @@ def in_training_loop(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[
     from torchmemlint.semantics.events import Backward
 
     info = flow.record.loops.get(loop) if loop is not None else None
-    if info is not None and info.text.endswith((".items()", ".values()", ".keys()")):
+    if info is not None and info.text.endswith(VIEWS_OF_DICT):
         return False  # the parts of one step
     made_here = any(loop in graph.site.loops for graph in graphs)
     return loop is not None and any(
