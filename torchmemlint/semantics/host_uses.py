@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
+from torchmemlint.semantics.stores import FILLS_LISTS
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.tracking import TOO_MUCH, FunctionTracker, bounded, counted, parts_of, root_of
 from torchmemlint.semantics.world import MODULE, World
@@ -25,7 +26,7 @@ READS = TORCH.words["reads-anywhere"]
 """What takes a tensor wherever it lies, and gives none."""
 PASSES = TORCH.words["hands-elements-on"]
 JOINS = TORCH.words["joins"]
-COLLECTS = TORCH.words["collects"]
+COLLECTS = frozenset(FILLS_LISTS)
 
 
 class HostUses(FunctionTracker):
