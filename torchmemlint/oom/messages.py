@@ -75,6 +75,11 @@ class Message:
     other_allocations: int | None = None
     processes: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def other_processes(self) -> int | None:
+        """Sum of the ``Process N has …`` parts as printed; None when there is none."""
+        return sum(size for _, size in self.processes) if self.processes else None
+
 
 _BINARY = {"K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _SIZE = r"(\d{1,24}(?:\.\d{1,9})?) ?(bytes|[KMGTPE]i?B)"
