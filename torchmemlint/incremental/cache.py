@@ -21,15 +21,18 @@ import os
 import shutil
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from torchmemlint import __version__
 from torchmemlint.files.checkout import has_link
-from torchmemlint.files.digest import same, sealed
+from torchmemlint.files.digest import digest as digest_of
+from torchmemlint.files.digest import digest_of_file, same, sealed
 from torchmemlint.files.plain import from_plain, to_json
 from torchmemlint.files.quoting import quoted
 from torchmemlint.files.reading import MAX_CACHE_BYTES, read_beginning, read_file
@@ -210,8 +213,6 @@ class Cache:
     def facts(self, content: str, path: str) -> tuple[ModuleFacts, str, Mapping[str, str]] | None:
         """The facts of the file ``path`` whose content has this digest, the digest of their shape, and those of its functions'
         texts (``index.sources``)."""
-        from dataclasses import replace
-
         from torchmemlint.index import plain
 
         data = self._read("facts", content)
@@ -229,8 +230,6 @@ class Cache:
 
     def facts_alone(self, content: str, path: str) -> ModuleFacts | None:
         """As ``facts``, where no more is wanted."""
-        from dataclasses import replace
-
         from torchmemlint.index import plain
 
         try:
@@ -241,26 +240,21 @@ class Cache:
 
     def keep_facts(self, content: str, facts: ModuleFacts, sources: Mapping[str, str]) -> str:
         """Keeps the facts of a content, and the digests of its functions' texts; the digest of the facts' shape."""
-        from dataclasses import replace
-
-        from torchmemlint.files.digest import digest
         from torchmemlint.index import plain
 
         anywhere = replace(facts, path="")  # the same content may stand in several places
         shape = plain.shape(anywhere)
-        of_shape = digest(shape.encode())
+        of_shape = digest_of(shape.encode())
         self._keep("facts", content, f"{of_shape}\n{to_json(dict(sources))}\n{shape}\n{plain.positions(facts)}".encode())
         return of_shape
 
     def findings(self, key: str) -> tuple[Kept, str] | None:
         """What is kept of a file, and its digest."""
-        from torchmemlint.files.digest import digest
-
         data = self._read("findings", key)
         if data is None:
             return None
         try:
-            return _unpacked(data), digest(data)
+            return _unpacked(data), digest_of(data)
         except (ValueError, RecursionError):
             return None
 
@@ -296,15 +290,11 @@ class Cache:
 
     def trails(self, key: str, digest: str) -> Trails | None:
         """How the answers of a run were made, if it is what was kept with this digest."""
-        from torchmemlint.files.digest import digest as digest_of
-
         data = self._read("trails", key)
         return _trails(data) if data is not None and digest_of(data) == digest else None
 
     def keep_trails(self, key: str, segments: Sequence[SegmentName], files: Iterable[Asked]) -> str:
         """Keeps how the answers of a run were made, and lets go of the segments that only the run before it had; the digest."""
-        from torchmemlint.files.digest import digest
-
         earlier = _trails(self._read("trails", key) or b"")
         data = "\n".join([to_json(tuple(segments)), *map(to_json, files)]).encode()
         self._keep("trails", key, data)
@@ -313,12 +303,10 @@ class Cache:
             with suppress(OSError):
                 os.unlink(self._segment(name))
         self._let_go_of_lost_segments()
-        return digest(data)
+        return digest_of(data)
 
     def words(self, key: str, digest: str) -> bytes | None:
         """Which modules of a run say a word, if it is what was kept with this digest."""
-        from torchmemlint.files.digest import digest as digest_of
-
         data = self._read("words", key)
         return data if data is not None and digest_of(data) == digest else None
 
@@ -348,8 +336,6 @@ class Cache:
 
     def named(self, name: str, first: int) -> SegmentName:
         """A segment that was written to its end."""
-        from torchmemlint.files.digest import digest_of_file
-
         try:
             return SegmentName(name, first, digest_of_file(self._segment(name)))
         except OSError:
@@ -357,13 +343,11 @@ class Cache:
 
     def segment(self, segment: SegmentName) -> bytes | None:
         """What a process wrote down, if it is whole."""
-        from torchmemlint.files.digest import digest
-
         try:
             data = read_file(self._segment(segment.name), MAX_CACHE_BYTES)
         except OSError:
             return None
-        return data if digest(data) == segment.digest else None
+        return data if digest_of(data) == segment.digest else None
 
     def add_to_segment(self, name: str, data: bytes) -> None:
         """Adds to what this process wrote down under a name of its own."""
@@ -383,19 +367,15 @@ class Cache:
         return os.path.join(self.folder, "segments", os.path.basename(name))
 
     def _keep_told(self, kind: str, key: str, data: bytes) -> str:
-        from torchmemlint.files.digest import digest
-
         self._keep(kind, key, data)
-        return digest(data)
+        return digest_of(data)
 
     def _value(self, kind: str, key: str, of: type[T]) -> tuple[T, str] | None:
-        from torchmemlint.files.digest import digest
-
         data = self._read(kind, key)
         if data is None:
             return None
         try:
-            return from_plain(of, json.loads(data)), digest(data)
+            return from_plain(of, json.loads(data)), digest_of(data)
         except (ValueError, RecursionError):
             return None
 
@@ -439,8 +419,6 @@ class Cache:
 
 def _packed(kept: Kept) -> bytes:
     """A line of JSON; then questions and answers, each in a line, as they are: JSON, which JSON would quote once more."""
-    import zlib
-
     head = to_json((kept.findings, kept.notes, len(kept.rests_on)))
     lines = [head, *chain.from_iterable(kept.rests_on), *chain.from_iterable(kept.answers)]
     return zlib.compress("\n".join(lines).encode(), 1)
@@ -448,8 +426,6 @@ def _packed(kept: Kept) -> bytes:
 
 def _unpacked(data: bytes) -> Kept:
     """What ``_packed`` was given. Raises ValueError for anything else."""
-    import zlib
-
     try:
         unpack = zlib.decompressobj()
         head, *lines = unpack.decompress(data, MAX_CACHE_BYTES).decode().split("\n")
@@ -475,15 +451,13 @@ def _trails(data: bytes) -> Trails | None:
 
 def stamp(path: str, read: Callable[[str], bytes], earlier: Stamp | None = None) -> Stamp | None:
     """A file as it is now; None when it is not there. Its content is read only where ``earlier`` does not tell it."""
-    from torchmemlint.files.digest import digest
-
     try:
         taken = time.time_ns()
         status = os.stat(path)
         trusted = status.st_mtime_ns < taken - _RACY_NS
         if earlier and earlier.trusted and (earlier.size, earlier.mtime_ns) == (status.st_size, status.st_mtime_ns):
             return earlier
-        return Stamp(status.st_size, status.st_mtime_ns, digest(read(path)), trusted)
+        return Stamp(status.st_size, status.st_mtime_ns, digest_of(read(path)), trusted)
     except OSError:
         return None
 
@@ -548,17 +522,11 @@ def _sweep(root: str) -> None:
 
 def _version_of(key: bytes) -> str:
     """The folder of what this program, under this Python, keeps with this secret: others of all three stand beside it."""
-    from torchmemlint.files.digest import digest
-
-    return f"{__version__}-{sys.implementation.cache_tag}-{_own_digest()}-{digest(b'name' + key)[:8]}"
+    return f"{__version__}-{sys.implementation.cache_tag}-{_own_digest()}-{digest_of(b'name' + key)[:8]}"
 
 
 def _own_digest() -> str:
     """Tells this program from another one of the same version (work in progress, another LibCST), by sizes and times."""
-    from importlib.util import find_spec
-
-    from torchmemlint.files.digest import digest
-
     places = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
     libcst = find_spec("libcst")
     if libcst is not None and libcst.origin:
@@ -574,11 +542,9 @@ def _own_digest() -> str:
                 found.append((place, status.st_size, status.st_mtime_ns))
         except OSError:
             continue
-    return digest(json.dumps(sorted(found)).encode())[:8]
+    return digest_of(json.dumps(sorted(found)).encode())[:8]
 
 
 def key_of(*parts: object) -> str:
     """The name under which something is kept that depends on all of these."""
-    from torchmemlint.files.digest import digest
-
-    return digest(to_json(parts).encode())
+    return digest_of(to_json(parts).encode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -65,8 +66,6 @@ class Remembered:
         """Keeps what was found in a file, unless we failed there; the same without what it rests on, which is much."""
         if not checked.rests_on or checked.crashes:
             return checked
-        import zlib
-
         long = self.answers.long
         kept = Kept(
             checked.findings,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import json.encoder
+import zlib
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cache
@@ -201,8 +202,6 @@ class Answers:
         return f"#{digest(text.encode())}"
 
     def _kept(self, text: str) -> str:
-        import zlib
-
         data = text.encode()
         told = f"#{digest(data)}"
         self.long[told] = zlib.compress(data, 1)
@@ -210,8 +209,6 @@ class Answers:
 
 
 def _packed(codes: Iterable[int]) -> bytes:
-    import zlib
-
     return zlib.compress(array("Q", codes).tobytes(), 1)
 
 

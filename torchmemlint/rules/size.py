@@ -15,6 +15,7 @@ from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
 DENSE = TORCH.words["dense-layers"]
+NO_LAYERS = tuple(f"{package}." for package in sorted(TORCH.words["no-layers"]))
 WIDE = 1024
 """Features of a linear layer from which on its graph is not small: 256 samples of three such layers save 3 MB."""
 
@@ -193,7 +194,7 @@ def is_dense(cls: ClassRef | None, flow: Flow, depth: int = 0) -> bool:
         for facts in world.within(each.path, each.qualname):
             for call in facts.calls:
                 found = world.project.resolve(each.path, call.callee, facts.qualname) or ""
-                if found.startswith("torch.nn.") and not found.startswith(("torch.nn.functional.", "torch.nn.init.")):
+                if found.startswith("torch.nn.") and not found.startswith(NO_LAYERS):
                     if found.rpartition(".")[2] not in DENSE | {"Module"}:
                         return False
                     if any(arg.const.isdecimal() and int(arg.const) > WIDE for arg in call.args):

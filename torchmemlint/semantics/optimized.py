@@ -13,7 +13,7 @@ from torchmemlint.torch_facts import TORCH
 PARAMETERS = TORCH.words["parameter-iterators"]
 WRITES = TORCH.words["writes-into-parameters"]
 """Words of a function that writes into parameters, and does not only go through those of two modules."""
-DEEP_COPIES = ("copy.deepcopy()", "deepcopy()")
+DEEP_COPIES = tuple(f"{name}()" for name in sorted(TORCH.words["deep-copies"]))
 MAX_BELOW = 60
 """Functions that are looked through for the making of an optimizer, below one that is given a module."""
 

@@ -313,7 +313,7 @@ def _said_of(world: World, cls: ClassRef, attr: AttrFact) -> frozenset[str]:
 def _may_make_module(world: World, ref: FunctionRef) -> bool:
     """Whether a function may construct anything: it names a class or torch's modules, or calls what is in the project."""
     facts = world.facts(ref)
-    if facts.returns in ("int", "float", "str", "bool"):
+    if facts.returns in TORCH.words["plain-returns"]:
         return False
     if "nn" in facts.names or any(name[:1].isupper() for name in facts.names):
         return True

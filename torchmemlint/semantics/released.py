@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
@@ -36,20 +37,17 @@ class Release:
 
 def release(world: World, ref: FunctionRef, node: int) -> Release | None:
     """The first statement behind a call that certainly lets go of its result, bound to one name; None where there is none."""
-    found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
-    if found is None:
+    outermost = FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE)
+    statements, calls = world.remember_of_function(text_of_function, outermost)
+    if node not in calls:
         return None
-    made: Placed | None = None
-    name, trained = "", False
-    for one in placed(found[0].body):
+    made = statements[calls[node]]
+    assert isinstance(made.statement, ir.Assign)
+    target = made.statement.targets[0]
+    name, trained = target.id if isinstance(target, ir.Name) else "", False
+    for one in islice(statements, calls[node] + 1, None):
         statement = one.statement
-        if made is None:
-            if isinstance(statement, ir.Assign) and any(
-                isinstance(n, ir.Call) and n.node == node for n in nodes_of([statement])
-            ):
-                made = one
-                name = statement.targets[0].id if isinstance(statement.targets[0], ir.Name) else ""
-        elif lets_go(statement, name) and one.tests <= made.tests:
+        if lets_go(statement, name) and one.tests <= made.tests:
             inside = one.loops[: len(made.loops)] == made.loops
             if inside and len(one.loops) == len(made.loops):
                 return None if trained else Release(statement.node, True)

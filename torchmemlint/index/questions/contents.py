@@ -5,6 +5,7 @@ from __future__ import annotations
 from torchmemlint.index import keys
 from torchmemlint.index.facts import FunctionFacts, ModuleFacts
 from torchmemlint.index.linked import Linked
+from torchmemlint.torch_facts import TORCH
 
 BACKWARD_ALONE = "backward()"
 """What ``receivers`` says of ``x.backward()`` without a gradient."""
@@ -65,7 +66,7 @@ def receivers(linked: Linked, path: str, around: str, qualname: str) -> tuple[tu
             receiver, _, method = call.callee.rpartition(".")
             if receiver and (same or receiver.startswith("self.")):
                 gathered.setdefault(receiver, set()).add(method)
-                if method == "backward" and all(a.keyword in ("retain_graph", "create_graph") for a in call.args):
+                if method == "backward" and all(a.keyword in TORCH.words["keeps-graph-arguments"] for a in call.args):
                     gathered[receiver].add(BACKWARD_ALONE)
     return tuple((receiver, tuple(sorted(methods))) for receiver, methods in sorted(gathered.items()))
 

@@ -202,7 +202,7 @@ def is_trained_beside(event: Graph, flow: Flow) -> bool:
 
 MODULES_ALONE = MODULE_EVIDENCE - TORCH.methods.keys()
 """Methods that modules have, and no tensor."""
-MODULE_WORDS = MODULES_ALONE | {"cuda", "half"}
+MODULE_WORDS = MODULES_ALONE | TORCH.words["moves-modules"]
 TENSOR_ONLY = TORCH.words["tensor-evidence"] | {Seen.TORCH_OP}
 """What is done to a result that only a tensor can undergo."""
 

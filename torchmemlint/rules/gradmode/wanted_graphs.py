@@ -125,7 +125,7 @@ def guards_its_network(event: Graph, flow: Flow) -> bool:
         ref = flow.frame(graph.site).ref
         owner = flow.runs.world.facts(ref).owner
         made = project.attribute_class(ClassRef(ref.path, owner), graph.what.removeprefix("self.")) if owner else ""
-        return made is None or made in ("torch.nn.Module", "torch.jit.ScriptModule")
+        return made is None or made in TORCH.words["any-module"]
 
     if not any(inside(graph) for graph in record.graphs.values()) and event.cls is not None:
         return guards_what_it_runs(flow.runs.world, event.cls)  # its forward was not followed: the function is a long one
