@@ -72,7 +72,7 @@ def tell_by_name(m: Machine, func: ir.Attr, receiver: Value, call: Call, state: 
     if func.name == "zero_grad":
         zeroed(m, call.get(0, "set_to_none"), call.node)
     match func.name:
-        case "load_state_dict" if call.all() and Kind.SCHEDULER not in kinds:
+        case "load_state_dict" if call.all() and not kinds & {Kind.SCHEDULER, Kind.SCALER}:
             tell_call(m, ToldCall.RESTORE, text_of(func), call, state)
         case "zero_grad" if "set_to_none" in call.keywords or (kinds & {Kind.OPTIMIZER, Kind.MODULE} and call.positional):
             tell_call(m, ToldCall.ZERO_GRAD, text_of(func), call)

@@ -13,6 +13,7 @@ Reports, in a project that works with CUDA devices:
 It reports nothing:
 
 - where `map_location` is given in any form (but for a dict that is held);
+- where the file holds the state of a scheduler or a gradient scaler, which are numbers;
 - where the arguments come from elsewhere (`**options`), under a test that says that no GPU is used;
 - where what is loaded is data or a whole module;
 - where the function quantises dynamically (such modules live on the CPU);
@@ -79,7 +80,8 @@ from torchmemlint.rules.reach import is_without_gpu
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise
 from torchmemlint.semantics.released import release
-from torchmemlint.semantics.values import Func, Value, only_const
+from torchmemlint.semantics.restored import has_no_tensors
+from torchmemlint.semantics.values import Func, Obj, Value, only_const
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect, ToldCall
 
@@ -102,7 +104,6 @@ ON_THE_HOST = TORCH.words["quantizes"]
 """Dynamically quantised modules run, and so are saved, on the CPU alone: docs.pytorch.org/docs/stable/quantization.html."""
 
 
-RATES = TORCH.words["gives-rates"]
 PROCESSES = TORCH.words["runs-processes"]
 """Words of a file whose program runs in several processes, each of which loads the file."""
 ONE_PROCESS = re.compile(r"rank|is_main|is_master", re.IGNORECASE)
@@ -135,22 +136,20 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
         yield Silent("dynamically quantised modules live on the CPU")
     elif is_without_gpu(event.site):
         yield Silent("it runs where no GPU is used")
+    elif all(is_of_numbers(use, flow) and is_whole(use, event) for use in uses):
+        yield Silent("the state of a scheduler or a gradient scaler has no tensors")
     else:
         yield from told(event, uses, flow)
 
 
-def is_of_scheduler(use: CallEffect, flow: Flow) -> bool:
-    """Whether what is restored was made of an optimizer, or is asked for a learning rate: a scheduler's state has no tensors."""
-    receiver = use.name.rpartition(".")[0]
-    asked = {call.callee for call in flow.runs.world.facts(flow.frame(use.site).ref).calls}
-    if any(f"{receiver}.{name}" in asked for name in RATES):
-        return True
-    facts = flow.runs.world.facts(flow.frame(use.site).ref)
-    makers = {text.removesuffix("()") for name, text in facts.bound if name == receiver and text.endswith("()")}
-    words = flow.runs.world.evidence(flow.record.root)
-    return any(
-        "zero_grad" in words.get(arg.name, ()) for call in facts.calls if call.callee in makers for arg in call.args if arg.name
-    )
+def is_of_numbers(use: CallEffect, flow: Flow) -> bool:
+    """Whether what is restored is a scheduler's state, or that of a gradient scaler: no tensors."""
+    return has_no_tensors(flow.runs.world, flow.frame(use.site).ref, use.name.rpartition(".")[0])
+
+
+def is_whole(use: CallEffect, event: CallEffect) -> bool:
+    """Whether all that a call loaded is restored, not a part of it."""
+    return any(type(atom) is Obj and atom.oid == event.result for _, value in use.args for atom in value)
 
 
 def is_function(place: Value) -> bool:
@@ -165,7 +164,7 @@ def told(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Iterator[
     freed = release(flow.runs.world, flow.frame(event.site).ref, event.site.node) if held else None
     held = held and not (freed is not None and freed.early)
     held_cost = HELD if freed is None else HELD_AT_FIRST.format(row=flow.span(event.site, freed.node).start.row)
-    schedules = all(is_of_scheduler(use, flow) for use in uses)
+    schedules = all(is_of_numbers(use, flow) for use in uses)
     loaded = [flow.step(uses[0].site, "its tensors are copied into the parameters here")]
     if place is None or (single is not None and single.value is None):
         several = (
