@@ -28,40 +28,53 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Where a name is deleted or bound again. ``early``: before any training loop, wherever it was bound; else in the turns of one."""
+    """Where a ``name`` is deleted or bound again.
+
+    early    before any training loop, wherever it was bound; else in the turns of a loop, if need be under a test of its own
+    deletes  it is deleted
+    """
 
     node: int
     early: bool
+    name: str
+    deletes: bool
 
 
 def release(world: World, ref: FunctionRef, node: int) -> Release | None:
-    """The first statement behind a call that certainly lets go of its result, bound to one name; None where there is none."""
-    found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
-    if found is None:
+    """The first statement behind a call that lets go of its result, bound to one name; None where there is none. Tests that its binding does not
+    stand under count only in a loop, whose turns come to them again and again."""
+    statements, calls = world.remember_of_function(text_of_function, ref)
+    place = calls.get(node)
+    if place is None:
         return None
-    made: Placed | None = None
-    name, trained = "", False
-    for one in placed(found[0].body):
+    made = statements[place]
+    assert isinstance(made.statement, ir.Assign)
+    name = made.statement.targets[0].id if isinstance(made.statement.targets[0], ir.Name) else ""
+    trained = False
+    sometimes: Release | None = None
+    for one in statements[place + 1 :]:
         statement = one.statement
-        if made is None:
-            if isinstance(statement, ir.Assign) and any(
-                isinstance(n, ir.Call) and n.node == node for n in nodes_of([statement])
-            ):
-                made = one
-                name = statement.targets[0].id if isinstance(statement.targets[0], ir.Name) else ""
-        elif lets_go(statement, name) and one.tests <= made.tests:
+        if lets_go(statement, name):
             inside = one.loops[: len(made.loops)] == made.loops
-            if inside and len(one.loops) == len(made.loops):
-                return None if trained else Release(statement.node, True)
-            return Release(statement.node, False) if inside else None
+            deeper = len(one.loops) > len(made.loops)
+            found = Release(statement.node, not deeper, name, isinstance(statement, ir.Delete))
+            if one.tests <= made.tests:
+                return sometimes or (found if inside and (deeper or not trained) else None)
+            if inside and deeper and not excludes(one.tests, made.tests):
+                sometimes = sometimes or found
         elif isinstance(statement, (ir.For, ir.While)):
             trained = trained or does_training(statement.body)
-    return None
+    return sometimes
+
+
+def excludes(tests: frozenset[str], others: frozenset[str]) -> bool:
+    """Whether two statements stand under the two outcomes of one test."""
+    return any(f"not {test}" in others for test in tests) or any(f"not {test}" in tests for test in others)
 
 
 def text_of_function(world: World, ref: FunctionRef) -> tuple[list[Placed], dict[int, int]]:
     """The statements of a function in order, and for each call in an assignment the place of that: for all questions about it."""
-    found = world.function(ref)
+    found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
     statements = list(placed(found[0].body)) if found is not None else []
     calls: dict[int, int] = {}
     for place, one in enumerate(statements):

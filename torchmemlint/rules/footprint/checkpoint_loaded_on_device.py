@@ -79,7 +79,7 @@ from torchmemlint.rules.doubts import Doubt
 from torchmemlint.rules.reach import is_without_gpu
 from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise
-from torchmemlint.semantics.released import release
+from torchmemlint.semantics.released import Release, release
 from torchmemlint.semantics.restored import has_no_tensors
 from torchmemlint.semantics.values import Func, Obj, Value, only_const
 from torchmemlint.torch_facts import TORCH
@@ -111,8 +111,10 @@ ONE_PROCESS = re.compile(r"rank|is_main|is_master", re.IGNORECASE)
 BY_DEVICE = Doubt(1, "the file was saved from the CPU")
 ON_HOST = Doubt(1, "the device is the CPU")
 
-HELD = "a second copy of the model's weights, and of everything else in the file, on the device during all steps"
-HELD_AT_FIRST = "a second copy of the model's weights, and of everything else in the file, on the device until row {row} binds the name again"
+ALL_STEPS = "on the device during all steps"
+UNTIL_BOUND = "on the device until row {row} binds `{name}` again"
+UNTIL_DELETED = "on the device until row {row} deletes `{name}`"
+WEIGHTS = "a second copy of the model's weights"
 FOR_EACH = "each process loads the file onto the one GPU that it was saved from: a copy for each on that device"
 ONCE = "a second copy of the weights on the device, until the dict is dropped"
 
@@ -163,7 +165,7 @@ def told(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Iterator[
     held = any(use.takes & flow.record.alive for use in uses)
     freed = release(flow.runs.world, flow.frame(event.site).ref, event.site.node) if held else None
     held = held and not (freed is not None and freed.early)
-    held_cost = HELD if freed is None else HELD_AT_FIRST.format(row=flow.span(event.site, freed.node).start.row)
+    held_cost = cost_of_holding(event, uses, freed, flow)
     schedules = all(is_of_numbers(use, flow) for use in uses)
     loaded = [flow.step(uses[0].site, "its tensors are copied into the parameters here")]
     if place is None or (single is not None and single.value is None):
@@ -208,6 +210,16 @@ def told(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Iterator[
             ),
             handler=event.site.handler,
         )
+
+
+def cost_of_holding(event: CallEffect, uses: Sequence[CallEffect], freed: Release | None, flow: Flow) -> str:
+    """What a name that holds the loaded dict, or a part of it, keeps on the device, and until when."""
+    until = ALL_STEPS
+    if freed is not None:
+        row = flow.span(event.site, freed.node).start.row
+        until = (UNTIL_DELETED if freed.deletes else UNTIL_BOUND).format(row=row, name=freed.name)
+    more = event.result in flow.record.alive and not any(is_whole(use, event) for use in uses)
+    return f"{WEIGHTS}, and of everything else in the file, {until}" if more else f"{WEIGHTS} {until}"
 
 
 def on_host(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Fix | NoFix | None:

@@ -1,0 +1,33 @@
+"""What TML506 says of a checkpoint's cost: what is held, and until when."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from gaps import ROOT, alarms, without_marks
+
+from torchmemlint.findings import Finding
+
+FOLDER = ROOT / "TML506"
+UNTIL = re.compile(r"# until: (\S+)")
+
+
+def found(name: str) -> list[Finding]:
+    return alarms({name: without_marks((FOLDER / name).read_text(encoding="utf-8"))}, "TML506", "low")
+
+
+def test_the_cost_names_the_row_that_binds_the_name_again() -> None:
+    rows = {
+        marker[1].replace("module", ""): row
+        for row, line in enumerate((FOLDER / "bound_again.py").read_text(encoding="utf-8").splitlines(), 1)
+        if (marker := UNTIL.search(line))
+    }
+    assert len(rows) == 5
+    for finding in found("bound_again.py"):
+        row = rows.get(finding.function)
+        if row is None:
+            assert finding.cost.endswith("on the device during all steps")
+        else:
+            verb = r"deletes `\w+`" if "deleted" in finding.function else r"binds `\w+` again"
+            assert re.search(rf"on the device until row {row} {verb}$", finding.cost), finding.cost
