@@ -31,3 +31,9 @@ def test_the_cost_names_the_row_that_binds_the_name_again() -> None:
         else:
             verb = r"deletes `\w+`" if "deleted" in finding.function else r"binds `\w+` again"
             assert re.search(rf"on the device until row {row} {verb}$", finding.cost), finding.cost
+
+
+def test_a_part_of_the_file_is_not_everything_in_it() -> None:
+    costs = {finding.function: finding.cost for finding in found("parts_of_the_file.py")}
+    assert len(costs) == 7
+    assert {function for function, cost in costs.items() if "everything else in the file" in cost} == {"all_of_it"}

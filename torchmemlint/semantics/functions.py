@@ -14,6 +14,8 @@ from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.machine import CONTAINERS, Closure, FrameEnds, Machine
 from torchmemlint.semantics.models.operations import JOINS, note_joined
 from torchmemlint.semantics.models.unknown_objects import call_opaque
+from torchmemlint.semantics.parts import hold_loaded
+from torchmemlint.semantics.roots import runs_steps
 from torchmemlint.semantics.state import ELEMENTS, KEYS, Kind, Mode, State, join_states
 from torchmemlint.semantics.stores import note_kept
 from torchmemlint.semantics.syntax import is_abstract
@@ -58,12 +60,12 @@ def call_function(m: Machine, atom: Func, call: Call, state: State) -> Value:
         closure.function, closure.lowered = found
     closure.called = True
     if is_abstract(closure.function):
-        if (
-            closure.parent >= 0
-            and m.frame_closure[closure.parent].ref.qualname == MODULE
-            and m.plumbing(closure.ref) is not None
-        ):
-            return not_followed(m, call, state)  # a module's own statements are cut without the bodies of its functions
+        if closure.parent >= 0 and m.frame_closure[closure.parent].ref.qualname == MODULE:
+            # A module's own statements are cut without the bodies of its functions.
+            if m.loaded and m.world.remember(runs_steps, closure.ref):
+                hold_loaded(m, state, call.node)
+            if m.plumbing(closure.ref) is not None:
+                return not_followed(m, call, state)
         return call_opaque(m, text_of(call.func), call, state, oid=atom.receiver)
     record = m.record
     depth = record.frames[m.frame].depth

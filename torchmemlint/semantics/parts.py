@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torchmemlint.semantics.events import UNSURE_KINDS, GraphKind
 from torchmemlint.semantics.machine import Machine
-from torchmemlint.semantics.state import Kind, Mode, State
-from torchmemlint.semantics.values import FREE_TENSOR, NOTHING, SCALAR, Const, Obj, Tensor, Value, tensor
+from torchmemlint.semantics.state import ELEMENTS, Kind, Mode, State
+from torchmemlint.semantics.values import FREE_TENSOR, MOVED, NOTHING, SCALAR, Const, Obj, Tensor, Unknown, Value, tensor
 
 MAX_PART_TEXT = 60
 """Parts of parts of unknown things stop having an identity of their own beyond this length of their text: ``x = x.next`` in a
@@ -56,10 +56,38 @@ def thing_element(m: Machine, oid: int, key: Const | None) -> Value:
     return frozenset((Obj(inner),))
 
 
-def hold_loaded(m: Machine, state: State) -> None:
-    """Notes which loaded files a name still holds where steps run."""
-    if m.loaded and m.loops:
-        m.record.alive |= {a.oid for value in state.vars.values() for a in value if type(a) is Obj and a.oid in m.loaded}
+def hold_loaded(m: Machine, state: State, call: int = -1) -> None:
+    """Notes which loaded files a name still holds where steps run, and the loops and calls around the step: at a forward or backward
+    in a loop, or at a ``call`` of what runs steps."""
+    if not m.loaded or not (m.loops or call >= 0):
+        return
+    m.record.alive |= {a.oid for value in state.vars.values() for a in value if type(a) is Obj and a.oid in m.loaded}
+    in_dicts = {oid for place, value in state.vars.items() if is_of_dict(m, place) for oid in loaded_of(m, value)}
+    m.record.alive |= in_dicts
+    m.record.in_dicts |= in_dicts
+    m.record.stepping |= {*m.loops, (m.frame, call)}
+    frame = m.record.frames[m.frame]
+    while frame.parent >= 0:
+        m.record.stepping.add((frame.parent, frame.call))
+        frame = m.record.frames[frame.parent]
+
+
+def is_of_dict(m: Machine, place: tuple[int, object]) -> bool:
+    """Whether a place is that of the values of a dict that the run made: ``{key[7:]: value for key, value in saved.items()}``."""
+    info = m.heap.get(place[0]) if place[1] == ELEMENTS else None
+    return info is not None and info.kind is Kind.DICT
+
+
+def loaded_of(m: Machine, value: Value) -> set[int]:
+    """The files of which an element that is not told apart is a part, where it was not moved to the host."""
+    graphs: set[int] = set()
+    for atom in value:
+        if type(atom) is Tensor and not atom.flags & MOVED:
+            graphs |= atom.graphs | atom.hints
+        elif type(atom) is Unknown:
+            graphs |= atom.hints
+    m.meter.take(len(graphs))
+    return {m.record.graphs[gid].module for gid in m.record.ancestors(frozenset(graphs))} & m.loaded.keys()
 
 
 def leaf_tensor(m: Machine, node: int, text: str, state: State | None) -> Value:

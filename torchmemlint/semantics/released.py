@@ -13,7 +13,7 @@ from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.syntax import does_training, target_names
 from torchmemlint.semantics.text import text_of
-from torchmemlint.semantics.walk import nodes_of
+from torchmemlint.semantics.walk import names_inside, nodes_of
 from torchmemlint.semantics.world import MODULE, World
 
 
@@ -40,31 +40,56 @@ class Release:
     deletes: bool
 
 
-def release(world: World, ref: FunctionRef, node: int) -> Release | None:
-    """The first statement behind a call that lets go of its result, bound to one name; None where there is none. Tests that its binding does not
-    stand under count only in a loop, whose turns come to them again and again."""
+def release(world: World, ref: FunctionRef, node: int, stepping: frozenset[int], name: str = "") -> Release | None:
+    """The first statement behind a call that lets go of its result, bound to one name; None where there is none. With ``name``: of the
+    part of the result that is bound to that name later; where nothing is, the release is that of the call itself, early.
+
+    Tests that the binding does not stand under count only in a loop, whose turns come to them again and again. ``stepping`` are the
+    loops and calls in which steps run.
+    """
     statements, calls = world.remember_of_function(text_of_function, ref)
     place = calls.get(node)
     if place is None:
         return None
+    if name:
+        place = next((p for p in range(place + 1, len(statements)) if binds(statements[p].statement, name)), None)
+        if place is None:
+            return Release(node, True, name, False)
     made = statements[place]
     assert isinstance(made.statement, ir.Assign)
-    name = made.statement.targets[0].id if isinstance(made.statement.targets[0], ir.Name) else ""
-    trained = False
+    target = made.statement.targets[0]
+    name = target.id if isinstance(target, ir.Name) else ""
+    stepped = False
     sometimes: Release | None = None
     for one in statements[place + 1 :]:
         statement = one.statement
-        if lets_go(statement, name):
-            inside = one.loops[: len(made.loops)] == made.loops
-            deeper = len(one.loops) > len(made.loops)
-            found = Release(statement.node, not deeper, name, isinstance(statement, ir.Delete))
-            if one.tests <= made.tests:
-                return sometimes or (found if inside and (deeper or not trained) else None)
-            if inside and deeper and not excludes(one.tests, made.tests):
-                sometimes = sometimes or found
-        elif isinstance(statement, (ir.For, ir.While)):
-            trained = trained or does_training(statement.body)
+        stepped = stepped or does_steps(statement, stepping)
+        if not lets_go(statement, name):
+            continue
+        inside = one.loops[: len(made.loops)] == made.loops
+        deeper = len(one.loops) > len(made.loops)
+        found = Release(statement.node, not deeper, name, isinstance(statement, ir.Delete))
+        if one.tests <= made.tests:
+            return sometimes or (found if inside and (deeper or not stepped) else None)
+        if inside and deeper and not excludes(one.tests, made.tests):
+            sometimes = sometimes or found
     return sometimes
+
+
+def does_steps(statement: ir.Stmt, stepping: frozenset[int]) -> bool:
+    """Whether a statement is a loop with steps, or calls what runs them."""
+    match statement:
+        case ir.For() | ir.While():
+            return statement.node in stepping or does_training(statement.body)
+        case ir.If() | ir.With() | ir.Try() | ir.Match() | ir.FunctionDef() | ir.ClassDef():
+            return False
+        case _:
+            return any(isinstance(part, ir.Call) and part.node in stepping for part in nodes_of([statement]))
+
+
+def binds(statement: ir.Stmt, name: str) -> bool:
+    """Whether a statement binds a name to one value."""
+    return isinstance(statement, ir.Assign) and isinstance(statement.targets[0], ir.Name) and statement.targets[0].id == name
 
 
 def excludes(tests: frozenset[str], others: frozenset[str]) -> bool:
@@ -90,7 +115,8 @@ def lets_go(statement: ir.Stmt, name: str) -> bool:
         case ir.Delete():
             return any(isinstance(target, ir.Name) and target.id == name for target in statement.targets)
         case ir.Assign():
-            return any(name in target_names(target) for target in statement.targets)
+            again = any(name in target_names(target) for target in statement.targets)
+            return again and name not in names_inside(statement.value)  # else it holds a part, or all of it in another dict
         case _:
             return False
 

@@ -181,6 +181,17 @@ def trains_in_a_loop(world: World, ref: FunctionRef) -> bool:
     )
 
 
+def runs_steps(world: World, ref: FunctionRef) -> bool:
+    """Whether the function trains or evaluates in a loop of its own: it back-propagates, or what it calls there is a module."""
+    if stores_in_loop(world, ref) and back_propagates(world, ref):
+        return True
+    return any(
+        call.loops and looks_like_module(world.evidence(each).get(call.callee, frozenset()))
+        for each, facts in family(world, ref)
+        for call in facts.calls
+    )
+
+
 def family(world: World, ref: FunctionRef) -> Iterator[tuple[FunctionRef, FunctionFacts]]:
     """The function and those inside it."""
     for facts in world.within(ref.path, ref.qualname):

@@ -70,6 +70,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from torchmemlint.findings import Fix, Safety, Severity
 from torchmemlint.index.project import ClassRef, FunctionRef
@@ -162,10 +163,9 @@ def is_function(place: Value) -> bool:
 def told(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Iterator[Draft | Silent]:
     place = argument(event, 1, "map_location")
     single = only_const(place) if place is not None else None
-    held = any(use.takes & flow.record.alive for use in uses)
-    freed = release(flow.runs.world, flow.frame(event.site).ref, event.site.node) if held else None
-    held = held and not (freed is not None and freed.early)
-    held_cost = cost_of_holding(event, uses, freed, flow)
+    holding = what_is_held(event, uses, flow)
+    held, freed = holding is not None, holding.until if holding is not None else None
+    held_cost = cost_of_holding(event, holding, flow) if holding is not None else ""
     schedules = all(is_of_numbers(use, flow) for use in uses)
     loaded = [flow.step(uses[0].site, "its tensors are copied into the parameters here")]
     if place is None or (single is not None and single.value is None):
@@ -212,14 +212,42 @@ def told(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Iterator[
         )
 
 
-def cost_of_holding(event: CallEffect, uses: Sequence[CallEffect], freed: Release | None, flow: Flow) -> str:
-    """What a name that holds the loaded dict, or a part of it, keeps on the device, and until when."""
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What some name holds while steps run: more than weights, or these alone; and what lets go of it, None for nothing."""
+
+    more: bool
+    until: Release | None
+
+
+def what_is_held(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Holding | None:
+    """What the function's names still hold of a loaded file where steps run; None where that is nothing."""
+    record = flow.record
+    alive = frozenset[int]().union(*(use.takes for use in uses)) & record.alive
+    if not alive:
+        return None
+    ref = flow.frame(event.site).ref
+    stepping = frozenset(node for frame, node in record.stepping if record.frames[frame].ref == ref)
+    freed = release(flow.runs.world, ref, event.site.node, stepping)
+    if freed is None or not freed.early:
+        return Holding(event.result in alive and not any(is_whole(use, event) for use in uses), freed)
+    if alive == {event.result} and event.result not in record.in_dicts:
+        return None
+    for name in sorted({flow.source(use.site, node) for use in uses for _, node in use.nodes} - {freed.name}):
+        if name.isidentifier():
+            later = release(flow.runs.world, ref, event.site.node, stepping, name)
+            if later is None or not later.early:
+                return Holding(False, later)
+    return None
+
+
+def cost_of_holding(event: CallEffect, holding: Holding, flow: Flow) -> str:
+    """What is held on the device, and until when."""
     until = ALL_STEPS
-    if freed is not None:
+    if (freed := holding.until) is not None:
         row = flow.span(event.site, freed.node).start.row
         until = (UNTIL_DELETED if freed.deletes else UNTIL_BOUND).format(row=row, name=freed.name)
-    more = event.result in flow.record.alive and not any(is_whole(use, event) for use in uses)
-    return f"{WEIGHTS}, and of everything else in the file, {until}" if more else f"{WEIGHTS} {until}"
+    return f"{WEIGHTS}, and of everything else in the file, {until}" if holding.more else f"{WEIGHTS} {until}"
 
 
 def on_host(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Fix | NoFix | None:
