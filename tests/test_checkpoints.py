@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from gaps import ROOT, alarms, without_marks
 
 from torchmemlint.findings import Finding
@@ -37,3 +36,13 @@ def test_a_part_of_the_file_is_not_everything_in_it() -> None:
     costs = {finding.function: finding.cost for finding in found("parts_of_the_file.py")}
     assert len(costs) == 7
     assert {function for function, cost in costs.items() if "everything else in the file" in cost} == {"all_of_it"}
+
+
+def test_weights_that_were_saved_from_the_host_are_no_second_copy() -> None:
+    folder = FOLDER / "weights_saved_on_the_host"
+    texts = {path.name: without_marks(path.read_text(encoding="utf-8")) for path in folder.glob("train.py")}
+    costs = {finding.function: finding.cost for finding in alarms(texts, "TML506", "low")}
+    assert costs == {
+        "Learner.restore": "what the file holds under `optimizer` on the device, until the dict is dropped",
+        "Learner.resume": "what the file holds under `optimizer`, on the device during all steps",
+    }

@@ -62,7 +62,8 @@ def call_function(m: Machine, atom: Func, call: Call, state: State) -> Value:
     if is_abstract(closure.function):
         if closure.parent >= 0 and m.frame_closure[closure.parent].ref.qualname == MODULE:
             # A module's own statements are cut without the bodies of its functions.
-            if m.loaded and m.world.remember(runs_steps, closure.ref):
+            steps = bool(m.loaded) and m.world.remember(runs_steps, closure.ref)
+            if steps:
                 hold_loaded(m, state, call.node)
             if m.plumbing(closure.ref) is not None:
                 return not_followed(m, call, state)

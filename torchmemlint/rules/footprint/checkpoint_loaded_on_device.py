@@ -13,6 +13,7 @@ Reports, in a project that works with CUDA devices:
 It reports nothing:
 
 - where `map_location` is given in any form (but for a dict that is held);
+- where every `torch.save` in sight that may have written the file saves tensors on the host (`net.cpu()` before it);
 - where the file holds the state of a scheduler or a gradient scaler, which are numbers;
 - where the arguments come from elsewhere (`**options`), under a test that says that no GPU is used;
 - where what is loaded is data or a whole module;
@@ -82,6 +83,7 @@ from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise
 from torchmemlint.semantics.released import Release, release
 from torchmemlint.semantics.restored import has_no_tensors
+from torchmemlint.semantics.saved import Saved, saved_from_host
 from torchmemlint.semantics.values import Func, Obj, Value, only_const
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect, ToldCall
@@ -117,7 +119,8 @@ UNTIL_BOUND = "on the device until row {row} binds `{name}` again"
 UNTIL_DELETED = "on the device until row {row} deletes `{name}`"
 WEIGHTS = "a second copy of the model's weights"
 FOR_EACH = "each process loads the file onto the one GPU that it was saved from: a copy for each on that device"
-ONCE = "a second copy of the weights on the device, until the dict is dropped"
+ONCE = "{copied} on the device, until the dict is dropped"
+COPIED = "its tensors are copied into the parameters here"
 
 
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
@@ -145,6 +148,14 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
         yield from told(event, uses, flow)
 
 
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What some name holds while steps run: more than weights, or these alone; and what lets go of it, None for nothing."""
+
+    more: bool
+    until: Release | None
+
+
 def is_of_numbers(use: CallEffect, flow: Flow) -> bool:
     """Whether what is restored is a scheduler's state, or that of a gradient scaler: no tensors."""
     return has_no_tensors(flow.runs.world, flow.frame(use.site).ref, use.name.rpartition(".")[0])
@@ -155,69 +166,79 @@ def is_whole(use: CallEffect, event: CallEffect) -> bool:
     return any(type(atom) is Obj and atom.oid == event.result for _, value in use.args for atom in value)
 
 
-def is_function(place: Value) -> bool:
+def is_function(place: Value | None) -> bool:
     """Whether ``map_location`` is a function: ``lambda storage, place: storage`` leaves the tensors on the host."""
-    return bool(place) and all(type(atom) is Func for atom in place)
+    return bool(place) and all(type(atom) is Func for atom in place or ())
 
 
 def told(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Iterator[Draft | Silent]:
     place = argument(event, 1, "map_location")
     single = only_const(place) if place is not None else None
     holding = what_is_held(event, uses, flow)
-    held, freed = holding is not None, holding.until if holding is not None else None
-    held_cost = cost_of_holding(event, holding, flow) if holding is not None else ""
-    schedules = all(is_of_numbers(use, flow) for use in uses)
-    loaded = [flow.step(uses[0].site, "its tensors are copied into the parameters here")]
-    if place is None or (single is not None and single.value is None):
-        several = (
-            not schedules
-            and bool(PROCESSES & flow.names_in_file())
-            and not any(ONE_PROCESS.search(test) for test in event.site.guards)
-        )
-        yield Draft(
-            flow.at(
-                RULE,
-                event.site,
-                "`torch.load` without `map_location` loads tensors saved from a GPU back onto that GPU",
-                severity=Severity.WARNING if held or several else Severity.NOTE,
-                doubts=(BY_DEVICE,) if held or several else (),
-                label="no `map_location`",
-                cost=held_cost if held else FOR_EACH if several else ONCE,
-                help='load on the host, `map_location="cpu"`: `load_state_dict` copies each tensor to its parameter'
-                + ("" if held or several else ", and the file can be read without that GPU"),
-                flow=loaded,
-                fix=on_host(event, uses, flow) if place is None else None,
-            ),
-            handler=event.site.handler,
-        )
-    elif is_function(place):
+    by_default = place is None or (single is not None and single.value is None)
+    if is_function(place):
         yield Silent("a function says where each tensor goes")
-    elif not held:
+    elif not by_default and holding is None:
         yield Silent("`map_location` says where, and nothing holds the dict while steps run")
-    elif single is not None and str(single.value).startswith(("cpu", "meta")):
+    elif not by_default and single is not None and str(single.value).startswith(("cpu", "meta")):
         yield Silent("it is loaded on the host")
-    else:
+    elif by_default:
+        saved = saved_from_host(flow.runs.world, flow.frame(event.site).ref, event.site.node)
+        if saved is not None and not saved.elsewhere:
+            yield Silent("what the project saves in this file was on the host")
+        else:
+            yield without_place(event, uses, holding, what_is_copied(saved), flow)
+    elif holding is not None:
         yield Draft(
             flow.at(
                 RULE,
                 event.site,
                 "the loaded checkpoint is held on the device while the model runs its steps",
                 doubts=() if single is not None else (ON_HOST,),
-                label="loaded onto the device and never released" if freed is None else "loaded onto the device and held",
-                cost=held_cost,
+                label="loaded onto the device and " + ("held" if holding.until is not None else "never released"),
+                cost=cost_of_holding(event, holding, "", flow),
                 help='`del` it after `load_state_dict`, or load with `map_location="cpu"`',
-                flow=loaded,
+                flow=[flow.step(uses[0].site, COPIED)],
             ),
             handler=event.site.handler,
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """What some name holds while steps run: more than weights, or these alone; and what lets go of it, None for nothing."""
+def without_place(event: CallEffect, uses: Sequence[CallEffect], holding: Holding | None, copied: str, flow: Flow) -> Draft:
+    """A load without ``map_location``; ``copied`` is what the file holds beside weights that were saved from the host."""
+    several = (
+        not all(is_of_numbers(use, flow) for use in uses)
+        and bool(PROCESSES & flow.names_in_file())
+        and not any(ONE_PROCESS.search(test) for test in event.site.guards)
+    )
+    costly = holding is not None or several
+    if holding is not None:
+        cost = cost_of_holding(event, holding, copied, flow)
+    else:
+        cost = (FOR_EACH if several else ONCE).format(copied=copied or "a second copy of the weights")
+    return Draft(
+        flow.at(
+            RULE,
+            event.site,
+            "`torch.load` without `map_location` loads tensors saved from a GPU back onto that GPU",
+            severity=Severity.WARNING if costly else Severity.NOTE,
+            doubts=(BY_DEVICE,) if costly else (),
+            label="no `map_location`",
+            cost=cost,
+            help='load on the host, `map_location="cpu"`: `load_state_dict` copies each tensor to its parameter'
+            + ("" if costly else ", and the file can be read without that GPU"),
+            flow=[flow.step(uses[0].site, COPIED)],
+            fix=on_host(event, uses, flow) if argument(event, 1, "map_location") is None else None,
+        ),
+        handler=event.site.handler,
+    )
 
-    more: bool
-    until: Release | None
+
+def what_is_copied(saved: Saved | None) -> str:
+    """What a file holds on the device beside weights on the host; "" where it is these."""
+    if saved is None:
+        return ""
+    return "what the file holds under " + " and ".join(f"`{key}`" for key in sorted(saved.elsewhere))
 
 
 def what_is_held(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Holding | None:
@@ -241,12 +262,14 @@ def what_is_held(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> H
     return None
 
 
-def cost_of_holding(event: CallEffect, holding: Holding, flow: Flow) -> str:
-    """What is held on the device, and until when."""
+def cost_of_holding(event: CallEffect, holding: Holding, copied: str, flow: Flow) -> str:
+    """What is held on the device, and until when; ``copied`` as in ``without_place``."""
     until = ALL_STEPS
     if (freed := holding.until) is not None:
         row = flow.span(event.site, freed.node).start.row
         until = (UNTIL_DELETED if freed.deletes else UNTIL_BOUND).format(row=row, name=freed.name)
+    if copied:
+        return f"{copied}, {until}"
     return f"{WEIGHTS}, and of everything else in the file, {until}" if holding.more else f"{WEIGHTS} {until}"
 
 
