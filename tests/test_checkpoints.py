@@ -46,3 +46,21 @@ def test_weights_that_were_saved_from_the_host_are_no_second_copy() -> None:
         "Learner.restore": "what the file holds under `optimizer` on the device, until the dict is dropped",
         "Learner.resume": "what the file holds under `optimizer`, on the device during all steps",
     }
+
+
+def test_the_flow_names_the_callers_that_hold_what_a_function_returns() -> None:
+    folder = FOLDER / "handed_to_callers"
+    texts = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.py")}
+    held: dict[str, set[tuple[str, int]]] = {}
+    for name, text in texts.items():
+        for row, line in enumerate(text.splitlines(), 1):
+            if marker := re.search(r"# held: (\S+)", line):
+                held.setdefault(marker[1], set()).add((name, row))
+    assert len(held) == 6
+    findings = alarms({name: without_marks(text) for name, text in texts.items()}, "TML506", "low")
+    told = {
+        finding.function: {(step.path, step.span.start.row) for step in finding.flow if "bound here" in step.message}
+        for finding in findings
+    }
+    assert told == held
+    assert all(finding.fix is None for finding in findings)
