@@ -9,7 +9,7 @@ Reports, in a project that works with CUDA devices:
 - `torch.load` without `map_location` in a program of several processes: each of them loads the file onto the one GPU that it was
   saved from (warning);
 - other `torch.load` without `map_location` whose result goes into `load_state_dict()` (note): the copy lives until the dict
-  is dropped, and the file cannot be read where that GPU is missing.
+  is dropped, and the file cannot be read where that GPU is missing. A program that moves nothing to a device has a note, too.
 
 It reports nothing:
 
@@ -85,6 +85,7 @@ from torchmemlint.semantics.events import CallEffect, Site
 from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise
 from torchmemlint.semantics.released import Release, release
 from torchmemlint.semantics.restored import has_no_tensors
+from torchmemlint.semantics.roots import DEVICE_WORDS, reaches
 from torchmemlint.semantics.runs import MAX_CALLERS, Runs
 from torchmemlint.semantics.saved import Saved, saved_from_host
 from torchmemlint.semantics.values import Func, Obj, Value, only_const
@@ -111,6 +112,7 @@ ON_THE_HOST = TORCH.words["quantizes"]
 """Dynamically quantised modules run, and so are saved, on the CPU alone: docs.pytorch.org/docs/stable/quantization.html."""
 
 
+ON_CUDA = frozenset({"cuda"})
 PROCESSES = TORCH.words["runs-processes"]
 """Words of a file whose program runs in several processes, each of which loads the file."""
 ONE_PROCESS = re.compile(r"rank|is_main|is_master", re.IGNORECASE)
@@ -126,6 +128,7 @@ UNTIL_DELETED = "on the device until row {row} deletes `{name}`"
 WEIGHTS = "a second copy of the model's weights"
 FOR_EACH = "each process loads the file onto the one GPU that it was saved from: a copy for each on that device"
 ONCE = "{copied} on the device, until the dict is dropped"
+STRAY = "the tensors of the file lie on the GPU that they were saved from; the model stays on the host"
 COPIED = "its tensors are copied into the parameters here"
 
 
@@ -303,7 +306,9 @@ def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow
         and not any(ONE_PROCESS.search(test) for test in event.site.guards)
     )
     costly = holding is not None or several
-    if holding is not None:
+    if runs_on_host(flow):
+        costly, cost = False, STRAY
+    elif holding is not None:
         cost = cost_of_holding(holding, copied)
     else:
         cost = (FOR_EACH if several else ONCE).format(copied=copied or "a second copy of the weights")
@@ -323,6 +328,13 @@ def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow
         ),
         handler=event.site.handler,
     )
+
+
+def runs_on_host(flow: Flow) -> bool:
+    """Whether a program is in sight that moves nothing to a device, neither in its file nor in what it calls."""
+    if not flow.root_is_entry() or DEVICE_WORDS & flow.names_in_file():
+        return False
+    return not reaches(flow.runs.world, flow.record.root, ON_CUDA)
 
 
 def what_is_copied(saved: Saved | None) -> str:
