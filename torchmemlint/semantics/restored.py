@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from torchmemlint.index.project import FunctionRef
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.semantics.readers import OWN
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind
@@ -32,13 +33,25 @@ def has_no_tensors(world: World, ref: FunctionRef, receiver: str) -> bool:
 
 
 def classes_of(world: World, ref: FunctionRef, text: str) -> tuple[object, ...]:
-    """The classes that an expression may be an instance of, those of a parameter by what calls give for it."""
+    """The classes that an expression may be an instance of: those of a parameter, or of an attribute that a constructor's parameter is bound
+    to, by what calls give for it."""
     known = world.project.class_of(ref.path, ref.qualname, text)
     if known is not None:
         return (known,)
-    if any(param.name == text for param in world.facts(ref).params):
+    facts = world.facts(ref)
+    if any(param.name == text for param in facts.params):
         return world.project.classes_given(ref, text)
-    return ()
+    if not facts.owner or not OWN.fullmatch(text):
+        return ()
+    found: list[object] = []
+    for fact, cls in world.project.attr(ClassRef(ref.path, facts.owner), text.removeprefix("self.")):
+        if fact.kind == "name" and fact.method.endswith("__init__"):
+            found += classes_of_parameter(world, FunctionRef(cls.path, fact.method), fact.value)
+    return tuple(found)
+
+
+def classes_of_parameter(world: World, init: FunctionRef, name: str) -> tuple[object, ...]:
+    return world.project.classes_given(init, name) if any(p.name == name for p in world.facts(init).params) else ()
 
 
 def is_made_of_optimizer(world: World, ref: FunctionRef, names: set[str]) -> bool:
@@ -50,10 +63,10 @@ def is_made_of_optimizer(world: World, ref: FunctionRef, names: set[str]) -> boo
 
 
 def is_optimizer(world: World, ref: FunctionRef, text: str, words: frozenset[str]) -> bool:
-    cls = world.project.class_of(ref.path, ref.qualname, text)
-    if isinstance(cls, str):
-        return TORCH.class_kind(cls) is ClassKind.OPTIMIZER
-    return cls is None and ZEROES in words
+    found = classes_of(world, ref, text)
+    if found:
+        return all(isinstance(cls, str) and TORCH.class_kind(cls) is ClassKind.OPTIMIZER for cls in found)
+    return ZEROES in words
 
 
 def is_stepped_beside(evidence: dict[str, frozenset[str]], names: set[str]) -> bool:

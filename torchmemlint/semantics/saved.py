@@ -13,7 +13,7 @@ from torchmemlint.index.project import FunctionRef
 from torchmemlint.index.questions.calls import MAX_FUNCTIONS
 from torchmemlint.lower import ir
 from torchmemlint.semantics.released import Placed, binds, text_of_function
-from torchmemlint.semantics.restored import is_optimizer
+from torchmemlint.semantics.restored import has_no_tensors, is_optimizer
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.walk import nodes_of_expr
 from torchmemlint.semantics.world import MODULE, World
@@ -193,6 +193,8 @@ class Text:
         if len(refs) == 1 and self.depth < MAX_NAMES:
             return self.of_function(refs[0])
         if is_state(expr) and isinstance(expr.func, ir.Attr):
+            if has_no_tensors(self.world, self.ref, dotted(expr.func.value)):
+                return NO_TENSORS
             moved = moves_to_host(expr.func.value) or self.is_moved(expr.func.value, place)
             return HOST if moved else ELSEWHERE
         if dotted(expr.func).rpartition(".")[2] in COPIES and expr.args:

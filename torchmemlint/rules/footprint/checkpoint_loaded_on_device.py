@@ -126,7 +126,7 @@ ALL_STEPS = "on the device during all steps"
 UNTIL_BOUND = "on the device until row {row} binds `{name}` again"
 UNTIL_DELETED = "on the device until row {row} deletes `{name}`"
 WEIGHTS = "a second copy of the model's weights"
-FOR_EACH = "each process loads the file onto the one GPU that it was saved from: a copy for each on that device"
+FOR_EACH = "each process loads {copied} onto the one GPU that it was saved from: a copy for each on that device"
 ONCE = "{copied} on the device, until the dict is dropped"
 STRAY = "the tensors of the file lie on the GPU that they were saved from; the model stays on the host"
 COPIED = "its tensors are copied into the parameters here"
@@ -311,7 +311,11 @@ def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow
     elif holding is not None:
         cost = cost_of_holding(holding, copied)
     else:
-        cost = (FOR_EACH if several else ONCE).format(copied=copied or "a second copy of the weights")
+        cost = (
+            FOR_EACH.format(copied=copied or "the file")
+            if several
+            else ONCE.format(copied=copied or "a second copy of the weights")
+        )
     return Draft(
         flow.at(
             RULE,
