@@ -64,3 +64,15 @@ def test_the_flow_names_the_callers_that_hold_what_a_function_returns() -> None:
     }
     assert told == held
     assert all(finding.fix is None for finding in findings)
+
+
+def test_an_optimizer_takes_the_tensors_of_its_state() -> None:
+    costs = {finding.function: finding.cost for finding in found("schedulers.py")}
+    taken = {function for function, cost in costs.items() if cost.startswith("no second copy")}
+    assert taken == {
+        "",
+        "Trainer.resume_optimizer",
+        "wrapper_of_an_optimizer",
+        "held_state_of_an_optimizer",
+    }
+    assert costs["averages_made_of_a_network"].startswith("a second copy of the weights")

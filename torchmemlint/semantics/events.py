@@ -331,6 +331,8 @@ class CallEffect:
     mode: Mode | None = None
     result: int = -1
     takes: frozenset[int] = NOTHING
+    on: frozenset[Kind] = frozenset()
+    """For what is told by a method's name: the kinds of what it is called on."""
     gates: tuple[str, ...] = ()
     """What the names in ``site.guards`` are bound to in each turn of the loop, or in each call where no loop is around."""
 

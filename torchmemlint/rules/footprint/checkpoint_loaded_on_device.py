@@ -84,10 +84,11 @@ from torchmemlint.rules.reach import is_without_gpu
 from torchmemlint.semantics.events import CallEffect, Site
 from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise
 from torchmemlint.semantics.released import Release, release
-from torchmemlint.semantics.restored import has_no_tensors
+from torchmemlint.semantics.restored import has_no_tensors, is_optimizer
 from torchmemlint.semantics.roots import DEVICE_WORDS, reaches
 from torchmemlint.semantics.runs import MAX_CALLERS, Runs
 from torchmemlint.semantics.saved import Saved, saved_from_host
+from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.values import Func, Obj, Value, only_const
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
@@ -128,6 +129,7 @@ UNTIL_DELETED = "on the device until row {row} deletes `{name}`"
 WEIGHTS = "a second copy of the model's weights"
 FOR_EACH = "each process loads {copied} onto the one GPU that it was saved from: a copy for each on that device"
 ONCE = "{copied} on the device, until the dict is dropped"
+TAKEN = "no second copy, where the optimizer takes the tensors as they are; the file cannot be read without that GPU"
 STRAY = "the tensors of the file lie on the GPU that they were saved from; the model stays on the host"
 COPIED = "its tensors are copied into the parameters here"
 
@@ -181,6 +183,7 @@ class Restored:
     uses     the calls that restore a state from it
     holding  what is held of it while steps run
     numbers  what is restored are the states of schedulers and the like
+    taken    the file is an optimizer's state, of which ``load_state_dict`` takes the tensors themselves
     steps    the flow of a finding
     handed   a caller gets the result
     """
@@ -189,6 +192,7 @@ class Restored:
     uses: tuple[CallEffect, ...]
     holding: Holding | None
     numbers: bool
+    taken: bool
     steps: tuple[FlowStep, ...]
     handed: bool
 
@@ -200,12 +204,14 @@ def restored_in(event: CallEffect, flow: Flow, site: Site) -> Restored | None:
     if not uses:
         return None
     handed = site != event.site
-    holding = what_is_held(event, uses, flow, site)
+    copying = [use for use in uses if not is_of_optimizer(use, flow)]
+    holding = what_is_held(event, copying, flow, site) if copying else None
     numbers = all(is_of_numbers(use, flow) for use in uses)
+    taken = not copying and all(is_whole(use, event) for use in uses)
     steps = [flow.step(uses[0].site, COPIED)]
     if handed and holding is not None:
         steps.insert(0, flow.step(site, "what was loaded is bound here, and held while steps run"))
-    return Restored(event, tuple(uses), holding, numbers, tuple(steps), handed)
+    return Restored(event, tuple(uses), holding, numbers, taken, tuple(steps), handed)
 
 
 def restored_by_callers(event: CallEffect, flow: Flow) -> Restored | None:
@@ -252,6 +258,12 @@ def is_loaded_on_host(event: CallEffect) -> bool:
 def is_of_numbers(use: CallEffect, flow: Flow) -> bool:
     """Whether what is restored is a scheduler's state, or that of a gradient scaler: no tensors."""
     return has_no_tensors(flow.runs.world, flow.frame(use.site).ref, use.name.rpartition(".")[0])
+
+
+def is_of_optimizer(use: CallEffect, flow: Flow) -> bool:
+    """Whether what is restored is an optimizer's state."""
+    world, ref, receiver = flow.runs.world, flow.frame(use.site).ref, use.name.rpartition(".")[0]
+    return use.on == {Kind.OPTIMIZER} or is_optimizer(world, ref, receiver, world.evidence(ref).get(receiver, frozenset()))
 
 
 def is_whole(use: CallEffect, event: CallEffect) -> bool:
@@ -310,12 +322,10 @@ def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow
         costly, cost = False, STRAY
     elif holding is not None:
         cost = cost_of_holding(holding, copied)
+    elif several:
+        cost = FOR_EACH.format(copied=copied or "the file")
     else:
-        cost = (
-            FOR_EACH.format(copied=copied or "the file")
-            if several
-            else ONCE.format(copied=copied or "a second copy of the weights")
-        )
+        cost = TAKEN if restored.taken else ONCE.format(copied=copied or "a second copy of the weights")
     return Draft(
         flow.at(
             RULE,
