@@ -85,7 +85,7 @@ from torchmemlint.semantics.events import CallEffect, Site
 from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise
 from torchmemlint.semantics.released import Release, release
 from torchmemlint.semantics.restored import has_no_tensors, is_optimizer
-from torchmemlint.semantics.roots import DEVICE_WORDS, reaches
+from torchmemlint.semantics.roots import DEVICE_WORDS, moves_something
 from torchmemlint.semantics.runs import MAX_CALLERS, Runs
 from torchmemlint.semantics.saved import Saved, saved_from_host
 from torchmemlint.semantics.state import Kind
@@ -113,7 +113,6 @@ ON_THE_HOST = TORCH.words["quantizes"]
 """Dynamically quantised modules run, and so are saved, on the CPU alone: docs.pytorch.org/docs/stable/quantization.html."""
 
 
-ON_CUDA = frozenset({"cuda"})
 PROCESSES = TORCH.words["runs-processes"]
 """Words of a file whose program runs in several processes, each of which loads the file."""
 ONE_PROCESS = re.compile(r"rank|is_main|is_master", re.IGNORECASE)
@@ -348,7 +347,7 @@ def runs_on_host(flow: Flow) -> bool:
     """Whether a program is in sight that moves nothing to a device, neither in its file nor in what it calls."""
     if not flow.root_is_entry() or DEVICE_WORDS & flow.names_in_file():
         return False
-    return not reaches(flow.runs.world, flow.record.root, ON_CUDA)
+    return not moves_something(flow.runs.world, flow.record.root)
 
 
 def what_is_copied(saved: Saved | None) -> str:
