@@ -171,6 +171,7 @@ class Project:
     # --- calls and words
 
     calls_by_name = question(calls.calls_by_name)
+    functions_calling = question(calls.functions_calling)
     callees = question(calls.callees)
     callers = question(calls.callers)
     functions_given = question(calls.functions_given)
