@@ -6,7 +6,7 @@ import re
 
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
-from torchmemlint.rules.gradmode.module_evidence import MODULES_ALONE, words_on
+from torchmemlint.rules.gradmode.module_evidence import MODULES_ALONE, takes_a_step, words_on
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CERTAIN_KINDS, CallEffect, Graph, SinkKind
 from torchmemlint.semantics.grad_guards import guards_what_it_runs
@@ -102,15 +102,19 @@ def decided_elsewhere(event: Graph, flow: Flow) -> bool:
 
 def may_be_trained_in_a_callee(event: Graph, flow: Flow) -> bool:
     """Whether the function zeroes gradients, or steps an optimizer, while no backward is in sight: it is in an object out of sight
-    that a value of the graph is passed to (``loss_scaler(loss, optimizer)``), whatever becomes of its result."""
+    that a value of the graph is passed to (``loss_scaler(loss)``), whatever becomes of its result. What is given the optimizer
+    with it may do all of that, whatever else the function does."""
     record, world = flow.record, flow.runs.world
+    family = descendants(record, event.gid)
+    passed = [sink for gid in family for sink in record.sinks.get(gid, ()) if sink.kind is SinkKind.PASSED]
+    if any(flow.own(sink.site) and takes_a_step(sink.how, flow) for sink in passed):
+        return True
     steps = world.facts(record.root).names & CLEARS or any(
         isinstance(each, CallEffect) and each.effect is ToldCall.OPTIMIZER_STEP for each in record.events.values()
     )
     if not steps or any(RecordFlag.BACKWARD in each.flags for each in flow.runs.records(record.root)):
         return False
-    family = descendants(record, event.gid)
-    return any(sink.kind is SinkKind.PASSED for gid in family for sink in record.sinks.get(gid, ()))
+    return bool(passed)
 
 
 def guards_its_network(event: Graph, flow: Flow) -> bool:
