@@ -27,7 +27,6 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
         or (purpose.is_helper(event.what) and not is_method_of_evaluated(event, flow))
         or is_callable(event.what, flow)
         or runs_no_network(event.what, flow)
-        or takes_a_step(event.what, flow)
     ):
         return False
     if CLASS.fullmatch(event.what.rpartition(".")[2]) and not words_on(event, flow) & MODULE_WORDS:
@@ -127,6 +126,8 @@ class Evidence(IntEnum):
 
 def evidence_of(event: Graph, flow: Flow) -> Evidence:
     """How surely what is called is a module that has parameters."""
+    if event.cls is None and takes_a_step(event.what, flow):
+        return Evidence.NONE
     if event.kind is GraphKind.FORWARD or (event.what in ("self", "self.forward") and flow.root_is_module()):
         return Evidence.CERTAIN
     if is_step_of_evaluated(event):
