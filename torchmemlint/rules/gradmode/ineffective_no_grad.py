@@ -13,7 +13,7 @@ Reports spellings that are meant to switch grad mode off and do not, or not wher
   is silent);
 - a plain generator that yields inside `with torch.no_grad():` switches grad mode off in its consumer, too (warning).
   The decorator on the generator does not, and is silent. One finding for each such block, at its first `yield`;
-- `volatile=True`, unless grad mode is off there anyway;
+- `volatile=True`, unless grad mode is off there anyway; a note where each network that runs in the function is frozen;
 - `net.requires_grad = False` on a module: a plain attribute, the parameters still require grad. The same for
   `net.requires_grad_ = False`, which hides the method, and for `net.parameters().requires_grad = False`, which raises. Silent where the
   attribute is read (a flag of the module's own), where a loop or call freezes the parameters anyway, and for tensors and parameters.
@@ -81,9 +81,10 @@ from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Repair, Same
 from torchmemlint.rules.gradmode.flags import judge_flag, may_set_flag
+from torchmemlint.rules.gradmode.module_evidence import Evidence, evidence_of
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import Misuse
-from torchmemlint.semantics.events import GradModeMisuse, GraphKind
+from torchmemlint.semantics.events import CALLED_KINDS, GradModeMisuse, Graph, GraphKind
 from torchmemlint.semantics.grad_needs import block_needed
 from torchmemlint.semantics.gradient_flags import FLAG, METHOD
 from torchmemlint.semantics.runs import Runs
@@ -200,6 +201,7 @@ UNSEEN_COST = "nothing here visibly builds a graph; code that needs gradients bu
 WITHOUT_WITH = "call it (`with {name}():`) if nothing is trained on what the block gives, else drop the `with`: `backward()` would fail on it"
 GIVES_LOSS = TORCH.words["gives-loss"]
 """Words of functions whose result something is trained on."""
+FROZEN_COST = "nothing today: all parameters of the networks that run here are frozen, so no graph is built"
 CONSUMER_COST = "the consumer's training step may run without grad"
 
 
@@ -229,6 +231,8 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft | Silent]:
         help_text = WITHOUT_WITH
     if event.kind.startswith("async-") and not builds_graph(flow):
         cost = UNSEEN_COST
+    if event.kind == "volatile" and all_frozen(flow):
+        severity, cost = Severity.NOTE, FROZEN_COST
     name = event.name
     if event.kind == "generator-leak":
         name = name if len(name) <= LONGEST else "torch.no_grad()"
@@ -280,6 +284,21 @@ def is_trained_on(flow: Flow) -> bool:
     name = flow.record.root.qualname
     says = GIVES_LOSS.intersection(purpose.words(name)) or (name.endswith(".__call__") and flow.root_is_module())
     return bool(says) and not purpose.evaluates(name)
+
+
+def all_frozen(flow: Flow) -> bool:
+    """Whether every network that the root runs with grad mode on is frozen, and given nothing that has a graph; at least one is."""
+    networks = [
+        graph
+        for graph in flow.record.graphs.values()
+        if graph.kind in CALLED_KINDS and graph.mode is not Mode.OFF and (graph.frozen or is_network(graph, flow))
+    ]
+    return bool(networks) and all(graph.frozen for graph in networks)
+
+
+def is_network(graph: Graph, flow: Flow) -> bool:
+    """Whether a call may run a module that is not one of a network that runs itself."""
+    return flow.own(graph.site) and evidence_of(graph, flow) is not Evidence.NONE
 
 
 def dotted_last(text: str) -> str:
