@@ -11,7 +11,8 @@ Reports spellings that are meant to switch grad mode off and do not, or not wher
 - `with torch.no_grad:` without parentheses: TypeError (AttributeError before Python 3.11);
 - `@torch.no_grad` without parentheses, where `target-torch` is below 2.1: it fails there (from 2.1 on it works, and
   is silent);
-- a plain generator that yields inside `with torch.no_grad():` switches grad mode off in its consumer, too (warning).
+- a plain generator that yields inside `with torch.no_grad():` switches grad mode off in its consumer, too (warning; a
+  note where each consumer is visible and trains nothing).
   The decorator on the generator does not, and is silent. One finding for each such block, at its first `yield`;
 - `volatile=True`, unless grad mode is off there anyway; a note where each network that runs in the function is frozen;
 - `net.requires_grad = False` on a module: a plain attribute, the parameters still require grad. The same for
@@ -80,6 +81,7 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Repair, Same
+from torchmemlint.rules.gradmode.consumers import only_consumed
 from torchmemlint.rules.gradmode.flags import judge_flag, may_set_flag
 from torchmemlint.rules.gradmode.module_evidence import Evidence, evidence_of
 from torchmemlint.semantics import purpose
@@ -201,6 +203,7 @@ UNSEEN_COST = "nothing here visibly builds a graph; code that needs gradients bu
 WITHOUT_WITH = "call it (`with {name}():`) if nothing is trained on what the block gives, else drop the `with`: `backward()` would fail on it"
 GIVES_LOSS = TORCH.words["gives-loss"]
 """Words of functions whose result something is trained on."""
+CONSUMED_COST = "nothing today: each consumer that is visible trains nothing while it goes through the items"
 FROZEN_COST = "nothing today: all parameters of the networks that run here are frozen, so no graph is built"
 CONSUMER_COST = "the consumer's training step may run without grad"
 
@@ -233,6 +236,8 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft | Silent]:
         cost = UNSEEN_COST
     if event.kind == "volatile" and all_frozen(flow):
         severity, cost = Severity.NOTE, FROZEN_COST
+    if event.kind == "generator-leak" and only_consumed(flow.runs.world, flow.frame(event.site).ref):
+        severity, cost = Severity.NOTE, CONSUMED_COST
     name = event.name
     if event.kind == "generator-leak":
         name = name if len(name) <= LONGEST else "torch.no_grad()"
