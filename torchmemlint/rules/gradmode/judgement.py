@@ -22,6 +22,7 @@ from torchmemlint.rules.gradmode.module_evidence import (
     is_trained_beside,
     written,
 )
+from torchmemlint.rules.gradmode.phases import is_asked_without_grad
 from torchmemlint.rules.gradmode.wanted_graphs import (
     FORWARD,
     decided_elsewhere,
@@ -230,6 +231,8 @@ def not_at_issue(event: Graph, flow: Flow) -> Silent | None:
         return Silent("no public function, and nobody in sight calls it")
     if record.mode is Mode.MIXED and not asked and (record.assumptions or flow.runs.world.project.grad_mode(root).chosen):
         return Silent("callers choose grad mode by a flag: those, it may be, that ask for this phase switch it off")
+    if record.assumptions and is_asked_without_grad(flow):
+        return Silent("the callers that ask for this phase switch grad mode off")
     return None
 
 
