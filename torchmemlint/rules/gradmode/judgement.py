@@ -28,6 +28,7 @@ from torchmemlint.rules.gradmode.wanted_graphs import (
     decided_elsewhere,
     guards_its_network,
     is_loaded,
+    may_be_given_gradients,
     may_be_trained_in_a_callee,
     needs_either,
     runs_elsewhere,
@@ -298,6 +299,8 @@ def wants_graph(event: Graph, flow: Flow, ends_here: bool) -> Silent | None:
         return Silent("what the hooks keep is the result")
     if takes_gradients(event, flow):
         return Silent("the module takes gradients within its own forward")
+    if may_be_given_gradients(event, flow):
+        return Silent("a caller gives a function that takes gradients itself")
     if runs_elsewhere(event, flow):
         return Silent("it may be no network of torch's that records a graph")
     if event.site.handler >= 0 and decided_elsewhere(event, flow):

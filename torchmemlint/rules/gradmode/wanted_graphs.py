@@ -10,12 +10,14 @@ from torchmemlint.rules.gradmode.module_evidence import MODULES_ALONE, takes_a_s
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CERTAIN_KINDS, CallEffect, Graph, SinkKind
 from torchmemlint.semantics.grad_guards import guards_what_it_runs
+from torchmemlint.semantics.roots import reaches
 from torchmemlint.semantics.runs import descendants
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ToldCall
 
 FORWARD = TORCH.words["forward"]
 GUARDS = TORCH.words["grad-guards"]
+GRADIENTS = TORCH.words["takes-gradients"]
 CLEARS = TORCH.words["clears-gradients"]
 
 
@@ -29,6 +31,19 @@ def takes_gradients(event: Graph, flow: Flow) -> bool:
         if not project.is_subclass(event.cls, "torch.nn.Sequential") and not runs_what_it_is_given(event.cls, flow):
             return False
     return project.differentiates_somewhere(flow.record.root.path)
+
+
+def may_be_given_gradients(event: Graph, flow: Flow) -> bool:
+    """Whether what is called is a parameter for which a caller in sight gives a function that takes gradients itself (the score of a
+    density): without a graph it fails."""
+    world, root = flow.runs.world, flow.record.root
+    if not event.what.isidentifier():
+        return False
+    return any(
+        reaches(world, callee, GRADIENTS)
+        for caller, text in world.project.objects_given(root, event.what)
+        for callee in world.project.callees(caller.path, caller.qualname, text).refs
+    )
 
 
 def runs_what_it_is_given(cls: ClassRef, flow: Flow) -> bool:
