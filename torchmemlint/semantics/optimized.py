@@ -53,6 +53,45 @@ def throws_away(world: World, ref: FunctionRef, text: str, row: int) -> bool:
     return False
 
 
+def discards(world: World, ref: FunctionRef, text: str, row: int) -> bool:
+    """Whether a function zeroes the gradients that its backward on a row computes for a network, before it back-propagates anew and
+    steps the network's own optimizer, and reads none of them meanwhile; or each method that steps the optimizer zeroes them first."""
+    optimizer = optimizer_of(world, ref, text)
+    facts = world.facts(ref)
+    if not optimizer or "grad" in facts.names:
+        return False
+    calls = [(at, call) for (at, _), call in zip(facts.call_rows, facts.calls, strict=True)]
+    if any(arg.name == optimizer and not _makes(call) for _, call in calls for arg in call.args):
+        return False  # what it is given to may step it
+    zeroed, step = {f"{optimizer}.zero_grad", f"{text}.zero_grad"}, f"{optimizer}.step"
+    if not any(call.callee in zeroed | {step} for _, call in calls):
+        return optimizer.startswith("self.") and throws_away(world, ref, text, row)
+    here = next((call for at, call in calls if at == row and _back_propagates(call)), None)
+    if here is None:
+        return False
+    following = [each for each in calls if each[0] > row] + [each for each in calls if each[0] < row]
+    cleared = False
+    for _, call in following:
+        if call.callee == step:
+            return False
+        if call.callee in zeroed:
+            cleared = cleared or here.branch[: len(call.branch)] == call.branch
+        elif cleared and _back_propagates(call):
+            return True
+        elif not cleared and not _makes(call) and any(arg.name in (text, f"{text}.parameters()") for arg in call.args):
+            return False
+    return False
+
+
+def _makes(call: CallFact) -> bool:
+    """Whether a call makes an object, by the look of its name: an optimizer, or a scheduler of one."""
+    return call.callee.rpartition(".")[2][:1].isupper()
+
+
+def _back_propagates(call: CallFact) -> bool:
+    return call.callee.rpartition(".")[2] in TORCH.words["trains-something"] - TORCH.words["clears-gradients"]
+
+
 def _rows(world: World, ref: FunctionRef, callees: set[str]) -> list[tuple[int, str]]:
     """The calls that a function makes of any of these, each with its row, in the order of their rows."""
     facts = world.facts(ref)
