@@ -160,11 +160,11 @@ CARDS = {
     "gradmode.ineffective_no_grad": Rule(
         code="TML202",
         name="ineffective-no-grad",
-        summary="Grad mode should be off, but this spelling has no effect",
+        summary="Grad mode should be off, or a model frozen, but this spelling has no effect",
         severity=Severity.ERROR,
         about=About.NEEDLESS_GRAPH,
         fix=Safety.SAFE,
-        triggers=frozenset({"enable_grad", "inference_mode", "no_grad", "set_grad_enabled", "volatile"}),
+        triggers=frozenset({"enable_grad", "inference_mode", "no_grad", "requires_grad", "requires_grad_", "set_grad_enabled", "volatile"}),
         explains=Same.FUNCTION,
         repair=Repair.OWN_FIX,
         advice=frozenset({Advice.NO_GRAPH}),

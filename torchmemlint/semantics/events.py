@@ -343,12 +343,14 @@ class GradModeMisuse:
 
     name: what is spelled so; for a leak the text of the manager, "" where grad mode was switched off by no ``with``
     hands_out: for an uncalled manager: what the block makes is what the function returns
+    cls:  for a flag of a module: the module's class, None where it is not known
     """
 
     site: Site
     kind: Misuse
     name: str
     hands_out: bool = False
+    cls: ClassRef | str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ def thing_element(m: Machine, oid: int, key: Const | None) -> Value:
         return frozenset((Obj(oid),))
     label = f"[{key.value!r}]" if key is not None else ANY_PART
     inner = m.outside(Kind.THING, info.name + label, None, key=(oid, label))
+    m.holders.setdefault(inner, oid)
     if oid in m.loaded:
         m.loaded[inner] = m.loaded[oid]
     return frozenset((Obj(inner),))
