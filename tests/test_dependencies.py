@@ -57,6 +57,7 @@ def all_questions(module: ModuleFacts) -> Iterator[Query]:
         for call in facts.calls:
             yield ("callees", path, name, call.callee, *call.keywords)
             yield "resolve", path, call.callee, name
+            yield "functions_calling", call.callee
             receiver = call.callee.rpartition(".")[0]
             for text in {call.callee, receiver} - {""}:
                 yield from ((kind, path, name, text) for kind in ("class_of", "is_function", "outside"))

@@ -243,6 +243,15 @@ def test_a_generator_that_yields_under_no_grad_takes_its_consumers_gradient() ->
         assert module.run(2) == [0.0, 0.0]
 
 
+def test_a_flag_of_a_module_leaves_its_parameters_with_gradients() -> None:
+    with loaded(ROOT / "TML202" / "flag_of_a_module.py") as module:
+        assert module.gradients_of_a_step() == 8 * 64 + 64 + 64 * 64 + 64
+        with pytest.raises(AttributeError):
+            module.fails([], module.nn.Linear(2, 2))
+    with loaded(ROOT / "TML202" / "flag_of_a_module.fixed.py") as module:
+        assert module.gradients_of_a_step() == 0
+
+
 def test_every_example_of_a_mistake_has_its_expectation_and_its_corrected_form() -> None:
     expected = json.loads((ROOT.parent / "examples" / "expected.json").read_text(encoding="utf-8"))
     for name, findings in expected.items():

@@ -299,6 +299,27 @@ def test_function_handed_on_escapes(use: str) -> None:
     assert p.callers(FunctionRef("m.py", "step")).escapes
 
 
+@pytest.mark.parametrize(
+    ("use", "escapes"),
+    [
+        ("if args.test: pass", False),
+        ("if not args.test and args.more: pass", False),
+        ("while args.test: pass", False),
+        ("x = 1 if args.test else 2", False),
+        ("x = args.test == 'all'", False),
+        ("x = [y for y in z if args.test]", False),
+        ("x = args.test or y", True),
+        ("x = y if z else args.test", True),
+        ("run(args.test)", True),
+        ("return args.test", True),
+        ("if run(args.test): pass", True),
+    ],
+)
+def test_attribute_whose_truth_is_asked_is_not_handed_on(use: str, escapes: bool) -> None:
+    p = project(m=f"class Runner:\n  def test(self): pass\ndef main(args, y, z):\n  {use}\n")
+    assert p.callers(FunctionRef("m.py", "Runner.test")).escapes is escapes
+
+
 def test_methods_that_escape() -> None:
     p = project(
         m="""

@@ -271,6 +271,7 @@ def test_every_word_of_the_table_of_torch_is_a_name_of_torch() -> None:
     places = [torch, *layers, *(resolve(f"torch.{place}") for place in PLACES.split())]
     others = {"torch", *TORCH.words["allocator-variables"], *ABSENT_METHODS}
     others |= set(inspect.signature(torch.utils.checkpoint.checkpoint).parameters)
+    others |= set(inspect.signature(torch.Tensor.backward).parameters)
     unknown = {
         word
         for word in words - others

@@ -9,11 +9,18 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from torchmemlint import rules
 from torchmemlint.errors import TOO_LARGE, SourceError, TooLargeError
 from torchmemlint.files.quoting import quoted
 from torchmemlint.findings import Confidence, Finding
 from torchmemlint.index.layout import is_test
-from torchmemlint.semantics import purpose
+from torchmemlint.index.project import FunctionRef
+from torchmemlint.rules.api import Draft, Flow
+from torchmemlint.rules.root_cause import told_once
+from torchmemlint.semantics import purpose, roots
+from torchmemlint.semantics.runs import Runs
+from torchmemlint.semantics.state import UNBOUNDED, RunLimit
+from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
 if TYPE_CHECKING:
@@ -65,9 +72,6 @@ AskRule = Callable[[Any, object, object], Iterable[Any]]
 
 def make_runs(project: Project, settings: Settings, read: Callable[[str], str]) -> Runs:
     """The engine over a project; make it once per process and pass it to every ``analyze_module``."""
-    from torchmemlint.semantics.runs import Runs
-    from torchmemlint.semantics.world import World
-
     return Runs(World(project, settings, read))
 
 
@@ -100,8 +104,6 @@ def is_candidate(
 ) -> bool:
     """Whether an outermost function is worth running as a root: its words may make one of the rules speak. ``enough`` are the
     words that do by themselves."""
-    from torchmemlint.semantics import roots
-
     words = facts.names
     if words & enough:
         return True
@@ -127,9 +129,7 @@ def is_candidate(
             return True
     if roots.trains_in_a_loop(runs.world, ref):
         return True
-    if words & {"RuntimeError", "Exception", "BaseException"} and any(
-        "out of memory" in line for line in runs.world.lines(ref.path)
-    ):
+    if words & WIDE_EXCEPTIONS and any("out of memory" in line for line in runs.world.lines(ref.path)):
         return True
     return may_waste_graphs(runs, ref, facts)
 
@@ -137,8 +137,6 @@ def is_candidate(
 def may_waste_graphs(runs: Runs, ref: FunctionRef, facts: FunctionFacts) -> bool:
     """Whether a function with no word of a mistake may run a network for nothing but its result; the file's own statements only in
     a loop: what they run once costs little."""
-    from torchmemlint.semantics import roots
-
     if facts.qualname == "<module>" and not any(call.loops for call in facts.calls):
         return False
     return roots.may_waste_graphs(runs.world, ref)
@@ -148,8 +146,6 @@ def may_infer(runs: Runs, ref: FunctionRef, facts: FunctionFacts, checks: Sequen
     """Whether a function that only its name, or a word of inference, makes interesting can have a finding: it has a word of a
     rule that is not about graphs, or of one that says itself that it may have something to say, it runs a model with grad mode on, or something that it calls
     back-propagates."""
-    from torchmemlint.semantics import roots
-
     world = runs.world
     spoken = [m for m in checks if facts.names & m.RULE.triggers]
     # What a function loads may go into a model in a function that it calls.
@@ -163,6 +159,7 @@ def may_infer(runs: Runs, ref: FunctionRef, facts: FunctionFacts, checks: Sequen
 
 
 NO_GRAD = TORCH.words["grad-guards"]
+WIDE_EXCEPTIONS = {name.rpartition(".")[2] for name in TORCH.words["wide-exceptions"]}
 WITHOUT_GRAPH = TORCH.words["grad-words"] | TORCH.words["memory-words"]
 
 
@@ -177,7 +174,6 @@ def analyze_module(
     """The findings of one file, unsorted. ``runs`` shares what earlier files made the engine learn; ``ask`` stands in for
     ``ask_rule``; ``memory`` has results of functions that still hold."""
     from torchmemlint.index.query_log import QueryTrace, queries_and_notes
-    from torchmemlint.rules.root_cause import told_once
 
     assert runs is not None
     analysis = Analysis()
@@ -226,8 +222,6 @@ def analyze_module(
 def checks_for(codes: frozenset[str], beside: bool = False):  # type: ignore[no-untyped-def]
     """The modules of the rules that are asked where these codes are selected, or ``always``. With ``beside``
     those whose words choose the functions that are looked at."""
-    from torchmemlint import rules
-
     codes = rules.looked_at_for(codes) if beside else codes
 
     return [m for m in rules.modules() if hasattr(m, "check") and (m.RULE.code in codes or m.RULE.always)]
@@ -235,8 +229,6 @@ def checks_for(codes: frozenset[str], beside: bool = False):  # type: ignore[no-
 
 def roots_of(project: Project, path: str, runs: Runs, checks) -> Iterator[FunctionRef]:  # type: ignore[no-untyped-def]
     """The outermost functions of a file, and its own statements, that are worth a run: rules are asked of these alone."""
-    from torchmemlint.index.project import FunctionRef
-
     trainers = training_names(project, path)
     choosers = [m.is_root for m in checks if hasattr(m, "is_root")]
     enough = frozenset[str]().union(*(m.RULE.roots for m in checks))
@@ -276,8 +268,6 @@ MAX_ASKED = 2_000_000_000
 def bounded_drafts_of(runs: Runs, ref, checks, ask):  # type: ignore[no-untyped-def]
     """``drafts_of``, and the steps of the walks for it; no drafts where these are too many, or libcst would take too much memory
     to read what a finding stands in."""
-    from torchmemlint.semantics.state import UNBOUNDED, RunLimit
-
     meter = runs.world.asking
     meter.left = MAX_WALKED
     try:
@@ -292,8 +282,6 @@ def bounded_drafts_of(runs: Runs, ref, checks, ask):  # type: ignore[no-untyped-
 
 def drafts_of(runs: Runs, ref, checks, ask):  # type: ignore[no-untyped-def]
     """Every draft of the rules over one root's records, the same place told once."""
-    from torchmemlint.rules.api import Draft, Flow
-
     seen: dict[tuple[object, ...], Draft] = {}
     asked: dict[type, list[object]] = {}
     records = runs.records(ref)

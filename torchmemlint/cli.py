@@ -10,12 +10,17 @@ is exactly the name of one (``./rule`` is a path).
 from __future__ import annotations
 
 import atexit
+import errno
 import os
+import signal
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from torchmemlint import __version__
+from torchmemlint.commands.arguments import named_like_a_command, refuse_command, refuse_file_names
+from torchmemlint.errors import Stopped, TorchmemlintError, UsageError
+from torchmemlint.files.streams import Forgiving
 
 if TYPE_CHECKING:
     import argparse
@@ -48,9 +53,6 @@ VALUED = frozenset(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit status; only ``--help`` and wrong usage raise SystemExit, as argparse does."""
-    from torchmemlint.commands.arguments import named_like_a_command, refuse_command, refuse_file_names
-    from torchmemlint.errors import UsageError
-
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         command, rest = split_command(arguments)
@@ -103,9 +105,6 @@ def program() -> NoReturn:
 def _stop_by_signals() -> None:
     """What ends a program by default (a cancelled job of CI, a terminal that closes) ends this one as Ctrl-C does: nothing that it
     was about to write stays half-written."""
-    import signal
-
-    from torchmemlint.errors import Stopped
 
     def stop(number: int, _: object) -> NoReturn:
         raise Stopped(number)
@@ -117,8 +116,6 @@ def _stop_by_signals() -> None:
 
 
 def _stopped(stopped: KeyboardInterrupt) -> int:
-    from torchmemlint.errors import Stopped
-
     return 128 + (stopped.number if isinstance(stopped, Stopped) else 2)
 
 
@@ -132,15 +129,11 @@ def _open_streams() -> None:
                 os.dup2(opened, descriptor)
                 os.close(opened)
             setattr(sys, name, open(descriptor, "w" if descriptor else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
-    from torchmemlint.files.streams import Forgiving
-
     sys.stderr = Forgiving(sys.stderr.buffer, sys.stderr.encoding, "backslashreplace", line_buffering=True)
 
 
 def _failed(error: OSError) -> int:
     """The exit status where the system refused something, which is told in one line."""
-    import errno
-
     words = error.strerror or str(error)
     if error.filename is not None:
         words = f"{os.fsdecode(error.filename)}: {words}"
@@ -186,8 +179,6 @@ def with_optional_values(arguments: Sequence[str]) -> list[str]:
 
 
 def _dispatch(command: str, rest: Sequence[str]) -> int:
-    from torchmemlint.errors import TorchmemlintError
-
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that cannot show a character must not end the run
             stream.reconfigure(errors="backslashreplace")

@@ -1,9 +1,10 @@
 """``python -m benchmarks.bounds --seconds N``: looks for programs that cost too much, for N seconds of CPU.
 
-Each shape is checked at growing sizes, then mixtures by chance, a size and a seed at a time, the cheapest first. Told is what takes
-more than ``SECONDS`` of CPU for a file, whose time grows faster than n log n, or whose memory is more than ``MEGABYTES`` and
-``TIMES_SIZE`` times its text. What was measured is written line by line to a record, so a search goes on where it was left. The
-exit status is 1 where something was found.
+Each shape is checked at growing sizes, then mixtures by chance, a size and a seed at a time, the cheapest first; at last each shape
+as heavy as libcst may just read, where most memory is needed. Told is what takes more than ``SECONDS`` of CPU for a file, whose time
+grows faster than n log n, or whose memory is more than ``MEGABYTES`` and ``TIMES_SIZE`` times its text. What was measured is written
+line by line to a record, with the state of the code, so a search goes on where it was left; what was measured in another state is
+dropped from it. The exit status is 1 where something was found.
 """
 
 from __future__ import annotations
@@ -13,12 +14,18 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 
 from benchmarks.bounds.measure import Cost, cost
 from benchmarks.bounds.shapes import SHAPES, Files, random_mix
+from torchmemlint.lower.limits import MAX_WEIGHT, weight
 
 RECORDS = Path(__file__).with_name("records")
+PACKAGE = Path(__file__).parents[2] / "torchmemlint"
+BESIDE = frozenset({"budget", "confirm", "lsp", "oom"})
+"""Parts of the package that no check runs."""
 SIZES = (300, 1200, 5000, 20000)
 MIXTURES = 50
 """Mixtures that are tried at each size."""
@@ -35,10 +42,39 @@ Case = tuple[str, int]
 """Name of a shape, or ``mix-`` and a seed, and a size."""
 
 
-def cases() -> Iterator[Case]:
+def cases(names: Sequence[str] = ()) -> Iterator[Case]:
+    """All cases, or those of some shapes and mixtures."""
+    every = [*SHAPES, *(f"mix-{seed}" for seed in range(MIXTURES))]
+    wanted = [name for name in every if not names or name in names]
     for size in SIZES:
-        yield from ((name, size) for name in SHAPES)
-        yield from ((f"mix-{seed}", size) for seed in range(MIXTURES))
+        yield from ((name, size) for name in wanted)
+    yield from ((name, heaviest(name)) for name in wanted if name in SHAPES)
+
+
+@cache
+def heaviest(name: str) -> int:
+    """About the size at which a shape weighs as much as libcst may read at once, and not more."""
+    size = SIZES[0]
+    for _ in range(6):
+        size = max(1, min(SIZES[-1], int(size * 0.995 * MAX_WEIGHT / weight_of(name, size))))
+    while weight_of(name, size) > MAX_WEIGHT:
+        size = size * 98 // 100
+    return size
+
+
+def weight_of(name: str, size: int) -> int:
+    return sum(weight(text) for text in SHAPES[name](size).values())
+
+
+@cache
+def tree() -> str:
+    """The state of the code: a digest of the sources and tables that a check may read."""
+    digest = blake2b(digest_size=6)
+    for path in sorted(path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".toml")):
+        inside = path.relative_to(PACKAGE)
+        if inside.parts[0] not in BESIDE:
+            digest.update(inside.as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 def program(case: Case) -> Files:
@@ -66,17 +102,22 @@ def faults(case: Case, known: Mapping[Case, Cost]) -> list[str]:
     return found
 
 
-def read(record: Path) -> dict[Case, Cost]:
-    if not record.exists():
-        return {}
-    rows = [json.loads(line) for line in record.read_text().splitlines()]
-    return {(row.pop("name"), row.pop("asked")): Cost(**row) for row in rows}
+def read(record: Path, state: str = "") -> dict[Case, Cost]:
+    """What a record has of one state of the code, or of any."""
+    rows = [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
+    found = [row for row in rows if row.pop("tree", "") == state or not state]
+    return {(row.pop("name"), row.pop("asked")): Cost(**row) for row in found}
+
+
+def row(case: Case, measured: Cost) -> str:
+    return json.dumps({"tree": tree(), "name": case[0], "asked": case[1], **asdict(measured)}) + "\n"
 
 
 def search(seconds: float, record: Path, wanted: Sequence[Case]) -> dict[Case, list[str]]:
     """Measures the cases that the record lacks, as long as there is CPU time, and returns what is wrong with any of them."""
-    known = read(record)
+    known = read(record, tree())
     record.parent.mkdir(parents=True, exist_ok=True)
+    record.write_text("".join(row(case, measured) for case, measured in known.items()))
     with record.open("a") as out:
         for case in wanted:
             if case in known:
@@ -85,7 +126,7 @@ def search(seconds: float, record: Path, wanted: Sequence[Case]) -> dict[Case, l
                 break
             known[case] = measured = cost(program(case), int(SECONDS) + 5)
             seconds -= measured.seconds
-            out.write(json.dumps({"name": case[0], "asked": case[1], **asdict(measured)}) + "\n")
+            out.write(row(case, measured))
             out.flush()
     asked = set(wanted)
     return {case: found for case in known if case in asked and (found := faults(case, known))}
@@ -113,12 +154,11 @@ def main() -> int:
     if arguments.table:
         print(table(read(arguments.record)))
         return 0
-    names = set(arguments.shape or ())
-    wanted = [case for case in cases() if case[1] <= arguments.largest and (not names or case[0] in names)]
+    wanted = [case for case in cases(arguments.shape or ()) if case[1] <= arguments.largest]
     found = search(arguments.seconds, arguments.record, wanted)
     for (name, size), words in found.items():
         print(f"{name} at {size}: {'; '.join(words)}")
-    known = read(arguments.record)
+    known = read(arguments.record, tree())
     print(f"{sum(case in known for case in wanted)} of {len(wanted)} cases measured, {len(found)} of them cost too much")
     return 1 if found else 0
 

@@ -14,6 +14,7 @@ from torchmemlint.budget.sizes import bytes_of, gpu_of, input_of
 from torchmemlint.confirm.output import write
 from torchmemlint.errors import UsageError
 from torchmemlint.files.quoting import quoted
+from torchmemlint.files.reading import MAX_BYTES, read_text
 
 _TARGET = re.compile(r"^(?P<path>.+\.py):(?P<place>[\w.]+)$")
 FORMATS = ("text", "json", "html", "svg")
@@ -154,8 +155,6 @@ def function_at(path: str, place: str) -> str:
     if not place.isdigit():
         return place
     import ast
-
-    from torchmemlint.files.reading import MAX_BYTES, read_text
 
     try:
         tree = ast.parse(read_text(path, MAX_BYTES))

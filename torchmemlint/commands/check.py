@@ -19,10 +19,12 @@ from torchmemlint.files.checkout import repository_root
 from torchmemlint.files.quoting import printable, printable_lines, quoted
 from torchmemlint.findings import INTERNAL_ERROR, UNPARSABLE, Confidence, Finding, Severity
 from torchmemlint.project.config import CommandLine, Configuration
-from torchmemlint.project.discover import discover
+from torchmemlint.project.discover import discover, excluded_by_hand
 from torchmemlint.project.settings import Settings
-from torchmemlint.run import Fixed, Means, Outcome, Shard, check_paths, fix_paths
+from torchmemlint.reporters import FORMATS, Context, render
+from torchmemlint.run import Fixed, Means, Outcome, Shard, check_paths, check_source, fix_paths, fix_source
 from torchmemlint.running.fixing import repairable
+from torchmemlint.workers import cannot_parse, read
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -258,10 +260,7 @@ def per_file_ignores(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _check_stdin(arguments: argparse.Namespace, configuration: Configuration, measured: Measured | None) -> int:
-    from torchmemlint.project.discover import excluded_by_hand
-    from torchmemlint.run import check_source, fix_source
     from torchmemlint.source.file import decode_source
-    from torchmemlint.workers import cannot_parse
 
     data = sys.stdin.buffer.read()
     name = arguments.stdin_filename or "-"
@@ -358,8 +357,6 @@ def report(
 
     Raises UsageError for a file that cannot be written, when all else is.
     """
-    from torchmemlint.reporters import FORMATS, Context, render
-
     output_format = arguments.output_format or os.environ.get("TORCHMEMLINT_OUTPUT_FORMAT", "full")
     context = Context(
         text or text_on_disk,
@@ -422,8 +419,6 @@ def listed(outcome: Outcome, output_format: str, order: str = "path") -> Sequenc
 
 
 def text_on_disk(path: str) -> str | None:
-    from torchmemlint.workers import read
-
     try:
         source = read(path)
         return source.file_text(source.text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 
 from torchmemlint.errors import UsageError
 from torchmemlint.project.selection import find_rule
@@ -15,8 +16,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("name one rule, as in `torchmemlint rule TML101`, or ask for `--all`")
     chosen = ALL_RULES if arguments.all else (find_rule(arguments.rule),)
     if arguments.output_format == "json":
-        import json
-
         plain = [_plain(rule) for rule in chosen]
         print(json.dumps(plain if arguments.all else plain[0], indent=2))
     elif arguments.output_format == "markdown":

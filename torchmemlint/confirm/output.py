@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from torchmemlint.confirm.settle import Settled
-from torchmemlint.errors import UsageError
+from torchmemlint.errors import SourceError, UsageError
 from torchmemlint.files.checkout import leads_out
 from torchmemlint.files.quoting import printable_lines, quoted
 from torchmemlint.files.writing import write_whole
@@ -67,7 +67,6 @@ def write_snapshots(settled: Sequence[Settled], folder: str) -> list[Settled]:
 @lru_cache(maxsize=256)
 def text_of(path: str) -> str | None:
     """A file's text, None where it cannot be read."""
-    from torchmemlint.errors import SourceError
     from torchmemlint.source.file import read_source
 
     try:

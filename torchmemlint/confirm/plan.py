@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from torchmemlint.confirm.around import settings_around
+from torchmemlint.confirm.around import files_around, settings_around
 from torchmemlint.confirm.verdict import Doubts
 from torchmemlint.errors import SourceError
 from torchmemlint.files.reading import MAX_BYTES, as_text, read_beginning, read_text
@@ -239,8 +239,6 @@ def caller_mode(finding: Finding, project: Project | None) -> str:
 def _named_elsewhere(finding: Finding) -> bool:
     """Whether another file around has a call that, by its name, may be one of the finding's function: a caller that could not
     be resolved decides the grad mode."""
-    from torchmemlint.confirm.around import files_around
-
     call = finding.function.rpartition(".")[2] + "("
     for path in files_around(finding.path):
         if os.path.samefile(path, finding.path):

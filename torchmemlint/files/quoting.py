@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from urllib.parse import quote_from_bytes
 
 # Control characters; bidirectional overrides, isolates and marks (CVE-2021-42574); what ends a line in some programs; halves
 # of characters, as which Python holds the bytes of a name that are not UTF-8.
@@ -71,8 +72,6 @@ def unquoted(path: str) -> str:
 
 def uri_path(path: str) -> str:
     """A path with ``/`` as URIs have it: what is not plain, byte by byte, as ``%E9``."""
-    from urllib.parse import quote_from_bytes
-
     return quote_from_bytes(_bytes(path))
 
 

@@ -12,10 +12,12 @@ import stat
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from torchmemlint.errors import ConfigError
 from torchmemlint.files.checkout import is_inside, repository_root
+from torchmemlint.files.digest import digest
 
 if TYPE_CHECKING:
     from torchmemlint.project.config import Configuration
@@ -59,8 +61,6 @@ def location_for(given: str | None, configuration: Configuration) -> Location:
 
 
 def _name(root: str) -> str:
-    from torchmemlint.files.digest import digest
-
     word = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in os.path.basename(root))
     return f"{word[:_NAME]}-{digest(os.fsencode(root))}"
 
@@ -91,8 +91,6 @@ def make_private(folder: str) -> None:
 
 def secret() -> bytes:
     """What entries are sealed with. Raises OSError where none can be had."""
-    from hashlib import blake2b
-
     given = os.environ.get(KEY_VARIABLE)
     if given:
         if len(given) < LEAST_KEY:

@@ -24,6 +24,7 @@ _MAX_VALUES = 12
 _MAX_DEPTH = 40
 
 # Methods of nn.Module (and of tensors) that give the receiver back.
+_OF_TYPING = tuple(f"{package}." for package in sorted(TORCH.words["typing-packages"]))
 _SAME = TORCH.words["gives-itself"] | {"apply"}
 
 
@@ -189,7 +190,7 @@ class Evidence:
         )
         if isinstance(symbol, ClassRef):
             return (Instance(symbol, False),)
-        if isinstance(symbol, Outside) and not symbol.name.startswith(("typing.", "typing_extensions.", "collections.abc.")):
+        if isinstance(symbol, Outside) and not symbol.name.startswith(_OF_TYPING):
             return (Instance(symbol.name, False),)
         return ()
 

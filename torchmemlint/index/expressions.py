@@ -28,6 +28,18 @@ def read(walk: Walk, node: ast.expr, depth: int) -> str:
     return text
 
 
+def read_test(walk: Walk, node: ast.expr, depth: int) -> None:
+    """Visit an expression of which only the truth is asked, or whose value is compared: an attribute in it goes nowhere."""
+    kind = type(node)
+    if kind is ast.Attribute:
+        walk.frame.tested.add(visit(walk, node, depth))
+    elif kind is ast.BoolOp and depth <= MAX_DEPTH:
+        for value in node.values:  # type: ignore[attr-defined]
+            read_test(walk, value, depth + 1)
+    else:
+        read(walk, node, depth)
+
+
 def visit(walk: Walk, node: ast.expr, depth: int, used: Used = "other") -> str:
     """Note the calls and words of an expression and return its dotted text."""
     kind = type(node)
@@ -80,6 +92,25 @@ def _binary(walk: Walk, node: ast.BinOp, depth: int) -> str:
 def _display(walk: Walk, node: ast.Tuple | ast.List | ast.Set, depth: int) -> str:
     for element in node.elts:
         read(walk, element, depth)
+    return ""
+
+
+def _unary(walk: Walk, node: ast.UnaryOp, depth: int) -> str:
+    (read_test if type(node.op) is ast.Not else read)(walk, node.operand, depth)
+    return ""
+
+
+def _compare(walk: Walk, node: ast.Compare, depth: int) -> str:
+    read_test(walk, node.left, depth)
+    for value in node.comparators:
+        read_test(walk, value, depth)
+    return ""
+
+
+def _conditional(walk: Walk, node: ast.IfExp, depth: int) -> str:
+    read_test(walk, node.test, depth)
+    read(walk, node.body, depth)
+    read(walk, node.orelse, depth)
     return ""
 
 
@@ -156,7 +187,7 @@ def _comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorE
         walk.loops += 1
         bind_loop_target(walk, clause.target, text, depth)
         for condition in clause.ifs:
-            read(walk, condition, depth)
+            read_test(walk, condition, depth)
     if isinstance(node, ast.DictComp):
         read(walk, node.key, depth)
         read(walk, node.value, depth)
@@ -217,6 +248,9 @@ def either(then: CallableUse, other: CallableUse) -> CallableUse:
 _EXPRESSIONS: dict[type[ast.expr], Callable[[Walk, Any, int], str]] = {
     ast.Subscript: _subscript,
     ast.BinOp: _binary,
+    ast.UnaryOp: _unary,
+    ast.Compare: _compare,
+    ast.IfExp: _conditional,
     ast.Tuple: _display,
     ast.List: _display,
     ast.Set: _display,

@@ -116,6 +116,7 @@ class FunctionFacts:
     rebound     the same for names assigned two to four times, one pair for each different value, where all values have text
     locals      names that the body binds, parameters included, less those declared global or nonlocal
     reads       dotted text of the names and attributes whose value is taken without being called, less plain names of its own
+    tested      those of the ``reads`` that are attributes of which only the truth is asked, or which are compared (``if args.test:``)
     taken       parameters that it calls, and whose value it takes without calling it as well
     returned    what ``return`` statements give back, when it is a name, an attribute, a call or a choice of these
     wraps       for ``return torch.no_grad()(function)``: the ``torch.no_grad()``
@@ -143,6 +144,7 @@ class FunctionFacts:
     rebound: tuple[tuple[str, str], ...] = ()
     locals: frozenset[str] = frozenset()
     reads: frozenset[str] = frozenset()
+    tested: frozenset[str] = frozenset()
     returned: tuple[CallableUse, ...] = ()
     wraps: tuple[CallableUse, ...] = ()
     yields: tuple[tuple[CallableUse, ...], ...] = ()

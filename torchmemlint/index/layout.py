@@ -194,5 +194,5 @@ def is_test(path: str, qualname: str) -> bool:
     return collected and (qualname.startswith(("test_", "Test")) or (name.startswith("test_") and owner.endswith(TEST_CLASSES)))
 
 
-TEST_CLASSES = ("Test", "Tests", "TestCase")
+TEST_CLASSES = tuple(sorted(TORCH.words["test-classes"]))
 """How classes are named that ``unittest`` collects beside those whose names begin with ``Test``."""

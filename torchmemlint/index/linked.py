@@ -18,6 +18,7 @@ from torchmemlint.index.references import FunctionRef, Outside
 from torchmemlint.index.starts import Starts
 from torchmemlint.torch_facts import TORCH
 
+_DIFFERENTIATING = tuple(f"{package}." for package in sorted(TORCH.words["gradient-packages"]))
 _INWARDS = 8
 """Calls between a module's forward and the gradients that it takes, at the most."""
 
@@ -56,7 +57,7 @@ class Linked:
             for word in sorted(TORCH.words["differentiates"])
             for ref, call in self.calls.tables.calls(word)
             if any(
-                isinstance(value, Outside) and value.name.startswith(("torch.autograd.", "torch.func."))
+                isinstance(value, Outside) and value.name.startswith(_DIFFERENTIATING)
                 for value in self.evidence.values(ref.path, ref.qualname, call.callee)
             )
         }

@@ -98,7 +98,7 @@ def _call(plain: Any) -> CallFact:
 def _function(plain: Any, rows: Any) -> FunctionFacts:
     (
         qualname, owner, parent, params, decorators, is_async, is_generator, calls, names, bound, returns, rebound, local_names,
-        reads, returned, wraps, yields, leaves, taken,
+        reads, tested, returned, wraps, yields, leaves, taken,
     ) = plain  # fmt: skip
     first_row, row, header_end_row, end_row, *calls_at = rows
     if len(calls_at) != 2 * len(calls):
@@ -123,6 +123,7 @@ def _function(plain: Any, rows: Any) -> FunctionFacts:
         rebound=_pairs(rebound),
         locals=same(str, frozenset(_strings(local_names))),
         reads=same(str, frozenset(_strings(reads))),
+        tested=same(str, frozenset(_strings(tested))),
         returned=_uses(returned),
         wraps=_uses(wraps),
         yields=tuple(map(_uses, yields)),

@@ -173,6 +173,7 @@ class Project:
     calls_by_name = query(calls.calls_by_name)
     callees = query(calls.callees)
     callers = query(calls.callers)
+    functions_calling = query(calls.functions_calling)
     functions_given = query(calls.functions_given)
     classes_given = query(calls.classes_given)
     objects_given = query(calls.objects_given)

@@ -17,7 +17,7 @@ from torchmemlint.index.dotted import (
     is_same,
     literal,
 )
-from torchmemlint.index.expressions import bind_loop_target, bind_target, callable_use, read, visit
+from torchmemlint.index.expressions import bind_loop_target, bind_target, callable_use, read, read_test, visit
 from torchmemlint.index.facts import AttrFact, AttrKind, CallableUse, ClassFacts
 from torchmemlint.index.signatures import all_arguments, receiver_name
 from torchmemlint.index.walk import MAX_DEPTH, ClassBody, Frame, Walk, finished
@@ -182,7 +182,7 @@ def return_(walk: Walk, statement: ast.stmt, depth: int) -> None:
 
 def if_(walk: Walk, statement: ast.stmt, depth: int) -> None:
     assert isinstance(statement, ast.If)
-    read(walk, statement.test, depth + 1)
+    read_test(walk, statement.test, depth + 1)
     test = branch_text(statement.test)
     outside, before = walk.branch, walk.managers
     walk.branch = (*outside, test)
@@ -212,7 +212,7 @@ def for_(walk: Walk, statement: ast.stmt, depth: int) -> None:
 def while_(walk: Walk, statement: ast.stmt, depth: int) -> None:
     assert isinstance(statement, ast.While)
     walk.loops += 1
-    read(walk, statement.test, depth + 1)
+    read_test(walk, statement.test, depth + 1)
     block(walk, statement.body, depth + 1)
     walk.loops -= 1
     block(walk, statement.orelse, depth + 1)

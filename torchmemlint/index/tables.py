@@ -124,7 +124,7 @@ class Tables:
                 elif last == "getattr" and len(test.replace("*", "")) >= _LEAST_LETTERS and "*" in test:
                     self._patterns.add(test)
         functions = self._functions if self._words is None else None
-        for text in facts.reads:
+        for text in facts.reads - facts.tested:
             last = text.rpartition(".")[2]
             if functions is None or last in functions:
                 self._reads[last].append((ref, text))
@@ -311,7 +311,7 @@ class Tables:
             yield from ((kind, word, value) for word, value in table.items())
         reads: dict[str, list[tuple[str, str]]] = {}
         for facts in module.functions:
-            for text in sorted(facts.reads):
+            for text in sorted(facts.reads - facts.tested):
                 reads.setdefault(text.rpartition(".")[2], []).append((facts.qualname, text))
         # The tables have no rows for a word that is no function's name anywhere: see ``incremental.changed_keys``.
         yield from ((keys.READS, word, rows) for word, rows in reads.items())

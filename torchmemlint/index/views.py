@@ -67,6 +67,6 @@ def has_tests(module: ModuleFacts) -> bool:
     names += [facts.qualname.rpartition(".")[2] for facts in module.classes]
     return (
         any(name.startswith(("test_", "Test")) for name in names)
-        or any(target.partition(".")[0] in ("pytest", "unittest") for _, target in module.imports)
+        or any(target.partition(".")[0] in TORCH.words["test-libraries"] for _, target in module.imports)
         or not module.classes
     )

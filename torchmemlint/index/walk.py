@@ -33,7 +33,7 @@ class Frame:
 
     __slots__ = (
         "bound", "calls", "calls_at", "deferred", "generator", "globals", "loads", "locals", "names", "owner", "qualname",
-        "receiver", "returned", "row", "wraps", "yields",
+        "receiver", "returned", "row", "tested", "wraps", "yields",
     )  # fmt: skip
 
     def __init__(self, qualname: str, owner: str, receiver: str, row: int) -> None:
@@ -43,6 +43,7 @@ class Frame:
         self.receiver = receiver  # name of the first parameter of the method around, "" outside methods
         self.names: set[str] = set()
         self.loads: set[str] = set()
+        self.tested: set[str] = set()
         self.locals: set[str] = set()
         self.globals: set[str] = set()
         self.bound: dict[str, list[str]] = {}
@@ -119,7 +120,8 @@ def finished(
 ) -> FunctionFacts:
     local_names = frozenset(frame.locals - frame.globals)
     bound, rebound = frame.known()
-    reads = frozenset(text for text in frame.loads if text not in walk.plain and (frame is walk.top or text not in local_names))
+    loads = frame.loads | frame.tested
+    reads = frozenset(text for text in loads if text not in walk.plain and (frame is walk.top or text not in local_names))
     if node is None:
         params: tuple[ParamFact, ...] = ()
         first_row, row, header_end_row, end_row, returns, is_async = 1, 1, 1, rows, "", False
@@ -149,6 +151,7 @@ def finished(
         rebound=rebound,
         locals=same(str, local_names),
         reads=same(str, reads),
+        tested=same(str, reads & frame.tested - frame.loads),
         returned=tuple(frame.returned),
         wraps=tuple(frame.wraps),
         yields=tuple(frame.yields),

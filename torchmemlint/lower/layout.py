@@ -60,10 +60,8 @@ class Places:
     def _header(self, node: int) -> tuple[int, int]:
         layout, at = self._text_layout(), self._nodes[node]
         start, end = layout.exact(at)
-        body = at.whitespace_after_colon if isinstance(at, cst.Match) else getattr(at, "body", None)
-        if isinstance(body, cst.BaseSuite | cst.TrailingWhitespace | cst.SimpleWhitespace):
-            end = layout.inclusive(body)[0]
-        return start, end
+        after = _after_header(at)
+        return start, end if after is None else layout.inclusive(after)[0]
 
     def _span(self, start: int, end: int) -> Span:
         return Span(self._position(start), self._position(end))
@@ -77,19 +75,25 @@ class Places:
     def _text_layout(self) -> _Layout:
         if self._layout is None:
             try:
-                self._layout = _Layout(self._tree, self.region.text)
+                self._layout = _Layout(self._tree, self._nodes, self.region.text)
             except RecursionError as error:
                 raise SourceError(TOO_DEEP, self.region.first_row) from error
         return self._layout
 
 
+def _after_header(node: cst.CSTNode) -> cst.CSTNode | None:
+    """What stands behind the header of a compound statement, handler or case."""
+    after = node.whitespace_after_colon if isinstance(node, cst.Match) else getattr(node, "body", None)
+    return after if isinstance(after, cst.BaseSuite | cst.TrailingWhitespace | cst.SimpleWhitespace) else None
+
+
 class _Layout:
-    """Offsets of every node in the text of one region."""
+    """Offsets of the numbered nodes in the text of one region."""
 
     __slots__ = ("_offsets", "_recorder", "line_starts")
 
-    def __init__(self, tree: cst.Module, text: str) -> None:
-        self._recorder = _Recorder(tree)
+    def __init__(self, tree: cst.Module, nodes: list[cst.CSTNode], text: str) -> None:
+        self._recorder = _Recorder(tree, nodes)
         tree._codegen(self._recorder)
         tokens = self._recorder.tokens
         written = "".join(tokens)
@@ -124,23 +128,28 @@ def _aligned(tokens: Iterable[str], text: str) -> list[int]:
 
 
 class _Recorder(CodegenState):
-    """Writes a tree out and notes how many tokens stood before and after each node.
+    """Writes a tree out and notes how many tokens stood before and after each of some nodes.
 
     libcst's ``PositionProvider`` does this too, but counts rows and columns at every token and builds a position for every
-    node, asked for or not: five times the time (143 µs a line against 29).
+    node, asked for or not: five times the time (143 µs a line against 29). Most nodes are white space and commas, which no number
+    names: to note these too would take as much memory as the tree.
     """
 
-    def __init__(self, tree: cst.Module) -> None:
+    def __init__(self, tree: cst.Module, nodes: list[cst.CSTNode]) -> None:
         super().__init__(default_indent=tree.default_indent, default_newline=tree.default_newline)
         self.outer: dict[int, tuple[int, int]] = {}
         self.inner: dict[int, tuple[int, int]] = {}
+        self.asked = set(map(id, nodes))
+        self.asked.update(id(after) for after in map(_after_header, nodes) if after is not None)
         self._open: list[int] = []
 
     def before_codegen(self, node: cst.CSTNode) -> None:
         self._open.append(len(self.tokens))
 
     def after_codegen(self, node: cst.CSTNode) -> None:
-        self.outer[id(node)] = (self._open.pop(), len(self.tokens))
+        start = self._open.pop()
+        if id(node) in self.asked:
+            self.outer[id(node)] = (start, len(self.tokens))
 
     def place(self, node: cst.CSTNode) -> tuple[int, int]:
         """Tokens before and after the node proper, or with all that it owns where libcst makes no difference."""
@@ -149,6 +158,7 @@ class _Recorder(CodegenState):
     def record_syntactic_position(  # type: ignore[override]  # libcst only enters what it gets
         self, node: cst.CSTNode, *, start_node: cst.CSTNode | None = None, end_node: cst.CSTNode | None = None
     ) -> AbstractContextManager[None]:
+        self.asked.update(id(end) for end in (start_node, end_node) if end is not None)
         return _Stretch(self, node, start_node, end_node)
 
 
@@ -172,4 +182,5 @@ class _Stretch:
             start = recorder.place(self.start_node)[0]
         if self.end_node is not None:
             end = recorder.place(self.end_node)[1]
-        recorder.inner[id(self.node)] = (start, end)
+        if id(self.node) in recorder.asked:
+            recorder.inner[id(self.node)] = (start, end)

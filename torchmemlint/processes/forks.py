@@ -11,6 +11,7 @@ A process that works beside its helpers need not be sent what it does itself; bu
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -180,7 +181,6 @@ def wait() -> None:
 def _fork() -> int:
     """``os.fork``, of a child that ends with this process. Raises OSError where there can be none."""
     import fcntl
-    import signal
 
     end, lifeline = os.pipe()
     try:
@@ -258,8 +258,6 @@ def _number(data: bytes) -> int:
 
 
 def _stop(children: Sequence[int]) -> None:
-    import signal
-
     for child in children:
         with suppress(OSError):
             os.kill(child, signal.SIGKILL)

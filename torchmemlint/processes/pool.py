@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -85,7 +86,6 @@ def run_on(
     """As ``run_all``, on an executor that has ``workers`` places for tasks. Each task brings all that it needs; what the
     executor fails at is done here."""
     import pickle
-    import zlib
 
     work = zlib.compress(pickle.dumps((function, shared)), 1)
     name = digest(work)
@@ -110,7 +110,6 @@ def call_received(name: str, work: bytes, paths: Sequence[str]) -> list[object]:
     """What a task does on a cluster: unpacks the work, once for all its tasks in one process, and does its files."""
     if name not in _received:
         import pickle
-        import zlib
 
         _received.clear()
         _received[name] = pickle.loads(zlib.decompress(work))

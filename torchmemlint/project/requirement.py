@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -124,8 +125,6 @@ def _setup_py(folder: str) -> Iterable[list[str]]:
     text = _text(folder, "setup.py")
     if not text:
         return []
-    import ast
-
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

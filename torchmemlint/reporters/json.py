@@ -9,6 +9,7 @@ from typing import Any
 from torchmemlint.files.quoting import portable, unquoted
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.reporters import Context, as_json
+from torchmemlint.rules import ALL_RULES
 from torchmemlint.suppress.fingerprint import fingerprint
 
 
@@ -147,8 +148,6 @@ def _text(value: object) -> str:
 
 
 def _code(value: object) -> str:
-    from torchmemlint.rules import ALL_RULES  # whoever writes a report has them
-
     if not any(rule.code == value for rule in ALL_RULES):
         raise TypeError(f"{value!r} is no rule")
     return str(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from enum import Enum
 
@@ -52,8 +53,6 @@ def link(text: str, target: str | None) -> str:
 
 def file_address(path: str) -> str:
     """The address of a file on this machine."""
-    import os
-
     return f"file://{uri_path(os.path.abspath(path))}"
 
 

@@ -49,6 +49,7 @@ class Draft:
     part     the part of the function that one repair would cover (empty: all of it)
     loops    the loops around it
     also     the findings of the same cause in other loops, for which it speaks
+    apart    it explains no other finding, though others of its rule may
     """
 
     finding: Finding
@@ -57,6 +58,7 @@ class Draft:
     part: tuple[tuple[int, int], ...] = ()
     loops: tuple[tuple[int, int], ...] = ()
     also: tuple[Finding, ...] = ()
+    apart: bool = False
 
 
 def is_legacy(target: tuple[int, int] | None) -> bool:

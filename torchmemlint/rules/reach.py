@@ -16,8 +16,8 @@ from torchmemlint.torch_facts import TORCH
 STEPS = TORCH.words["environment-steps"]
 HOOKS = TORCH.words["forward"] | TORCH.words["training-steps"] | {name for _, name in TORCH.hooks}
 COMMANDS = TORCH.words["makes-commands"]
-WITHOUT_CUDA = re.compile(r"^not \(*[\w.]*(cuda|gpu)", re.IGNORECASE)
-"""Tests under which no GPU is used."""
+WITHOUT_CUDA = re.compile(r"^not \(*[\w.]*(cuda|gpu)(?!.*( is None|==|<))", re.IGNORECASE)
+"""Tests under which no GPU is used; ``not gpu is None`` is none of them."""
 MAX_DEPTH = 3
 """How far callers are followed up."""
 

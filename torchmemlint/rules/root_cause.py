@@ -41,7 +41,7 @@ def _told_once(drafts: Sequence[Draft]) -> list[Draft]:
     handler what else is said of it. The cards of the rules have who explains whom, and what of."""
     out = list(drafts)
     for cause, same in CAUSES:
-        there = [d for d in out if d.finding.code == cause.code]
+        there = [d for d in out if d.finding.code == cause.code and not d.apart]
         if not there:
             continue
         shares = sharer(same, there)

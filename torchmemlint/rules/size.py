@@ -15,6 +15,7 @@ from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
 DENSE = TORCH.words["dense-layers"]
+NO_LAYERS = tuple(f"{package}." for package in sorted(TORCH.words["no-layers"]))
 WIDE = 1024
 """Features of a linear layer from which on its graph is not small: 256 samples of three such layers save 3 MB."""
 
@@ -45,7 +46,7 @@ def small_together(gids: frozenset[int], flow: Flow) -> str:
     """Why all graphs that a value hangs on are small, in words; "" where one may be large."""
     above = [flow.record.graphs[gid] for gid in sorted(flow.record.ancestors(gids))]
     networks = [graph for graph in above if graph.kind is GraphKind.FORWARD]
-    known = [graph for graph in networks if classes_of(graph, flow)]
+    known = [graph for graph in networks if any(isinstance(cls, ClassRef) for cls in classes_of(graph, flow))]
     if known and all(are_dense(graph, flow) for graph in known):
         return NARROW
     layers = [graph for graph in networks if not is_loss(graph, flow)]
@@ -193,7 +194,7 @@ def is_dense(cls: ClassRef | None, flow: Flow, depth: int = 0) -> bool:
         for facts in world.within(each.path, each.qualname):
             for call in facts.calls:
                 found = world.project.resolve(each.path, call.callee, facts.qualname) or ""
-                if found.startswith("torch.nn.") and not found.startswith(("torch.nn.functional.", "torch.nn.init.")):
+                if found.startswith("torch.nn.") and not found.startswith(NO_LAYERS):
                     if found.rpartition(".")[2] not in DENSE | {"Module"}:
                         return False
                     if any(arg.const.isdecimal() and int(arg.const) > WIDE for arg in call.args):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from torchmemlint.project.discover import discover
 from torchmemlint.running.checking import check_again
 from torchmemlint.running.scanning import scan_all
 from torchmemlint.running.state import Run
@@ -25,7 +26,6 @@ def from_folder(run: Run, configuration: Configuration) -> Run | None:
     cache = run.means.cache
     if cache is None or not run.by_hand or not run.files or run.texts:
         return None
-    from torchmemlint.project.discover import discover
 
     for given in cache.folders():
         files = discover(given, configuration).files

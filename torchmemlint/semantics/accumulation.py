@@ -58,7 +58,7 @@ def tell_accumulation(
         if not any(takes_part(text, branch) for branch in (source.then, source.orelse)):
             return value  # one of several values is chosen
         source = None  # no one term is added
-    if isinstance(source, ir.BoolOp) or (isinstance(source, ir.Call) and dotted(source.func) in ("min", "max")):
+    if isinstance(source, ir.BoolOp) or (isinstance(source, ir.Call) and dotted(source.func) in TORCH.words["picks-one"]):
         return value
     rounds = {m.record.graphs[g].site.loops[-1] for g in carried if m.record.graphs[g].site.loops}
     if rounds and rounds.isdisjoint(m.loops):

@@ -8,8 +8,9 @@ from torchmemlint.semantics.accumulation import fresh_graphs, note_regrowth, out
 from torchmemlint.semantics.call_effects import gradients_freed, tell_environment
 from torchmemlint.semantics.dispatch import STATEMENTS, TARGETS, assign, evaluate, handles
 from torchmemlint.semantics.elements import iterate, put
-from torchmemlint.semantics.event_words import RecordFlag, StoreKind
+from torchmemlint.semantics.event_words import StoreKind
 from torchmemlint.semantics.events import CERTAIN_KINDS, GraphKind, Store
+from torchmemlint.semantics.gradient_flags import FLAG, METHOD, assign_requires_grad, overwrite_method
 from torchmemlint.semantics.kinds import looks_like_module
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.parts import part_of, thing_element
@@ -115,9 +116,11 @@ def by_evidence(m: Machine, text: str, value: Value, node: int) -> Value:
 @handles(TARGETS, ir.Attr)
 def assign_attribute(m: Machine, target: ir.Attr, value: Value, state: State, node: int, source: ir.Expr | None) -> None:
     owners = evaluate(m, target.value, state)
-    if target.name == "requires_grad":
-        assign_requires_grad(m, target, owners, truth(value), state)
+    if target.name == FLAG:
+        assign_requires_grad(m, target, owners, truth(value), state, node)
         return
+    if target.name == METHOD:
+        overwrite_method(m, target, owners, value, state, node)
     if target.name in ("data", "grad"):
         if target.name == "grad" and is_none(value):
             gradients_freed(m, node)
@@ -139,24 +142,6 @@ def assign_attribute(m: Machine, target: ir.Attr, value: Value, state: State, no
         if marked == value and (info.external or m.outlived_loop(atom.oid) is not None):
             keep_attribute(m, atom.oid, target.name, text, value, node, source, state)
         state.vars[place] = shallow(marked)
-
-
-def assign_requires_grad(m: Machine, target: ir.Attr, owners: Value, known: bool | None, state: State) -> None:
-    """``x.requires_grad = known``: of a parameter, of all of a module's, or of an input."""
-    if isinstance(target.value, ir.Attr) and target.value.name in TORCH.words["layer-parameters"] and known is False:
-        owners = frozenset(a for a in evaluate(m, target.value.value, state) if type(a) is Obj)
-    for atom in owners:
-        kind = m.heap[atom.oid].kind if type(atom) is Obj else ""
-        if type(atom) is Obj and kind in (Kind.PARAMS, Kind.MODULE):
-            owner = m.owner_of_params.get(atom.oid, atom.oid)
-            state.vars[owner, FROZEN] = const(True) if known is False else UNKNOWN
-        elif known is not False:
-            m.record.flags.add(RecordFlag.INPUT_GRAD)
-    if isinstance(target.value, ir.Name) and any(type(a) is Tensor for a in owners):
-        # Only a leaf may be told so: whatever made the tensor gave it no history.
-        state.vars[place_of(m, target.value.id)] = frozenset(
-            Tensor(NOTHING, NOTHING, a.outputs, a.flags) if type(a) is Tensor else a for a in owners
-        )
 
 
 @handles(TARGETS, ir.Subscript)

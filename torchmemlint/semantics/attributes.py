@@ -46,7 +46,7 @@ from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
-ABSTRACT_WORDS = frozenset({"NotImplementedError", "NotImplemented", "abstractmethod", "property", "abc", "self"})
+ABSTRACT_WORDS = TORCH.words["abstract-words"]
 """The words of a body that only says that subclasses have one."""
 
 

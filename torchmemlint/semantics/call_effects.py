@@ -22,7 +22,13 @@ ALLOCATOR_VARIABLES = TORCH.words["allocator-variables"]
 
 
 def tell_call(
-    m: Machine, effect: Effect | ToldCall, name: str, call: Call, state: State | None = None, result: int = -1
+    m: Machine,
+    effect: Effect | ToldCall,
+    name: str,
+    call: Call,
+    state: State | None = None,
+    result: int = -1,
+    on: frozenset[Kind] = frozenset(),
 ) -> None:
     """Tell a call; with ``state`` also the grad mode and what the arguments hang on."""
     takes = NOTHING
@@ -50,6 +56,7 @@ def tell_call(
             state.mode if state is not None else None,
             result,
             takes,
+            on,
             gates_of(m) if effect is Effect.EMPTY_CACHE else (),
         ),
         tag=effect,
@@ -72,8 +79,8 @@ def tell_by_name(m: Machine, func: ir.Attr, receiver: Value, call: Call, state: 
     if func.name == "zero_grad":
         zeroed(m, call.get(0, "set_to_none"), call.node)
     match func.name:
-        case "load_state_dict" if call.all() and Kind.SCHEDULER not in kinds:
-            tell_call(m, ToldCall.RESTORE, text_of(func), call, state)
+        case "load_state_dict" if call.all() and not kinds & {Kind.SCHEDULER, Kind.SCALER}:
+            tell_call(m, ToldCall.RESTORE, text_of(func), call, state, on=frozenset(kinds))
         case "zero_grad" if "set_to_none" in call.keywords or (kinds & {Kind.OPTIMIZER, Kind.MODULE} and call.positional):
             tell_call(m, ToldCall.ZERO_GRAD, text_of(func), call)
         case "cuda":

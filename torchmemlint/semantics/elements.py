@@ -85,6 +85,7 @@ def part_of_module(m: Machine, oid: int, kind: Kind) -> int:
     """An element of a container of modules, which is a module too."""
     info = m.heap[oid]
     inner = m.outside(kind, f"{info.name}[…]", None, key=(oid, ELEMENTS))
+    m.holders.setdefault(inner, oid)
     if info.kind is Kind.MODULE and m.heap[inner].kind is Kind.THING:
         m.retype(inner, Kind.MODULE)
     if oid in m.bare:

@@ -331,6 +331,8 @@ class CallEffect:
     mode: Mode | None = None
     result: int = -1
     takes: frozenset[int] = NOTHING
+    on: frozenset[Kind] = frozenset()
+    """For what is told by a method's name: the kinds of what it is called on."""
     gates: tuple[str, ...] = ()
     """What the names in ``site.guards`` are bound to in each turn of the loop, or in each call where no loop is around."""
 
@@ -341,12 +343,14 @@ class GradModeMisuse:
 
     name: what is spelled so; for a leak the text of the manager, "" where grad mode was switched off by no ``with``
     hands_out: for an uncalled manager: what the block makes is what the function returns
+    cls:  for a flag of a module: the module's class, None where it is not known
     """
 
     site: Site
     kind: Misuse
     name: str
     hands_out: bool = False
+    cls: ClassRef | str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -491,6 +495,10 @@ class Record:
     """Graphs and marks that the root returns or yields."""
     alive: set[int] = field(default_factory=set)
     """What files were read into, and parts of it, that some name still holds at a backward or forward inside a loop."""
+    in_dicts: set[int] = field(default_factory=set)
+    """Those of them whose tensors are in a dict that the run made."""
+    stepping: set[tuple[int, int]] = field(default_factory=set)
+    """The loops and calls, by frame and node, around these backwards and forwards."""
     final: State | None = None
     """The state in which the root ends."""
     result: Value = EMPTY

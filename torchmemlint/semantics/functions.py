@@ -14,6 +14,8 @@ from torchmemlint.semantics.grad_modes import decorated_mode
 from torchmemlint.semantics.machine import CONTAINERS, Closure, FrameEnds, Machine
 from torchmemlint.semantics.models.operations import JOINS, note_joined
 from torchmemlint.semantics.models.unknown_objects import call_opaque
+from torchmemlint.semantics.parts import hold_loaded
+from torchmemlint.semantics.roots import runs_steps
 from torchmemlint.semantics.state import ELEMENTS, KEYS, Kind, Mode, State, join_states
 from torchmemlint.semantics.stores import note_kept
 from torchmemlint.semantics.syntax import is_abstract
@@ -58,13 +60,7 @@ def call_function(m: Machine, atom: Func, call: Call, state: State) -> Value:
         closure.function, closure.lowered = found
     closure.called = True
     if is_abstract(closure.function):
-        if (
-            closure.parent >= 0
-            and m.frame_closure[closure.parent].ref.qualname == MODULE
-            and m.plumbing(closure.ref) is not None
-        ):
-            return not_followed(m, call, state)  # a module's own statements are cut without the bodies of its functions
-        return call_opaque(m, text_of(call.func), call, state, oid=atom.receiver)
+        return call_bodiless(m, closure, call, state, atom.receiver)
     record = m.record
     depth = record.frames[m.frame].depth
     if runs_within(m, closure) >= MAX_RECURSION:
@@ -91,6 +87,18 @@ def call_function(m: Machine, atom: Func, call: Call, state: State) -> Value:
         return result
     mark_contents(m, result, frozenset((mark,)), state)
     return add_marks(result, frozenset((mark,)))
+
+
+def call_bodiless(m: Machine, closure: Closure, call: Call, state: State, receiver: int) -> Value:
+    """A call of a function that does nothing by itself; or of a module's own, by the module's statements: these are cut without the bodies
+    of its functions."""
+    if closure.parent >= 0 and m.frame_closure[closure.parent].ref.qualname == MODULE:
+        steps = bool(m.loaded) and m.world.remember(runs_steps, closure.ref)
+        if steps:
+            hold_loaded(m, state, call.node)
+        if m.plumbing(closure.ref) is not None:
+            return not_followed(m, call, state)
+    return call_opaque(m, text_of(call.func), call, state, oid=receiver)
 
 
 def runs_within(m: Machine, closure: Closure) -> int:

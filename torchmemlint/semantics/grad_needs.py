@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
+from torchmemlint.semantics.stores import STORING
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.tracking import TOO_MUCH, FunctionTracker, bounded, counted, parts_of, root_of
 from torchmemlint.semantics.world import MODULE, World
@@ -19,16 +20,16 @@ MAX_CALLERS = 30
 CUTS = frozenset({Effect.CUT, Effect.ITEM, Effect.NUMBER, Effect.SHAPE, Effect.SOURCE, Effect.DETACH_INPLACE, Effect.NO_EFFECT})
 CUTTING = frozenset(name for name, effect in TORCH.methods.items() if effect in CUTS) | TORCH.words["gives-no-graph"]
 """Methods and functions whose result has no graph."""
-PLAIN = frozenset({"bool", "float", "int", "isinstance", "len", "print", "repr", "round", "str", "type"})
+PLAIN = TORCH.words["gives-plain-values"]
 """Builtins whose result has no graph."""
 CUT_ATTRIBUTES = TORCH.words["detaches"] | TORCH.words["sizes"] | {"requires_grad"}
 BACKWARD = TORCH.words["back-propagates"]
-STEPS = frozenset({"minimize", "optimize", "step"})
-OPTIMIZERS = frozenset({"optim", "optimizer", "opt", "trainer", "engine", "solver", "agent"})
+STEPS = TORCH.words["may-step"]
+OPTIMIZERS = TORCH.words["may-train"]
 """What may back-propagate the loss that a method of ``STEPS`` is given."""
-KEEPING = frozenset({"add", "append", "appendleft", "extend", "insert", "put", "setdefault", "update"})
-
-LIBRARIES = frozenset({"builtins", "math", "random", "torch", "torchvision"}) | TORCH.words["array-libraries"]
+KEEPING = frozenset(STORING) | TORCH.words["fills-by-key"]
+RESETS = TORCH.words["resets-gradients"]
+LIBRARIES = TORCH.words["adds-no-graph"] | TORCH.words["array-libraries"]
 
 Source = Callable[[ir.Call], bool]
 
@@ -265,7 +266,7 @@ def _gradients_in_place(world: World, body: list[ir.Stmt]) -> set[int]:
         inside: list[object] = []
         if isinstance(each, ir.Compare):
             inside = [each]
-        elif isinstance(each, ir.Call) and isinstance(each.func, ir.Attr) and each.func.name in ("zero_", "fill_", "detach_"):
+        elif isinstance(each, ir.Call) and isinstance(each.func, ir.Attr) and each.func.name in RESETS:
             inside = [each.func.value]
         elif isinstance(each, (ir.Assign, ir.If)):
             inside = list(each.targets) if isinstance(each, ir.Assign) else [each.test]

@@ -292,11 +292,7 @@ def tests_message(node: object) -> bool:
     if isinstance(node, ir.Compare) and node.ops[0] in ("in", "not in"):
         left = node.left
         return isinstance(left, ir.Const) and isinstance(left.value, str) and bool(OOM_WORDS.search(left.value))
-    if (
-        isinstance(node, ir.Call)
-        and isinstance(node.func, ir.Attr)
-        and node.func.name in ("startswith", "find", "search", "match")
-    ):
+    if isinstance(node, ir.Call) and isinstance(node.func, ir.Attr) and node.func.name in TORCH.words["finds-in-text"]:
         return any(
             isinstance(a.value, ir.Const) and isinstance(a.value.value, str) and bool(OOM_WORDS.search(a.value.value))
             for a in node.args
@@ -324,7 +320,7 @@ def recoveries(
                 continue
             if last == "empty_cache":
                 out.append((node.node, Recovery.EMPTY_CACHE))
-            elif name in ("gc.collect",):
+            elif name == "gc.collect":
                 out.append((node.node, Recovery.COLLECT))
             elif last == "zero_grad":
                 out.append((node.node, Recovery.ZERO_GRAD))
@@ -530,7 +526,7 @@ def keeping(body: list[ir.Stmt], name: str | None) -> int:
             kept = node.value.items if isinstance(node.value, ir.Sequence) else [node.value]
             if any(isinstance(item, ir.Name) and item.id == name for item in kept):
                 return node.node
-        if isinstance(node, ir.Call) and isinstance(node.func, ir.Attr) and node.func.name in ("append", "add", "put"):
+        if isinstance(node, ir.Call) and isinstance(node.func, ir.Attr) and node.func.name in TORCH.words["keeps-one"]:
             if any(isinstance(a.value, ir.Name) and a.value.id == name for a in node.args):
                 return node.node
     return -1

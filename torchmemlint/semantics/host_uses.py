@@ -5,55 +5,28 @@ from __future__ import annotations
 
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
+from torchmemlint.semantics.stores import FILLS_LISTS
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.tracking import TOO_MUCH, FunctionTracker, bounded, counted, parts_of, root_of
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 TO_HOST = TORCH.words["on-host"]
-PLAIN = TORCH.words["sizes"] | {"is_contiguous", "index", "count", "clear", "sort", "reverse"}
+PLAIN = TORCH.words["sizes"] | TORCH.words["asks-no-device"]
 """What is asked of a tensor or list that gives no tensor."""
-BY_NUMBERS = frozenset(TORCH.methods) - frozenset(
-    {
-        "eq",
-        "ne",
-        "lt",
-        "gt",
-        "le",
-        "ge",
-        "index_select",
-        "gather",
-        "scatter",
-        "scatter_",
-        "where",
-        "masked_select",
-        "masked_fill",
-    }
-)
-HOST_LIBRARIES = TORCH.words["array-libraries"] | frozenset(
-    {"json", "math", "matplotlib", "pandas", "pd", "pickle", "plt", "scipy", "seaborn", "sklearn", "statistics", "torchvision"}
-)
-READS = frozenset(
-    {
-        "bool",
-        "float",
-        "int",
-        "isinstance",
-        "len",
-        "print",
-        "repr",
-        "str",
-        "type",
-        "info",
-        "debug",
-        "torch.save",
-        "torch.is_tensor",
-    }
-)
+BY_NUMBERS = frozenset(TORCH.methods) - TORCH.words["meets-tensors"]
+"""Methods of a tensor whose arguments may be numbers."""
+WITH_OPERAND = TORCH.words["meets-operands"]
+PARTS = TORCH.words["takes-parts"]
+NUMBERS = TORCH.words["tells-number"]
+COUNTS_UP = TORCH.words["counts-up"]
+TO_DEVICE = TORCH.words["to-device"]
+HOST_LIBRARIES = TORCH.words["array-libraries"] | TORCH.words["host-libraries"]
+READS = TORCH.words["reads-anywhere"]
 """What takes a tensor wherever it lies, and gives none."""
-PASSES = frozenset({"dict", "enumerate", "iter", "list", "max", "min", "next", "reversed", "sorted", "sum", "tqdm", "tuple"})
+PASSES = TORCH.words["hands-elements-on"]
 JOINS = TORCH.words["joins"]
-COLLECTS = frozenset({"append", "appendleft", "extend", "insert"})
+COLLECTS = frozenset(FILLS_LISTS)
 
 
 class HostUses(FunctionTracker):
@@ -129,7 +102,7 @@ class HostUses(FunctionTracker):
                 return self.is_number(expr.left) and self.is_number(expr.right)
             case ir.Call():
                 text = dotted(expr.func)
-                return text in READS or text.rpartition(".")[2] in {"item", "size"}
+                return text in READS or text.rpartition(".")[2] in NUMBERS
             case ir.Attr():
                 return expr.name in PLAIN
             case ir.Subscript():
@@ -171,15 +144,15 @@ class HostUses(FunctionTracker):
             if last in COLLECTS and expr.args and not all(given):
                 self.note(f"`{text_of(expr.func)}(…)` adds what may be on the device")
             return False
-        if last in ("to", "cuda"):
+        if last in TO_DEVICE:
             return False  # it says where the tensor shall be
         others = [arg.value for arg, held in zip(expr.args, given, strict=True) if not held]
-        if last not in BY_NUMBERS and others and last not in ("items", "values", "keys", "get", "pop"):
+        if last not in BY_NUMBERS and others and last not in PARTS:
             self.note(f"`.{last}(…)` takes it with what may be on the device")
         elif last in BY_NUMBERS and any(
             isinstance(other, (ir.Name, ir.Call, ir.Attr)) and not self.is_number(other) for other in others
         ):
-            if last in ("mul", "add", "sub", "div", "matmul", "mm", "bmm", "dot", "copy_", "add_", "mul_", "sub_", "div_"):
+            if last in WITH_OPERAND:
                 self.note(f"`.{last}(…)` takes it with what may be on the device")
         return True
 
@@ -200,7 +173,7 @@ class HostUses(FunctionTracker):
             self.numbers.add(dotted(items[0]))
             self.take(items[1], iterable.args[0].value, state)
         else:
-            if name in ("range", "trange"):
+            if name in COUNTS_UP:
                 self.numbers.add(dotted(target))
             self.bind(target, self.value(iterable, state), state)
 

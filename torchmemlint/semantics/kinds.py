@@ -14,7 +14,7 @@ have ``eval`` and ``train`` in some projects, optimizers have ``state_dict``.)""
 EVIDENCE_WHEN_CALLED = TORCH.words["evidence-when-called"]
 TRAINER_WORDS = TORCH.words["trainers"]
 """Methods that a module does not have: an object with one of these has ``eval``/``train`` of its own."""
-PROPERTIES = frozenset({"property", "cached_property", "abstractproperty"})
+PROPERTIES = TORCH.words["properties"]
 
 
 def looks_like_module(words: frozenset[str]) -> bool:

@@ -13,20 +13,12 @@ from torchmemlint.semantics.walk import everything
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
-COPIES = frozenset(
-    {"copy_", "clone", "to", "cuda", "load_state_dict", "_load_from_state_dict", "cpu", "numpy", "item", "tolist"}
-)
+COPIES = TORCH.words["says-place"]
 """Methods that copy a tensor, or say where it shall be."""
-TELLS = (
-    frozenset({"print", "len", "format", "info", "debug", "isinstance", "keys", "str", "int", "float", "bool"})
-    | TORCH.words["tells"]
-)
-COUNTED = frozenset({"set", "zip", "any", "all", "getattr", "hasattr", "type", "check", "validate", "min", "max", "sum"})
+TELLS = TORCH.words["tells-of-parts"] | TORCH.words["tells"]
+COUNTED = TORCH.words["keeps-nothing"]
 """Functions of Python, and checks, that keep nothing of what they are given."""
-PASSES = frozenset(
-    {"dict", "items", "list", "OrderedDict", "sorted", "values", "get", "pop", "copy", "deepcopy", "update", "enumerate", "zip"}
-)
-
+PASSES = TORCH.words["hands-parts-on"]
 
 COUNTS = re.compile(
     r"epoch|step|iter|best|acc|loss|lr|arg|conf|cfg|opt|hyper|param|name|vers|state|model|score|metric|hist|vocab|seed|time"

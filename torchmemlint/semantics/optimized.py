@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
@@ -13,7 +15,7 @@ from torchmemlint.torch_facts import TORCH
 PARAMETERS = TORCH.words["parameter-iterators"]
 WRITES = TORCH.words["writes-into-parameters"]
 """Words of a function that writes into parameters, and does not only go through those of two modules."""
-DEEP_COPIES = ("copy.deepcopy()", "deepcopy()")
+DEEP_COPIES = tuple(f"{name}()" for name in sorted(TORCH.words["deep-copies"]))
 MAX_BELOW = 60
 """Functions that are looked through for the making of an optimizer, below one that is given a module."""
 
@@ -49,6 +51,45 @@ def throws_away(world: World, ref: FunctionRef, text: str, row: int) -> bool:
             following = [callee for at, callee in rows if at > row] or [callee for _, callee in rows]
             return bool(following) and following[0] in zeroed
     return False
+
+
+def discards(world: World, ref: FunctionRef, text: str, row: int) -> bool:
+    """Whether a function zeroes the gradients that its backward on a row computes for a network, before it back-propagates anew and
+    steps the network's own optimizer, and reads none of them meanwhile; or each method that steps the optimizer zeroes them first."""
+    optimizer = optimizer_of(world, ref, text)
+    facts = world.facts(ref)
+    if not optimizer or "grad" in facts.names:
+        return False
+    calls = [(at, call) for (at, _), call in zip(facts.call_rows, facts.calls, strict=True)]
+    if any(arg.name == optimizer and not _makes(call) for _, call in calls for arg in call.args):
+        return False  # what it is given to may step it
+    zeroed, step = {f"{optimizer}.zero_grad", f"{text}.zero_grad"}, f"{optimizer}.step"
+    if not any(call.callee in zeroed | {step} for _, call in calls):
+        return optimizer.startswith("self.") and throws_away(world, ref, text, row)
+    here = next((call for at, call in calls if at == row and _back_propagates(call)), None)
+    if here is None:
+        return False
+    following = [each for each in calls if each[0] > row] + [each for each in calls if each[0] < row]
+    cleared = False
+    for _, call in following:
+        if call.callee == step:
+            return False
+        if call.callee in zeroed:
+            cleared = cleared or here.branch[: len(call.branch)] == call.branch
+        elif cleared and _back_propagates(call):
+            return True
+        elif not cleared and not _makes(call) and any(arg.name in (text, f"{text}.parameters()") for arg in call.args):
+            return False
+    return False
+
+
+def _makes(call: CallFact) -> bool:
+    """Whether a call makes an object, by the look of its name: an optimizer, or a scheduler of one."""
+    return call.callee.rpartition(".")[2][:1].isupper()
+
+
+def _back_propagates(call: CallFact) -> bool:
+    return call.callee.rpartition(".")[2] in TORCH.words["trains-something"] - TORCH.words["clears-gradients"]
 
 
 def _rows(world: World, ref: FunctionRef, callees: set[str]) -> list[tuple[int, str]]:
@@ -157,6 +198,8 @@ def _may_give(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether a function that makes optimizers may give one of them the module's parameters: it asks for them before it makes the
     last (what comes later copies weights), or hands the module to what may make one."""
     made = _constructors(world, ref)
+    if _may_hold_element(world, ref, made, text):
+        return True
     last = max(call.place for call in made)
     in_loop = any(call.loops for call in made)
     for call in world.facts(ref).calls:
@@ -167,6 +210,40 @@ def _may_give(world: World, ref: FunctionRef, text: str) -> bool:
         if handed and (call in made or _may_make_optimizer(world, ref, call)):
             return True
     return False
+
+
+def _may_hold_element(world: World, ref: FunctionRef, made: list[CallFact], text: str) -> bool:
+    """Whether optimizers are made in a loop over networks, of which the module may be one: each with the parameters of an element
+    (``for name in self.nets: Adam(self.nets[name].parameters())``), or one with those of all. Which container is meant, its last
+    name tells; where it has none, as a tuple of networks, it may be any."""
+    facts = world.facts(ref)
+    direct = [arg.name for call in made for arg in call.args if call.loops and _asks_for_parameters(arg.name)]
+    if not all(any(_asks_for_parameters(arg.name) for arg in call.args) for call in made):
+        direct += [f"{call.callee}()" for call in facts.calls if call.loops and _asks_for_parameters(f"{call.callee}()")]
+    container = TAKEN.sub("", text).rpartition(".")[2] if TAKEN.search(text) else ""
+    sources = dict(facts.bound)
+    params = {param.name for param in facts.params}
+    for asked in direct:
+        element = asked.rpartition(".")[0]
+        if element.isidentifier() and element in facts.locals - params:
+            element = sources.get(element, "[]")
+        if not element.endswith("[]"):
+            continue
+        holder = VIEWS.sub("", element.removesuffix("[]"))
+        if not holder or (container and holder.rpartition(".")[2] == container):
+            return True
+    return False
+
+
+TAKEN = re.compile(r"(?<!^self)(\.\w+|\[[^\[\]]*\])$")
+"""The end of a text that takes an element of a container, or an attribute of another object than ``self``."""
+VIEWS = re.compile(r"\.(values|items|children|named_children|modules)\(\)$")
+"""Ways to the elements of a container."""
+
+
+def _asks_for_parameters(text: str) -> bool:
+    """Whether a text is ``net.parameters()``, or the like."""
+    return text.endswith("()") and text.removesuffix("()").rpartition(".")[2] in PARAMETERS
 
 
 def _may_make_optimizer(world: World, ref: FunctionRef, call: CallFact) -> bool:

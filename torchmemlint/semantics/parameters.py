@@ -201,10 +201,15 @@ def may_freeze(facts: FunctionFacts, text: str, said: frozenset[str]) -> bool:
     stored = facts.names & STORED_FLAGS
     if THAWED in facts.names or not (stored or "requires_grad_" in facts.names):
         return False
-    return any(value.startswith(f"{text}.") and value.endswith("[]") for _, value in (*facts.bound, *facts.rebound))
+    return any(
+        value.startswith(f"{text}.") and value.endswith("[]") and not OF_SIZES.search(value)
+        for _, value in (*facts.bound, *facts.rebound)
+    )
 
 
 FREEZERS = TORCH.words["freezing-methods"]
+OF_SIZES = re.compile(rf"\.({'|'.join(sorted(TORCH.words['sizes']))})(\(\))?\[\]$")
+"""Takes one of a tensor's sizes, and goes through no parameters."""
 THAWED = "requires_grad=True"
 STORED_FLAGS = frozenset({"requires_grad=False", "requires_grad="})
 
@@ -313,7 +318,7 @@ def _said_of(world: World, cls: ClassRef, attr: AttrFact) -> frozenset[str]:
 def _may_make_module(world: World, ref: FunctionRef) -> bool:
     """Whether a function may construct anything: it names a class or torch's modules, or calls what is in the project."""
     facts = world.facts(ref)
-    if facts.returns in ("int", "float", "str", "bool"):
+    if facts.returns in TORCH.words["plain-returns"]:
         return False
     if "nn" in facts.names or any(name[:1].isupper() for name in facts.names):
         return True

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from torchmemlint.semantics.events import UNSURE_KINDS, GraphKind
 from torchmemlint.semantics.machine import Machine
-from torchmemlint.semantics.state import Kind, Mode, State
-from torchmemlint.semantics.values import FREE_TENSOR, NOTHING, SCALAR, Const, Obj, Tensor, Value, tensor
+from torchmemlint.semantics.state import ELEMENTS, Key, Kind, Mode, State
+from torchmemlint.semantics.values import FREE_TENSOR, MOVED, NOTHING, SCALAR, Const, Obj, Tensor, Tuple, Unknown, Value, tensor
 
 MAX_PART_TEXT = 60
 """Parts of parts of unknown things stop having an identity of their own beyond this length of their text: ``x = x.next`` in a
 loop would make new ones for ever."""
+ANY_PART = "[…]"
+"""Stands for the key of a part that is not known: what is put into a container need not be the part that was restored."""
 MANY_GRAPHS = 800
 """Graphs of one run after which parts are no longer told apart."""
 
@@ -49,17 +51,70 @@ def thing_element(m: Machine, oid: int, key: Const | None) -> Value:
     info = m.heap[oid]
     if len(info.name) >= MAX_PART_TEXT:
         return frozenset((Obj(oid),))
-    label = f"[{key.value!r}]" if key is not None else "[…]"
+    label = f"[{key.value!r}]" if key is not None else ANY_PART
     inner = m.outside(Kind.THING, info.name + label, None, key=(oid, label))
+    m.holders.setdefault(inner, oid)
     if oid in m.loaded:
         m.loaded[inner] = m.loaded[oid]
     return frozenset((Obj(inner),))
 
 
-def hold_loaded(m: Machine, state: State) -> None:
-    """Notes which loaded files a name still holds where steps run."""
-    if m.loaded and m.loops:
-        m.record.alive |= {a.oid for value in state.vars.values() for a in value if type(a) is Obj and a.oid in m.loaded}
+def hold_loaded(m: Machine, state: State, call: int = -1) -> None:
+    """Notes which loaded files a name still holds where steps run, and the loops and calls around the step: at a forward or backward
+    in a loop, or at a ``call`` of what runs steps."""
+    if not m.loaded or not (m.loops or call >= 0):
+        return
+    places = reachable(m, state)
+    held = {(place, a.oid) for place, value in places for a in value if type(a) is Obj and a.oid in m.loaded}
+    m.record.alive |= {oid for place, oid in held if place[0] not in m.heap or not m.heap[oid].name.endswith(ANY_PART)}
+    in_dicts = {oid for place, value in places if is_of_dict(m, place) for oid in loaded_of(m, value)}
+    m.record.alive |= in_dicts
+    m.record.in_dicts |= in_dicts
+    m.record.stepping |= {*m.loops, (m.frame, call)}
+    frame = m.record.frames[m.frame]
+    while frame.parent >= 0:
+        m.record.stepping.add((frame.parent, frame.call))
+        frame = m.record.frames[frame.parent]
+
+
+def reachable(m: Machine, state: State) -> list[tuple[Key, Value]]:
+    """The places that a name leads to, with what they hold: what a function that has returned made is gone, if nothing else has it."""
+    m.meter.take(len(state.vars))
+    inside: dict[int, list[Key]] = {}
+    found: list[tuple[Key, Value]] = []
+    for place, value in state.vars.items():
+        if place[0] in m.heap:
+            inside.setdefault(place[0], []).append(place)
+        else:
+            found.append((place, value))
+    todo = [value for _, value in found]
+    while todo:
+        for atom in todo.pop():
+            if type(atom) is Obj and atom.oid in inside:
+                for place in inside.pop(atom.oid):
+                    found.append((place, state.vars[place]))
+                    todo.append(state.vars[place])
+            elif type(atom) is Tuple:
+                todo.extend(atom.items)
+    return found
+
+
+def is_of_dict(m: Machine, place: Key) -> bool:
+    """Whether a place is that of the values of a dict that the run made: ``{key[7:]: value for key, value in saved.items()}``."""
+    info = m.heap.get(place[0]) if place[1] == ELEMENTS else None
+    return info is not None and info.kind is Kind.DICT
+
+
+def loaded_of(m: Machine, value: Value) -> set[int]:
+    """The files of which an element that is not told apart is a part, where it was not moved to the host."""
+    graphs: set[int] = set()
+    for atom in value:
+        if type(atom) is Tensor and not atom.flags & MOVED:
+            graphs |= atom.graphs | atom.hints
+        elif type(atom) is Unknown:
+            graphs |= atom.hints
+    m.meter.take(len(graphs))
+    return {m.record.graphs[gid].module for gid in m.record.ancestors(frozenset(graphs))} & m.loaded.keys()
 
 
 def leaf_tensor(m: Machine, node: int, text: str, state: State | None) -> Value:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.syntax import does_training, target_names
 from torchmemlint.semantics.text import text_of
-from torchmemlint.semantics.walk import nodes_of
+from torchmemlint.semantics.walk import names_inside, nodes_of
 from torchmemlint.semantics.world import MODULE, World
 
 
@@ -28,40 +29,79 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Where a name is deleted or bound again. ``early``: before any training loop, wherever it was bound; else in the turns of one."""
+    """Where a ``name`` is deleted or bound again.
+
+    early    before any training loop, wherever it was bound; else in the turns of a loop, if need be under a test of its own
+    deletes  it is deleted
+    """
 
     node: int
     early: bool
+    name: str
+    deletes: bool
 
 
-def release(world: World, ref: FunctionRef, node: int) -> Release | None:
-    """The first statement behind a call that certainly lets go of its result, bound to one name; None where there is none."""
-    found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
-    if found is None:
+def release(world: World, ref: FunctionRef, node: int, stepping: frozenset[int], name: str = "") -> Release | None:
+    """The first statement behind a call that lets go of its result, bound to one name; None where there is none. With ``name``: of the
+    part of the result that is bound to that name later; where nothing is, the release is that of the call itself, early.
+
+    Tests that the binding does not stand under count only in a loop, whose turns come to them again and again. ``stepping`` are the
+    loops and calls in which steps run.
+    """
+    outermost = FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE)
+    statements, calls = world.remember_of_function(text_of_function, outermost)
+    place = calls.get(node)
+    if place is None:
         return None
-    made: Placed | None = None
-    name, trained = "", False
-    for one in placed(found[0].body):
+    if name:
+        place = next((p for p in range(place + 1, len(statements)) if binds(statements[p].statement, name)), None)
+        if place is None:
+            return Release(node, True, name, False)
+    made = statements[place]
+    assert isinstance(made.statement, ir.Assign)
+    target = made.statement.targets[0]
+    name = target.id if isinstance(target, ir.Name) else ""
+    stepped = False
+    sometimes: Release | None = None
+    for one in islice(statements, place + 1, None):
         statement = one.statement
-        if made is None:
-            if isinstance(statement, ir.Assign) and any(
-                isinstance(n, ir.Call) and n.node == node for n in nodes_of([statement])
-            ):
-                made = one
-                name = statement.targets[0].id if isinstance(statement.targets[0], ir.Name) else ""
-        elif lets_go(statement, name) and one.tests <= made.tests:
-            inside = one.loops[: len(made.loops)] == made.loops
-            if inside and len(one.loops) == len(made.loops):
-                return None if trained else Release(statement.node, True)
-            return Release(statement.node, False) if inside else None
-        elif isinstance(statement, (ir.For, ir.While)):
-            trained = trained or does_training(statement.body)
-    return None
+        stepped = stepped or does_steps(statement, stepping)
+        if not lets_go(statement, name):
+            continue
+        inside = one.loops[: len(made.loops)] == made.loops
+        deeper = len(one.loops) > len(made.loops)
+        found = Release(statement.node, not deeper, name, isinstance(statement, ir.Delete))
+        if one.tests <= made.tests:
+            return sometimes or (found if inside and (deeper or not stepped) else None)
+        if inside and deeper and not excludes(one.tests, made.tests):
+            sometimes = sometimes or found
+    return sometimes
+
+
+def does_steps(statement: ir.Stmt, stepping: frozenset[int]) -> bool:
+    """Whether a statement is a loop with steps, or calls what runs them."""
+    match statement:
+        case ir.For() | ir.While():
+            return statement.node in stepping or does_training(statement.body)
+        case ir.If() | ir.With() | ir.Try() | ir.Match() | ir.FunctionDef() | ir.ClassDef():
+            return False
+        case _:
+            return any(isinstance(part, ir.Call) and part.node in stepping for part in nodes_of([statement]))
+
+
+def binds(statement: ir.Stmt, name: str) -> bool:
+    """Whether a statement binds a name to one value."""
+    return isinstance(statement, ir.Assign) and isinstance(statement.targets[0], ir.Name) and statement.targets[0].id == name
+
+
+def excludes(tests: frozenset[str], others: frozenset[str]) -> bool:
+    """Whether two statements stand under the two outcomes of one test."""
+    return any(f"not {test}" in others for test in tests) or any(f"not {test}" in tests for test in others)
 
 
 def text_of_function(world: World, ref: FunctionRef) -> tuple[list[Placed], dict[int, int]]:
     """The statements of a function in order, and for each call in an assignment the place of that: for all questions about it."""
-    found = world.function(ref)
+    found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
     statements = list(placed(found[0].body)) if found is not None else []
     calls: dict[int, int] = {}
     for place, one in enumerate(statements):
@@ -77,7 +117,8 @@ def lets_go(statement: ir.Stmt, name: str) -> bool:
         case ir.Delete():
             return any(isinstance(target, ir.Name) and target.id == name for target in statement.targets)
         case ir.Assign():
-            return any(name in target_names(target) for target in statement.targets)
+            again = any(name in target_names(target) for target in statement.targets)
+            return again and name not in names_inside(statement.value)  # else it holds a part, or all of it in another dict
         case _:
             return False
 

@@ -9,6 +9,7 @@ theirs.
 from __future__ import annotations
 
 from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.semantics.event_words import StoreKind
 from torchmemlint.semantics.events import (
     CERTAIN_KINDS,
     MARK_KINDS,
@@ -37,6 +38,7 @@ MAX_BELOW = 60
 """Functions that are looked through for such words, below one that was not followed."""
 
 
+GATHERING = frozenset({StoreKind.APPEND, StoreKind.EXTEND, StoreKind.INSERT, StoreKind.ADD})
 NOT_SEEN = "no run of the function comes by"
 NEEDLESS = ""
 
@@ -248,7 +250,7 @@ def _steps_in_turn(record: Record, event: Backward) -> bool:
 
 def _collects(event: Store | Accumulate) -> bool:
     """Whether a place gathers a value of each turn, instead of holding the last one for whoever comes next."""
-    return isinstance(event, Accumulate) or event.how in ("append", "extend", "insert", "add")
+    return isinstance(event, Accumulate) or event.how in GATHERING
 
 
 def _returned(record: Record, family: frozenset[int]) -> list[frozenset[int]]:

@@ -165,6 +165,20 @@ def reaches(world: World, ref: FunctionRef, words: frozenset[str], depth: int = 
     return False
 
 
+def moves_something(world: World, ref: FunctionRef, depth: int = CALLS_DEEP) -> bool:
+    """Whether the function, or one that it calls, moves something to a device: ``x.to(y.dtype)`` is no move."""
+    for each, facts in family(world, ref):
+        for call in facts.calls:
+            name = call.callee.rpartition(".")[2]
+            if name == "cuda" or (name == "to" and any(not arg.name.endswith("dtype") for arg in call.args)):
+                return True
+            if depth:
+                for callee in world.project.callees(ref.path, each.qualname, call.callee, *call.keywords).refs:
+                    if callee != ref and moves_something(world, callee, depth - 1):
+                        return True
+    return False
+
+
 def back_propagates(world: World, ref: FunctionRef) -> bool:
     """Whether the function, or one that it calls, back-propagates."""
     return reaches(world, ref, BACKWARD)
@@ -178,6 +192,17 @@ def trains_in_a_loop(world: World, ref: FunctionRef) -> bool:
         for call in facts.calls
         if call.loops
         for callee in world.project.callees(ref.path, each.qualname, call.callee, *call.keywords).refs
+    )
+
+
+def runs_steps(world: World, ref: FunctionRef) -> bool:
+    """Whether the function trains or evaluates in a loop of its own: it back-propagates, or what it calls there is a module."""
+    if stores_in_loop(world, ref) and back_propagates(world, ref):
+        return True
+    return any(
+        call.loops and looks_like_module(world.evidence(each).get(call.callee, frozenset()))
+        for each, facts in family(world, ref)
+        for call in facts.calls
     )
 
 

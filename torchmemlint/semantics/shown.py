@@ -31,12 +31,12 @@ OF_TENSORS = (
 ONLY_OF_TENSORS = (
     frozenset(TORCH.methods) - TORCH.words["not-tensors-alone"] - TORCH.words["container-methods"]
 ) | TORCH.words["back-propagates"]
-NUMBERS = frozenset({"item", "numpy", "tolist"})
-PLAIN = frozenset({"bool", "dict", "float", "int", "len", "list", "round", "set", "str", "tuple"})
+NUMBERS = TORCH.words["reads-out"]
+PLAIN = TORCH.words["makes-no-tensor"]
 MAKES_TENSORS = frozenset({Effect.KEEP, Effect.VIEW, Effect.LOSS, Effect.CUT, Effect.SOURCE, Effect.LEAF, Effect.DEVICE})
-KINDS = frozenset({"dict", "list", "tuple", "float", "int", "str", "Mapping", "Sequence"})
+KINDS = TORCH.words["other-types"]
 LOSS_WORDS = TORCH.words["loss-classes"]
-GOES_OVER = frozenset({"enumerate", "list", "reversed", "sorted", "tqdm", "zip"})
+GOES_OVER = TORCH.words["goes-over"]
 
 
 @dataclass(frozen=True, slots=True)

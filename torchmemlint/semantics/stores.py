@@ -29,15 +29,15 @@ from torchmemlint.semantics.values import (
 )
 
 RECORDED = StoreKind.RECORDED
-STORING = {
+FILLS_LISTS = {
     "append": StoreKind.APPEND,
     "extend": StoreKind.EXTEND,
     "insert": StoreKind.INSERT,
     "appendleft": StoreKind.APPEND,
-    "add": StoreKind.ADD,
-    "put": StoreKind.APPEND,
 }
-"""Container methods that keep their last argument."""
+"""Methods of lists and deques that keep their last argument, or its elements."""
+STORING = {**FILLS_LISTS, "add": StoreKind.ADD, "put": StoreKind.APPEND}
+"""The same of every container."""
 
 
 def note_kept(m: Machine, flags: int) -> None:

@@ -112,7 +112,7 @@ def reads_item(expr: ir.Expr, target: ir.Subscript) -> bool:
     return (
         isinstance(expr, ir.Call)
         and isinstance(expr.func, ir.Attr)
-        and expr.func.name in ("get", "setdefault", "pop")
+        and expr.func.name in TORCH.words["takes-by-key"]
         and text_of(expr.func.value) == text_of(target.value)
         and bool(expr.args)
         and len(target.index) == 1

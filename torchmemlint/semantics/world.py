@@ -29,7 +29,7 @@ HOOKS = frozenset(name for _, name in TORCH.hooks)
 
 PLAIN_ROOTS = TORCH.words["plain-bases"]
 """The first parts of names of classes that bring no module or tensor to those below them."""
-PLAIN_FIELDS = frozenset({"int", "float", "bool", "str", "bytes", "complex"})
+PLAIN_FIELDS = TORCH.words["plain-fields"]
 """Annotations of a field that holds no tensor."""
 TENSORS_AGAIN = TORCH.words["tensors-again"]
 """Words of a function that makes tensors, also of arrays."""

@@ -15,6 +15,7 @@ from torchmemlint.index.references import ClassRef, FunctionRef, Outside
 
 _GUARDS = re.compile(r"no_grad|inference|grad|eval", re.IGNORECASE)
 _MAX_CALLS = 30
+MAX_FUNCTIONS = 60
 _MAX_UP = 2
 """Calls over which a parameter is followed to where an object is made."""
 
@@ -30,6 +31,13 @@ def calls_by_name(linked: Linked, name: str) -> tuple[tuple[FunctionRef, str, bo
             if len(found) == _MAX_CALLS:
                 break
     return tuple(found)
+
+
+def functions_calling(linked: Linked, callee: str) -> tuple[FunctionRef, ...]:
+    """The functions that call something by exactly this text, which has a dot, or by its last part alone; in order, the first of many."""
+    name = callee.rpartition(".")[2]
+    found = dict.fromkeys(ref for ref, call in linked.calls.tables.calls(name) if call.callee in (callee, name))
+    return tuple(found)[:MAX_FUNCTIONS]
 
 
 def callees(linked: Linked, path: str, qualname: str, callee: str, *keywords: str) -> Callees:

@@ -8,6 +8,7 @@ from torchmemlint.index import keys
 from torchmemlint.index.facts import FunctionFacts, ModuleFacts
 from torchmemlint.index.linked import Linked
 from torchmemlint.index.references import TOP
+from torchmemlint.torch_facts import TORCH
 
 FIRST_NAME = re.compile(r"\w+")
 BACKWARD_ALONE = "backward()"
@@ -69,7 +70,7 @@ def receivers(linked: Linked, path: str, around: str, qualname: str) -> tuple[tu
             receiver, _, method = call.callee.rpartition(".")
             if receiver and (same or receiver.startswith("self.")):
                 gathered.setdefault(receiver, set()).add(method)
-                if method == "backward" and all(a.keyword in ("retain_graph", "create_graph") for a in call.args):
+                if method == "backward" and all(a.keyword in TORCH.words["keeps-graph-arguments"] for a in call.args):
                     gathered[receiver].add(BACKWARD_ALONE)
     return tuple((receiver, tuple(sorted(methods))) for receiver, methods in sorted(gathered.items()))
 

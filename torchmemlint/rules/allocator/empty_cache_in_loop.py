@@ -182,7 +182,7 @@ def is_of_tests(flow: Flow) -> bool:
         return False
     folder = root.path.replace("\\", "/").rpartition("/")[0]
     imports = flow.runs.world.project.imports(root.path)  # `test_net.py` may as well evaluate a network
-    return is_test(f"{folder}/", "") or any(target.partition(".")[0] in ("pytest", "unittest") for _, target in imports)
+    return is_test(f"{folder}/", "") or any(target.partition(".")[0] in TORCH.words["test-libraries"] for _, target in imports)
 
 
 def step_path(event: CallEffect, flow: Flow) -> str | Silent:
@@ -488,7 +488,7 @@ def stands_in_steps(caller: Caller, flow: Flow) -> bool:
     depths = {
         call.loops
         for call in flow.runs.world.facts(caller.ref).calls
-        if call.callee.rpartition(".")[2] in ("backward", "step") or (call.loops and purpose.may_be_network(call.callee))
+        if call.callee.rpartition(".")[2] in TORCH.words["ends-a-step"] or (call.loops and purpose.may_be_network(call.callee))
     }
     own = caller.call.loops
     return own > 0 and (own in depths or not any(depth > own for depth in depths))

@@ -107,7 +107,7 @@ SMALL = re.compile(
 JOINS = re.compile(r"(^|[._])(cat|concat\w*|[hv]?stack|pad_sequence|gather|all_gather\w*)(_|$)", re.IGNORECASE)
 """Functions that put tensors together."""
 PUTS_TOGETHER = TORCH.words["joins"]
-COLLECTS = frozenset({"append", "extend"})
+COLLECTS = TORCH.words["fills-lists"]
 TREATED = TORCH.words["done-with-tensors"] | {"joined"}
 """What is done with tensors alone: evidence of a collection's elements."""
 

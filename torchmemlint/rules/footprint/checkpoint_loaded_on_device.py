@@ -4,15 +4,18 @@
 Reports, in a project that works with CUDA devices:
 
 - a checkpoint on the device whose dict some name still holds while the model trains or is tested (warning); a name that is deleted
-  or bound again before, under the test that loaded the file, holds nothing;
+  or bound again before, under the test that loaded the file, holds nothing; where a function returns what it loads, the names of its
+  callers count;
 - `torch.load` without `map_location` in a program of several processes: each of them loads the file onto the one GPU that it was
   saved from (warning);
 - other `torch.load` without `map_location` whose result goes into `load_state_dict()` (note): the copy lives until the dict
-  is dropped, and the file cannot be read where that GPU is missing.
+  is dropped, and the file cannot be read where that GPU is missing. A program that moves nothing to a device has a note, too.
 
 It reports nothing:
 
 - where `map_location` is given in any form (but for a dict that is held);
+- where every `torch.save` in sight that may have written the file saves tensors on the host (`net.cpu()` before it);
+- where the file holds the state of a scheduler or a gradient scaler, which are numbers;
 - where the arguments come from elsewhere (`**options`), under a test that says that no GPU is used;
 - where what is loaded is data or a whole module;
 - where the function quantises dynamically (such modules live on the CPU);
@@ -69,17 +72,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from torchmemlint.findings import Fix, Safety, Severity
+from torchmemlint.findings import Fix, FlowStep, Safety, Severity, Span
+from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, argument
 from torchmemlint.rules.card import About, Advice, Repair
 from torchmemlint.rules.doubts import Doubt
 from torchmemlint.rules.reach import is_without_gpu
-from torchmemlint.semantics.events import CallEffect
+from torchmemlint.semantics.events import CallEffect, Site
 from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise
-from torchmemlint.semantics.released import release
-from torchmemlint.semantics.values import Func, Value, only_const
+from torchmemlint.semantics.released import Release, release
+from torchmemlint.semantics.restored import has_no_tensors, is_optimizer
+from torchmemlint.semantics.roots import DEVICE_WORDS, moves_something
+from torchmemlint.semantics.runs import MAX_CALLERS, Runs
+from torchmemlint.semantics.saved import Saved, saved_from_host
+from torchmemlint.semantics.state import Kind
+from torchmemlint.semantics.values import Func, Obj, Value, only_const
+from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect, ToldCall
 
@@ -90,7 +101,7 @@ RULE = Rule(
     severity=Severity.WARNING,
     about=About.FOOTPRINT,
     fix=Safety.UNSAFE,
-    triggers=frozenset({"load_state_dict"}),
+    triggers=frozenset({"load_state_dict", "torch.load"}),
     roots=frozenset({"load_state_dict"}),
     repair=Repair.LOAD,
     advice=frozenset({Advice.LOADING}),
@@ -102,18 +113,33 @@ ON_THE_HOST = TORCH.words["quantizes"]
 """Dynamically quantised modules run, and so are saved, on the CPU alone: docs.pytorch.org/docs/stable/quantization.html."""
 
 
-RATES = TORCH.words["gives-rates"]
 PROCESSES = TORCH.words["runs-processes"]
 """Words of a file whose program runs in several processes, each of which loads the file."""
 ONE_PROCESS = re.compile(r"rank|is_main|is_master", re.IGNORECASE)
 """Tests that one process of several passes."""
+CALLERS_UP = 2
+"""How far it is looked up for callers that hold what is returned."""
 BY_DEVICE = Doubt(1, "the file was saved from the CPU")
 ON_HOST = Doubt(1, "the device is the CPU")
 
-HELD = "a second copy of the model's weights, and of everything else in the file, on the device during all steps"
-HELD_AT_FIRST = "a second copy of the model's weights, and of everything else in the file, on the device until row {row} binds the name again"
-FOR_EACH = "each process loads the file onto the one GPU that it was saved from: a copy for each on that device"
-ONCE = "a second copy of the weights on the device, until the dict is dropped"
+ALL_STEPS = "on the device during all steps"
+UNTIL_BOUND = "on the device until row {row} binds `{name}` again"
+UNTIL_DELETED = "on the device until row {row} deletes `{name}`"
+WEIGHTS = "a second copy of the model's weights"
+FOR_EACH = "each process loads {copied} onto the one GPU that it was saved from: a copy for each on that device"
+ONCE = "{copied} on the device, until the dict is dropped"
+TAKEN = "no second copy, where the optimizer takes the tensors as they are; the file cannot be read without that GPU"
+STRAY = "the tensors of the file lie on the GPU that they were saved from; the model stays on the host"
+COPIED = "its tensors are copied into the parameters here"
+
+
+def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
+    """A function that loads something and returns something, and is called: its callers may hold what it loaded."""
+    if not facts.returned or "load" not in facts.names or facts.qualname == MODULE:
+        return False
+    project = runs.world.project
+    loads = any(project.resolve(ref.path, call.callee, facts.qualname) in LOADERS for call in facts.calls)
+    return loads and bool(project.callers(ref).calls)
 
 
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
@@ -122,99 +148,262 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
     if "**" in event.more:
         yield Silent("the arguments come from elsewhere, and may name a place")
         return
-    uses = [
-        e
-        for e in flow.record.events.values()
-        if isinstance(e, CallEffect) and e.effect is ToldCall.RESTORE and event.result in e.takes
-    ]
-    if not uses:
+    restored = restored_in(event, flow, event.site)
+    if restored is None or restored.holding is None:
+        restored = restored_by_callers(event, flow) or restored
+    if restored is None:
         yield Silent("what is loaded goes into no `load_state_dict()` that is visible")
     elif not flow.speaks_of_cuda():
         yield Silent("the project works with no CUDA device")
     elif flow.also_calls(event.site, ON_THE_HOST):
         yield Silent("dynamically quantised modules live on the CPU")
-    elif is_without_gpu(event.site):
+    elif is_without_gpu(restored.event.site):
         yield Silent("it runs where no GPU is used")
+    elif restored.numbers and all(is_whole(use, restored.event) for use in restored.uses):
+        yield Silent("the state of a scheduler or a gradient scaler has no tensors")
     else:
-        yield from told(event, uses, flow)
+        yield from told(event, restored, flow)
 
 
-def is_of_scheduler(use: CallEffect, flow: Flow) -> bool:
-    """Whether what is restored was made of an optimizer, or is asked for a learning rate: a scheduler's state has no tensors."""
-    receiver = use.name.rpartition(".")[0]
-    asked = {call.callee for call in flow.runs.world.facts(flow.frame(use.site).ref).calls}
-    if any(f"{receiver}.{name}" in asked for name in RATES):
-        return True
-    facts = flow.runs.world.facts(flow.frame(use.site).ref)
-    makers = {text.removesuffix("()") for name, text in facts.bound if name == receiver and text.endswith("()")}
-    words = flow.runs.world.evidence(flow.record.root)
-    return any(
-        "zero_grad" in words.get(arg.name, ()) for call in facts.calls if call.callee in makers for arg in call.args if arg.name
-    )
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What some name holds while steps run: more than weights, or these alone; what lets go of it, None for nothing, and in which row
+    that stands."""
+
+    more: bool
+    until: Release | None
+    row: str
 
 
-def is_function(place: Value) -> bool:
-    """Whether ``map_location`` is a function: ``lambda storage, place: storage`` leaves the tensors on the host."""
-    return bool(place) and all(type(atom) is Func for atom in place)
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A load as the function, or a caller that gets its result, sees it.
+
+    uses     the calls that restore a state from it
+    holding  what is held of it while steps run
+    numbers  what is restored are the states of schedulers and the like
+    taken    the file is an optimizer's state, of which ``load_state_dict`` takes the tensors themselves
+    steps    the flow of a finding
+    handed   a caller gets the result
+    """
+
+    event: CallEffect
+    uses: tuple[CallEffect, ...]
+    holding: Holding | None
+    numbers: bool
+    taken: bool
+    steps: tuple[FlowStep, ...]
+    handed: bool
 
 
-def told(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Iterator[Draft | Silent]:
+def restored_in(event: CallEffect, flow: Flow, site: Site) -> Restored | None:
+    """What becomes of a load in one record; ``site`` is the load, or the call through which the root got its result."""
+    events = flow.record.events.values()
+    uses = [e for e in events if isinstance(e, CallEffect) and e.effect is ToldCall.RESTORE and event.result in e.takes]
+    if not uses:
+        return None
+    handed = site != event.site
+    copying = [use for use in uses if not is_of_optimizer(use, flow)]
+    holding = what_is_held(event, copying, flow, site) if copying else None
+    numbers = all(is_of_numbers(use, flow) for use in uses)
+    taken = not copying and all(is_whole(use, event) for use in uses)
+    steps = [flow.step(uses[0].site, COPIED)]
+    if handed and holding is not None:
+        steps.insert(0, flow.step(site, "what was loaded is bound here, and held while steps run"))
+    return Restored(event, tuple(uses), holding, numbers, taken, tuple(steps), handed)
+
+
+def restored_by_callers(event: CallEffect, flow: Flow) -> Restored | None:
+    """What the first caller that holds the result of a load does with it, with the steps of all callers that hold it."""
+    found: dict[tuple[str, Span], Restored] = {}
+    ref = flow.frame(event.site).ref
+    for root in callers_of(ref, flow):
+        for record in flow.runs.records(root):
+            there = Flow(flow.runs, record, root.path)
+            for other in record.events.values():
+                if not isinstance(other, CallEffect) or (other.effect, other.site.node) != (event.effect, event.site.node):
+                    continue
+                if there.frame(other.site).ref == ref and not there.own(other.site) and not is_loaded_on_host(other):
+                    site = there.own_site(other.site)
+                    restored = restored_in(other, there, site)
+                    if restored is not None and restored.holding is not None:
+                        found.setdefault((root.path, there.span(site)), restored)
+    if not found:
+        return None
+    first, *more = found.values()
+    return replace(first, steps=(*first.steps, *(restored.steps[0] for restored in more)))
+
+
+def callers_of(ref: FunctionRef, flow: Flow) -> list[FunctionRef]:
+    """The outermost functions that call a function, and those that call these."""
+    world = flow.runs.world
+    found: dict[FunctionRef, None] = {}
+    todo = [ref]
+    for _ in range(CALLERS_UP):
+        above = [caller.ref for each in todo for caller in world.project.callers(each).calls[:MAX_CALLERS]]
+        todo = [FunctionRef(each.path, world.outermost(each) if each.qualname != MODULE else MODULE) for each in above]
+        todo = [each for each in dict.fromkeys(todo) if each not in found and each != ref]
+        found.update(dict.fromkeys(todo))
+    return [*found][:MAX_CALLERS]
+
+
+def is_loaded_on_host(event: CallEffect) -> bool:
+    """Whether ``map_location`` says that the tensors stay on the host, by its name or by a function."""
     place = argument(event, 1, "map_location")
     single = only_const(place) if place is not None else None
-    held = any(use.takes & flow.record.alive for use in uses)
-    freed = release(flow.runs.world, flow.frame(event.site).ref, event.site.node) if held else None
-    held = held and not (freed is not None and freed.early)
-    held_cost = HELD if freed is None else HELD_AT_FIRST.format(row=flow.span(event.site, freed.node).start.row)
-    schedules = all(is_of_scheduler(use, flow) for use in uses)
-    loaded = [flow.step(uses[0].site, "its tensors are copied into the parameters here")]
-    if place is None or (single is not None and single.value is None):
-        several = (
-            not schedules
-            and bool(PROCESSES & flow.names_in_file())
-            and not any(ONE_PROCESS.search(test) for test in event.site.guards)
-        )
-        yield Draft(
-            flow.at(
-                RULE,
-                event.site,
-                "`torch.load` without `map_location` loads tensors saved from a GPU back onto that GPU",
-                severity=Severity.WARNING if held or several else Severity.NOTE,
-                doubts=(BY_DEVICE,) if held or several else (),
-                label="no `map_location`",
-                cost=held_cost if held else FOR_EACH if several else ONCE,
-                help='load on the host, `map_location="cpu"`: `load_state_dict` copies each tensor to its parameter'
-                + ("" if held or several else ", and the file can be read without that GPU"),
-                flow=loaded,
-                fix=on_host(event, uses, flow) if place is None else None,
-            ),
-            handler=event.site.handler,
-        )
-    elif is_function(place):
+    return is_function(place) or (single is not None and str(single.value).startswith(("cpu", "meta")))
+
+
+def is_of_numbers(use: CallEffect, flow: Flow) -> bool:
+    """Whether what is restored is a scheduler's state, or that of a gradient scaler: no tensors."""
+    return has_no_tensors(flow.runs.world, flow.frame(use.site).ref, use.name.rpartition(".")[0])
+
+
+def is_of_optimizer(use: CallEffect, flow: Flow) -> bool:
+    """Whether what is restored is an optimizer's state."""
+    world, ref, receiver = flow.runs.world, flow.frame(use.site).ref, use.name.rpartition(".")[0]
+    return use.on == {Kind.OPTIMIZER} or is_optimizer(world, ref, receiver, world.evidence(ref).get(receiver, frozenset()))
+
+
+def is_whole(use: CallEffect, event: CallEffect) -> bool:
+    """Whether all that a call loaded is restored, not a part of it."""
+    return any(type(atom) is Obj and atom.oid == event.result for _, value in use.args for atom in value)
+
+
+def is_function(place: Value | None) -> bool:
+    """Whether ``map_location`` is a function: ``lambda storage, place: storage`` leaves the tensors on the host."""
+    return bool(place) and all(type(atom) is Func for atom in place or ())
+
+
+def told(event: CallEffect, restored: Restored, flow: Flow) -> Iterator[Draft | Silent]:
+    place = argument(restored.event, 1, "map_location")
+    single = only_const(place) if place is not None else None
+    holding = restored.holding
+    by_default = place is None or (single is not None and single.value is None)
+    if is_function(place):
         yield Silent("a function says where each tensor goes")
-    elif not held:
+    elif not by_default and holding is None:
         yield Silent("`map_location` says where, and nothing holds the dict while steps run")
-    elif single is not None and str(single.value).startswith(("cpu", "meta")):
+    elif is_loaded_on_host(restored.event):
         yield Silent("it is loaded on the host")
-    else:
+    elif by_default:
+        saved = saved_from_host(flow.runs.world, flow.frame(event.site).ref, event.site.node)
+        if saved is not None and not saved.elsewhere:
+            yield Silent("what the project saves in this file was on the host")
+        else:
+            yield without_place(event, restored, what_is_copied(saved), flow)
+    elif holding is not None:
         yield Draft(
             flow.at(
                 RULE,
                 event.site,
                 "the loaded checkpoint is held on the device while the model runs its steps",
                 doubts=() if single is not None else (ON_HOST,),
-                label="loaded onto the device and never released" if freed is None else "loaded onto the device and held",
-                cost=held_cost,
+                label="loaded onto the device and " + ("held" if holding.until is not None else "never released"),
+                cost=cost_of_holding(holding, ""),
                 help='`del` it after `load_state_dict`, or load with `map_location="cpu"`',
-                flow=loaded,
+                flow=restored.steps,
             ),
             handler=event.site.handler,
         )
 
 
-def on_host(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Fix | NoFix | None:
+def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow) -> Draft:
+    """A load without ``map_location``; ``copied`` is what the file holds beside weights that were saved from the host."""
+    holding = restored.holding
+    several = (
+        not restored.numbers
+        and bool(PROCESSES & flow.names_in_file())
+        and not any(ONE_PROCESS.search(test) for test in event.site.guards)
+    )
+    costly = holding is not None or several
+    if runs_on_host(flow):
+        costly, cost = False, STRAY
+    elif holding is not None:
+        cost = cost_of_holding(holding, copied)
+    elif several:
+        cost = FOR_EACH.format(copied=copied or "the file")
+    else:
+        cost = TAKEN if restored.taken else ONCE.format(copied=copied or "a second copy of the weights")
+    return Draft(
+        flow.at(
+            RULE,
+            event.site,
+            "`torch.load` without `map_location` loads tensors saved from a GPU back onto that GPU",
+            severity=Severity.WARNING if costly else Severity.NOTE,
+            doubts=(BY_DEVICE,) if costly else (),
+            label="no `map_location`",
+            cost=cost,
+            help='load on the host, `map_location="cpu"`: `load_state_dict` copies each tensor to its parameter'
+            + ("" if costly else ", and the file can be read without that GPU"),
+            flow=restored.steps,
+            fix=on_host(event, restored, flow) if argument(event, 1, "map_location") is None else None,
+        ),
+        handler=event.site.handler,
+    )
+
+
+def runs_on_host(flow: Flow) -> bool:
+    """Whether a program is in sight that moves nothing to a device, neither in its file nor in what it calls."""
+    if not flow.root_is_entry() or DEVICE_WORDS & flow.names_in_file():
+        return False
+    return not moves_something(flow.runs.world, flow.record.root)
+
+
+def what_is_copied(saved: Saved | None) -> str:
+    """What a file holds on the device beside weights on the host; "" where it is these."""
+    if saved is None:
+        return ""
+    return "what the file holds under " + " and ".join(f"`{key}`" for key in sorted(saved.elsewhere))
+
+
+def what_is_held(event: CallEffect, uses: Sequence[CallEffect], flow: Flow, site: Site) -> Holding | None:
+    """What the function's names still hold of a loaded file where steps run; None where that is nothing."""
+    record = flow.record
+    alive = frozenset[int]().union(*(use.takes for use in uses)) & record.alive
+    if not alive:
+        return None
+    world, ref = flow.runs.world, flow.frame(site).ref
+    stepping = frozenset(node for frame, node in record.stepping if record.frames[frame].ref == ref)
+    freed = release(world, ref, site.node, stepping)
+    if freed is None or not freed.early:
+        more = event.result in alive and not any(is_whole(use, event) for use in uses)
+        return Holding(more, freed, row_of(freed, flow, site, event))
+    if alive == {event.result} and event.result not in record.in_dicts:
+        return None
+    for name in sorted({flow.source(use.site, node) for use in uses for _, node in use.nodes} - {freed.name}):
+        if name.isidentifier():
+            later = release(world, ref, site.node, stepping, name)
+            if later is None or not later.early:
+                return Holding(False, later, row_of(later, flow, site, event))
+    return None
+
+
+def row_of(freed: Release | None, flow: Flow, site: Site, event: CallEffect) -> str:
+    """The row of a release, with the file where that is another than the load's."""
+    if freed is None:
+        return ""
+    path = flow.frame(site).ref.path
+    row = str(flow.span(site, freed.node).start.row)
+    return row if path == flow.frame(event.site).ref.path else f"{row} of {path}"
+
+
+def cost_of_holding(holding: Holding, copied: str) -> str:
+    """What is held on the device, and until when; ``copied`` as in ``without_place``."""
+    until = ALL_STEPS
+    if (freed := holding.until) is not None:
+        until = (UNTIL_DELETED if freed.deletes else UNTIL_BOUND).format(row=holding.row, name=freed.name)
+    if copied:
+        return f"{copied}, {until}"
+    return f"{WEIGHTS}, and of everything else in the file, {until}" if holding.more else f"{WEIGHTS} {until}"
+
+
+def on_host(event: CallEffect, restored: Restored, flow: Flow) -> Fix | NoFix | None:
     """``map_location="cpu"``, where what is restored copies the tensors that it is given, and nothing else takes them."""
     world, ref = flow.runs.world, flow.frame(event.site).ref
-    keeper = next((keeper for use in uses if (keeper := keeps_what_it_is_given(use, flow))), "")
+    if restored.handed:
+        return NoFix("what it returns may be needed on the device")
+    keeper = next((keeper for use in restored.uses if (keeper := keeps_what_it_is_given(use, flow))), "")
     if keeper:
         return NoFix(f"`{keeper}` keeps the tensors that it is given")
     other = taken_otherwise(world, ref, event.site.node)

@@ -7,7 +7,8 @@ then its graph has been built.
 
 Also reported is a network that a step, or the trainer that a loss is returned to, back-propagates into for nothing: it gets its
 weights from another network (`load_state_dict`, parameter by parameter), an optimizer holds that other one's parameters and not
-its own, and its input hangs on nothing that is trained by it. A policy that chooses the action for a target network is not, where
+its own, and its input hangs on nothing that is trained by it; or its own optimizer zeroes the gradients that it gets there before it
+steps (a discriminator that sees real data in the generator's step). A policy that chooses the action for a target network is not, where
 its optimizer calls `zero_grad()` before it steps.
 
 Networks with frozen parameters are silent, and outputs that are detached in one term of the loss and trained in, or kept in,
@@ -71,7 +72,7 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Repair, Same, Shown
 from torchmemlint.rules.doubts import OPTIMIZED, Doubt
-from torchmemlint.rules.gradmode.judgement import is_constant, is_never_updated, judge
+from torchmemlint.rules.gradmode.judgement import is_constant, is_discarded, is_never_updated, judge
 from torchmemlint.rules.gradmode.module_evidence import DETACHES
 from torchmemlint.rules.gradmode.repairs import guard_statement, guard_unheld
 from torchmemlint.rules.size import ENDS_AT_ONCE, small_cost, why_small
@@ -110,6 +111,8 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         doubts: tuple[Doubt, ...] = (OPTIMIZED,)
         site, steps, cost = event.site, [], UNUSED_COST
         text = " and gets a gradient, but no optimizer holds its parameters"
+        if is_discarded(event, flow):
+            text = " and gets a gradient that is zeroed before its optimizer steps"
     else:
         verdict = judge(event, flow)
         if isinstance(verdict, Silent):

@@ -1,4 +1,4 @@
-"""Grad mode should be off, but this spelling has no effect.
+"""Grad mode should be off, or a model frozen, but this spelling has no effect.
 
 ## What it does
 Reports spellings that are meant to switch grad mode off and do not, or not where they should:
@@ -11,9 +11,13 @@ Reports spellings that are meant to switch grad mode off and do not, or not wher
 - `with torch.no_grad:` without parentheses: TypeError (AttributeError before Python 3.11);
 - `@torch.no_grad` without parentheses, where `target-torch` is below 2.1: it fails there (from 2.1 on it works, and
   is silent);
-- a plain generator that yields inside `with torch.no_grad():` switches grad mode off in its consumer, too (warning).
+- a plain generator that yields inside `with torch.no_grad():` switches grad mode off in its consumer, too (warning; a
+  note where each consumer is visible and trains nothing).
   The decorator on the generator does not, and is silent. One finding for each such block, at its first `yield`;
-- `volatile=True`, unless grad mode is off there anyway.
+- `volatile=True`, unless grad mode is off there anyway; a note where each network that runs in the function is frozen;
+- `net.requires_grad = False` on a module: a plain attribute, the parameters still require grad. The same for
+  `net.requires_grad_ = False`, which hides the method, and for `net.parameters().requires_grad = False`, which raises. Silent where the
+  attribute is read (a flag of the module's own), where a loop or call freezes the parameters anyway, and for tensors and parameters.
 
 `torch.inference_mode` is read in the same way.
 
@@ -22,6 +26,11 @@ What runs there builds autograd graphs, with the costs of TML201: a warning, sin
 where results are kept with their graphs, step after step. A `with` without parentheses raises, and nothing in its
 block runs. The generator is the other way round: a training
 step in its consumer may run without grad, and `backward()` fails or does nothing.
+
+A module that is meant to be frozen and is not gets a gradient for each of its parameters in each backward through it, which stays until
+it is reset: a warning. Six linear layers of 25.2 MB in front of a head hold 25.2 MB of gradients and save 8.4 MB for the backward; after
+`requires_grad_(False)` no gradient, and 2.1 MB, the input of the head. An optimizer that has the parameters trains them. A note where each
+forward of it stands under `no_grad`.
 
 ## Example
 ```python
@@ -48,15 +57,17 @@ def accuracy(model, inputs, labels):
 
 ## Fix
 Adds the missing parentheses. Safe: without them the program only raises. No fix where the block makes what is back-propagated, or what
-a `forward` or a loss returns: a model that is trained on it would get no gradient, and to drop the `with` may be what is meant. The other spellings have no fix, because the
-code that should run without grad is not known.
+a `forward` or a loss returns: a model that is trained on it would get no gradient, and to drop the `with` may be what is meant.
+`net.requires_grad = False` becomes `net.requires_grad_(False)`. Unsafe: what was trained until then is frozen. The other spellings have
+no fix, because the code that should run without grad is not known.
 
 ## When to ignore
-Never for the first four; for the generator, when its consumer never trains.
+Never for the first four, nor for flags of modules; for the generator, when its consumer never trains.
 
 ## References
 - torch.no_grad: https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html
 - torch.inference_mode: https://docs.pytorch.org/docs/stable/generated/torch.autograd.grad_mode.inference_mode.html
+- Module.requires_grad_: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.requires_grad_
 - measured: each spelling was run with torch 2.13.0 on the CPU
 """
 
@@ -66,11 +77,19 @@ import re
 from collections.abc import Iterator
 
 from torchmemlint.findings import Edit, Fix, Safety, Severity, Span
-from torchmemlint.rules.api import Draft, Flow, NoFix, Rule
+from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.index.project import FunctionRef
+from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Repair, Same
+from torchmemlint.rules.gradmode.consumers import only_consumed
+from torchmemlint.rules.gradmode.flags import judge_flag, may_set_flag
+from torchmemlint.rules.gradmode.module_evidence import Evidence, evidence_of
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.events import GradModeMisuse, GraphKind
+from torchmemlint.semantics.event_words import Misuse
+from torchmemlint.semantics.events import CALLED_KINDS, GradModeMisuse, Graph, GraphKind
 from torchmemlint.semantics.grad_needs import block_needed
+from torchmemlint.semantics.gradient_flags import FLAG, METHOD
+from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
@@ -78,11 +97,11 @@ from torchmemlint.torch_facts import TORCH
 RULE = Rule(
     code="TML202",
     name="ineffective-no-grad",
-    summary="Grad mode should be off, but this spelling has no effect",
+    summary="Grad mode should be off, or a model frozen, but this spelling has no effect",
     severity=Severity.ERROR,
     about=About.NEEDLESS_GRAPH,
     fix=Safety.SAFE,
-    triggers=TORCH.words["grad-words"],
+    triggers=TORCH.words["grad-words"] | {FLAG, METHOD},
     explains=Same.FUNCTION,
     repair=Repair.OWN_FIX,
     advice=frozenset({Advice.NO_GRAPH}),
@@ -143,6 +162,22 @@ SAYINGS = {
 }
 
 
+FREEZE = "`{name}.requires_grad_(False)` freezes each of its parameters"
+FLAGS = {
+    Misuse.MODULE_FLAG: (
+        "`{name}.requires_grad = False` on a module sets a plain attribute: its parameters still require grad",
+        FREEZE,
+    ),
+    Misuse.PARAMETERS_FLAG: (
+        "`{name}` is a generator: setting `requires_grad` on it raises AttributeError",
+        FREEZE,
+    ),
+    Misuse.METHOD_OVERWRITTEN: (
+        "`{name}.requires_grad_ = False` hides the method instead of calling it: its parameters still require grad",
+        FREEZE,
+    ),
+}
+"""Message and help for flags that are set on what has none."""
 WITHOUT_BLOCK = (
     "this generator yields with grad mode off: between items, it is off in the consumer, too",
     "decorate the generator instead (`@torch.no_grad()`), or switch grad mode back on before the `yield`",
@@ -168,11 +203,21 @@ UNSEEN_COST = "nothing here visibly builds a graph; code that needs gradients bu
 WITHOUT_WITH = "call it (`with {name}():`) if nothing is trained on what the block gives, else drop the `with`: `backward()` would fail on it"
 GIVES_LOSS = TORCH.words["gives-loss"]
 """Words of functions whose result something is trained on."""
+CONSUMED_COST = "nothing today: each consumer that is visible trains nothing while it goes through the items"
+FROZEN_COST = "nothing today: all parameters of the networks that run here are frozen, so no graph is built"
 CONSUMER_COST = "the consumer's training step may run without grad"
 
 
-def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft]:
+def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
+    """Whether a function sets a flag of something that is no parameter which it loops over."""
+    return may_set_flag(runs.world, ref, facts)
+
+
+def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft | Silent]:
     if not flow.own(event.site):
+        return
+    if event.kind in FLAGS:
+        yield flagged(event, flow)
         return
     if event.kind == "bare-decorator":
         target = flow.runs.world.settings.target_torch
@@ -189,6 +234,10 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft]:
         help_text = WITHOUT_WITH
     if event.kind.startswith("async-") and not builds_graph(flow):
         cost = UNSEEN_COST
+    if event.kind == "volatile" and all_frozen(flow):
+        severity, cost = Severity.NOTE, FROZEN_COST
+    if event.kind == "generator-leak" and only_consumed(flow.runs.world, flow.frame(event.site).ref):
+        severity, cost = Severity.NOTE, CONSUMED_COST
     name = event.name
     if event.kind == "generator-leak":
         name = name if len(name) <= LONGEST else "torch.no_grad()"
@@ -208,6 +257,22 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft]:
     )  # fmt: skip
 
 
+def flagged(event: GradModeMisuse, flow: Flow) -> Draft | Silent:
+    """What is said of a flag that freezes nothing."""
+    told = judge_flag(event, flow)
+    if isinstance(told, Silent):
+        return told
+    text, help_text = FLAGS[event.kind]
+    return Draft(
+        flow.at(
+            RULE, event.site, text.format(name=short(event.name)), severity=told.severity, doubts=told.doubts,
+            label="freezes nothing", cost=told.cost, help=help_text.format(name=told.network), fix=told.fix,
+        ),
+        handler=event.site.handler,
+        apart=True,
+    )  # fmt: skip
+
+
 def call_it(event: GradModeMisuse, trained: bool, flow: Flow) -> Fix | NoFix:
     """The missing parentheses, where nothing is trained on what the block makes."""
     why = ""
@@ -224,6 +289,21 @@ def is_trained_on(flow: Flow) -> bool:
     name = flow.record.root.qualname
     says = GIVES_LOSS.intersection(purpose.words(name)) or (name.endswith(".__call__") and flow.root_is_module())
     return bool(says) and not purpose.evaluates(name)
+
+
+def all_frozen(flow: Flow) -> bool:
+    """Whether every network that the root runs with grad mode on is frozen, and given nothing that has a graph; at least one is."""
+    networks = [
+        graph
+        for graph in flow.record.graphs.values()
+        if graph.kind in CALLED_KINDS and graph.mode is not Mode.OFF and (graph.frozen or is_network(graph, flow))
+    ]
+    return bool(networks) and all(graph.frozen for graph in networks)
+
+
+def is_network(graph: Graph, flow: Flow) -> bool:
+    """Whether a call may run a module that is not one of a network that runs itself."""
+    return flow.own(graph.site) and evidence_of(graph, flow) is not Evidence.NONE
 
 
 def dotted_last(text: str) -> str:

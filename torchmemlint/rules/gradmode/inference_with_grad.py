@@ -223,12 +223,6 @@ def part_of(event: Graph, flow: Flow) -> tuple[tuple[int, int], ...]:
     return ()
 
 
-def is_part_of_loop(event: Graph, loop: tuple[int, int] | None, flow: Flow) -> bool:
-    """Whether each turn of a loop runs another part of one network: its turns are layers, and no steps."""
-    info = flow.record.loops.get(loop) if loop is not None else None
-    return info is not None and bool(info.targets & set(WORDS.findall(event.what)))
-
-
 def keeps_whole_graphs(event: Accumulate, flow: Flow) -> bool:
     """Whether a running total keeps every step's whole graph."""
     told = claim(flow, event.graphs, event.mark, event.holder_frame < 0, event.loop, total=True)
@@ -414,7 +408,6 @@ def own_and_trained(flow: Flow) -> tuple[list[Graph], set[int]]:
 
 
 OF_ONE = TORCH.words["makes-a-batch-of-one"]
-WORDS = re.compile(r"[A-Za-z_]\w*")
 ROOTS = re.compile(r"(?<![.\w])[A-Za-z_]\w*")
 """The names in a test that something must bind."""
 STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")

@@ -22,11 +22,13 @@ from torchmemlint.rules.gradmode.module_evidence import (
     is_trained_beside,
     written,
 )
+from torchmemlint.rules.gradmode.phases import is_asked_without_grad
 from torchmemlint.rules.gradmode.wanted_graphs import (
     FORWARD,
     decided_elsewhere,
     guards_its_network,
     is_loaded,
+    may_be_given_gradients,
     may_be_trained_in_a_callee,
     needs_either,
     runs_elsewhere,
@@ -35,7 +37,7 @@ from torchmemlint.rules.gradmode.wanted_graphs import (
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CALLED_KINDS, CERTAIN_KINDS, Backward, Graph, GraphKind, Record, SinkKind, Site
-from torchmemlint.semantics.optimized import is_copy, is_held, throws_away
+from torchmemlint.semantics.optimized import discards, is_copy, is_held, throws_away
 from torchmemlint.semantics.parameters import may_be_given_frozen
 from torchmemlint.semantics.runs import Fate, descendants
 from torchmemlint.semantics.state import Mode
@@ -101,11 +103,13 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
     inside = {flow.callee(flow.own_site(g.site)) for g in above if g.kind in CERTAIN_KINDS and not flow.own(g.site)}
     networks = {g.what for g in above if g.kind is GraphKind.FORWARD and flow.own(g.site)} | {event.what}
     wanted = [what for what in sorted(networks | inside | others) if what in others or not is_copy(world, record.root, what)]
-    if (
-        event.what in wanted
-        or is_held(world, record.root, event.what)
-        or not all(is_thrown_away(what, event, flow) for what in wanted)
-    ):
+    if event.what in wanted:
+        fed = {record.graphs[gid].what for gid in descendants(record, event.gid) if record.graphs[gid].kind in CALLED_KINDS}
+        if not is_discarded(event, flow) or any(is_copy(world, record.root, what) for what in fed):
+            return False  # what a copy is fed with is told there
+    elif is_held(world, record.root, event.what):
+        return False
+    if not all(is_thrown_away(what, event, flow) for what in wanted):
         return False
     return (trained or flow.runs.fate(record, event.gid).trains) and is_told_of(event, flow)
 
@@ -117,8 +121,21 @@ def is_told_of(event: Graph, flow: Flow) -> bool:
     return root.qualname == MODULE or facts.row <= flow.span(event.site).start.row <= facts.end_row
 
 
+def is_discarded(event: Graph, flow: Flow) -> bool:
+    """Whether an optimizer holds the parameters of what is called, and each backward that reaches this call computes gradients for
+    them which are zeroed before a step can read them: a discriminator that sees real data in the generator's step."""
+    rows = rows_of_backward(event, flow)
+    return bool(rows) and all(discards(flow.runs.world, flow.record.root, event.what, row) for row in rows)
+
+
 def is_thrown_away(network: str, event: Graph, flow: Flow) -> bool:
     """Whether each backward that reaches a graph computes gradients for a network above it which are zeroed before any step."""
+    rows = rows_of_backward(event, flow)
+    return bool(rows) and all(throws_away(flow.runs.world, flow.record.root, network, row) for row in rows)
+
+
+def rows_of_backward(event: Graph, flow: Flow) -> list[int]:
+    """The rows of the backwards that reach a graph; none where one of them stands in another function."""
     record = flow.record
     reached = [
         each
@@ -126,9 +143,7 @@ def is_thrown_away(network: str, event: Graph, flow: Flow) -> bool:
         if isinstance(each, Backward) and event.gid in record.ancestors(each.graphs | each.hints)
     ]
     rows = [flow.span(each.site).start.row for each in reached if flow.own(each.site)]
-    if not rows or len(rows) < len(reached):
-        return False
-    return all(throws_away(flow.runs.world, record.root, network, row) for row in rows)
+    return rows if len(rows) == len(reached) else []
 
 
 def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
@@ -230,6 +245,8 @@ def not_at_issue(event: Graph, flow: Flow) -> Silent | None:
         return Silent("no public function, and nobody in sight calls it")
     if record.mode is Mode.MIXED and not asked and (record.assumptions or flow.runs.world.project.grad_mode(root).chosen):
         return Silent("callers choose grad mode by a flag: those, it may be, that ask for this phase switch it off")
+    if record.assumptions and is_asked_without_grad(flow):
+        return Silent("the callers that ask for this phase switch grad mode off")
     return None
 
 
@@ -295,6 +312,8 @@ def wants_graph(event: Graph, flow: Flow, ends_here: bool) -> Silent | None:
         return Silent("what the hooks keep is the result")
     if takes_gradients(event, flow):
         return Silent("the module takes gradients within its own forward")
+    if may_be_given_gradients(event, flow):
+        return Silent("a caller gives a function that takes gradients itself")
     if runs_elsewhere(event, flow):
         return Silent("it may be no network of torch's that records a graph")
     if event.site.handler >= 0 and decided_elsewhere(event, flow):

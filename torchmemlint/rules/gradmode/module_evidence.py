@@ -6,14 +6,16 @@ import re
 from collections.abc import Iterable
 from enum import IntEnum
 
+from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import Evidence as Seen
 from torchmemlint.semantics.events import Graph, GraphKind, SinkKind
 from torchmemlint.semantics.grad_guards import is_imported
-from torchmemlint.semantics.kinds import MODULE_EVIDENCE, looks_like_module
+from torchmemlint.semantics.kinds import MODULE_EVIDENCE, class_kind, looks_like_module
 from torchmemlint.semantics.runs import MAX_CALLERS, descendants
+from torchmemlint.semantics.state import Kind
 from torchmemlint.torch_facts import TORCH
 
 
@@ -58,6 +60,40 @@ def runs_no_network(what: str, flow: Flow) -> bool:
     return 0 < len(namesakes) <= MAX_CALLERS and not any(may_run_network(ref, flow) for ref in namesakes)
 
 
+def takes_a_step(what: str, flow: Flow) -> bool:
+    """Whether some call of this name in the function is given an optimizer, or the parameters of a module (``scaler(loss, optimizer,
+    parameters=net.parameters())``): no forward is; it may run the backward of what else it is given."""
+    world, root = flow.runs.world, flow.record.root
+    facts = world.facts(root)
+    return any(
+        is_iterator(arg.name) or is_optimizer(arg.name, facts, flow)
+        for call in facts.calls
+        if call.callee == what
+        for arg in call.args
+        if arg.name
+    )
+
+
+def is_iterator(text: str) -> bool:
+    """Whether a text is ``net.parameters()`` or the like."""
+    return text.endswith("()") and text.removesuffix("()").rpartition(".")[2] in PARAMETER_ITERATORS
+
+
+def is_optimizer(text: str, facts: FunctionFacts, flow: Flow) -> bool:
+    """Whether a name or attribute is an optimizer, by its class or by what the function does with it."""
+    world, root = flow.runs.world, flow.record.root
+    made = world.project.class_of(root.path, root.qualname, text)
+    if isinstance(made, str) and class_kind(made) is Kind.OPTIMIZER:
+        return True
+    words = world.evidence(root).get(text, frozenset())
+    return words >= OPTIMIZER_WORDS or ("zero_grad" in words and not words & SURE) or f"{text}.param_groups" in facts.reads
+
+
+OPTIMIZER_WORDS = TORCH.words["optimizer-words"]
+PARAMETER_ITERATORS = TORCH.words["parameter-iterators"]
+SURE = TORCH.words["sure-module-evidence"] | {"()"}
+
+
 def may_run_network(ref: FunctionRef, flow: Flow) -> bool:
     """Whether a method calls a part of its object, the object itself, or what it was given."""
     facts = flow.runs.world.facts(ref)
@@ -90,6 +126,8 @@ class Evidence(IntEnum):
 
 def evidence_of(event: Graph, flow: Flow) -> Evidence:
     """How surely what is called is a module that has parameters."""
+    if event.cls is None and takes_a_step(event.what, flow):
+        return Evidence.NONE
     if event.kind is GraphKind.FORWARD or (event.what in ("self", "self.forward") and flow.root_is_module()):
         return Evidence.CERTAIN
     if is_step_of_evaluated(event):
@@ -202,7 +240,7 @@ def is_trained_beside(event: Graph, flow: Flow) -> bool:
 
 MODULES_ALONE = MODULE_EVIDENCE - TORCH.methods.keys()
 """Methods that modules have, and no tensor."""
-MODULE_WORDS = MODULES_ALONE | {"cuda", "half"}
+MODULE_WORDS = MODULES_ALONE | TORCH.words["moves-modules"]
 TENSOR_ONLY = TORCH.words["tensor-evidence"] | {Seen.TORCH_OP}
 """What is done to a result that only a tensor can undergo."""
 

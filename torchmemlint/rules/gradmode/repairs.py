@@ -22,7 +22,7 @@ OPEN = frozenset({doubts.PASSED_UNKNOWN, doubts.KEPT_UNKNOWN, doubts.LEFT_UNKNOW
 """Assumptions that a finding may make, and a fix may not: what becomes of the result is not known at all."""
 MAX_GUARDS = 12
 """Statements of one run of a function for which a guard is looked into."""
-OF_EVERY_MODULE = frozenset(TORCH.module_methods) | {"config", "cfg", "device", "dtype", "module", "name", "training"}
+OF_EVERY_MODULE = frozenset(TORCH.module_methods) | TORCH.words["of-every-module"]
 
 
 def guard_statement(event: Graph, flow: Flow, site: Site, message: str, call: str = "no_grad()") -> Fix | NoFix | None:

@@ -6,16 +6,18 @@ import re
 
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
-from torchmemlint.rules.gradmode.module_evidence import MODULES_ALONE, words_on
+from torchmemlint.rules.gradmode.module_evidence import MODULES_ALONE, takes_a_step, words_on
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CERTAIN_KINDS, CallEffect, Graph, SinkKind
 from torchmemlint.semantics.grad_guards import guards_what_it_runs
+from torchmemlint.semantics.roots import reaches
 from torchmemlint.semantics.runs import descendants
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ToldCall
 
 FORWARD = TORCH.words["forward"]
 GUARDS = TORCH.words["grad-guards"]
+GRADIENTS = TORCH.words["takes-gradients"]
 CLEARS = TORCH.words["clears-gradients"]
 
 
@@ -29,6 +31,19 @@ def takes_gradients(event: Graph, flow: Flow) -> bool:
         if not project.is_subclass(event.cls, "torch.nn.Sequential") and not runs_what_it_is_given(event.cls, flow):
             return False
     return project.differentiates_somewhere(flow.record.root.path)
+
+
+def may_be_given_gradients(event: Graph, flow: Flow) -> bool:
+    """Whether what is called is a parameter for which a caller in sight gives a function that takes gradients itself (the score of a
+    density): without a graph it fails."""
+    world, root = flow.runs.world, flow.record.root
+    if not event.what.isidentifier():
+        return False
+    return any(
+        reaches(world, callee, GRADIENTS)
+        for caller, text in world.project.objects_given(root, event.what)
+        for callee in world.project.callees(caller.path, caller.qualname, text).refs
+    )
 
 
 def runs_what_it_is_given(cls: ClassRef, flow: Flow) -> bool:
@@ -102,15 +117,19 @@ def decided_elsewhere(event: Graph, flow: Flow) -> bool:
 
 def may_be_trained_in_a_callee(event: Graph, flow: Flow) -> bool:
     """Whether the function zeroes gradients, or steps an optimizer, while no backward is in sight: it is in an object out of sight
-    that a value of the graph is passed to (``loss_scaler(loss, optimizer)``), whatever becomes of its result."""
+    that a value of the graph is passed to (``loss_scaler(loss)``), whatever becomes of its result. What is given the optimizer
+    with it may do all of that, whatever else the function does."""
     record, world = flow.record, flow.runs.world
+    family = descendants(record, event.gid)
+    passed = [sink for gid in family for sink in record.sinks.get(gid, ()) if sink.kind is SinkKind.PASSED]
+    if any(flow.own(sink.site) and takes_a_step(sink.how, flow) for sink in passed):
+        return True
     steps = world.facts(record.root).names & CLEARS or any(
         isinstance(each, CallEffect) and each.effect is ToldCall.OPTIMIZER_STEP for each in record.events.values()
     )
     if not steps or any(RecordFlag.BACKWARD in each.flags for each in flow.runs.records(record.root)):
         return False
-    family = descendants(record, event.gid)
-    return any(sink.kind is SinkKind.PASSED for gid in family for sink in record.sinks.get(gid, ()))
+    return bool(passed)
 
 
 def guards_its_network(event: Graph, flow: Flow) -> bool:
@@ -125,7 +144,7 @@ def guards_its_network(event: Graph, flow: Flow) -> bool:
         ref = flow.frame(graph.site).ref
         owner = flow.runs.world.facts(ref).owner
         made = project.attribute_class(ClassRef(ref.path, owner), graph.what.removeprefix("self.")) if owner else ""
-        return made is None or made in ("torch.nn.Module", "torch.jit.ScriptModule")
+        return made is None or made in TORCH.words["any-module"]
 
     if not any(inside(graph) for graph in record.graphs.values()) and event.cls is not None:
         return guards_what_it_runs(flow.runs.world, event.cls)  # its forward was not followed: the function is a long one

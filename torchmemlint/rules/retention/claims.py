@@ -9,11 +9,13 @@ from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Flow, Silent, short
 from torchmemlint.rules.doubts import GUARDED, Doubt
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Graph, SinkKind, Store
+from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Backward, Graph, SinkKind, Store
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.values import COMPUTED, SCALAR
 from torchmemlint.semantics.world import MODULE
+from torchmemlint.torch_facts import TORCH
 
+VIEWS_OF_DICT = tuple(f".{name}()" for name in sorted(TORCH.words["views-of-dict"]))
 NODES_COST = (
     "graph nodes only: backward freed the saved tensors, but host memory grows by about 0.5 kB per graph node each step, "
     "plus one small block on the device"
@@ -178,10 +180,8 @@ def side_branches(flow: Flow, graphs: list[Graph], reached: list[Graph], mark: i
 def in_training_loop(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[Graph] = ()) -> bool:
     """Whether the loop back-propagates something: its turns are steps, and not the layers or the time steps of one forward.
     ``autograd.grad`` tells that only where one of ``graphs`` is made in the loop: else it differentiates one graph, part by part."""
-    from torchmemlint.semantics.events import Backward
-
     info = flow.record.loops.get(loop) if loop is not None else None
-    if info is not None and info.text.endswith((".items()", ".values()", ".keys()")):
+    if info is not None and info.text.endswith(VIEWS_OF_DICT):
         return False  # the parts of one step
     made_here = any(loop in graph.site.loops for graph in graphs)
     return loop is not None and any(
@@ -196,8 +196,6 @@ def runs_forwards(loop: tuple[int, int] | None, graphs: Sequence[Graph]) -> bool
 
 def only_partially(flow: Flow, graph: Graph) -> bool:
     """Whether no full backward reaches the graph, only ``torch.autograd.grad`` or ``backward(inputs=…)``."""
-    from torchmemlint.semantics.events import Backward
-
     return not any(
         isinstance(e, Backward) and not e.partial and graph.gid in flow.record.ancestors(e.graphs | e.hints)
         for e in flow.record.events.values()
@@ -206,8 +204,6 @@ def only_partially(flow: Flow, graph: Graph) -> bool:
 
 def literally_retained(flow: Flow, graphs: list[Graph]) -> bool:
     """Whether every backward that reaches these graphs says ``retain_graph=True``."""
-    from torchmemlint.semantics.events import Backward
-
     found = False
     for event in flow.record.events.values():
         if isinstance(event, Backward) and flow.record.ancestors(event.graphs | event.hints) & {g.gid for g in graphs}:

@@ -11,7 +11,7 @@ from torchmemlint.semantics.event_words import StoreKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.parts import thing_element
 from torchmemlint.semantics.state import ELEMENTS, Kind, State
-from torchmemlint.semantics.stores import STORING, store_in
+from torchmemlint.semantics.stores import FILLS_LISTS, STORING, store_in
 from torchmemlint.semantics.syntax import INSIDE, receiver_of
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import (
@@ -46,11 +46,11 @@ def holder_text(m: Machine, oid: int, call: Call) -> str:
 
 
 def add_element(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
-    """``append``, ``extend``, ``insert``, ``appendleft``, ``add``."""
+    """What ``STORING`` has, but for queues."""
     if not call.positional:
         return UNKNOWN
     value = call.positional[-1]
-    if name == "extend":
+    if STORING[name] is StoreKind.EXTEND:
         value = iterate(m, value, call.node, state)
     store_in(m, oid, holder_text(m, oid, call), STORING[name], value, call.node, call.exprs[-1], state)
     return NONE
@@ -136,7 +136,7 @@ def gives_data(m: Machine, oid: int, name: str, call: Call, state: State) -> Val
 
 
 CONTAINER_METHODS: dict[str, ContainerMethod] = {
-    **dict.fromkeys(("append", "extend", "insert", "appendleft", "add"), add_element),
+    **dict.fromkeys((*FILLS_LISTS, "add"), add_element),
     "update": update,
     "setdefault": set_default,
     "clear": clear,

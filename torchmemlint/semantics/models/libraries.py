@@ -103,7 +103,7 @@ def call_library(m: Machine, name: str, call: Call, state: State) -> Value:
         gids = [m.whole(v, state)[0] for v in call.all()]
         m.sink(NOTHING.union(*gids) if gids else NOTHING, SinkKind.SHOWN, name, call.node)
         return PLAIN
-    if root == "einops" and name.rpartition(".")[2] not in ("parse_shape", "asnumpy"):
+    if root == "einops" and name.rpartition(".")[2] not in TORCH.words["gives-plain-parts"]:
         return arithmetic(m, call.all(), call.node, state)
     if root in ARRAY_LIBRARIES:
         cut_all(m, call, state, name)
@@ -113,7 +113,7 @@ def call_library(m: Machine, name: str, call: Call, state: State) -> Value:
     return call_opaque(m, text_of(call.func), call, state)
 
 
-IMPORTERS = frozenset({"importlib.import_module", "builtins.__import__"})
+IMPORTERS = TORCH.words["imports-by-name"]
 """What gives a module of Python's that is named at run time: it may hold anything."""
 
 

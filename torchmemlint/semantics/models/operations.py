@@ -356,7 +356,7 @@ def over_queries(dim: Value | None) -> bool:
 
 def takes_another(name: str, other: Value | None) -> bool:
     """Whether ``max`` and ``min`` choose between two tensors, element by element, and not along a dimension."""
-    return name in ("max", "min") and any(type(a) is Tensor and not a.flags & GUESSED for a in other or ())
+    return name in TORCH.words["picks-one"] and any(type(a) is Tensor and not a.flags & GUESSED for a in other or ())
 
 
 def must_be_free(m: Machine, atom: Tensor) -> frozenset[int]:

@@ -46,7 +46,8 @@ from torchmemlint.semantics.values import (
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
-CONTAINER_METHODS = frozenset({"items", "keys", "values", "get", "pop"})
+CONTAINER_METHODS = TORCH.words["takes-parts"]
+FILLS_HOLDERS = TORCH.words["fills-holders"]
 """Methods of a mapping that a model's output is: what they give is a part of it."""
 
 
@@ -67,7 +68,7 @@ def tensor_method(m: Machine, atom: Tensor, name: str, call: Call, state: State,
         return NONE
     if name in PASS_THROUGH and call.positional:
         return arithmetic(m, [call.positional[0]], call.node, state)
-    if name in ("append", "extend", "insert") and call.positional and not real:
+    if name in FILLS_HOLDERS and call.positional and not real:
         store_in_unknown(m, atom, name, call, state)
         return NONE
     if name in CONTAINER_METHODS:

@@ -17,6 +17,7 @@ from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.grad_managers import grad_manager
 from torchmemlint.semantics.models.operations import torch_function
 from torchmemlint.semantics.names import function_value
+from torchmemlint.semantics.parts import thing_element
 from torchmemlint.semantics.state import Kind, Mode, State
 from torchmemlint.semantics.stores import STORING, store_in
 from torchmemlint.semantics.text import dotted, text_of
@@ -44,6 +45,8 @@ COMMON_METHODS = TORCH.words["common-methods"]
 """Methods that objects outside the project have as well: their name says nothing about the class."""
 TORCH_NAMES = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional"}
 """What these names stand for, however they came to be (``torch, nn = try_import_torch()``)."""
+PARTS = frozenset({"get", "pop"})
+"""Methods of a dict that give a part of it."""
 PASS_THROUGH = TORCH.words["passes-through"]
 """Methods that hand their tensor argument on with its graph, or with none: GradScaler.scale, distributed reductions."""
 
@@ -138,6 +141,8 @@ def is_foreign(call: Call) -> bool:
 
 def thing_method(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
     """A method of an unknown object: a tensor's if tensors have it, a container's, or a name of the project's own."""
+    if oid in m.loaded and name in PARTS and call.positional:
+        return thing_element(m, oid, only_const(call.positional[0]))
     own = m.world.methods_named(name)
     known = torch_name(call.func)
     if known and call.all() and not own:
