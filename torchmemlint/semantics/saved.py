@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from torchmemlint.index.project import FunctionRef
-from torchmemlint.index.questions.calls import MAX_FUNCTIONS
+from torchmemlint.index.queries.calls import MAX_FUNCTIONS
 from torchmemlint.lower import ir
 from torchmemlint.semantics.released import Placed, binds, text_of_function
 from torchmemlint.semantics.restored import has_no_tensors, is_optimizer
