@@ -3,22 +3,22 @@
 ## What it does
 Reports `PYTORCH_CUDA_ALLOC_CONF` and `PYTORCH_ALLOC_CONF` in `os.environ` (also by `setdefault`, `update`, `os.putenv`)
 
-- set after a model or tensor was put on the device, in this function or in what it called: the allocator reads its
+- set after a model or tensor was moved to the device, in this function or in one that it calls: the allocator reads its
   options once, at its first use;
-- with `backend:` set after `import torch`: which allocator is loaded is decided with the library, and the difference is an
-  error at the first allocation;
-- with a value that it refuses: `expandable_segments:true` (it takes `True` or `False`), `=` for `:`, `max_split_size_mb`
+- with `backend:` set after `import torch`: the allocator is chosen when the library is loaded, and a difference is an error at
+  the first allocation;
+- with an invalid value: `expandable_segments:true` (valid are `True` and `False`), `=` instead of `:`, `max_split_size_mb`
   below 20, a misspelled option;
-- as `PYTORCH_ALLOC_CONF` where `target-torch`, or what the project requires, is below 2.10: it is not read there.
+- as `PYTORCH_ALLOC_CONF`, if `target-torch` or the project's requirement is below 2.10, which does not read it.
 
-It reports nothing:
+It does not report
 
-- between `import torch` and the first use of the device (measured: the options are read late);
-- for the environment of a child process.
+- options set between `import torch` and the first use of the device (measured: the options are read late);
+- the environment of a child process.
 
 ## What it costs
-The option does nothing: fragmentation that it should have prevented goes on. A refused value raises ValueError or
-RuntimeError when the device is first used.
+The option has no effect, so it does not prevent fragmentation. An invalid value raises ValueError or RuntimeError when the
+device is first used.
 
 ## Example
 ```python
@@ -48,10 +48,10 @@ def main(model):
 ```
 
 ## Fix
-None is written: the statement has to move to where the program starts, or into the shell.
+None: move the statement to the start of the program, or set the variable in the shell.
 
 ## When to ignore
-Processes that are started later read it.
+The option is for processes that are started later.
 
 ## References
 - CUDA semantics, "Optimizing memory usage with PYTORCH_CUDA_ALLOC_CONF":

@@ -1,30 +1,28 @@
 """The allocator's cache is emptied in every step.
 
 ## What it does
-Reports `torch.cuda.empty_cache()`, and the same call of other devices, in every step: in a loop of steps, in a
-`forward` and what it alone calls, or in a method that runs a model and is called step by step, by the code or by a
-framework. A loop is one of steps when it goes over a loader, or when a network runs, a backward or an optimizer's step
-in its own body; names that are deleted before the call change nothing.
+Reports `torch.cuda.empty_cache()`, and the same call for other devices, if it runs in every step: in a loop of steps, in
+a `forward` or a function that only it calls, or in a method that runs a model and is called in each step by the code or a
+framework. A loop is a loop of steps if it iterates over a loader, or if its body runs a network, a backward or an
+optimizer's step. Deleting names before the call makes no difference.
 
-It reports nothing:
+It does not report
 
-- in a loop of stages: where training runs only in a loop inside it (epochs), where each turn makes, loads, fills or
-  deletes a model of its own, or goes over one component of a model after the other;
-- at the end of a forward that runs a model over frames or chunks in a loop of its own;
-- in a loop of attempts that a success leaves;
-- where the call is rate-limited or guarded by a measurement (also by a name that each step binds to one, or to what a
-  function answers), unless a backward or an optimizer's step waits for the same test: then the call comes with each
-  of these;
-- for methods of that name on other objects;
-- behind `if not self.training:` in a module that no visible `eval()` reaches (a loss that a trainer holds beside its
-  network);
-- in unit tests and what helps them.
+- a loop of stages: training runs only in an inner loop (epochs), each iteration creates, loads, fills or deletes its own
+  model, or the loop goes through the components of a model;
+- the end of a forward that runs a model over frames or chunks in its own loop;
+- a loop of attempts that ends with the first success;
+- calls that are rate-limited or depend on a measurement, unless a backward or an optimizer's step has the same condition;
+- methods of that name on other objects;
+- calls under `if not self.training:` in a module that no visible `eval()` reaches, such as a loss that a trainer keeps
+  beside its network;
+- unit tests and their helpers.
 
 ## What it costs
-The call frees no tensor. It returns cached blocks that no tensor uses to the driver; the allocator would have used
-them for the next allocation, and does the same by itself before it reports that memory has run out. Each call waits
-for the device, and the allocations after it ask the driver again, which is slow. How slow has not been measured:
-CUDA measurements are still to come.
+The call frees no tensor. It returns cached blocks that no tensor uses to the driver. The allocator would have reused them
+for the next allocation, and it returns them by itself before it raises an out-of-memory error. Each call waits for the
+device, and the following allocations must ask the driver again, which is slow. How slow has not been measured: CUDA
+measurements are still to come.
 
 ## Example
 ```python
@@ -55,11 +53,12 @@ def train(model, loader, criterion, optimizer):
 ```
 
 ## Fix
-Takes the statement away (`pass` stays where the block would be empty). Unsafe: a program that shares its device with others may want to give blocks back.
+Removes the statement, or replaces it by `pass` if the block would be empty. Unsafe: a program that shares its device may
+need to return blocks.
 
 ## When to ignore
-Another process needs the memory between two steps, or the sizes of the steps differ so much that the call keeps
-fragmentation down, and you have measured it.
+Another process needs the memory between two steps, or you have measured that the call reduces fragmentation because the
+sizes of the steps differ a lot.
 
 ## References
 - torch.cuda.empty_cache, "doesn't increase the amount of GPU memory available for PyTorch":

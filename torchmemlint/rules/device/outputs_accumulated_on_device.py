@@ -1,17 +1,25 @@
 """The outputs of a whole data set accumulate on the device.
 
 ## What it does
-Reports outputs of a model that are collected on the device, batch after batch, in a loop over a data loader or one that takes
-its batches by `next()`; and what any loop collects there in each turn though it is read only where a parameter that is
-false by default is set (`torch.stack(images) if return_all else image`). The graph is not the matter here: grad mode is off or
-the outputs are detached. That they are tensors must be seen: they are concatenated, stacked or moved later, or the model's class
-is one of the project. Scalars, one number for each sample
-(rewards, losses), class indices and what is moved to the CPU, always or where a switch says so, are silent.
+Reports
+
+- outputs of a model that are collected on the device, batch by batch, in a loop over a data loader or one that gets its
+  batches by `next()`;
+- values that any loop collects there, but that are only read if a parameter with the default False is set
+  (`torch.stack(images) if return_all else image`).
+
+This is not about graphs: grad mode is off, or the outputs are detached. The values must be tensors for certain: they are
+concatenated, stacked or moved later, or the model's class is part of the project.
+
+It does not report
+
+- scalars, one number per sample (rewards, losses), and class indices;
+- values that are moved to the CPU, always or by an option.
 
 ## What it costs
-One batch's outputs per step stay on the device until the collection is dropped: logits of 50,000 tokens over a
-vocabulary of 32,000 are 6.4 GB in fp32. `torch.cat` of the collection takes the same again at the call (measured on
-the CPU: twice the data at peak). CUDA measurements are still to come.
+Each step keeps one batch of outputs on the device until the collection is dropped: logits of 50,000 tokens over a
+vocabulary of 32,000 are 6.4 GB in fp32. `torch.cat` of the collection needs the same again (measured on the CPU: twice the
+data at peak). CUDA measurements are still to come.
 
 ## Example
 ```python
@@ -45,13 +53,16 @@ def predict(model: nn.Module, dataset):
 ```
 
 ## Fix
-Appends `.cpu()` to the stored value, where that is a tensor for sure; where a parameter decides about the collection, collect under
-the same test (not automatic). There is no fix, and the finding says why, where what was collected is compared, joined or computed with
-what may be on the device, is kept in an attribute, is given to a function whose needs are not known, or goes to callers in sight. Unsafe: later code may expect the tensors on the device, and each copy waits for
-it.
+Appends `.cpu()` to the stored value, if it is certainly a tensor. Unsafe: later code may expect the tensors on the device,
+and each copy waits for the device. There is no fix, and the finding says why, if the collected values
+
+- are compared, joined or computed with values that may be on the device;
+- are kept in an attribute, passed to an unknown function, or returned to visible callers.
+
+If a parameter decides whether the values are read, collect them under the same condition; there is no automatic fix.
 
 ## When to ignore
-The outputs are small, or are used on the device right after the loop.
+The outputs are small, or are used on the device directly after the loop.
 
 ## References
 - PyTorch FAQ, "Don't hold onto tensors and variables you don't need":

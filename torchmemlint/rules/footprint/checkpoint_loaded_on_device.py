@@ -1,29 +1,29 @@
 """A checkpoint is loaded onto the device that it was saved from, in addition to the model.
 
 ## What it does
-Reports, in a project that works with CUDA devices:
+Reports, in a project that uses CUDA:
 
-- a checkpoint on the device whose dict some name still holds while the model trains or is tested (warning); a name that is deleted
-  or bound again before, under the test that loaded the file, holds nothing;
-- `torch.load` without `map_location` in a program of several processes: each of them loads the file onto the one GPU that it was
+- a checkpoint on the device whose dict is still referenced by a name while the model trains or is tested (warning). A name that
+  is deleted or rebound before that, under the condition that loaded the file, does not count;
+- `torch.load` without `map_location` in a program with several processes: all of them load the file onto the GPU that it was
   saved from (warning);
-- other `torch.load` without `map_location` whose result goes into `load_state_dict()` (note): the copy lives until the dict
-  is dropped, and the file cannot be read where that GPU is missing.
+- other calls of `torch.load` without `map_location` whose result goes to `load_state_dict()` (note): the copy lives until the dict
+  is dropped, and the file cannot be loaded on a machine without that GPU.
 
-It reports nothing:
+It does not report
 
-- where `map_location` is given in any form (but for a dict that is held);
-- where the arguments come from elsewhere (`**options`), under a test that says that no GPU is used;
-- where what is loaded is data or a whole module;
-- where the function quantises dynamically (such modules live on the CPU);
-- in projects that never speak of CUDA.
+- calls with any `map_location`, unless the dict stays referenced;
+- arguments that come from elsewhere (`**options`), and code under a condition that says that no GPU is used;
+- files with data or a whole module;
+- functions that quantize dynamically, because such modules are on the CPU;
+- projects that never use CUDA.
 
 ## What it costs
-One more copy of the model's weights on the device: until the dict is dropped, or through all steps where it is held. Measured
-on the CPU, where model and dict share the one memory: the dict of a 6-layer encoder holds 4.8 MB, as much as its weights, on
-top of each step's 43.8 MB (a convnet's 0.38 MB, an LSTM's 0.87 MB). An optimizer's state, twice the weights for Adam, is no
-second copy: `optimizer.load_state_dict()` takes the loaded tensors themselves where device and type agree. With
-`map_location="cpu"` the copy is in host memory, and `load_state_dict()` moves one tensor after the other.
+A second copy of the model's weights on the device, until the dict is dropped, or during all steps if it stays referenced.
+Measured on the CPU, where model and dict share one memory: the dict of a 6-layer encoder takes 4.8 MB, as much as its weights, in
+addition to each step's 43.8 MB (a convnet's 0.38 MB, an LSTM's 0.87 MB). An optimizer's state, twice the weights for Adam, is not
+copied: `optimizer.load_state_dict()` uses the loaded tensors if device and type agree. With `map_location="cpu"` the copy is in
+host memory, and `load_state_dict()` moves one tensor after the other.
 
 ## Example
 ```python
@@ -51,13 +51,14 @@ def resume(model, optimizer, path):
 ```
 
 ## Fix
-Adds `map_location="cpu"`. There is no fix where the project's own `load_state_dict` keeps the tensors that it is given, or something
-else computes with them or keeps one. Unsafe: what the program takes from the dict besides `load_state_dict()` is on the host then.
-For a dict that is held there is no fix; `del` it after `load_state_dict()`.
+Adds `map_location="cpu"`. Unsafe: other tensors that the program reads from the dict are then on the host. There is no fix
+
+- if the project's own `load_state_dict` keeps the tensors, or other code computes with them or keeps one;
+- for a dict that stays referenced: `del` it after `load_state_dict()`.
 
 ## When to ignore
-The file was saved from the CPU, or is small beside the memory that is left. So many programs load one checkpoint before they start
-that this alone is a note.
+The file was saved from the CPU, or is small compared with the free memory. Many programs load a checkpoint once before they
+start, so that case is only a note.
 
 ## References
 - torch.load, "map_location": https://docs.pytorch.org/docs/stable/generated/torch.load.html

@@ -1,27 +1,25 @@
 """Grad mode should be off, but this spelling has no effect.
 
 ## What it does
-Reports spellings that are meant to switch grad mode off and do not, or not where they should:
+Reports code that should disable grad mode and does not, or does it in the wrong place:
 
-- `torch.no_grad()` as a statement: a context manager is made and thrown away; `torch.enable_grad()` as one is a note, unless
-  grad mode is off there;
-- `@torch.no_grad()` on an `async def`: only the making of the coroutine, or of the async generator, runs without grad;
-- `@torch.no_grad()` on a class: only `__init__` runs without grad, and the name becomes a function, which can be
-  neither subclassed nor asked for with `isinstance`;
+- `torch.no_grad()` as a statement: it creates a context manager and drops it. For `torch.enable_grad()`, this is a note
+  unless grad mode is off;
+- `@torch.no_grad()` on an `async def`: only the creation of the coroutine or async generator runs without grad;
+- `@torch.no_grad()` on a class: only `__init__` runs without grad, and the name becomes a function, which cannot be
+  subclassed or used with `isinstance`;
 - `with torch.no_grad:` without parentheses: TypeError (AttributeError before Python 3.11);
-- `@torch.no_grad` without parentheses, where `target-torch` is below 2.1: it fails there (from 2.1 on it works, and
-  is silent);
-- a plain generator that yields inside `with torch.no_grad():` switches grad mode off in its consumer, too (warning).
-  The decorator on the generator does not, and is silent. One finding for each such block, at its first `yield`;
-- `volatile=True`, unless grad mode is off there anyway.
+- `@torch.no_grad` without parentheses, if `target-torch` is below 2.1: it fails there, and works from 2.1 on;
+- a generator that yields inside `with torch.no_grad():` disables grad mode in its consumer, too (warning). There is one
+  finding for each such block, at its first `yield`. The decorator on a generator works as expected;
+- `volatile=True`, unless grad mode is off anyway.
 
-`torch.inference_mode` is read in the same way.
+The same applies to `torch.inference_mode`.
 
 ## What it costs
-What runs there builds autograd graphs, with the costs of TML201: a warning, since the peak is higher by a graph, and an error
-where results are kept with their graphs, step after step. A `with` without parentheses raises, and nothing in its
-block runs. The generator is the other way round: a training
-step in its consumer may run without grad, and `backward()` fails or does nothing.
+The code builds autograd graphs, with the costs of TML201: the peak is higher by a graph (warning), or results are kept with
+their graphs at every step (error). A `with` without parentheses raises, and its block does not run. For the generator it is
+the opposite: a training step in its consumer may run without grad, and `backward()` fails or does nothing.
 
 ## Example
 ```python
@@ -47,12 +45,12 @@ def accuracy(model, inputs, labels):
 ```
 
 ## Fix
-Adds the missing parentheses. Safe: without them the program only raises. No fix where the block makes what is back-propagated, or what
-a `forward` or a loss returns: a model that is trained on it would get no gradient, and to drop the `with` may be what is meant. The other spellings have no fix, because the
-code that should run without grad is not known.
+Adds the missing parentheses. Safe: without them the program only raises. There is no fix if the block computes something
+that is back-propagated, or that a `forward` or a loss returns: the model would get no gradient, and removing the `with` may be
+right. The other cases have no fix, because the code that should run without grad is not known.
 
 ## When to ignore
-Never for the first four; for the generator, when its consumer never trains.
+Never for the first four; for the generator, if its consumer never trains.
 
 ## References
 - torch.no_grad: https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html

@@ -1,24 +1,26 @@
 """A tensor is stored at every step with its autograd graph.
 
 ## What it does
-Reports a tensor that is put, still attached to its autograd graph, where it outlives the loop or the call: `append`,
-`insert`, `add`, `extend`, `stored[key] = value` with a key that changes, an attribute or a global, a comprehension
-over batches.
+Reports a tensor that is stored with its autograd graph where it outlives the loop or the call: by `append`, `insert`,
+`add`, `extend`, `stored[key] = value` with a changing key, in an attribute or a global, or by a comprehension over
+batches.
 
-It reports nothing:
+It does not report
 
-- for a key or a name that is overwritten at each step (only one graph is alive then);
-- for what a later backward consumes (log-probabilities, rewards, losses that are summed and back-propagated);
-- for numbers, indices and detached values;
-- where grad mode is off.
-
-A container that was there before the function ran (an attribute, an argument) is reported only where the step's graph
-is visibly back-propagated; otherwise code elsewhere may do that.
+- a key or name that is overwritten at each step, because only one graph is alive then;
+- values that a later backward uses (log-probabilities, rewards, losses that are summed and back-propagated);
+- numbers, indices and detached values;
+- code that runs with grad mode off;
+- a container that existed before the function ran (an attribute, an argument), unless the step's graph is visibly
+  back-propagated: otherwise, code elsewhere may do that.
 
 ## What it costs
-As TML101: graph nodes alone where a backward goes through the step's graph (warning; measured 231 kB of host memory
-per step for a 6-layer encoder, plus the stored tensor itself), the whole graph where none does or with
-`retain_graph=True` (error; measured 19.0 MB per evaluation step, 47.2 MB per training step).
+The same as for TML101:
+
+- If a backward goes through the step's graph (warning), the graph's nodes stay, and the stored tensor. Measured for a
+  6-layer encoder: 231 kB of host memory per step.
+- If no backward does, or with `retain_graph=True` (error), the whole graph stays. Measured: 19.0 MB per evaluation
+  step, 47.2 MB per training step.
 
 ## Example
 ```python
@@ -54,12 +56,15 @@ def train(model, loader, criterion, optimizer):
 ```
 
 ## Fix
-Appends `.detach()` to the stored value, where that is a tensor for sure: no fix where it, or what is taken out of the container, is read
-by key, unpacked or asked for something that no tensor has. Unsafe, because whoever reads the container later may want the graph. There
-is no fix for `extend` and comprehensions, where no single expression is stored.
+Appends `.detach()` to the stored value. Unsafe, because code that reads the container later may need the graph. There is
+no fix
+
+- if the value may not be a tensor: it, or an element of the container, is read by key, unpacked, or used in a way that no
+  tensor supports;
+- for `extend` and comprehensions, which store no single expression.
 
 ## When to ignore
-What is stored is back-propagated later, by code that the analysis cannot see.
+The stored value is back-propagated later, by code that the analysis cannot see.
 
 ## References
 - PyTorch FAQ, "Don't hold onto tensors and variables you don't need":
