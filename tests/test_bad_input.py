@@ -170,7 +170,7 @@ def test_a_notebook_that_is_none_gets_one_line(tree: Path) -> None:
 def test_no_python_files(tmp_path: Path) -> None:
     done = lint(".", cwd=tmp_path)
     assert done.returncode == 0
-    assert done.stderr == "torchmemlint: warning: no Python files found under the given paths\n"
+    assert done.stderr == "torchmemlint: warning: no Python files found in the given paths\n"
 
 
 # --- settings and options -------------------------------------------------------------------------------------------

@@ -107,10 +107,10 @@ def test_what_is_too_large_is_told_and_no_error(tmp_path: Path) -> None:
         text=True,
     )
     assert run.returncode == 1
-    assert run.stderr == "torchmemlint: note: a.py: train: function too large: not analysed\n"
+    assert run.stderr == "torchmemlint: note: a.py: train: function too large: not analyzed\n"
     assert "b.py" in run.stdout
     assert "a.py" not in run.stdout
-    assert '"text": "a.py: train: function too large: not analysed"' in (tmp_path / "out.sarif").read_text()
+    assert '"text": "a.py: train: function too large: not analyzed"' in (tmp_path / "out.sarif").read_text()
 
 
 def test_a_step_more_or_less_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_a_step_more_or_less_decides(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(state.Meter.__init__, "__defaults__", (whole - 1,))
     outcome = checked(tmp_path)
     assert not outcome.findings
-    assert [line.endswith("train: function too large: not analysed") for line in outcome.skipped] == [True]
+    assert [line.endswith("train: function too large: not analyzed") for line in outcome.skipped] == [True]
 
 
 @pytest.mark.parametrize("name", ["names_bound_to_each_other", "totals_of_one_loss", "gradients_zeroed"])
@@ -164,7 +164,7 @@ def test_walks_over_graphs_are_counted(name: str, tmp_path: Path, monkeypatch: p
     assert cpu(lambda: outcome.append(checked(tmp_path))) < 8
     monkeypatch.setattr("torchmemlint.analysis.MAX_WALKED", 1000)
     (skipped,) = checked(tmp_path).skipped
-    assert skipped.endswith("a.py: train: function too large: not analysed")
+    assert skipped.endswith("a.py: train: function too large: not analyzed")
 
 
 @pytest.mark.parametrize(("name", "size"), [("f_strings", 5000), ("booleans", 20000), ("deep_unary", 20000)])
@@ -182,7 +182,7 @@ def test_libcst_is_not_given_what_fills_the_memory(name: str, size: int, tmp_pat
     (tmp_path / "a.py").write_text(SHAPES[name](size)["a.py"])
     outcome = checked(tmp_path)
     assert not outcome.findings
-    assert [line.endswith("a.py: train: function too large: not analysed") for line in outcome.skipped] == [True]
+    assert [line.endswith("a.py: train: function too large: not analyzed") for line in outcome.skipped] == [True]
     measured = cost(SHAPES[name](size), 30)
     assert measured.megabytes < 90
 

@@ -376,7 +376,7 @@ def test_without_a_sandbox_nothing_is_run(train: str, monkeypatch: pytest.Monkey
     assert command.main([train]) == 2
     printed = capsys.readouterr().out
     assert printed.count("\n") == 1
-    assert "could not be told: not run: no sandbox can be had here (no wall today; no wall today); --no-sandbox" in printed
+    assert "could not be told: not run: no sandbox is available here (no wall today; no wall today); --no-sandbox" in printed
 
 
 def test_an_answer_of_a_process_that_did_not_finish_is_not_believed() -> None:

@@ -67,7 +67,7 @@ KEPT = replace(RAN, live_bytes=STEPS, keys="tensor", value_bytes=100)
         ("TML503", CHECKED, replace(CHECKED, peak_bytes=200_000), "refuted", "lower than without"),
         ("TML503", CHECKED, replace(CHECKED, peak_bytes=105_000), "inconclusive", "a little lower"),
         ("TML503", CHECKED, replace(CHECKED, value_bytes=1000), "inconclusive", "small part of the peak"),
-        ("TML503", replace(CHECKED, went_back=0), CHECKED, "inconclusive", "no backward runs through it"),
+        ("TML503", replace(CHECKED, went_back=0), CHECKED, "inconclusive", "no backward goes through it"),
         ("TML503", replace(CHECKED, grad_modes=(False,)), CHECKED, "inconclusive", "grad mode is off"),
         ("TML503", replace(CHECKED, ungraphed=True, attached=False), CHECKED, "confirmed", UNTRAINED),
         ("TML503", replace(CHECKED, ungraphed=True, attached=False, hidden_inputs=True), CHECKED, "inconclusive", "is not seen"),
@@ -87,7 +87,7 @@ def test_what_two_runs_prove(code: str, before: Run, after: Run | None, outcome:
 
 
 def test_what_may_not_grow_on_is_not_confirmed() -> None:
-    doubts = Doubts("on", bounded="row 7 sets `out` anew: how long it grows is not seen")
+    doubts = Doubts("on", bounded="row 7 sets `out` again: how long it grows is unknown")
     verdict = decide_isolated("TML403", JOINED, replace(JOINED, allocated_bytes=STEPS), None, doubts)
     assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, doubts.bounded)
 
@@ -100,12 +100,12 @@ def test_what_may_not_grow_on_is_not_confirmed() -> None:
         ("for x in loader:\n    out = x if out is None else cat([out, x])", 2, True, ""),
         ("for x in loader:\n    out = cat([out, x])\n    if x:\n        out = cat([out, y])", 2, True, ""),
         ("for x in loader:\n    out = cat([out, x])[-4:]", 2, True, "row 2 keeps a part of what it joins"),
-        ("for x in loader:\n    out = cat([out, x])\n    out = out[-4:]", 2, True, "row 3 sets `out` anew: how long it grows is not seen"),
-        ("for x in loader:\n    self.out = cat([self.out, x])\n    if full:\n        self.out = None", 2, True, "row 4 sets `self.out` anew: how long it grows is not seen"),
+        ("for x in loader:\n    out = cat([out, x])\n    out = out[-4:]", 2, True, "row 3 sets `out` again: how long it grows is unknown"),
+        ("for x in loader:\n    self.out = cat([self.out, x])\n    if full:\n        self.out = None", 2, True, "row 4 sets `self.out` again: how long it grows is unknown"),
         ("for x in range(4):\n    out = cat([out, x])", 2, False, "the loop in row 1 turns 4 times"),
         ("for x in range(4):\n    out = cat([out, x])", 2, True, ""),
         ("for x in [a, b]:\n    out = cat([out, x])", 2, False, "the loop in row 1 turns 2 times"),
-        ("out = cat([out, x])", 1, True, "no loop is around it in its function"),
+        ("out = cat([out, x])", 1, True, "it is not in a loop of its function"),
     ],
 )  # fmt: skip
 def test_what_bounds_a_joined_tensor(loop: str, row: int, claimed: bool, why: str) -> None:

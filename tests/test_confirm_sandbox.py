@@ -309,7 +309,7 @@ class TestPrivateDirectories:
 def only_landlock(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container that forbids namespaces."""
     if not sys.platform.startswith("linux") or not landlock.version():
-        pytest.skip("the kernel has no Landlock, or it is not switched on")
+        pytest.skip("the kernel has no Landlock, or it is disabled")
     monkeypatch.setattr("torchmemlint.confirm.launch.WALLS", (sandbox.LANDLOCK,))
 
 
@@ -422,13 +422,13 @@ class TestForgery:
     @pytest.mark.parametrize("exits", [True, False])
     def test_what_is_written_to_descriptors(self, exits: bool) -> None:
         ended = run("writes_to_every_descriptor", EXIT=exits)
-        assert ended.forged == "something was written beside the experiment's answers"
+        assert ended.forged == "something other than the experiment's answers was written"
         assert run_of(ended, "before") is None
         assert bool(ended.ending) == exits
 
     def test_an_answer_in_the_experiments_place(self) -> None:
         verdict, ended = measured("answers_for_the_experiment")
-        assert ended.forged == "an answer was given by the code that ran, not by the experiment"
+        assert ended.forged == "the code that ran gave an answer itself"
         assert verdict.outcome is Outcome.INCONCLUSIVE
         assert "forged" in verdict.reason
 
@@ -444,7 +444,7 @@ class TestForgery:
 
     def test_an_end_before_the_last_word_is_told(self) -> None:
         ended = launch({"runner": "snippet", "source": "import os; os._exit(0)"}, 20)
-        assert ended.ending == "the code ended its process before the experiment was over"
+        assert ended.ending == "the code ended its process before the end of the experiment"
 
     def test_honest_answers_are_believed(self) -> None:
         emitted, key = [], channel.new_key()

@@ -86,7 +86,7 @@ emit({{"said": out}})
 @pytest.mark.parametrize("wall", ["namespaces", "landlock"])
 def test_a_child_reaches_neither_the_worker_nor_another_run(wall: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if wall == "landlock" and not landlock.version():
-        pytest.skip("the kernel has no Landlock, or it is not switched on")
+        pytest.skip("the kernel has no Landlock, or it is disabled")
     monkeypatch.setattr("torchmemlint.confirm.launch.WALLS", (getattr(sandbox, wall.upper()),))
     (tmp_path / "note").write_text("another run's")
     with launch.warmed():

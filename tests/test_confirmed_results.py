@@ -57,7 +57,7 @@ def check(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
 def test_frames_show_what_was_measured(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = check(capsys, "--confirmed", "results.json")
     assert status == 1
-    assert "= measured: confirmed: nodes per step (3 nodes/step, 0 with the repair; cpu)\n" in out
+    assert "= measured: confirmed: nodes per step (3 nodes/step, 0 with the fix; cpu)\n" in out
     assert "= measured: refuted: nothing grows\n" in out
     assert "Found 2 warnings" in out
 

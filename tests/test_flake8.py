@@ -152,7 +152,9 @@ def test_the_plugin_does_not_load_what_it_does_not_need(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def checker(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Checker]]:
+def checker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Checker]]:
+    """The plugin in an empty folder: without file names it checks the current one."""
+    monkeypatch.chdir(tmp_path)
     yield Checker
     Checker.parse_options(Namespace(select=None, extend_select=None))
 

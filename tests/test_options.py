@@ -150,7 +150,7 @@ def test_what_cannot_be_read_in_a_folder_is_named(lint, project: Path) -> None: 
 
 @pytest.mark.parametrize("name", ["clean", "merge", "rule", "trace"])
 def test_a_folder_that_is_called_like_a_command(name: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = f"torchmemlint: note: `{name}` is a command here; to check the path of that name write ./{name}\n"
+    words = f"torchmemlint: note: `{name}` is the command; to check the path, write ./{name}\n"
     for there in (False, True):
         if there:
             (project / name).mkdir()

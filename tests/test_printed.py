@@ -116,7 +116,7 @@ def test_the_costliest_first(project: Path) -> None:
 def test_the_summary_names_the_three_costliest(project: Path) -> None:
     (project / "a.py").write_text(IMPORTS + NOTE + "".join(ERROR.replace("predict", f"predict_{n}") for n in range(4)))
     words = run(project, "--output-format", "concise").stdout
-    assert "The costliest: a.py:15:21 TML201, a.py:24:21 TML201, a.py:33:21 TML201." in words
+    assert "Most costly: a.py:15:21 TML201, a.py:24:21 TML201, a.py:33:21 TML201." in words
 
 
 @pytest.mark.parametrize("given", ["sure", "", "HIGH"])

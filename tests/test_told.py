@@ -259,7 +259,7 @@ def test_a_guarded_forward_is_known_where_the_function_is_too_long_to_follow_it(
 def test_the_missing_parentheses_are_no_safe_fix_where_a_model_is_trained_on_what_the_block_gives() -> None:
     text = (FIXTURES / "TML202" / "not_called_around_a_loss.py").read_text(encoding="utf-8")
     all_found = found(text, "TML202")
-    assert {finding.cost for finding in all_found} == {"nothing in the block runs: the program stops here each time"}
+    assert {finding.cost for finding in all_found} == {"the block never runs: the program always fails here"}
     safety = {finding.function: finding.fix.safety.value for finding in all_found if finding.fix}
     assert safety == {
         "Shifted.forward": "safe",

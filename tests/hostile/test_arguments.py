@@ -120,7 +120,7 @@ def test_lines_of_a_list_are_paths(folder: Path) -> None:
     (folder / "paths").write_bytes(b"a\0b\n")
     assert (
         lint("@paths", cwd=folder).stderr
-        == b"torchmemlint: error: @paths: must have one path on each line, and has null bytes\n"
+        == b"torchmemlint: error: @paths: has null bytes; write one path per line\n"
     )
     assert lint("@gone", cwd=folder).stderr == b"torchmemlint: error: @gone: cannot be read: No such file or directory\n"
 

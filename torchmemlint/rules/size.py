@@ -27,7 +27,7 @@ ENDS_AT_ONCE = "the graph ends at the detach, before that of the training step i
 def why_small(graph: Graph, flow: Flow) -> str:
     """Why a forward's graph is small beside that of a training step, in words; "" where it may be large."""
     if is_without_gpu(graph.site):
-        return "it runs where no GPU is used"
+        return "it runs only without a GPU"
     if is_dense(graph.cls, flow):
         return NARROW
     if is_lone_layer(graph, flow):

@@ -115,14 +115,14 @@ def problem(event: EnvironmentSet, target: tuple[int, int] | None) -> tuple[str,
         return refused[0], "the first use of the device raises", refused[1]
     early = "set it before `import torch`, or in the shell"
     if event.device_used:
-        message = f"`{event.name}` is set after something was put on the device: the allocator has read its options"
-        return message, "the option does nothing in this process", early
+        message = f"`{event.name}` is set after the device was first used: the allocator has already read its options"
+        return message, "the option has no effect in this process", early
     if event.torch_loaded and any(option == "backend" for option, _ in options(event.value or "")):
-        message = f"`{event.name}` names a backend after `import torch`: the allocator has been chosen by then"
+        message = f"`{event.name}` names a backend after `import torch`: the allocator has already been chosen"
         return message, "the first use of the device raises where the two differ", early
     if event.name == "PYTORCH_ALLOC_CONF" and target is not None and target < (2, 10):
-        message = f"`PYTORCH_ALLOC_CONF` is read from torch 2.10 on, this code runs with {target[0]}.{target[1]} as well"
-        return message, "the option does nothing there", "set `PYTORCH_CUDA_ALLOC_CONF`, which all versions read"
+        message = f"`PYTORCH_ALLOC_CONF` is read from torch 2.10 on, but this code must run with {target[0]}.{target[1]}, too"
+        return message, "the option has no effect there", "set `PYTORCH_CUDA_ALLOC_CONF`, which all versions read"
     return None
 
 
@@ -145,9 +145,9 @@ def refusal(value: str) -> tuple[str, str] | None:
                 f"write `{name.replace('=', ':')}`",
             )
         if held.lower() in ("true", "false") and held not in ("True", "False"):
-            return f"`{name}:{held}` is refused: the value is `True` or `False`", f"write `{name}:{held.capitalize()}`"
+            return f"`{name}:{held}` is invalid: use `True` or `False`", f"write `{name}:{held.capitalize()}`"
         if name == "max_split_size_mb" and held.isdecimal() and int(held) < SMALLEST_SPLIT:
-            return f"`{name}:{held}` is refused: it must be at least {SMALLEST_SPLIT}", "choose a larger size, or leave it out"
+            return f"`{name}:{held}` is invalid: the minimum is {SMALLEST_SPLIT}", "use a larger size, or remove the option"
         near = get_close_matches(name, sorted(TORCH.allocator_options), n=1, cutoff=0.75)
         if near and name not in TORCH.allocator_options:
             return f"`{name}` is not an allocator option", f"did you mean `{near[0]}`?"

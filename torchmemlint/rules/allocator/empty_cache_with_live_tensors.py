@@ -73,11 +73,11 @@ def check(event: Handler, flow: Flow) -> Iterator[Draft]:
                 flow.at(
                     RULE,
                     event.site,
-                    "`empty_cache()` in the handler of an out-of-memory error frees no tensor: what fills the memory is still referenced",
+                    "`empty_cache()` in an out-of-memory handler frees no tensor: the tensors that fill the memory are still referenced",
                     node=node,
                     label="returns only unused cached blocks",
-                    cost="frees no tensor; the exception keeps the failed step's tensors alive here",
-                    help="leave it out: the allocator has already returned its unused blocks before it raised",
+                    cost="frees no tensor; the exception keeps the failed step's tensors alive",
+                    help="remove it: the allocator has already returned its unused blocks before it raised",
                 ),
                 handler=event.site.node,
             )

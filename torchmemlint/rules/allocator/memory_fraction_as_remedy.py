@@ -77,9 +77,9 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
             RULE,
             event.site,
             f"`{event.name}` {where} lowers the limit, not the memory that a step needs: the next step fails sooner",
-            label="a cap saves no memory",
-            cost="frees nothing; allocations above the cap fail although the device has room",
-            help="reduce what a step needs (smaller batch, `no_grad`, mixed precision, checkpointing); set a cap once, at start, to share a device",
+            label="a limit saves no memory",
+            cost="frees nothing; allocations above the limit fail even if the device has room",
+            help="reduce what a step needs (smaller batch, `no_grad`, mixed precision, checkpointing); set a limit once, at the start, to share a device",
         ),
         handler=event.site.handler,
     )

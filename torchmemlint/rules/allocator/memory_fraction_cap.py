@@ -77,9 +77,9 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
             RULE,
             event.site,
             f"`{event.name}` lowers the limit, not the memory that a step needs",
-            label="caps this process",
-            cost="saves no memory; allocations above the cap fail although the device has room",
-            help="useful to share a device between processes; no help against running out of memory",
+            label="limits this process",
+            cost="saves no memory; allocations above the limit fail even if the device has room",
+            help="use it to share a device between processes; it does not help against out-of-memory errors",
         ),
         handler=event.site.handler,
     )

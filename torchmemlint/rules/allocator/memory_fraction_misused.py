@@ -94,8 +94,8 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
             problem,
             severity=severity,
             label="not a valid use",
-            cost="the cap is not applied as meant",
-            help="pass a float in [0, 1] (MPS: up to 2), before anything is put on the device",
+            cost="the limit does not apply as intended",
+            help="pass a float in [0, 1] (MPS: up to 2), before the first use of the device",
         ),
         handler=event.site.handler,
     )

@@ -136,8 +136,8 @@ def cost(flow: Flow, keeps: bool) -> str:
         graph.kind is GraphKind.FORWARD and graph.mode is not Mode.OFF and not graph.frozen
         for graph in flow.record.graphs.values()
     )
-    held = "the failed graph and its locals" if built else "what the failed step had allocated"
-    until = "as long as the exception is kept" if keeps else "until the handler ends"
+    held = "the failed graph and its locals" if built else "the memory of the failed step"
+    until = "while the exception is kept" if keeps else "until the handler ends"
     return f"the exception keeps every frame's tensors: {held} stay{'' if built else 's'} allocated {until}"
 
 
@@ -157,7 +157,7 @@ def draft(event: Handler, flow: Flow, node: int, what: str, label: str, recovery
             severity=severity(event, {word for _, word in recovery}),
             label=label,
             cost=cost(flow, event.keeps >= 0),
-            help="only set a flag in the handler; retry and clean up after the `try` statement, when the exception is gone",
+            help="only set a flag in the handler; retry and clean up after the `try` statement, when the exception is freed",
             flow=[flow.step(event.site._replace(node=n), WORDS[w]) for n, w in recovery[:3]],
         ),
         handler=event.site.node,

@@ -144,7 +144,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
     if silent is None and not flag:
         silent = is_no_data_set(event, info, flow) or is_of_no_network(forwards)
     if silent is None and not holds_tensors(event, flow):
-        silent = Silent("nothing shows that what is stored is a tensor")
+        silent = Silent("the stored value may not be a tensor")
     if silent is not None:
         yield silent
         return
@@ -162,8 +162,8 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
             cost=f"device memory grows by one {'turn' if flag else 'batch'}'s output per step, until `{place}` is dropped",
             help=f"collect only when `{flag}` is set"
             if flag
-            else "store `.cpu()` copies, or reduce each batch to what is needed",
-            flow=[flow.step_of(forwards[0], "the output is made here")],
+            else "store `.cpu()` copies, or reduce each batch to the values that you need",
+            flow=[flow.step_of(forwards[0], "the output is created here")],
             fix=fix,
         ),
         frozenset(event.outputs),
@@ -174,7 +174,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
 def move(event: Store, flow: Flow) -> Fix | NoFix | None:
     """``.cpu()`` on what is stored, where it is a tensor for sure and all that becomes of it can be done on the host."""
     if not event.sure_tensor:
-        return NoFix("what is stored may be no tensor on some path")
+        return NoFix("the stored value may not be a tensor on some path")
     why = met_on_device(flow.runs.world, flow.record.root, event.place, event.site.node)
     if why:
         return NoFix(why)
@@ -196,21 +196,21 @@ def doubts_of(event: Store, forwards: Sequence[Graph], info: LoopInfo) -> Iterat
 def is_of_no_network(forwards: Sequence[Graph]) -> Silent | None:
     if any(graph.kind is GraphKind.FORWARD or purpose.may_be_network(graph.what) for graph in forwards):
         return None
-    return Silent("nothing shows that a network made it")
+    return Silent("it may not come from a network")
 
 
 def is_small(event: Store, flow: Flow) -> Silent | None:
     """Why what is stored is less than the whole output of a network, or does not stay on a device."""
     if event.constant_key:
-        return Silent("the former value goes when the next one comes")
+        return Silent("each value replaces the previous one")
     if event.flags & (SCALAR | INTEGER | VIEW | COLUMN) or SMALL.search(event.place):
-        return Silent("what is stored is small: a number, indices, or a part of the output")
+        return Silent("the stored value is small: a number, indices, or a part of the output")
     if event.half_fix == "to" or event.flags & MOVED:
-        return Silent("the author says where it shall lie")
+        return Silent("the code chooses its device explicitly")
     if any("%" in guard for guard in event.site.guards):
-        return Silent("it stores the output of few of many steps")
+        return Silent("it stores the output of only a few steps")
     if not flow.device_words() or flow.record.is_let_go(event):
-        return Silent("nothing here works with a device, or what is stored is let go of")
+        return Silent("no device is used here, or the stored values are released")
     return None
 
 
@@ -229,9 +229,9 @@ def is_no_data_set(event: Store, info: LoopInfo, flow: Flow) -> Silent | None:
     record = flow.record
     batches = info.kind is Kind.LOADER or event.loop in record.drawing
     if not batches and not (info.kind in (Kind.THING, Kind.GENERATOR) and purpose.BATCHES.search(info.text)):
-        return Silent("the loop goes over no loader or batches")
+        return Silent("the loop does not iterate over a loader or batches")
     if info.text.startswith("range(") and not batches:
-        return Silent("the loop goes over pieces of what lies on the device already")
+        return Silent("the loop goes over parts of a tensor that is already on the device")
     if batches:
         # A function that is named for training, and leaves that to others, gives them what it collects.
         trains = any(isinstance(other, Backward) and flow.own(other.site) for other in record.events.values())
@@ -243,7 +243,7 @@ def is_no_data_set(event: Store, info: LoopInfo, flow: Flow) -> Silent | None:
         return Silent("the loop goes over the mini-batches of a step")
     around = [record.loops[loop] for loop in event.site.loops if loop not in event.outlived and loop in record.loops]
     if any(each.targets and not ROUNDS.search(each.text) for each in around):
-        return Silent("the loop goes over the pieces of one item, which are put together before the next")
+        return Silent("the loop goes over the pieces of one item, which are joined before the next")
     return None
 
 

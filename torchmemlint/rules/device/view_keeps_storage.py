@@ -104,11 +104,11 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
         flow.at(
             RULE,
             event.site,
-            f"`{short(event.place)}` keeps a view: the whole output stays allocated for each slice that is stored",
+            f"`{short(event.place)}` keeps a view: each stored slice keeps the whole output allocated",
             label="a slice shares the storage of the whole tensor",
             cost="keeps the whole output for each slice (measured: 64 to 4096 times the slice)",
             help="store a copy of the slice: `.clone()`",
-            flow=[flow.step_of(forwards[0], "the whole output is made here")],
+            flow=[flow.step_of(forwards[0], "the whole output is created here")],
             fix=fix,
         ),
         frozenset(event.outputs),

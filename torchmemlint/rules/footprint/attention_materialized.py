@@ -102,7 +102,7 @@ def check(event: Attention, flow: Flow) -> Iterator[Draft]:
             label="softmax of scores, times values",
             cost="the scores of every position against every other, several times"
             + ("" if event.mode is Mode.OFF else ", kept for the backward")
-            + " (203 MB against 5 MB at 2,048 positions, 4 heads)",
+            + " (203 MB instead of 5 MB at 2,048 positions, 4 heads)",
             help="`torch.nn.functional.scaled_dot_product_attention(q, k, v)` never materializes all of them",
         ),
         handler=event.site.handler,

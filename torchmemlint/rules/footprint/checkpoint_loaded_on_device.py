@@ -112,8 +112,8 @@ BY_DEVICE = Doubt(1, "the file was saved from the CPU")
 ON_HOST = Doubt(1, "the device is the CPU")
 
 HELD = "a second copy of the model's weights, and of everything else in the file, on the device during all steps"
-HELD_AT_FIRST = "a second copy of the model's weights, and of everything else in the file, on the device until row {row} binds the name again"
-FOR_EACH = "each process loads the file onto the one GPU that it was saved from: a copy for each on that device"
+HELD_AT_FIRST = "a second copy of the model's weights, and of everything else in the file, on the device until line {row} rebinds the name"
+FOR_EACH = "all processes load the file onto the GPU that it was saved from: one copy each"
 ONCE = "a second copy of the weights on the device, until the dict is dropped"
 
 
@@ -121,7 +121,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
     if event.effect is not Effect.LOAD or event.name not in LOADERS or not flow.own(event.site):
         return
     if "**" in event.more:
-        yield Silent("the arguments come from elsewhere, and may name a place")
+        yield Silent("the arguments come from elsewhere, and may include a device")
         return
     uses = [
         e
@@ -129,13 +129,13 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
         if isinstance(e, CallEffect) and e.effect is ToldCall.RESTORE and event.result in e.takes
     ]
     if not uses:
-        yield Silent("what is loaded goes into no `load_state_dict()` that is visible")
+        yield Silent("no visible `load_state_dict()` uses the loaded values")
     elif not flow.speaks_of_cuda():
-        yield Silent("the project works with no CUDA device")
+        yield Silent("the project does not use CUDA")
     elif flow.also_calls(event.site, ON_THE_HOST):
-        yield Silent("dynamically quantised modules live on the CPU")
+        yield Silent("dynamically quantized modules are on the CPU")
     elif is_without_gpu(event.site):
-        yield Silent("it runs where no GPU is used")
+        yield Silent("it runs only without a GPU")
     else:
         yield from told(event, uses, flow)
 
@@ -183,27 +183,27 @@ def told(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Iterator[
                 doubts=(BY_DEVICE,) if held or several else (),
                 label="no `map_location`",
                 cost=held_cost if held else FOR_EACH if several else ONCE,
-                help='load on the host, `map_location="cpu"`: `load_state_dict` copies each tensor to its parameter'
-                + ("" if held or several else ", and the file can be read without that GPU"),
+                help='load onto the host with `map_location="cpu"`: `load_state_dict` copies each tensor to its parameter'
+                + ("" if held or several else ", and the file can be loaded without that GPU"),
                 flow=loaded,
                 fix=on_host(event, uses, flow) if place is None else None,
             ),
             handler=event.site.handler,
         )
     elif is_function(place):
-        yield Silent("a function says where each tensor goes")
+        yield Silent("a function chooses the device of each tensor")
     elif not held:
-        yield Silent("`map_location` says where, and nothing holds the dict while steps run")
+        yield Silent("`map_location` is given, and the dict is not referenced while steps run")
     elif single is not None and str(single.value).startswith(("cpu", "meta")):
-        yield Silent("it is loaded on the host")
+        yield Silent("it is loaded onto the host")
     else:
         yield Draft(
             flow.at(
                 RULE,
                 event.site,
-                "the loaded checkpoint is held on the device while the model runs its steps",
+                "the loaded checkpoint stays on the device while the model runs its steps",
                 doubts=() if single is not None else (ON_HOST,),
-                label="loaded onto the device and never released" if freed is None else "loaded onto the device and held",
+                label="loaded onto the device and never released" if freed is None else "loaded onto the device and kept",
                 cost=held_cost,
                 help='`del` it after `load_state_dict`, or load with `map_location="cpu"`',
                 flow=loaded,
@@ -217,7 +217,7 @@ def on_host(event: CallEffect, uses: Sequence[CallEffect], flow: Flow) -> Fix | 
     world, ref = flow.runs.world, flow.frame(event.site).ref
     keeper = next((keeper for use in uses if (keeper := keeps_what_it_is_given(use, flow))), "")
     if keeper:
-        return NoFix(f"`{keeper}` keeps the tensors that it is given")
+        return NoFix(f"`{keeper}` keeps the tensors that it gets")
     other = taken_otherwise(world, ref, event.site.node)
     if other:
         return NoFix(other)

@@ -134,7 +134,7 @@ def judge(event: CallEffect, flow: Flow) -> tuple[str, Severity, str, str, str, 
     ]
     if sequential and not inputs and not event.more:
         return (
-            "`checkpoint_sequential` is called without its input: this raises TypeError", Severity.ERROR, "no input",
+            "`checkpoint_sequential` is called without an input: this raises TypeError", Severity.ERROR, "no input",
             "nothing is saved: the call does not return a model, it runs one",
             "call it in the forward: `out = checkpoint_sequential(model, 4, inputs, use_reentrant=False)`", None,
         )  # fmt: skip
@@ -152,12 +152,12 @@ def judge(event: CallEffect, flow: Flow) -> tuple[str, Severity, str, str, str, 
         if any(type(a) is Tensor for v in inputs for a in v):
             node = dict(event.nodes).get("use_reentrant")
             if variant is None:
-                fix = flow.add_argument(event, "use_reentrant=False", "Take the other variant", Safety.UNSAFE)
+                fix = flow.add_argument(event, "use_reentrant=False", "Use the non-reentrant variant", Safety.UNSAFE)
             else:
-                fix = None if node is None else flow.replace(event.site, node, "False", "Take the other variant", Safety.UNSAFE)
+                fix = None if node is None else flow.replace(event.site, node, "False", "Use the non-reentrant variant", Safety.UNSAFE)
             return (
-                "no input of this reentrant checkpoint asks for a gradient: what runs inside gets none", Severity.ERROR,
-                "the inputs have no graph", "the segment is not trained; torch warns and goes on",
+                "no input of this reentrant checkpoint requires grad: the code inside gets no gradient", Severity.ERROR,
+                "the inputs have no graph", "the segment is not trained; torch only warns",
                 "pass `use_reentrant=False`, which needs no such input", fix,
             )  # fmt: skip
     if sequential:
@@ -172,7 +172,7 @@ def judge(event: CallEffect, flow: Flow) -> tuple[str, Severity, str, str, str, 
     elif whole_step(event, flow):
         return (
             "one checkpoint around the whole model saves nothing at the peak", Severity.WARNING, "everything between the batch and the loss",
-            "the backward builds every activation again at once: 1.01 times the peak without a checkpoint",
+            "the backward recomputes all activations at once: 1.01 times the peak without a checkpoint",
             "checkpoint each layer, or a few groups of layers", None,
         )  # fmt: skip
     return None

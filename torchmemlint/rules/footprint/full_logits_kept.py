@@ -91,7 +91,7 @@ def check(event: LastLogits, flow: Flow) -> Iterator[Draft]:
             event.site,
             "logits are computed for every position, but only the last position's are used",
             label="only one position is used",
-            cost="positions × vocabulary for each sample: 263 MB against 0.4 MB (2,048 positions, 32,000 words, batch of 2)",
+            cost="positions × vocabulary for each sample: 263 MB instead of 0.4 MB (2,048 positions, 32,000 words, batch of 2)",
             help="let the model compute only the last one: `logits_to_keep=1` in transformers",
         ),
         handler=event.site.handler,

@@ -115,7 +115,7 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft]:
             min(sites, key=lambda site: flow.span(site)),
             "a model is trained on a GPU in full precision",
             label="float32 activations, and no smaller type anywhere in the project",
-            cost="activations in bfloat16 took 0.51 to 0.71 of those in float32 (more where weights outweigh them)",
+            cost="activations in bfloat16 took 0.51 to 0.71 of those in float32 (more if the weights are larger)",
             help='run the forward and the loss under `torch.autocast("cuda", dtype=torch.bfloat16)`',
             flow=[flow.step(event.site, "back-propagated here")],
         ),

@@ -103,7 +103,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
             fix = flow.replace(event.site, node, "True", "Free the gradients", Safety.UNSAFE)
         message, help = (
             f"`{short(event.name)}(set_to_none=False)` keeps every gradient allocated",
-            "drop the argument: gradients are freed",
+            "remove the argument: gradients are then freed",
         )
     elif event.effect is ToldCall.GRADIENT_ZEROED:
         message, help = (
@@ -115,9 +115,9 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
     else:
         return
     if fix is not None and reads_zeros(event, flow):
-        fix = NoFix("the zeros may be read, where None would be")
+        fix = NoFix("code may read the zeros, which would be None")
     yield Draft(
-        flow.at(RULE, event.site, message, label="zeros take as much memory as gradients", cost=COST, help=help, fix=fix),
+        flow.at(RULE, event.site, message, label="zeros need as much memory as gradients", cost=COST, help=help, fix=fix),
         handler=event.site.handler,
     )
 

@@ -119,12 +119,12 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft]:
         flow.at(
             RULE,
             event.site,
-            f"`{short(event.place)}` collects losses that are back-propagated together: all their graphs live at once",
-            label="one more graph at each turn of the loop",
-            cost="as many graphs at the peak as the loop has turns, instead of one",
-            help="call `backward()` for each part, inside the loop: gradients add up, and each graph is freed before the next",
+            f"`{short(event.place)}` collects losses that are back-propagated together: all their graphs are alive at once",
+            label="one more graph in each iteration",
+            cost="as many graphs at the peak as the loop has iterations, instead of one",
+            help="call `backward()` for each part, inside the loop: gradients accumulate, and each graph is freed before the next",
             flow=[
-                flow.step_of(own, f"`{short(own.what)}(…)` builds a graph at each turn"),
+                flow.step_of(own, f"`{short(own.what)}(…)` builds a graph in each iteration"),
                 flow.step(later.site, "one backward for all of them"),
             ],
         ),

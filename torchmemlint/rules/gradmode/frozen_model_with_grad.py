@@ -98,10 +98,10 @@ RULE = Rule(
 )
 EVENT = Graph
 
-COST = "one extra graph at peak, next to the graph that is trained"
-UNUSED_COST = f"{COST}, and one gradient for each of its parameters, which nobody reads or frees"
-SHORT_COST = "one graph, which is built and thrown away at the detach, before that of the training step is built"
-SHOWN_COST = "one whole graph, built in each such step behind the backward, and thrown away"
+COST = "one extra graph at peak, in addition to the trained one"
+UNUSED_COST = f"{COST}, and one gradient for each of its parameters, which nothing reads or frees"
+SHORT_COST = "one graph, which is built and dropped at the detach, before that of the training step is built"
+SHOWN_COST = "one whole graph, built in each such step after the backward, and dropped"
 
 
 def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
@@ -134,11 +134,11 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
             f"`{short(flow.callee(site))}(…)` runs with grad mode on{text}",
             severity=Severity.NOTE if small else Severity.WARNING,
             doubts=doubts,
-            label="builds an autograd graph that is thrown away",
+            label="builds an autograd graph that is dropped",
             cost=SHORT_COST if small == ENDS_AT_ONCE else small_cost(cost, small),
             help="run it under `with torch.no_grad():`; a detach afterwards comes too late for the peak",
             flow=steps,
-            fix=(guard_unheld if unheld else guard_statement)(event, flow, site, "Switch grad mode off for the statement"),
+            fix=(guard_unheld if unheld else guard_statement)(event, flow, site, "Disable grad mode for the statement"),
         ),
         frozenset((event.gid,)),
         event.site.handler,

@@ -91,17 +91,17 @@ SAYINGS = {
     "statement": (
         Severity.WARNING,
         "`{name}` as a statement creates a context manager and discards it: grad mode does not change",
-        "write `with {name}:` around the code, or `torch.set_grad_enabled(False)` for all that follows",
+        "write `with {name}:` around the code, or `torch.set_grad_enabled(False)` for the code that follows",
     ),
     "enable-statement": (
         Severity.NOTE,
         "`{name}` as a statement creates a context manager and discards it: grad mode does not change",
-        "remove it, where grad mode is on anyway, or write `with {name}:` around the code",
+        "remove it if grad mode is on anyway, or write `with {name}:` around the code",
     ),
     "enable-statement-off": (
         Severity.ERROR,
         "`{name}` as a statement creates a context manager and discards it: grad mode stays off",
-        "write `with {name}:` around what needs a graph",
+        "write `with {name}:` around the code that needs a graph",
     ),
     "with-uncalled": (
         Severity.ERROR,
@@ -110,13 +110,13 @@ SAYINGS = {
     ),
     "async-decorator": (
         Severity.WARNING,
-        "`@{name}` on an `async def` has no effect: the decorated call only makes the coroutine, its body runs later",
-        "put `with {name}:` inside the body, with no `await` in it",
+        "`@{name}` on an `async def` has no effect: the decorated call only creates the coroutine; its body runs later",
+        "put `with {name}:` inside the body, without an `await` in it",
     ),
     "async-generator-decorator": (
         Severity.WARNING,
-        "`@{name}` on an async generator has no effect: the decorated call only makes the generator, its body runs later",
-        "put `with {name}:` inside the body, around what runs the model, and with no `yield` or `await` in it",
+        "`@{name}` on an async generator has no effect: the decorated call only creates the generator; its body runs later",
+        "put `with {name}:` inside the body, around the code that runs the model, without a `yield` or `await` in it",
     ),
     "class-decorator": (
         Severity.ERROR,
@@ -143,7 +143,7 @@ SAYINGS = {
 
 WITHOUT_BLOCK = (
     "this generator yields with grad mode off: between items, it is off in the consumer, too",
-    "decorate the generator instead (`@torch.no_grad()`), or switch grad mode back on before the `yield`",
+    "decorate the generator instead (`@torch.no_grad()`), or re-enable grad mode before the `yield`",
 )
 """Message and help for a generator that switches grad mode off by no ``with``."""
 LABELS = {
@@ -158,12 +158,12 @@ LONGEST = 60
 """Letters of a manager's text that a message has room for."""
 COST = "code that runs here still builds autograd graphs"
 ENABLE_COSTS = {
-    "enable-statement": "nothing while grad mode is on; where a caller has switched it off, it stays off",
-    "enable-statement-off": "what follows records no autograd graph: `backward()` fails on it, or gives no gradient",
+    "enable-statement": "nothing while grad mode is on; if a caller has disabled it, it stays off",
+    "enable-statement-off": "the following code records no autograd graph: `backward()` fails, or gives no gradient",
 }
-RAISES_COST = "nothing in the block runs: the program stops here each time"
-UNSEEN_COST = "nothing here visibly builds a graph; code that needs gradients builds one, as without the decorator"
-WITHOUT_WITH = "call it (`with {name}():`) if nothing is trained on what the block gives, else drop the `with`: `backward()` would fail on it"
+RAISES_COST = "the block never runs: the program always fails here"
+UNSEEN_COST = "nothing here visibly builds a graph; code that needs gradients builds one despite the decorator"
+WITHOUT_WITH = "call it (`with {name}():`) if nothing is trained on the results of the block, else remove the `with`: `backward()` would fail"
 GIVES_LOSS = TORCH.words["gives-loss"]
 """Words of functions whose result something is trained on."""
 CONSUMER_COST = "the consumer's training step may run without grad"
@@ -212,7 +212,7 @@ def call_it(event: GradModeMisuse, trained: bool, flow: Flow) -> Fix | NoFix:
     if event.kind == "with-uncalled":
         why = block_needed(flow.runs.world, flow.frame(event.site).ref, event.site.node)
         if trained:
-            why = why or "something may be trained on what the function returns"
+            why = why or "the returned value may be trained"
     end = flow.span(event.site).end
     return NoFix(why) if why else Fix("Call it", Safety.SAFE, (Edit(Span(end, end), "()"),))
 

@@ -144,19 +144,19 @@ RULE = Rule(
 EVENT = Graph
 
 KEPT_COST = "the stored results keep the whole autograd graph of every step: one graph's saved tensors per step"
-HELP = "run it under `torch.no_grad()` (or `torch.inference_mode()`); `eval()` does not switch grad mode off"
-HELP_BOTH = "run it under `torch.set_grad_enabled(…)` with the test of the phase; `eval()` does not switch grad mode off"
-HELP_ASKED = "remove `{name}`: it switches grad mode on here, also where the caller has switched it off"
+HELP = "run it under `torch.no_grad()` (or `torch.inference_mode()`); `eval()` does not disable grad mode"
+HELP_BOTH = "run it under `torch.set_grad_enabled(…)` with the condition of the phase; `eval()` does not disable grad mode"
+HELP_ASKED = "remove `{name}`: it enables grad mode here, even if the caller has disabled it"
 LISTED_COST = (
     "builds an unused autograd graph in each iteration of the comprehension, and the list keeps all of them until they are "
     "detached: the peak grows with the number of iterations"
 )
 PEAK_COST = "builds an autograd graph that nothing uses: up to one extra graph at peak"
 CHAIN_COST = (
-    "builds an autograd graph that nothing uses, and each iteration's hangs on the one before: the graphs of all iterations "
-    "live until the loop ends"
+    "builds an autograd graph that nothing uses, and each iteration's graph includes the previous one: all of them stay alive "
+    "until the loop ends"
 )
-LOOP_COST = f"{PEAK_COST}, two where the result stays bound to a name during the next iteration"
+LOOP_COST = f"{PEAK_COST}, two if the result stays bound to a name during the next iteration"
 
 
 def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
@@ -374,7 +374,7 @@ def guard(event: Graph, flow: Flow) -> Fix | NoFix | None:
     if root.qualname == MODULE or trains or record.assumptions or apart:
         if not flow.own(event.site):
             return None
-        return guard_statement(event, flow, event.site, "Switch grad mode off for the statement")
+        return guard_statement(event, flow, event.site, "Disable grad mode for the statement")
     why = why_not_function(event, flow)
     return NoFix(why) if why else decorate(event, flow)
 
@@ -384,9 +384,9 @@ def guard_phase(event: Graph, flow: Flow) -> Fix | NoFix | None:
     test = flow.training_test(event)[1]
     names = {p.name for p in flow.runs.world.facts(flow.record.root).params} | {"bool", "not", "is", "None", "True", "False"}
     if not flow.own(event.site) or not test or not set(ROOTS.findall(STRINGS.sub("", test))) <= names:
-        return NoFix("the same statement is trained in another phase, which no parameter alone tells")
+        return NoFix("the same statement is trained in another phase, and no single parameter says which phase it is")
     call = f"set_grad_enabled({test})"
-    return flow.under_no_grad(event.site, "Switch grad mode on for training alone, in this statement", call)
+    return flow.under_no_grad(event.site, "Enable grad mode only for training, in this statement", call)
 
 
 def decorate(event: Graph, flow: Flow) -> Fix | None:
@@ -409,7 +409,7 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
     newline = line[len(line.rstrip("\r\n")) :] or "\n"
     start = Position(facts.row, len(indent) + 1)
     text = f"@{torch_name}.no_grad(){newline}{indent}"
-    return Fix("Switch grad mode off for the function", Safety.UNSAFE, (Edit(Span(start, start), text),), needed)
+    return Fix("Disable grad mode for the function", Safety.UNSAFE, (Edit(Span(start, start), text),), needed)
 
 
 def own_and_trained(flow: Flow) -> tuple[list[Graph], set[int]]:

@@ -104,7 +104,7 @@ def check(event: CachedFunction, flow: Flow) -> Iterator[Draft]:
         held = f"`{event.modules[0]}`, a module, with its parameters"
     else:
         held = f"`{tensors[0]}`, a tensor, and can find it again only by identity"
-    entries = "forever" if event.entries is None else f"until {event.entries} other calls replace it"
+    entries = "forever" if event.entries is None else f"until {event.entries} other calls replace them"
     yield Draft(
         flow.at(
             RULE,
@@ -112,7 +112,7 @@ def check(event: CachedFunction, flow: Flow) -> Iterator[Draft]:
             f"`{event.name}` keeps {held}",
             label="keeps arguments and results alive",
             cost=f"keeps each argument and result {entries}; results keep their autograd graph if grad mode is on",
-            help="cache by numbers in a function of its own, or on the object (`functools.cached_property`, an attribute)",
+            help="cache by plain values in a separate function, or on the object (`functools.cached_property`, an attribute)",
         ),
         handler=event.site.handler,
     )

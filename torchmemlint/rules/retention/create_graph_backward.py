@@ -88,7 +88,7 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft]:
     if any(site.loops[: len(turn)] == turn and precedes(flow.record, event.site, site) for site in freed):
         return
     if any(turn and site.loops[: len(turn)] == turn for site in freed):
-        cost = "the graph of this step is still there in the next one's forward: up to two extra graphs at peak"
+        cost = "the graph of this step is still alive during the next forward: up to two extra graphs at peak"
     else:
         cost = "each step's graph stays as long as `.grad` does; if the model is dropped, it is never freed"
     yield Draft(

@@ -122,7 +122,7 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Silent]:
             doubts=doubts_of(told, flow),
             label=f"added to `{short(event.place)}`, which outlives {outlives}",
             cost=cost_of(told, event, flow),
-            help="add a detached value: `.detach()` keeps a tensor, `.item()` makes a number (and waits for the device)",
+            help="add a detached value: `.detach()` keeps a tensor, `.item()` returns a number (and waits for the device)",
             flow=[flow.attached_at(told.gids)],
             fix=detach(event, flow),
         ),
@@ -134,9 +134,9 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Silent]:
 def kept(event: Accumulate, flow: Flow) -> Claim | Silent:
     """What the total keeps, or why that is no mistake."""
     if event.through_module:
-        return Silent("it is a state that goes through the module, and no total")
+        return Silent("it is a state that goes through the module, not a total")
     if is_one_graph(flow, event):
-        return Silent("all that is added comes of one forward, which ran before the loop")
+        return Silent("all added values come from one forward before the loop")
     told = claim(flow, event.graphs, event.mark, event.holder_frame < 0, event.loop, total=True)
     if isinstance(told, Claim) and told.freed and is_term_of_one_step(event, flow):
         return Silent("it adds up the terms of one objective, and ends with the call")

@@ -140,7 +140,7 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft | Silent]:
             doubts=(EMPTIED_ELSEWHERE,) if outside else (),
             label="passed on with its graph",
             cost=told.cost,
-            help="pass a detached value: `.detach()` keeps a tensor, `.item()` makes a number (and waits for the device)",
+            help="pass a detached value: `.detach()` keeps a tensor, `.item()` returns a number (and waits for the device)",
             flow=[flow.attached_at(told.gids), *kept],
         ),
         told.gids,

@@ -104,7 +104,7 @@ EVENT = Store
 def kept(event: Store, flow: Flow) -> Claim | Silent:
     """What the stored value keeps, or why that is no mistake."""
     if is_one_graph(flow, event):
-        return Silent("all that is stored comes of one forward, which ran before the loop")
+        return Silent("all stored values come from one forward before the loop")
     return is_replaced(flow, event) or claim(flow, event.graphs, event.mark, event.external, event.loop, event.outlived)
 
 
@@ -118,7 +118,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
     outlives = "the loop" if event.loop is not None else "this call"
     fix: Fix | NoFix | None = None
     if event.how not in ("extend", "comprehension") and event.value >= 0:
-        fix = NoFix("what is stored may be no tensor on some path")
+        fix = NoFix("the stored value may not be a tensor on some path")
         if event.sure_tensor:
             sure, message = is_computed(event), "Detach the stored tensor"
             fix = flow.append_to(event.site, event.value, ".detach()", message, Safety.UNSAFE, sure=sure, container=event.place)
@@ -131,7 +131,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
             doubts=doubts_of(told, flow),
             label=f"stored in `{short(event.place)}`, which outlives {outlives}",
             cost=cost_of(told, event, flow),
-            help="store a detached value: `.detach()` keeps a tensor, `.item()` makes a number (and waits for the device)",
+            help="store a detached value: `.detach()` keeps a tensor, `.item()` returns a number (and waits for the device)",
             flow=[flow.attached_at(told.gids)],
             fix=fix,
         ),

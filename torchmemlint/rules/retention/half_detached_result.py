@@ -100,7 +100,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
         flow.at(
             RULE,
             event.site,
-            f"`.{event.half_fix}()` does not detach: `{short(event.place)}` keeps the autograd graph as well",
+            f"`.{event.half_fix}()` does not detach: `{short(event.place)}` still keeps the autograd graph",
             severity=told.severity,
             doubts=doubts_of(told, flow),
             label=f"stored in `{short(event.place)}` with its graph",

@@ -94,9 +94,9 @@ EVENT = Backward
 def need_of_graph(event: Backward, flow: Flow) -> str:
     """Why the graph may have to be kept; "" where surely nothing needs it."""
     if not event.retains or event.creates or event.gradients or not flow.own(event.site):
-        return "it says nothing of `retain_graph=True` itself, or also `create_graph=True`"
+        return "it does not say `retain_graph=True` itself, or also says `create_graph=True`"
     if flow.hooks_forwards():
-        return "what a hook brought out of another forward may be part of the loss"
+        return "a value that a hook kept from another forward may be part of the loss"
     return need_of(flow.runs, flow.record.root, flow.frame(event.site).ref, event.site.node)
 
 
@@ -124,7 +124,7 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft | Silent]:
             label="keeps the saved tensors of this graph",
             severity=Severity.NOTE if small else Severity.WARNING,
             doubts=(READ_BY_A_CALLER,) if from_outside(event, flow) else (),
-            cost=small_cost("one extra graph at peak: the saved tensors live on into the next step's forward", small),
+            cost=small_cost("one extra graph at peak: the saved tensors stay alive during the next forward", small),
             help="remove it; if that raises, `detach()` what the two backward calls must not share",
             fix=fix,
         ),

@@ -119,10 +119,10 @@ def check(event: ContextStore, flow: Flow) -> Iterator[Draft]:
     output = bool(({event.mark} | event.things) & flow.record.returned)
     if output:
         message = f"`{event.place}` holds an output of this function: the tensor and its node keep each other alive"
-        cost = "the output stays until the cyclic collector runs, though nothing else refers to it"
+        cost = "the output stays until the cyclic garbage collector runs, even if nothing else refers to it"
     else:
-        message = f"`{event.place}` is a tensor: it lives as long as the graph's node, not until `backward()` frees it"
-        cost = "the tensor outlives the backward, and lives as long as the loss is kept"
+        message = f"`{event.place}` is a tensor that `backward()` does not free: it lives as long as the graph's node"
+        cost = "the tensor outlives the backward, and is kept as long as the loss"
     yield Draft(
         flow.at(
             RULE,

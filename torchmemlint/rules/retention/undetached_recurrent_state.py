@@ -99,13 +99,13 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Silent]:
     record = flow.record
     graphs = flow.real(event.graphs)
     if not graphs:
-        yield Silent("the state hangs on no graph that surely exists")
+        yield Silent("the state may not have a graph")
         return
     if is_detached_in_place(flow, event.mark):
-        yield Silent("`detach_()` cuts it off again in every turn")
+        yield Silent("`detach_()` detaches it in every iteration")
         return
     if event.key not in record.reused:
-        yield Silent("when the module gets it, it hangs on nothing that an earlier turn back-propagated through")
+        yield Silent("its graph does not include an earlier back-propagated iteration")
         return
     gids = frozenset(g.gid for g in graphs)
     inside = [
@@ -114,16 +114,16 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Silent]:
         if isinstance(e, Backward) and event.loop in e.site.loops and record.ancestors(e.graphs | e.hints) & gids
     ]
     if not inside:
-        yield Silent("no backward in the loop runs through the state's graph")
+        yield Silent("no backward in the loop goes through the state's graph")
         return
     retained = all(e.retain for e in inside)
     if retained and is_summed_for_later(flow, event, gids):
-        yield Silent("the loss of every step is summed, and what gets the sum may back-propagate through all steps")
+        yield Silent("the losses of all steps are summed, and the sum may be back-propagated")
         return
     cost = (
-        "the graph of every earlier step stays alive and is walked again: memory and time grow with each step"
+        "the graph of every earlier step stays alive and is traversed again: memory and time grow with each step"
         if retained
-        else "the second step back-propagates through the first one's freed graph: RuntimeError, or with `retain_graph=True` memory and time that grow with each step"
+        else "the second step back-propagates through the freed graph of the first: RuntimeError, or with `retain_graph=True` growing memory and time"
     )
     yield Draft(
         flow.at(
