@@ -95,6 +95,7 @@ def test_a_folder_with_odd_letters_stands_for_itself() -> None:
 # --- functions ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_is_too_large_is_told_and_no_error(tmp_path: Path) -> None:
     for name, text in SHAPES["sums_from_outside"](2400).items():
         (tmp_path / name).write_text(text)
@@ -134,6 +135,7 @@ def test_a_step_more_or_less_decides(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [line.endswith("train: function too large: not analyzed") for line in outcome.skipped] == [True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["names_bound_to_each_other", "totals_of_one_loss", "gradients_zeroed"])
 def test_questions_before_a_repair_take_no_time(name: str, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(SHAPES[name](300)["a.py"])
@@ -153,6 +155,7 @@ def test_a_finding_stays_where_its_repair_takes_too_long_to_follow(tmp_path: Pat
     assert (after.code, after.message, after.span) == (before.code, before.message, before.span)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["swapped", "unpacked_loop", "pairs_of_pairs"])
 def test_walks_over_graphs_are_counted(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the rules ask goes from graph to graph, for each graph, over all that hang on it: a function that asks for too many of
@@ -176,6 +179,7 @@ def test_python_is_not_given_what_fills_the_memory(name: str, size: int, tmp_pat
     assert cost(SHAPES[name](size), 30).megabytes < 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), [("conditionals", 60), ("deep_unary", 1200), ("f_strings", 200), ("booleans", 1200)])
 def test_libcst_is_not_given_what_fills_the_memory(name: str, size: int, tmp_path: Path) -> None:
     """Nested brackets, and signs in a row, take libcst kilobytes for each character."""
@@ -196,6 +200,7 @@ def test_what_is_in_brackets_weighs_more() -> None:
     assert weight("-" * 90 + "x") > weight("- x\n" * 90)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["class_chain", "many_methods", "small_functions"])
 def test_long_files_take_seconds_and_no_memory_for_each_function(name: str) -> None:
     measured = cost(SHAPES[name](4000), 30)

@@ -144,7 +144,7 @@ def test_what_cannot_be_read_in_a_folder_is_named(lint, project: Path) -> None: 
     (project / "wide.py").write_bytes("x = 1\n".encode("utf-16"))
     (project / "link.py").symlink_to("nowhere.py")
     err = lint("-v", ".")[2]
-    assert "torchmemlint: note: wide.py: is UTF-16, which Python does not read\n" in err
+    assert "torchmemlint: note: wide.py: skipped: UTF-16, which Python does not read\n" in err
     assert "torchmemlint: note: link.py: no such file or directory\n" in err
 
 

@@ -20,6 +20,7 @@ def traced(capsys: pytest.CaptureFixture[str], path: Path, function: str, words:
     return [line.strip() for line in capsys.readouterr().out.splitlines()]
 
 
+@pytest.mark.slow
 def test_a_running_total(capsys: pytest.CaptureFixture[str]) -> None:
     out = traced(capsys, FIXTURES / "TML101" / "running_total.py", "train_epoch", "total += loss")
     assert "grad mode here: on" in out
@@ -28,6 +29,7 @@ def test_a_running_total(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(line.startswith("TML101 warning: `total` accumulates tensors") for line in out)
 
 
+@pytest.mark.slow
 def test_an_evaluation_with_grad_mode_on(capsys: pytest.CaptureFixture[str]) -> None:
     out = traced(capsys, FIXTURES / "TML201" / "evaluate_function.py", "evaluate", "out = model(x)")
     assert any(line.startswith("model: module") and line.endswith(", in evaluation mode") for line in out)
@@ -39,7 +41,7 @@ def test_an_evaluation_with_grad_mode_on(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("file", "function", "words", "reason"),
     [
-        ("TML101/running_total.py", "quiet_terms_of_one_loss", "objective +=", "TML101 is silent: what is kept is itself back-propagated"),
+        ("TML101/running_total.py", "quiet_terms_of_one_loss", "objective +=", "TML101 is silent: the kept value is back-propagated itself"),
         ("TML201/evaluate_function.py", "quiet_with_block", "hits += (model", "TML201 is silent: grad mode is off here"),
         ("TML201/evaluate_function.py", "quiet_training_in_eval_mode", "loss = crit", "TML201 is silent: its graph is back-propagated"),
         ("TML201/evaluate_function.py", "quiet_frozen_model", "hits += (model", "TML201 is silent: all parameters of the module are"),
@@ -106,5 +108,5 @@ def test_a_function_that_no_word_speaks_for_is_not_asked(capsys: pytest.CaptureF
     )
     assert cli.main(["trace", f"{path}:6"]) == 0
     out = capsys.readouterr().out
-    assert "TML201 is not run on this function" in out
+    assert "TML201 does not check this function" in out
     assert "another finding" not in out

@@ -110,9 +110,7 @@ def _fitted(result: Result, job: dict[str, object], options: runs.Options, argum
     inputs = [input_of(spec) for spec in arguments.input]
     batch = arguments.batch or result.told.batch or (inputs[0][2][0] if inputs and inputs[0][2] else 0)
     if not batch:
-        return Result(
-            result.target, result.told, limit=result.limit, fit_reason="no loader and no --input describes a batch"
-        )
+        return Result(result.target, result.told, limit=result.limit, fit_reason="no loader and no --input describes a batch")
     try:
         fit, told = runs.largest_batch(job, options, result.told, batch, result.limit)
     except ValueError as error:

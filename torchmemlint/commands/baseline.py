@@ -25,9 +25,7 @@ def run(arguments: argparse.Namespace, paths: Sequence[str], configuration: Conf
         raise UsageError("a baseline needs files, not standard input")
     for option in ("fix", "diff", "since"):
         if getattr(arguments, option):
-            raise UsageError(
-                f"--{option} cannot be combined with --write-baseline or --prune-baseline"
-            )
+            raise UsageError(f"--{option} cannot be combined with --write-baseline or --prune-baseline")
     outcome = check_paths(paths, configuration, arguments.jobs, baseline=False)
     found: dict[str, list[Finding]] = {path: [] for path in outcome.settings}
     for finding in outcome.found:  # what is not printed may be in the baseline from the time when it was
@@ -67,9 +65,7 @@ def _target(settings: Settings, arguments: argparse.Namespace) -> str:
     line says otherwise. Raises UsageError."""
     target = settings.baseline or os.path.join(settings.root, DEFAULT_BASELINE)
     if arguments.baseline is None and (not is_inside(target, settings.root) or leads_out(target, settings.root)):
-        raise UsageError(
-            f"baseline `{target}` is outside the configuration file's folder; use --baseline to write it"
-        )
+        raise UsageError(f"baseline `{target}` is outside the configuration file's folder; use --baseline to write it")
     return target
 
 

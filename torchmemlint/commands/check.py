@@ -331,11 +331,11 @@ def _print_diff(fixed: Fixed, arguments: argparse.Namespace) -> int:
         sys.stdout.write(painted_diff(diff) if colored(arguments.color, sys.stdout) else diff)
     _complain([*fixed.outcome.problems, *(f"{quoted(path)}: {why}" for path, why in sorted(fixed.refused.items()))])
     if not arguments.quiet:
-        words = f"Would fix {counted(fixed.repaired)}." if fixed.repaired else "Nothing to fix."
+        words = f"Would fix {counted(fixed.repaired)}." if fixed.repaired else "No safe fixes."
         unsafe = {path: settings.unsafe_fixes for path, settings in fixed.outcome.settings.items()}
         waiting = sum(repairable(one, True) and not unsafe[one.path] for one in fixed.outcome.findings)
-        more = "more " if fixed.repaired else ""
-        print(words + (f" {waiting} {more}with `--unsafe-fixes`." if waiting else ""), file=sys.stderr)
+        unsafe_words = f" {waiting} unsafe fix{'' if waiting == 1 else 'es'} with `--unsafe-fixes`." if waiting else ""
+        print(words + unsafe_words, file=sys.stderr)
     if fixed.outcome.problems or fixed.outcome.crashes or fixed.refused:
         return 2
     return 1 if fixed.after and not arguments.exit_zero else 0

@@ -62,7 +62,9 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--output-file", metavar="FILE", help="write the report there")
     result.add_argument("--snapshots", metavar="DIR", help="on CUDA, write a memory snapshot of what grows there")
     result.add_argument(
-        "--fix", action="store_true", help="run only the fixes, and compare with the original: same, differed or could not be run"
+        "--fix",
+        action="store_true",
+        help="run only the fixes, and compare with the original: same, differed or could not be run",
     )
     result.add_argument("--watch", action="store_true", help="run your own script, and measure at the flagged lines")
     result.add_argument(

@@ -291,9 +291,7 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
     if before.place == "local":
         return inconclusive("it is kept in a local variable, once per call: its lifetime is unknown", before, after)
     if before.place == "context":
-        return inconclusive(
-            "there is no cycle; the context keeps its other tensors as long as the loss", before, after
-        )
+        return inconclusive("there is no cycle; the context keeps its other tensors as long as the loss", before, after)
     if before.place == "stand-in":
         return inconclusive("the object that keeps the value is not in this file", before, after)
     if _differ(before, after):
@@ -466,7 +464,9 @@ def decide_isolated(
             verdict = replace(verdict, after=fixed, helped=helped, notes=(*verdict.notes, *notes))
         if before.turned:
             rows = ", ".join(map(str, before.turned))
-            verdict = replace(verdict, notes=(*verdict.notes, f"in the phase that the `if` in row {rows} separates from training"))
+            verdict = replace(
+                verdict, notes=(*verdict.notes, f"in the phase that the `if` in row {rows} separates from training")
+            )
         if doubts.grad == "default" and not before.backwards and "kept" not in verdict.kind:
             verdict = replace(verdict, notes=(*verdict.notes, "assumes that no caller outside the project disables grad mode"))
     elif verdict.outcome is Outcome.REFUTED and not (_needed(rule, before, twin) or (twin and _again(twin))):

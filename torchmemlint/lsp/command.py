@@ -16,7 +16,9 @@ def parser() -> argparse.ArgumentParser:
         epilog="Needs pygls: pip install 'pygls>=2,<3'. docs/editors.md says how to set up editors.",
         allow_abbrev=False,
     )
-    made.add_argument("--stdio", action="store_true", help="use standard input and output (the default, and the only transport)")
+    made.add_argument(
+        "--stdio", action="store_true", help="use standard input and output (the default, and the only transport)"
+    )
     return made
 
 

@@ -82,5 +82,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str) -> int:
-    print(f"torchmemlint oom: {printable(message)}", file=sys.stderr)
+    print(f"torchmemlint: error: {printable(message)}", file=sys.stderr)
     return 2

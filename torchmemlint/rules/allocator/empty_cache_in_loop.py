@@ -209,11 +209,7 @@ def step_path(event: CallEffect, flow: Flow) -> str | Silent:
     if drives_steps(flow):
         return Silent("it is before or after the function's loop of steps")
     if facts.owner and next(own_models(flow), None) is not None and called_in_steps(ref, flow):
-        return (
-            BY_NAME
-            if not flow.runs.world.project.callers(ref).calls
-            else "in every call of a method that runs in each step"
-        )
+        return BY_NAME if not flow.runs.world.project.callers(ref).calls else "in every call of a method that runs in each step"
     return Silent("it is not in a loop of this function")
 
 

@@ -112,7 +112,9 @@ BY_DEVICE = Doubt(1, "the file was saved from the CPU")
 ON_HOST = Doubt(1, "the device is the CPU")
 
 HELD = "a second copy of the model's weights, and of everything else in the file, on the device during all steps"
-HELD_AT_FIRST = "a second copy of the model's weights, and of everything else in the file, on the device until line {row} rebinds the name"
+HELD_AT_FIRST = (
+    "a second copy of the model's weights, and of everything else in the file, on the device until line {row} rebinds the name"
+)
 FOR_EACH = "all processes load the file onto the GPU that it was saved from: one copy each"
 ONCE = "a second copy of the weights on the device, until the dict is dropped"
 
