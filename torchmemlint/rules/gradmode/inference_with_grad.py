@@ -5,7 +5,7 @@ Reports a call of a model that builds an autograd graph which no `backward()` us
 detached, converted to numbers, compared, printed or never read. An evaluation inside a training step is reported, too, and
 so is an evaluation phase of a function that also trains.
 
-`eval()` changes dropout and batch normalisation. It does not disable grad mode.
+`eval()` changes dropout and batch normalization. It does not disable grad mode.
 
 The analysis follows
 
