@@ -88,7 +88,7 @@ def test_jobs_are_placed_on_the_gpus_that_torch_sees(
     monkeypatch.setattr(devices, "launch", lambda job, timeout, sandbox, device: seen)
     monkeypatch.setattr(devices, "_may_have_accelerator", lambda: True)
     assert devices.devices_for(device, jobs) == found
-    with pytest.raises(UsageError, match="torch sees 4 CUDA devices"):
+    with pytest.raises(UsageError, match="torch finds 4 CUDA devices"):
         devices.devices_for("cuda:4", 1)
 
 

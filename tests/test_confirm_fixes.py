@@ -109,7 +109,7 @@ def backward(gradient: float | None = 1.0, nodes: int = 2) -> Backward:
         (Seen(results=[1]), Seen(results=[2]), "another result"),
         (Seen(backwards=[backward()]), Seen(backwards=[backward()]), ""),
         (Seen(backwards=[backward()]), Seen(backwards=[backward(None)]), "row 7 leaves different gradients"),
-        (Seen(backwards=[backward()]), Seen(backwards=[backward(nodes=1)]), "1 nodes are gone"),
+        (Seen(backwards=[backward()]), Seen(backwards=[backward(nodes=1)]), "1 nodes less"),
         (Seen(backwards=[backward()]), Seen(), "a different number of backwards"),
         (Seen(errors=[("KeyError: 'a'", 3)]), Seen(errors=[("KeyError: 'a'", 4)]), ""),
         (Seen(), Seen(errors=[("AttributeError: no", 4)]), "row 4 of the fixed code: AttributeError: no"),

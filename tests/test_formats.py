@@ -443,7 +443,7 @@ def test_reports_after_fixing_and_of_standard_input(project: Path) -> None:
     [
         ("report", "unknown format"),
         ("serif=r.sarif", "unknown format `serif`"),
-        ("sarif=", "there is no format `sarif`"),
+        ("sarif=", "unknown format `sarif`"),
         ("a.py/r.json", "cannot be written"),
     ],
 )

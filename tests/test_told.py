@@ -269,7 +269,7 @@ def test_the_missing_parentheses_are_no_safe_fix_where_a_model_is_trained_on_wha
         "Shifted.forward": "safe",
         "evaluate_loss": "safe",
     }
-    assert not any("drop the `with`" in finding.help for finding in all_found)
+    assert not any("remove the `with`" in finding.help for finding in all_found)
 
 
 def test_a_call_that_waits_for_a_flag_says_so() -> None:
