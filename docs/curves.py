@@ -35,7 +35,12 @@ def best(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
         if grown * 10 < before["nodes_per_step"] * 512:  # a loss that is kept: what grows is the graph
             grown = 0
         share = grown / max(1, before["live_bytes_per_step"])
-        return share, grown, before["nodes_per_step"] - after["nodes_per_step"], before["peak_bytes"] / max(1, after["peak_bytes"])
+        return (
+            share,
+            grown,
+            before["nodes_per_step"] - after["nodes_per_step"],
+            before["peak_bytes"] / max(1, after["peak_bytes"]),
+        )
 
     return max(confirmed, key=plainly, default=None)
 
