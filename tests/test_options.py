@@ -91,7 +91,7 @@ def test_unfixable_and_fixable(lint, project: Path) -> None:  # type: ignore[no-
 
 
 def test_the_diff_names_what_waits(lint) -> None:  # type: ignore[no-untyped-def]
-    assert lint("--diff")[2] == "Would fix 1 warning. 1 more with `--unsafe-fixes`.\n"
+    assert lint("--diff")[2] == "Would fix 1 warning. 1 unsafe fix with `--unsafe-fixes`.\n"
     assert lint("--diff", "--unsafe-fixes")[2] == "Would fix 1 error, 1 warning.\n"
 
 
