@@ -25,8 +25,8 @@ STEPS_OF_AN_AXIS = (1, 2, 4, 10)
 
 
 def best(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """The experiment of a rule that shows its mistake most plainly: the fastest growth of memory, else of nodes, else the highest
-    peak above that of the corrected program."""
+    """The experiment of a rule that shows its mistake most clearly: the largest share of memory growth that the correction removes,
+    else the most nodes, else the highest peak relative to the corrected program."""
     confirmed = [row for row in rows if row["verdict"] == "confirmed" and row["before"] and row["after"]]
 
     def plainly(row: dict[str, Any]) -> tuple[float, ...]:
@@ -34,7 +34,13 @@ def best(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
         grown = before["live_bytes_per_step"] - after["live_bytes_per_step"]
         if grown * 10 < before["nodes_per_step"] * 512:  # a loss that is kept: what grows is the graph
             grown = 0
-        return grown, before["nodes_per_step"] - after["nodes_per_step"], before["peak_bytes"] / max(1, after["peak_bytes"])
+        share = grown / max(1, before["live_bytes_per_step"])
+        return (
+            share,
+            grown,
+            before["nodes_per_step"] - after["nodes_per_step"],
+            before["peak_bytes"] / max(1, after["peak_bytes"]),
+        )
 
     return max(confirmed, key=plainly, default=None)
 

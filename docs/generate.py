@@ -280,7 +280,7 @@ def printed(command: re.Match[str]) -> str:
         words, cwd=DOCS.parent, env={**os.environ, "NO_COLOR": "1"}, capture_output=True, encoding="utf-8", check=False
     )
     if done.returncode > 1:
-        raise SystemExit(f"torchmemlint {command[1]}: {done.stderr}")
+        raise SystemExit(f"torchmemlint {command[1]}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
     return f"$ torchmemlint {command[1]}\n{done.stdout}"
 
 

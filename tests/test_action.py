@@ -78,12 +78,14 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_findings_are_annotations_and_fail_the_step(project: Path, runner: Path) -> None:
     done = step(1, project, runner)
     assert (done.code, done.outputs) == (1, {"exit-code": "1"})
     assert "::warning title=torchmemlint (TML101),file=mistake.py,line=7,col=5," in done.text
 
 
+@pytest.mark.slow
 def test_inputs(project: Path, runner: Path) -> None:
     assert step(1, project, runner, paths="clean.py").code == 0
     assert step(1, project, runner, paths="clean.py\nmistake.py").code == 1
@@ -95,6 +97,7 @@ def test_inputs(project: Path, runner: Path) -> None:
     assert step(1, project, runner, fail_on="sometimes").code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "value", ["; touch pwned", "$(touch pwned)", "`touch pwned`", "* && touch pwned", '" ; touch pwned ; "']
 )
@@ -114,6 +117,7 @@ def test_the_installation(project: Path, tmp_path: Path) -> None:
     assert step(1, project, temporary).code == 1
 
 
+@pytest.mark.slow
 def test_modules_of_the_checkout_install_nothing(project: Path, tmp_path: Path) -> None:
     """The steps run in the checkout, where `python -m` looks for modules first."""
     for name in ("venv", "pip", "ensurepip", "runpy", "json", "types", "warnings"):

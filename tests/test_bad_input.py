@@ -79,6 +79,7 @@ def test_a_syntax_error_without_torch_is_found_where_the_file_is_named(tree: Pat
     assert said(lint(".", "--output-format", "concise", cwd=tree), "plain.py") == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="nothing newer than this Python is known")
 def test_syntax_newer_than_the_running_python_says_which_it_needs(tree: Path) -> None:
     newer, version = {
@@ -170,7 +171,7 @@ def test_a_notebook_that_is_none_gets_one_line(tree: Path) -> None:
 def test_no_python_files(tmp_path: Path) -> None:
     done = lint(".", cwd=tmp_path)
     assert done.returncode == 0
-    assert done.stderr == "torchmemlint: warning: no Python files found under the given paths\n"
+    assert done.stderr == "torchmemlint: warning: no Python files found in the given paths\n"
 
 
 # --- settings and options -------------------------------------------------------------------------------------------
@@ -189,7 +190,7 @@ def test_no_python_files(tmp_path: Path) -> None:
         (["--no-such-option"], "unrecognized arguments: --no-such-option"),
         (["--output-format", "xml"], "invalid choice: 'xml'"),
         (["-j", "0"], "is not a number of processes"),
-        (["-", "neighbour.py"], "goes with no other path"),
+        (["-", "neighbour.py"], "cannot be combined with other paths"),
     ],
 )
 def test_wrong_usage_is_exit_status_2(tree: Path, arguments: list[str], expected: str) -> None:
@@ -199,6 +200,7 @@ def test_wrong_usage_is_exit_status_2(tree: Path, arguments: list[str], expected
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -95,6 +95,7 @@ def test_a_folder_with_odd_letters_stands_for_itself() -> None:
 # --- functions ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_is_too_large_is_told_and_no_error(tmp_path: Path) -> None:
     for name, text in SHAPES["sums_from_outside"](2400).items():
         (tmp_path / name).write_text(text)
@@ -107,10 +108,10 @@ def test_what_is_too_large_is_told_and_no_error(tmp_path: Path) -> None:
         text=True,
     )
     assert run.returncode == 1
-    assert run.stderr == "torchmemlint: note: a.py: train: function too large: not analysed\n"
+    assert run.stderr == "torchmemlint: note: a.py: train: function too large: not analyzed\n"
     assert "b.py" in run.stdout
     assert "a.py" not in run.stdout
-    assert '"text": "a.py: train: function too large: not analysed"' in (tmp_path / "out.sarif").read_text()
+    assert '"text": "a.py: train: function too large: not analyzed"' in (tmp_path / "out.sarif").read_text()
 
 
 def test_a_step_more_or_less_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,9 +132,10 @@ def test_a_step_more_or_less_decides(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(state.Meter.__init__, "__defaults__", (whole - 1,))
     outcome = checked(tmp_path)
     assert not outcome.findings
-    assert [line.endswith("train: function too large: not analysed") for line in outcome.skipped] == [True]
+    assert [line.endswith("train: function too large: not analyzed") for line in outcome.skipped] == [True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["names_bound_to_each_other", "totals_of_one_loss", "gradients_zeroed"])
 def test_questions_before_a_repair_take_no_time(name: str, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(SHAPES[name](300)["a.py"])
@@ -153,6 +155,7 @@ def test_a_finding_stays_where_its_repair_takes_too_long_to_follow(tmp_path: Pat
     assert (after.code, after.message, after.span) == (before.code, before.message, before.span)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["swapped", "unpacked_loop", "pairs_of_pairs"])
 def test_walks_over_graphs_are_counted(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the rules ask goes from graph to graph, for each graph, over all that hang on it: a function that asks for too many of
@@ -164,7 +167,7 @@ def test_walks_over_graphs_are_counted(name: str, tmp_path: Path, monkeypatch: p
     assert cpu(lambda: outcome.append(checked(tmp_path))) < 8
     monkeypatch.setattr("torchmemlint.analysis.MAX_WALKED", 1000)
     (skipped,) = checked(tmp_path).skipped
-    assert skipped.endswith("a.py: train: function too large: not analysed")
+    assert skipped.endswith("a.py: train: function too large: not analyzed")
 
 
 @pytest.mark.parametrize(("name", "size"), [("f_strings", 5000), ("booleans", 20000), ("deep_unary", 20000)])
@@ -176,13 +179,14 @@ def test_python_is_not_given_what_fills_the_memory(name: str, size: int, tmp_pat
     assert cost(SHAPES[name](size), 30).megabytes < 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), [("conditionals", 60), ("deep_unary", 1200), ("f_strings", 200), ("booleans", 1200)])
 def test_libcst_is_not_given_what_fills_the_memory(name: str, size: int, tmp_path: Path) -> None:
     """Nested brackets, and signs in a row, take libcst kilobytes for each character."""
     (tmp_path / "a.py").write_text(SHAPES[name](size)["a.py"])
     outcome = checked(tmp_path)
     assert not outcome.findings
-    assert [line.endswith("a.py: train: function too large: not analysed") for line in outcome.skipped] == [True]
+    assert [line.endswith("a.py: train: function too large: not analyzed") for line in outcome.skipped] == [True]
     measured = cost(SHAPES[name](size), 30)
     assert measured.megabytes < 90
 
@@ -205,6 +209,7 @@ def test_what_is_in_brackets_weighs_more() -> None:
     assert weight("-" * 90 + "x") > weight("- x\n" * 90)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["class_chain", "many_methods", "small_functions"])
 def test_long_files_take_seconds_and_no_memory_for_each_function(name: str) -> None:
     measured = cost(SHAPES[name](4000), 30)

@@ -265,6 +265,7 @@ def test_a_change_that_keeps_size_and_time_at_once_is_seen(here: Path, agree: Ag
     assert "--> pkg/steps.py" not in agree()
 
 
+@pytest.mark.slow
 def test_settings_have_their_own_results(here: Path, agree: Agree) -> None:
     everything = agree()
     assert agree(".", "--ignore", "TML201") != everything
@@ -612,6 +613,7 @@ def test_only_the_queries_that_an_edit_can_change_are_asked(
     assert "train_step" not in asked
 
 
+@pytest.mark.slow
 def test_files_that_come_and_go_are_followed(here: Path, agree: Agree, followed: list[bool]) -> None:
     (here / "plain.py").write_text("def settings():\n    return {}\n")
     agree()
@@ -680,6 +682,7 @@ def test_a_damaged_log_is_not_used(damage: str, here: Path, agree: Agree, follow
     assert len([*(here / FOLDER).rglob("segments/*")]) == 2  # the others are let go of
 
 
+@pytest.mark.slow
 def test_damage_in_the_middle_of_a_value(here: Path, agree: Agree, printed: Printed) -> None:
     fresh = agree()
     chance = random.Random(7)
@@ -704,6 +707,7 @@ def test_damage_in_the_middle_of_a_value(here: Path, agree: Agree, printed: Prin
         assert agree() == fresh
 
 
+@pytest.mark.slow
 def test_runs_at_the_same_time_do_not_disturb_each_other(here: Path, agree: Agree) -> None:
     command = [sys.executable, "-m", "torchmemlint", ".", "--preview"]
     fresh = subprocess.run([*command, "--no-cache"], capture_output=True, check=False).stdout
@@ -713,6 +717,7 @@ def test_runs_at_the_same_time_do_not_disturb_each_other(here: Path, agree: Agre
     agree()
 
 
+@pytest.mark.slow
 def test_several_processes_leave_the_same_cache(here: Path, agree: Agree, printed: Printed) -> None:
     one = printed(".", "-j", "1")
     files = {path.relative_to(here): path.read_bytes() for path in (here / FOLDER).rglob("findings/*/*")}

@@ -28,6 +28,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.slow
 def test_no_code_but_the_rules_own_names_a_rule() -> None:
     for name in OTHERS:
         for node in ast.walk(ast.parse((PACKAGE / name).read_text(encoding="utf-8"))):
@@ -35,6 +36,7 @@ def test_no_code_but_the_rules_own_names_a_rule() -> None:
                 assert not re.fullmatch(r"TML\d{1,3}", node.value), f"{name}:{node.lineno}: ask the card (rules/card.py)"
 
 
+@pytest.mark.slow
 def test_every_field_of_a_card_has_a_reader_and_is_set_by_some_rule() -> None:
     read = {node.attr for node in nodes() if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
     for field in dataclasses.fields(Rule):

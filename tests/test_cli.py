@@ -275,6 +275,7 @@ def test_statistics(lint: Runner) -> None:
     assert plain[1] == {"code": "TML101", "name": "running-total", "count": 2, "fixable": 2}
 
 
+@pytest.mark.slow
 def test_the_order_and_the_output_do_not_depend_on_the_jobs(lint: Runner) -> None:
     for number in range(30):
         (lint.folder / f"m{number:02}.py").write_text(A * (number % 3))
@@ -340,7 +341,7 @@ def test_diff_changes_nothing(lint: Runner) -> None:
     assert "-x += loss\n+x += loss.detach()\n" in done.stdout
     assert done.stderr == "Would fix 1 error. 1 more with `--unsafe-fixes`.\n"
     none = lint("--diff", "--select", "TML301")
-    assert (none.returncode, none.stdout, none.stderr) == (0, "", "Nothing to fix. 1 with `--unsafe-fixes`.\n")
+    assert (none.returncode, none.stdout, none.stderr) == (0, "", "No safe fixes. 1 unsafe fix with `--unsafe-fixes`.\n")
     assert lint("--diff", "--exit-zero").returncode == 0
 
 
@@ -428,6 +429,7 @@ def test_trace_of_a_wrong_place(lint: Runner, place: str) -> None:
     assert done.stderr.startswith("torchmemlint: error: ")
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_traceback(lint: Runner) -> None:
     for number in range(200):
         (lint.folder / f"m{number:03}.py").write_text(A * 10)
@@ -478,6 +480,7 @@ def test_a_file_without_torch_brings_in_neither_torch_nor_the_parser_nor_the_eng
     assert "torchmemlint.run" in modules
 
 
+@pytest.mark.slow
 def test_libcst_comes_with_the_first_finding(tmp_path: Path) -> None:
     train = tmp_path / "train.py"
     text = (
@@ -492,6 +495,7 @@ def test_libcst_comes_with_the_first_finding(tmp_path: Path) -> None:
     assert "libcst" in imported_by(tmp_path, "train.py", "--exit-zero")
 
 
+@pytest.mark.slow
 def test_linting_never_imports_torch_nor_what_it_reads(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import torch\nraise SystemExit('was run')\nfor x in data:\n    loss = model(x).sum()\n    total += loss\n"

@@ -136,7 +136,7 @@ def test_nothing_is_left_and_the_program_is_the_same(
     file.write_bytes(path.read_bytes())
     assert cli.main([option, "--select=ALL", "--notes", "--ignore=TML002", "a.py"]) == 0
     once = file.read_bytes()
-    assert capsys.readouterr().err.startswith("Wrote comments for ")
+    assert capsys.readouterr().err.startswith("Added comments for ")
     assert cli.main(["-q", "--select=ALL", "a.py"]) == 0, "all findings are suppressed, and every comment is needed"
     assert cli.main([option, "--select=ALL", "--notes", "--ignore=TML002", "a.py"]) == 0
     assert file.read_bytes() == once
@@ -157,7 +157,7 @@ def test_in_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     assert cli.main(["--add-ignore", "."]) == 1
     printed = capsys.readouterr()
     assert "TML000" in printed.out
-    assert printed.err == "Nothing to write a comment for.\n"
+    assert printed.err == "No findings: no comments were added.\n"
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_jobs_are_placed_on_the_gpus_that_torch_sees(
     monkeypatch.setattr(devices, "launch", lambda job, timeout, sandbox, device: seen)
     monkeypatch.setattr(devices, "_may_have_accelerator", lambda: True)
     assert devices.devices_for(device, jobs) == found
-    with pytest.raises(UsageError, match="torch sees 4 CUDA devices"):
+    with pytest.raises(UsageError, match="torch finds 4 CUDA devices"):
         devices.devices_for("cuda:4", 1)
 
 
@@ -141,6 +141,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_executor_that_is_named_settles(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,7 +166,7 @@ def test_the_executor_that_is_named_settles(
     ("arguments", "words"),
     [
         (["--device", "tpu"], "--device tpu"),
-        (["--snapshots", "out", "--watch"], "leave out --snapshots"),
+        (["--snapshots", "out", "--watch"], "cannot be combined with --snapshots"),
         (["--snapshots", "out", "--device", "cpu"], "needs a CUDA device"),
     ],
 )
@@ -275,6 +276,7 @@ print("held")
 """
 
 
+@pytest.mark.slow
 def test_the_meter_of_cuda_reads_the_allocator(tmp_path: Path) -> None:
     program = CUDA_METER.format(tests=str(Path(__file__).parent))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)

@@ -55,27 +55,27 @@ KEPT = replace(RAN, live_bytes=STEPS, keys="tensor", value_bytes=100)
     [
         ("TML403", JOINED, replace(JOINED, allocated_bytes=STEPS), "confirmed", COPIED),
         ("TML403", JOINED, JOINED, "inconclusive", "does not stop it"),
-        ("TML403", replace(JOINED, allocated_bytes=STEPS), replace(JOINED, allocated_bytes=STEPS), "inconclusive", "joins what it gave"),
+        ("TML403", replace(JOINED, allocated_bytes=STEPS), replace(JOINED, allocated_bytes=STEPS), "inconclusive", "joins its previous result"),
         ("TML403", replace(JOINED, allocated_bytes=STEPS, joined_bytes=()), JOINED, "refuted", "not joined again"),
-        ("TML403", replace(JOINED, allocated_bytes=(0,) * 9), JOINED, "inconclusive", "does not tell"),
+        ("TML403", replace(JOINED, allocated_bytes=(0,) * 9), JOINED, "inconclusive", "does not report"),
         ("TML403", replace(JOINED, seen="stand-in", errors=("4: no",)), JOINED, "inconclusive", "never ran on a tensor: 4: no"),
         ("TML505", ZEROED, replace(RAN, peak_bytes=80_000), "confirmed", GRADIENTS),
-        ("TML505", ZEROED, replace(RAN, peak_bytes=99_999), "inconclusive", "the peak of what ran lies elsewhere"),
+        ("TML505", ZEROED, replace(RAN, peak_bytes=99_999), "inconclusive", "the peak is elsewhere"),
         ("TML505", RAN, RAN, "refuted", "leaves no gradients"),
         ("TML505", replace(ZEROED, backwards=0), replace(RAN, peak_bytes=80_000), "inconclusive", "no backward ran"),
         ("TML503", CHECKED, CHECKED, "confirmed", UNSAVED),
         ("TML503", CHECKED, replace(CHECKED, peak_bytes=200_000), "refuted", "lower than without"),
         ("TML503", CHECKED, replace(CHECKED, peak_bytes=105_000), "inconclusive", "a little lower"),
         ("TML503", CHECKED, replace(CHECKED, value_bytes=1000), "inconclusive", "small part of the peak"),
-        ("TML503", replace(CHECKED, went_back=0), CHECKED, "inconclusive", "no backward runs through it"),
+        ("TML503", replace(CHECKED, went_back=0), CHECKED, "inconclusive", "no backward goes through it"),
         ("TML503", replace(CHECKED, grad_modes=(False,)), CHECKED, "inconclusive", "grad mode is off"),
         ("TML503", replace(CHECKED, ungraphed=True, attached=False), CHECKED, "confirmed", UNTRAINED),
-        ("TML503", replace(CHECKED, ungraphed=True, attached=False, hidden_inputs=True), CHECKED, "inconclusive", "is not seen"),
+        ("TML503", replace(CHECKED, ungraphed=True, attached=False, hidden_inputs=True), CHECKED, "inconclusive", "it is unknown"),
         ("TML503", replace(CHECKED, ungraphed=True, attached=False), replace(RAN, attached=False), "inconclusive", "nothing that ran inside"),
         ("TML503", Run(raised="TypeError: no input"), None, "confirmed", REFUSED),
         ("TML109", KEPT, replace(KEPT, live_bytes=FLAT), "confirmed", CACHED),
         ("TML109", replace(KEPT, live_bytes=(500,) * 9), replace(KEPT, live_bytes=FLAT), "confirmed", FULL),
-        ("TML109", KEPT, KEPT, "refuted", "nothing is kept"),
+        ("TML109", KEPT, KEPT, "refuted", "nothing more is kept"),
         ("TML109", replace(KEPT, keys=""), replace(KEPT, live_bytes=FLAT), "inconclusive", "known to be a tensor or a module"),
         ("TML109", replace(KEPT, errors=("4: no",)), replace(KEPT, live_bytes=FLAT), "inconclusive", "4: no"),
     ],
@@ -87,7 +87,7 @@ def test_what_two_runs_prove(code: str, before: Run, after: Run | None, outcome:
 
 
 def test_what_may_not_grow_on_is_not_confirmed() -> None:
-    doubts = Doubts("on", bounded="row 7 sets `out` anew: how long it grows is not seen")
+    doubts = Doubts("on", bounded="row 7 sets `out` again: how long it grows is unknown")
     verdict = decide_isolated("TML403", JOINED, replace(JOINED, allocated_bytes=STEPS), None, doubts)
     assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, doubts.bounded)
 
@@ -100,12 +100,12 @@ def test_what_may_not_grow_on_is_not_confirmed() -> None:
         ("for x in loader:\n    out = x if out is None else cat([out, x])", 2, True, ""),
         ("for x in loader:\n    out = cat([out, x])\n    if x:\n        out = cat([out, y])", 2, True, ""),
         ("for x in loader:\n    out = cat([out, x])[-4:]", 2, True, "row 2 keeps a part of what it joins"),
-        ("for x in loader:\n    out = cat([out, x])\n    out = out[-4:]", 2, True, "row 3 sets `out` anew: how long it grows is not seen"),
-        ("for x in loader:\n    self.out = cat([self.out, x])\n    if full:\n        self.out = None", 2, True, "row 4 sets `self.out` anew: how long it grows is not seen"),
+        ("for x in loader:\n    out = cat([out, x])\n    out = out[-4:]", 2, True, "row 3 sets `out` again: how long it grows is unknown"),
+        ("for x in loader:\n    self.out = cat([self.out, x])\n    if full:\n        self.out = None", 2, True, "row 4 sets `self.out` again: how long it grows is unknown"),
         ("for x in range(4):\n    out = cat([out, x])", 2, False, "the loop in row 1 turns 4 times"),
         ("for x in range(4):\n    out = cat([out, x])", 2, True, ""),
         ("for x in [a, b]:\n    out = cat([out, x])", 2, False, "the loop in row 1 turns 2 times"),
-        ("out = cat([out, x])", 1, True, "no loop is around it in its function"),
+        ("out = cat([out, x])", 1, True, "it is not in a loop of its function"),
     ],
 )  # fmt: skip
 def test_what_bounds_a_joined_tensor(loop: str, row: int, claimed: bool, why: str) -> None:

@@ -66,6 +66,7 @@ def test_verdicts_on_our_own_snippets(name: str) -> None:
     assert not wrong
 
 
+@pytest.mark.slow
 def test_a_line_that_is_only_asked_about_needs_a_caller_in_sight(tmp_path: Path) -> None:
     file = tmp_path / "lonely.py"
     source = "def run(model, loader):\n    kept = []\n    for x in loader:\n        kept.append(model(x))\n"
@@ -81,6 +82,7 @@ def test_a_line_that_is_only_asked_about_needs_a_caller_in_sight(tmp_path: Path)
         assert item.verdict.outcome.value == outcome
 
 
+@pytest.mark.slow
 def test_a_fix_that_does_not_help_is_told(tmp_path: Path) -> None:
     from torchmemlint.findings import Edit, Fix, Safety
 
@@ -107,6 +109,7 @@ def test_rules_about_the_allocator_are_cuda_only(code: str, tmp_path: Path) -> N
     assert item.reason.startswith("cuda only")
 
 
+@pytest.mark.slow
 def test_any_executor_can_settle_plans(tmp_path: Path) -> None:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context

@@ -14,6 +14,7 @@ from torchmemlint.confirm.verdict import Outcome, Run, Verdict
 SLICE = {"outputs kept", "a graph retained"}
 
 
+@pytest.mark.slow
 def test_verdicts_and_bytes_are_those_that_are_measured_apart() -> None:
     some = [program for program in programs(seed=3, each=1) if program.name.rpartition(" 0 ")[0] in SLICE]
     rows = judge(some)

@@ -88,6 +88,7 @@ def test_an_address_that_is_used_again_is_counted_again() -> None:
         assert meter.live_bytes() == 0
 
 
+@pytest.mark.slow
 def test_checkpointed_layers_free_what_they_computed() -> None:
     from torch.utils.checkpoint import checkpoint
 
@@ -115,6 +116,7 @@ def test_polling_counts_as_the_callbacks_do() -> None:
         assert meter.live_bytes() == 0
 
 
+@pytest.mark.slow
 def test_a_cycle_is_told_apart_from_a_leak() -> None:
     with StorageMeter() as meter:
         gc.collect()
@@ -147,6 +149,7 @@ def test_a_walk_sees_nodes_bytes_and_what_a_backward_freed(keep: str) -> None:
     assert (after.freed_slots == after.slots) == (keep == "loss")
 
 
+@pytest.mark.slow
 def test_a_walk_creates_no_growth() -> None:
     with StorageMeter() as meter:
         net, x = mlp(), torch.randn(16, 64)
@@ -196,6 +199,7 @@ def test_containers_and_plain_objects_are_entered_and_modules_are_not() -> None:
     assert not list(tensors_in({"net": nn.Linear(2, 2)}))
 
 
+@pytest.mark.slow
 def test_retained_graphs_grow_and_the_control_is_flat() -> None:
     """The experiment in small: the same loop twice, once with the mistake."""
 

@@ -44,6 +44,7 @@ def run(steps):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "outcome", "kind"),
     [
@@ -69,6 +70,7 @@ def test_what_a_pair_proves(before: str, after: str, outcome: Outcome, kind: str
         assert verdict.before.live_bytes_per_step == 2 * 8 * 32 * 4 + 4
 
 
+@pytest.mark.slow
 def test_a_pair_that_fails_says_where() -> None:
     broken = {"made.py": "def run(steps):\n    raise ValueError('no')\n"}
     verdict, _ = settle_pair(Pair("TML102", "made", "made", broken, broken))

@@ -69,6 +69,7 @@ def walled() -> None:
 @linux
 @pytest.mark.usefixtures("walled")
 class TestWall:
+    @pytest.mark.slow
     def test_fork_storm_is_bounded_and_swept(self) -> None:
         started = time.monotonic()
         ended = run("fork_storm", 10)
@@ -77,6 +78,7 @@ class TestWall:
         assert children <= 50
         assert time.monotonic() - started < 15 + IMPORT_SECONDS  # the sleeping children did not keep it
 
+    @pytest.mark.slow
     @pytest.mark.skipif(
         hasattr(os, "getuid") and os.getuid() != 0, reason="shares its process count with this user's other processes"
     )
@@ -86,21 +88,25 @@ class TestWall:
         assert isinstance(children, int)
         assert 0 < children < 64
 
+    @pytest.mark.slow
     def test_giant_allocation_fails_inside(self) -> None:
         ended = run("giant_allocation")
         assert "can't allocate memory" in str(said(ended, "raised"))
         assert ended.ending == ""
 
+    @pytest.mark.slow
     def test_endless_loop_meets_the_time_limit(self) -> None:
         ended = run("endless_loop", 5)
         assert ended.ending == "time limit"
         assert ended.seconds < 5 + IMPORT_SECONDS
 
+    @pytest.mark.slow
     def test_endless_output_is_cut(self) -> None:
         ended = run("endless_output", 30)
         assert ended.ending == "endless output"
         assert len(ended.output) <= 64 << 10
 
+    @pytest.mark.slow
     def test_files_cannot_be_deleted(self, tmp_path: Path) -> None:
         target = tmp_path / "precious"
         target.write_text("data")
@@ -108,6 +114,7 @@ class TestWall:
         assert said(ended, "refused")
         assert target.read_text() == "data"
 
+    @pytest.mark.slow
     def test_the_repository_cannot_be_written(self) -> None:
         target = Path(sandbox.__file__)
         before = target.read_text()
@@ -115,27 +122,32 @@ class TestWall:
         assert said(ended, "refused")
         assert target.read_text() == before
 
+    @pytest.mark.slow
     def test_there_is_no_network(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             ended = run("opens_a_socket", PORT=server.getsockname()[1])
         assert said(ended, "refused")
         assert said(ended, "connected") is None
 
+    @pytest.mark.slow
     def test_secrets_of_the_environment_stay_outside(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SECRET_TOKEN", "hunter2")
         ended = run("reads_the_environment")
         assert said(ended, "environment")
         assert "hunter2" not in str(ended.records)
 
+    @pytest.mark.slow
     def test_the_parent_cannot_be_signalled(self) -> None:
         ended = run("kills_its_parent", PARENT=os.getpid())
         assert {"signalled": os.getpid()} not in ended.records
         assert said(ended, "finished")
 
+    @pytest.mark.slow
     def test_a_segfault_is_reported(self) -> None:
         ended = run("segfaults")
         assert "SIGSEGV" in ended.ending
 
+    @pytest.mark.slow
     def test_nothing_is_left_running(self) -> None:
         mark = "torchmemlint-left-behind"
         source = (
@@ -146,10 +158,12 @@ class TestWall:
         time.sleep(0.3)
         assert mark[:15] not in names_of_processes()
 
+    @pytest.mark.slow
     def test_the_wall_cannot_be_taken_down_from_inside(self) -> None:
         results = said(run("remounts"), "results")
         assert results == {"remount": -1, "unmount": -1, "setuid": -1, "mknod": -1}
 
+    @pytest.mark.slow
     def test_records_that_are_forged_break_nothing(self) -> None:
         ended = run("forges_records")
         assert said(ended, "finished"), ended
@@ -161,6 +175,7 @@ class TestWall:
         text.encode()
         assert snapshot_of(ended)[0] == b""
 
+    @pytest.mark.slow
     def test_what_is_decided_on_forged_records_can_be_shown(self) -> None:
         """The same through the whole of it, as text, JSON and a page."""
         source = (HOSTILE / "forges_records.py").read_text()
@@ -172,6 +187,7 @@ class TestWall:
             assert all(character.isprintable() or character == "\n" for character in text)
             text.encode()
 
+    @pytest.mark.slow
     def test_keys_namespaces_and_rings_are_out_of_reach(self, tmp_path: Path) -> None:
         (tmp_path / "precious").write_text("data")
         results = said(run("reaches_out", PARENT=os.getpid(), TARGET=str(tmp_path / "precious"), FORK=True), "results")
@@ -195,6 +211,7 @@ class TestWall:
             pytest.skip("the kernel keeps no keys, or a filter around the tests forbids them")
         assert before != after
 
+    @pytest.mark.slow
     def test_the_disk_cannot_be_filled(self) -> None:
         ended = run("fills_the_disk", 30)
         written = said(ended, "written_mib")
@@ -202,6 +219,7 @@ class TestWall:
         assert written <= 256
         assert said(ended, "refused") == "OSError"
 
+    @pytest.mark.slow
     def test_closed_pipes_do_not_keep_it_alive(self) -> None:
         mark = "tml-closed-all"
         ended = run("closes_its_pipes", 20, MARK=mark)
@@ -209,6 +227,7 @@ class TestWall:
         time.sleep(0.3)
         assert mark not in names_of_processes()
 
+    @pytest.mark.slow
     def test_where_memory_runs_out_it_is_the_first_to_go(self) -> None:
         """Its processes may have 8 GiB each: together that can be more than there is."""
         source = "emit({'score': open('/proc/self/oom_score_adj').read().strip()})"
@@ -274,6 +293,7 @@ class TestPrivateDirectories:
         assert told == ["namespaces", True, "note", "lib/note", "lib/note", "lib/packages/note",
                         "lib/packages/some/note", "PermissionError"]  # fmt: skip
 
+    @pytest.mark.slow
     def test_the_whole_of_confirm_runs_from_a_closed_environment(self, tmp_path: Path) -> None:
         """An environment in a ``mktemp -d`` directory, as a script makes one: torch is imported, and the limit binds."""
         private = tmp_path / "environment"
@@ -309,16 +329,18 @@ class TestPrivateDirectories:
 def only_landlock(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container that forbids namespaces."""
     if not sys.platform.startswith("linux") or not landlock.version():
-        pytest.skip("the kernel has no Landlock, or it is not switched on")
+        pytest.skip("the kernel has no Landlock, or it is disabled")
     monkeypatch.setattr("torchmemlint.confirm.launch.WALLS", (sandbox.LANDLOCK,))
 
 
 @linux
 @pytest.mark.usefixtures("only_landlock")
 class TestLandlock:
+    @pytest.mark.slow
     def test_the_report_says_so(self) -> None:
         assert run("reads_the_environment").sandbox == "landlock"
 
+    @pytest.mark.slow
     def test_writers_of_cpp_cannot_write_outside(self, tmp_path: Path) -> None:
         target = tmp_path / "precious"
         target.write_text("data" * 64)
@@ -329,6 +351,7 @@ class TestLandlock:
         assert "done" not in results.values()
         assert target.read_text() == "data" * 64
 
+    @pytest.mark.slow
     def test_without_it_they_would(self, tmp_path: Path) -> None:
         target = tmp_path / "precious"
         target.write_text("data" * 64)
@@ -337,6 +360,7 @@ class TestLandlock:
         assert results == {"jit": "done", "c++": "done", "from_file": "done", "writer": "done", "inside": "done"}
         assert target.read_bytes() != b"data" * 64
 
+    @pytest.mark.slow
     def test_files_are_neither_deleted_nor_read(self, tmp_path: Path) -> None:
         target = tmp_path / "precious"
         target.write_text("data")
@@ -347,6 +371,7 @@ class TestLandlock:
                 said(launch({"runner": "snippet", "source": f"open({str(secret)!r}).read()"}, 20), "raised")
             )
 
+    @pytest.mark.slow
     def test_system_calls_that_reach_out_fail(self, tmp_path: Path) -> None:
         (tmp_path / "precious").write_text("data")
         source = (HOSTILE / "reaches_out.py").read_text()
@@ -360,10 +385,12 @@ class TestLandlock:
         assert set(results.values()) == {"Operation not permitted"}
         assert (tmp_path / "precious").read_text() == "data"
 
+    @pytest.mark.slow
     def test_there_is_no_network(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             assert said(run("opens_a_socket", PORT=server.getsockname()[1]), "refused")
 
+    @pytest.mark.slow
     def test_a_finding_is_settled_all_the_same(self) -> None:
         source = "import torch\ndef run(steps):\n    w = torch.ones(9, requires_grad=True)\n    return [(w * 2).exp() for _ in range(steps)]"
         twin = source.replace("(w * 2).exp()", "(w * 2).exp().detach()")
@@ -389,6 +416,7 @@ def without_the_hook(source: str, work: Path) -> dict[str, object]:
 class TestNoWall:
     """Where neither can be had, nothing runs unless it is asked for."""
 
+    @pytest.mark.slow
     def test_it_is_refused_and_said(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr("torchmemlint.confirm.launch.WALLS", ("nothing",))
         monkeypatch.setattr("torchmemlint.confirm.launch._BOOT", NO_WALL)
@@ -419,32 +447,37 @@ from torchmemlint.confirm.worker.main import main; main({runners!r})
 class TestForgery:
     """What the code says in the place of the experiment is known, named, and believed in nothing."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("exits", [True, False])
     def test_what_is_written_to_descriptors(self, exits: bool) -> None:
         ended = run("writes_to_every_descriptor", EXIT=exits)
-        assert ended.forged == "something was written beside the experiment's answers"
+        assert ended.forged == "something other than the experiment's answers was written"
         assert run_of(ended, "before") is None
         assert bool(ended.ending) == exits
 
+    @pytest.mark.slow
     def test_an_answer_in_the_experiments_place(self) -> None:
         verdict, ended = measured("answers_for_the_experiment")
-        assert ended.forged == "an answer was given by the code that ran, not by the experiment"
+        assert ended.forged == "the code that ran gave an answer itself"
         assert verdict.outcome is Outcome.INCONCLUSIVE
         assert "forged" in verdict.reason
 
+    @pytest.mark.slow
     def test_a_function_of_the_experiment_that_was_replaced(self) -> None:
         verdict, ended = measured("replaces_the_meter")
         assert "replaced torchmemlint.confirm.worker.meter.StorageMeter.live_bytes" in ended.forged
         assert verdict.outcome is Outcome.INCONCLUSIVE
 
+    @pytest.mark.slow
     def test_bytes_that_the_kernel_never_saw(self) -> None:
         verdict, ended = measured("claims_what_it_never_held")
         assert "bytes are said to be held; the process grew by" in ended.forged
         assert verdict.outcome is Outcome.INCONCLUSIVE
 
+    @pytest.mark.slow
     def test_an_end_before_the_last_word_is_told(self) -> None:
         ended = launch({"runner": "snippet", "source": "import os; os._exit(0)"}, 20)
-        assert ended.ending == "the code ended its process before the experiment was over"
+        assert ended.ending == "the code ended its process before the end of the experiment"
 
     def test_honest_answers_are_believed(self) -> None:
         emitted, key = [], channel.new_key()
@@ -498,6 +531,7 @@ emit({{"refused": refused}})
 """
 
 
+@pytest.mark.slow
 @linux
 def test_the_seat_belt_refuses_the_common_accidents(tmp_path: Path) -> None:
     target = tmp_path / "precious"

@@ -35,6 +35,7 @@ def worker() -> int:
     return launch._worker._process.pid
 
 
+@pytest.mark.slow
 def test_children_are_copies_of_one_process_that_has_torch() -> None:
     before = "import sys; emit({'said': sys.modules['torchmemlint.confirm.worker'].__dict__.setdefault('mark', MARK)})"
     with launch.warmed():
@@ -47,6 +48,7 @@ def test_children_are_copies_of_one_process_that_has_torch() -> None:
     assert launch._worker is None
 
 
+@pytest.mark.slow
 def test_a_child_has_its_own_place_environment_and_descriptors() -> None:
     source = (
         "import os, tempfile, stat\nkinds = [stat.S_ISSOCK(os.fstat(int(n)).st_mode) for n in os.listdir('/proc/self/fd')"
@@ -83,10 +85,11 @@ emit({{"said": out}})
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wall", ["namespaces", "landlock"])
 def test_a_child_reaches_neither_the_worker_nor_another_run(wall: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if wall == "landlock" and not landlock.version():
-        pytest.skip("the kernel has no Landlock, or it is not switched on")
+        pytest.skip("the kernel has no Landlock, or it is disabled")
     monkeypatch.setattr("torchmemlint.confirm.launch.WALLS", (getattr(sandbox, wall.upper()),))
     (tmp_path / "note").write_text("another run's")
     with launch.warmed():
@@ -101,6 +104,7 @@ def test_a_child_reaches_neither_the_worker_nor_another_run(wall: str, tmp_path:
         assert said("emit({'said': 1})") == 1  # it lives
 
 
+@pytest.mark.slow
 def test_the_time_limit_ends_one_child_alone() -> None:
     with launch.warmed():
         ended = launch.launch({"runner": "snippet", "source": "while True: pass"}, 2)
@@ -122,6 +126,7 @@ def _children_of(pid: int) -> str:
     return left
 
 
+@pytest.mark.slow
 def test_without_its_worker_a_child_is_a_fresh_process() -> None:
     with launch.warmed():
         assert said("emit({'said': 1})") == 1
@@ -129,6 +134,7 @@ def test_without_its_worker_a_child_is_a_fresh_process() -> None:
         assert said("emit({'said': 2})") == 2
 
 
+@pytest.mark.slow
 def test_only_the_processor_and_a_sandbox_are_served() -> None:
     with launch.warmed():
         assert launch.launch({"runner": "snippet", "source": "emit({'said': 1})"}, 20, sandbox=False).sandbox == "none"
@@ -162,6 +168,7 @@ def made(row: int) -> Plan:
     return Plan(finding, {"runner": "snippet", "source": ""}, Doubts())
 
 
+@pytest.mark.slow
 def test_the_line_says_which_finding_runs() -> None:
     terminal = Terminal()
     progress = Progress(terminal)

@@ -44,6 +44,7 @@ def findings_of(file: str) -> tuple[list[Finding], list[tuple[str, str]]]:
     return findings, expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_verdict_of_a_script_is_right(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files, program = PROGRAMS[name]
@@ -86,6 +87,7 @@ def test_a_traceback_names_the_file_and_the_row_of_the_user(tmp_path: Path, capf
     assert "watching.py" not in error
 
 
+@pytest.mark.slow
 def test_an_interrupt_still_writes_the_report(tmp_path: Path) -> None:
     script = tmp_path / "long.py"
     script.write_text(
@@ -114,6 +116,7 @@ def test_an_interrupt_still_writes_the_report(tmp_path: Path) -> None:
     assert row["confirm"]["verdict"] == "confirmed"
 
 
+@pytest.mark.slow
 def test_looking_costs_less_than_a_tenth(tmp_path: Path) -> None:
     """The share of the script's own time, as the watcher counts it: wall time of two runs differs by more on a busy machine."""
     script = tmp_path / "busy.py"

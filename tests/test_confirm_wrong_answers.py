@@ -58,11 +58,13 @@ RETAINED = """
 """
 
 
+@pytest.mark.slow
 def test_a_graph_that_is_alive_at_the_head_of_the_loop_refutes_nothing(tmp_path: Path) -> None:
     verdict = verdict_on(tmp_path, RETAINED.format(second=""), "TML105", "loss.backward(retain_graph=True)")
     assert (verdict.outcome.value, verdict.kind) == ("confirmed", "extra graph at peak")
 
 
+@pytest.mark.slow
 def test_a_second_backward_through_the_graph_refutes_for_that_reason(tmp_path: Path) -> None:
     source = RETAINED.format(second="\n        (out ** 2).mean().backward()")
     verdict = verdict_on(tmp_path, source, "TML105", "loss.backward(retain_graph=True)")
@@ -70,6 +72,7 @@ def test_a_second_backward_through_the_graph_refutes_for_that_reason(tmp_path: P
     assert "another backward() goes through this graph" in verdict.reason
 
 
+@pytest.mark.slow
 def test_a_criterion_keeps_no_graph_of_its_own(tmp_path: Path) -> None:
     source = """
         def evaluate(model, criterion, loader):
@@ -88,6 +91,7 @@ def test_a_criterion_keeps_no_graph_of_its_own(tmp_path: Path) -> None:
     assert verdict.before.graphs_per_step == pytest.approx(1, abs=0.01)
 
 
+@pytest.mark.slow
 def test_of_two_graphs_in_a_step_the_one_that_is_kept_is_a_whole_one(tmp_path: Path) -> None:
     source = """
         def agreement(student, teacher, loader):
@@ -124,6 +128,7 @@ KEPT = """
 """
 
 
+@pytest.mark.slow
 def test_a_fix_that_moves_the_line_down_stops_the_growth(tmp_path: Path) -> None:
     source = KEPT.format(end="print(len(kept))")
     fix = ("        outputs = model(batch)", "        with torch.no_grad():\n            outputs = model(batch)")
@@ -133,6 +138,7 @@ def test_a_fix_that_moves_the_line_down_stops_the_growth(tmp_path: Path) -> None
     assert verdict.fix.answer is Answer.SAME
 
 
+@pytest.mark.slow
 def test_what_is_read_by_a_key_has_no_method_of_a_tensor(tmp_path: Path) -> None:
     source = KEPT.format(end='print(sum(float(item["loss"]) for item in kept))')
     verdict = verdict_on(tmp_path, source, "TML102", "kept.append(outputs)", ("append(outputs)", "append(outputs.detach())"))
@@ -142,6 +148,7 @@ def test_what_is_read_by_a_key_has_no_method_of_a_tensor(tmp_path: Path) -> None
     assert "'dict' object has no attribute 'detach'" in verdict.fix.why
 
 
+@pytest.mark.slow
 def test_a_fix_is_run_in_every_phase(tmp_path: Path) -> None:
     source = """
         import torch
@@ -169,9 +176,10 @@ def test_a_fix_is_run_in_every_phase(tmp_path: Path) -> None:
     verdict = verdict_on(tmp_path, source, "TML203", "arc(f, y)", fix)
     assert verdict.helped is False
     assert verdict.fix is not None
-    assert "the backward in row 18 goes through another graph" in verdict.fix.why
+    assert "the backward in row 18 goes through a different graph" in verdict.fix.why
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", ["model.training", "opt.is_train"])
 def test_a_phase_that_nobody_knows_is_turned(phase: str, tmp_path: Path) -> None:
     source = f"""
@@ -211,6 +219,7 @@ LEFT = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way_out", "reason"),
     [("sys.exit(0)", "row 7: SystemExit: the code leaves the program"), ("return", "row 7 leaves before")],
@@ -221,11 +230,13 @@ def test_what_the_program_never_comes_to_is_not_confirmed(way_out: str, reason: 
     assert reason in verdict.reason.replace(": 7: ", ": row 7: ")
 
 
+@pytest.mark.slow
 def test_a_way_out_behind_a_condition_is_gone_around(tmp_path: Path) -> None:
     source = LEFT.format(way_out="if args.dry_run: sys.exit(0)")
     assert verdict_on(tmp_path, source, "TML102", "kept.append(model(x))").outcome.value == "confirmed"
 
 
+@pytest.mark.slow
 def test_a_line_that_never_ran_says_what_stopped_it(tmp_path: Path) -> None:
     source = """
         def evaluate(model, loader):
@@ -246,6 +257,7 @@ def test_a_line_that_never_ran_says_what_stopped_it(tmp_path: Path) -> None:
     assert verdict.reason == "the flagged line never ran: 9: KeyError: 'images'"
 
 
+@pytest.mark.slow
 def test_what_never_ends_says_where_it_is(tmp_path: Path) -> None:
     source = """
         def evaluate(model, loader):
@@ -266,6 +278,7 @@ def test_what_never_ends_says_where_it_is(tmp_path: Path) -> None:
     assert verdict.reason in {"time limit, in row 13", "time limit, in row 12"}
 
 
+@pytest.mark.slow
 def test_an_if_whose_answer_rests_on_a_stand_in_is_not_known(tmp_path: Path) -> None:
     source = """
         def evaluate(model, loader, args):

@@ -57,7 +57,7 @@ def check(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
 def test_frames_show_what_was_measured(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = check(capsys, "--confirmed", "results.json")
     assert status == 1
-    assert "= measured: confirmed: nodes per step (3 nodes/step, 0 with the repair; cpu)\n" in out
+    assert "= measured: confirmed: nodes per step (3 nodes/step, 0 with the fix; cpu)\n" in out
     assert "= measured: refuted: nothing grows\n" in out
     assert "Found 2 warnings" in out
 
@@ -99,12 +99,12 @@ def test_formats_for_programs_have_the_record(name: str, here: Path, capsys: pyt
     ("content", "words"),
     [
         (None, "No such file"),
-        ("{", "is no JSON"),
-        ("[" * 100_000, "is no JSON"),
+        ("{", "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
         ("{}", "must be an array"),
-        ("[1]", "entry 1 is no finding"),
+        ("[1]", "entry 1 is not a finding"),
         ('[{"filename": "a.py", "code": "TML101", "fingerprint": "0", "confirm": {"verdict": "perhaps"}}]', "entry 1"),
-        (b"\xff\xfe\x00", "is no JSON"),
+        (b"\xff\xfe\x00", "not valid JSON"),
     ],
 )
 def test_bad_results_give_one_line(
@@ -123,8 +123,8 @@ def test_bad_results_give_one_line(
     ("arguments", "words"),
     [
         (["--only-confirmed"], "needs --confirmed"),
-        (["--confirmed", "results.json", "--only-confirmed", "--fix"], "leave out --fix"),
-        (["--confirmed", "results.json", "--only-confirmed", "--write-baseline"], "leave out --write-baseline"),
+        (["--confirmed", "results.json", "--only-confirmed", "--fix"], "cannot be combined with --fix"),
+        (["--confirmed", "results.json", "--only-confirmed", "--write-baseline"], "cannot be combined with --write-baseline"),
     ],
 )
 def test_what_does_not_go_together(arguments: list[str], words: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:

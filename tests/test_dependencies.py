@@ -189,6 +189,7 @@ def walk(seed: int, edits: int) -> None:
     assert asked < among / 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_not_asked_again_is_what_it_was(seed: int) -> None:
     walk(seed, EDITS)

@@ -65,6 +65,7 @@ def test_the_cards_are_those_of_the_rules() -> None:
     assert written == generator().cards(), "run `python docs/generate.py`"
 
 
+@pytest.mark.slow
 def test_generated_files_are_current() -> None:
     stale = [
         path.relative_to(ROOT).as_posix()

@@ -383,6 +383,7 @@ def test_plain_form_survives_json() -> None:
     assert from_plain(shape(module), positions(module)) == module
 
 
+@pytest.mark.slow
 def test_facts_survive_the_way_to_another_process() -> None:
     folder = Path(torchmemlint.__file__).parent
     texts = ["", "x = 1\n", "class C: pass\n", "f(x)\n", *(path.read_text(encoding="utf-8") for path in folder.glob("*/*.py"))]

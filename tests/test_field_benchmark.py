@@ -88,6 +88,7 @@ def measure(packages: Path, *words: str) -> int:
     return field.main([str(packages), "--field", str(packages.parent), "--record", str(packages / "score.md"), *words])
 
 
+@pytest.mark.slow
 def test_the_record_tells_the_score_the_rules_and_the_seconds(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert measure(packages) == 0
     assert "A ['TML101']" in capsys.readouterr().out  # of the labelled package alone

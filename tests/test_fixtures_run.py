@@ -201,6 +201,7 @@ def test_script_executes(path: Path) -> None:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PAIRS, ids=label)
 def test_the_mistake_costs_and_its_repair_does_not(path: Path, tmp_path: Path) -> None:
     few, many = 4, 10

@@ -76,6 +76,7 @@ ALWAYS = ["./a.py:1:11: TML101 `total` is kept", "./b.py:2:2: TML101 `total` is 
 CAP = "./b.py:1:1: TML998 `cap` is kept"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_findings_at_their_places(folder: Path, jobs: str) -> None:
     done = flake8(folder, "-j", jobs, ".")
@@ -152,7 +153,9 @@ def test_the_plugin_does_not_load_what_it_does_not_need(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def checker(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Checker]]:
+def checker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Checker]]:
+    """The plugin in an empty folder: without file names it checks the current one."""
+    monkeypatch.chdir(tmp_path)
     yield Checker
     Checker.parse_options(Namespace(select=None, extend_select=None))
 
@@ -181,6 +184,7 @@ def test_no_exception_gets_out(checker: type[Checker], monkeypatch: pytest.Monke
     assert message.startswith(f"TML001 internal error, please report: {type(error).__name__}")
 
 
+@pytest.mark.slow
 def test_the_same_findings_as_the_command(tmp_path: Path) -> None:
     fixtures = Path(__file__).parent.parent / "fixtures"
     names = sorted(path.name for path in (fixtures / "TML101").glob("*.py"))
@@ -239,6 +243,7 @@ def test_a_flake8_that_does_not_tell_is_taken_to_select() -> None:
     assert flake8_plugin._selects_any(Namespace())
 
 
+@pytest.mark.slow
 def test_processes_share_one_cache(folder: Path, caches: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What one file's process read of the project is there for the next, in the user's folder and under the user's seal."""
     for path in folder.iterdir():
@@ -281,6 +286,7 @@ def train(model, loader, optimizer):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_the_same_as_the_command(tmp_path: Path, jobs: str) -> None:
     (tmp_path / "a.py").write_text(MISTAKE)

@@ -304,6 +304,7 @@ def lint(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, capture_output=True, encoding="utf-8", check=False, timeout=120)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("newline", "bom", "indent"), [("\n", b"", "    "), ("\r\n", codecs.BOM_UTF8, "\t"), ("\r\n", b"", " \t")]
 )
@@ -382,6 +383,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_several_reports_and_the_usual_one(project: Path) -> None:
     plain = lint("a.py", cwd=project)
     done = lint(
@@ -407,6 +409,7 @@ def test_several_reports_and_the_usual_one(project: Path) -> None:
     assert sorted(path.name for path in project.iterdir() if path.name.startswith(".torchmemlint-")) == []
 
 
+@pytest.mark.slow
 def test_a_report_replaces_the_old_one_and_keeps_its_mode_and_link(project: Path) -> None:
     (project / "real.json").write_text("old")
     (project / "real.json").chmod(0o640)
@@ -417,6 +420,7 @@ def test_a_report_replaces_the_old_one_and_keeps_its_mode_and_link(project: Path
     assert (project / "real.json").stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="needs /dev/stdout")
 def test_a_report_into_a_pipe(project: Path) -> None:
     done = lint("a.py", "-q", "--output-format", "grouped", "--output-file", "concise=/dev/stdout", cwd=project)
@@ -424,6 +428,7 @@ def test_a_report_into_a_pipe(project: Path) -> None:
     assert done.returncode == 1
 
 
+@pytest.mark.slow
 def test_reports_after_fixing_and_of_standard_input(project: Path) -> None:
     lint("a.py", "--fix", "--output-file", "r.json", cwd=project)
     assert json.loads((project / "r.json").read_text()) == []
@@ -436,9 +441,9 @@ def test_reports_after_fixing_and_of_standard_input(project: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("report", "its name does not say which format"),
-        ("serif=r.sarif", "there is no format `serif`"),
-        ("sarif=", "there is no format `sarif`"),
+        ("report", "unknown format"),
+        ("serif=r.sarif", "unknown format `serif`"),
+        ("sarif=", "unknown format `sarif`"),
         ("a.py/r.json", "cannot be written"),
     ],
 )
@@ -457,6 +462,7 @@ def test_one_file_twice_and_with_diff(project: Path) -> None:
     assert lint("a.py", "--diff", "--output-file", "r.json", cwd=project).returncode == 2
 
 
+@pytest.mark.slow
 def test_paths_count_from_the_root_of_the_repository(project: Path) -> None:
     (project / ".git").mkdir()
     inner = project / "pkg" / "sub"
@@ -467,6 +473,7 @@ def test_paths_count_from_the_root_of_the_repository(project: Path) -> None:
     assert lint(".", "--output-format", "concise", cwd=inner).stdout.startswith("a.py:7:5: ")
 
 
+@pytest.mark.slow
 def test_paths_from_a_file(project: Path) -> None:
     (project / "list").write_text(f"{project / 'a.py'}\n")
     done = lint("--output-format", "lintrunner", "--exit-zero", "@list", cwd=project)

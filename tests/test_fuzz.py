@@ -195,6 +195,7 @@ def programs(draw: st.DrawFn, depth: int = 2, indent: str = "\n") -> str:
     return indent + text
 
 
+@pytest.mark.slow
 @settings(checks, max_examples=60)
 @given(bent())
 def test_a_bent_program_is_no_crash(text: str) -> None:
@@ -212,12 +213,14 @@ def compare_ways_of_lowering(text: str) -> None:
         assert repr(quick.lower(region).functions) == repr(from_libcst(region).functions)
 
 
+@pytest.mark.slow
 @settings(checks, max_examples=100)
 @given(bent())
 def test_both_ways_of_lowering_give_the_same_of_bent_programs(text: str) -> None:
     compare_ways_of_lowering(text)
 
 
+@pytest.mark.slow
 @settings(checks, max_examples=200)
 @given(programs())
 def test_both_ways_of_lowering_give_the_same_of_all_grammar(text: str) -> None:
@@ -248,6 +251,7 @@ def test_the_judge_sees_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
         judge({"fuzz.py": (ROOT / "TML101" / "running_total.py").read_text(encoding="utf-8")})
 
 
+@pytest.mark.slow
 @settings(checks, max_examples=20)
 @given(st.lists(bent(), min_size=2, max_size=3))
 def test_bent_programs_that_import_each_other_are_no_crash(texts: list[str]) -> None:

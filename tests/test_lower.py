@@ -437,6 +437,7 @@ def test_a_long_chain_of_operators_is_refused_before_it_ends_the_process(way: Ca
     assert caught.value.row == 2
 
 
+@pytest.mark.slow
 def test_words_that_hold_and_or_are_no_chain() -> None:
     _, module = lower_text("for_android = [" + "land or 1, " * 1500 + "]\n")
     assert show(module.body).count("BoolOp") == 1500

@@ -67,6 +67,7 @@ def of(path: str, findings: Sequence[tuple[str, str, int]]) -> list[tuple[str, s
     return [one for one in findings if one[1] == path]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_named_files_are_answered_as_their_folder_is(seed: int, here: Path, found: Found, alone: None) -> None:
     lay_out(bent_project.project(()), here)
@@ -119,6 +120,7 @@ def test_fixes_touch_the_named_file_alone(here: Path, found: Found, alone: None)
     assert of("other.py", found(".")) == of("other.py", whole)
 
 
+@pytest.mark.slow
 def test_many_changes_are_left_to_the_next_run_over_the_folder(here: Path, found: Found, alone: None) -> None:
     lay_out({"library.py": LIBRARY, "caller.py": CALLER, **{f"part{n}.py": CALLER for n in range(60)}}, here)
     whole = found(".")

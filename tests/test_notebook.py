@@ -353,6 +353,7 @@ def lint(*arguments: str, cwd: Path, stdin: bytes | None = None) -> subprocess.C
     return subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, check=False, timeout=120)
 
 
+@pytest.mark.slow
 def test_fix_and_diff_on_the_command_line(tmp_path: Path) -> None:
     raw = notebook(rows(SETUP), rows("%%time\n" + TRAINING))
     (tmp_path / "n.ipynb").write_text(raw, encoding="utf-8")
@@ -367,6 +368,7 @@ def test_fix_and_diff_on_the_command_line(tmp_path: Path) -> None:
     assert stdin.stdout.decode() == raw.replace("total += loss", "total += loss.detach()")
 
 
+@pytest.mark.slow
 def test_the_frame_shows_the_cell_as_the_user_wrote_it(tmp_path: Path) -> None:
     (tmp_path / "n.ipynb").write_text(notebook(SETUP, "%time x = 1\n" + TRAINING + "\n!ls"), encoding="utf-8")
     shown = lint("n.ipynb", cwd=tmp_path).stdout.decode()
@@ -375,6 +377,7 @@ def test_the_frame_shows_the_cell_as_the_user_wrote_it(tmp_path: Path) -> None:
     assert "magic" not in shown
 
 
+@pytest.mark.slow
 def test_a_script_that_is_called_from_a_notebook(tmp_path: Path) -> None:
     (tmp_path / "lib.py").write_text(
         "import torch\n\ndef predict(model, loader):\n    out = []\n    for x in loader:\n        out.append(model(x))\n    return out\n"
@@ -393,6 +396,7 @@ def test_nbformat_finds_the_fixed_notebook_valid() -> None:
     nbformat.validate(nbformat.reads(after, as_version=4))
 
 
+@pytest.mark.slow
 def test_what_is_defined_again_is_told_once() -> None:
     evaluate = "def evaluate(model, loader):\n    model.eval()\n    for x in loader:\n        print(model(x).argmax().item())"
     found = check("import torch", evaluate, "print(1)", evaluate, "print(2)", evaluate)

@@ -80,6 +80,7 @@ class Portions:
         return self.stream.read(min(size, self.random.randint(1, 5000)))
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(st.sampled_from(LOGS), st.text(max_size=300)), max_size=40), st.integers(0, 10**6))
 @settings(max_examples=60, deadline=None)
 def test_portions_do_not_matter(lines: list[str], seed: int) -> None:

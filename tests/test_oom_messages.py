@@ -138,7 +138,7 @@ def test_remedies_keep_to_the_order_and_to_the_kind(entry: Mapping[str, object])
     assert "set_per_process_memory_fraction(0" not in every_word
     if diagnosis.kind is Kind.GENUINE:
         assert remedies[:5] == LIVE_TENSORS
-        assert "no remedy" in sentence_about_empty_cache(diagnosis)
+        assert "does not help" in sentence_about_empty_cache(diagnosis)
 
 
 def test_private_pools_are_part_of_what_is_printed_as_allocated() -> None:

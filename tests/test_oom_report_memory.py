@@ -14,6 +14,7 @@ from torchmemlint.oom import report_memory as module
 from torchmemlint.oom.report_memory import DeviceMemory, as_table, report_memory
 
 
+@pytest.mark.slow
 def test_the_cpu_row_counts_each_storage_once() -> None:
     torch = pytest.importorskip("torch")
     before = report_memory(io.StringIO())[-1]
@@ -27,6 +28,7 @@ def test_the_cpu_row_counts_each_storage_once() -> None:
     assert after.device == "cpu"
 
 
+@pytest.mark.slow
 def test_it_is_printed_as_one_table(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
     rows = report_memory()

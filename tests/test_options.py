@@ -91,7 +91,7 @@ def test_unfixable_and_fixable(lint, project: Path) -> None:  # type: ignore[no-
 
 
 def test_the_diff_names_what_waits(lint) -> None:  # type: ignore[no-untyped-def]
-    assert lint("--diff")[2] == "Would fix 1 warning. 1 more with `--unsafe-fixes`.\n"
+    assert lint("--diff")[2] == "Would fix 1 warning. 1 unsafe fix with `--unsafe-fixes`.\n"
     assert lint("--diff", "--unsafe-fixes")[2] == "Would fix 1 error, 1 warning.\n"
 
 
@@ -144,13 +144,13 @@ def test_what_cannot_be_read_in_a_folder_is_named(lint, project: Path) -> None: 
     (project / "wide.py").write_bytes("x = 1\n".encode("utf-16"))
     (project / "link.py").symlink_to("nowhere.py")
     err = lint("-v", ".")[2]
-    assert "torchmemlint: note: wide.py: is UTF-16, which Python does not read\n" in err
+    assert "torchmemlint: note: wide.py: skipped: UTF-16, which Python does not read\n" in err
     assert "torchmemlint: note: link.py: no such file or directory\n" in err
 
 
 @pytest.mark.parametrize("name", ["clean", "merge", "rule", "trace"])
 def test_a_folder_that_is_called_like_a_command(name: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = f"torchmemlint: note: `{name}` is a command here; to check the path of that name write ./{name}\n"
+    words = f"torchmemlint: note: `{name}` is the command; to check the path, write ./{name}\n"
     for there in (False, True):
         if there:
             (project / name).mkdir()

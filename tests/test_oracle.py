@@ -478,6 +478,7 @@ NEVER_SEEN = pytest.mark.skipif(
 checks = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 
 
+@pytest.mark.slow
 @settings(checks, max_examples=80)
 @given(programs())
 def test_the_engine_and_torch_agree(text: str) -> None:

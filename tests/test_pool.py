@@ -42,6 +42,7 @@ def lost(path: str, why: str) -> str:
 NAMES = [f"f{number}" for number in range(40)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2, 5, 100])
 def test_results_stand_in_order(jobs: int) -> None:
     assert run_all(double, 7, NAMES, jobs, lost) == [f"{name}7" for name in NAMES]

@@ -154,7 +154,7 @@ def test_names_that_look_like_options(hooks: tuple[Path, Path], tmp_path: Path, 
         assert done.returncode == 1, done.stdout
         if refused:
             assert "exit code: 2" in done.stdout
-            assert done.stdout.count("could be an option, and is the name of a file here") == 1
+            assert done.stdout.count("could be an option, but a file has this name") == 1
             assert "TML" not in done.stdout
         else:
             assert [name for name in names if f"{name}:" not in done.stdout] == []

@@ -48,6 +48,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_note_is_counted_and_not_shown(project: Path) -> None:
     done = run(project, "--output-format", "concise")
     assert [line.split(": ")[0] for line in done.stdout.splitlines()[:1]] == ["a.py:9:21"]
@@ -55,6 +56,7 @@ def test_a_note_is_counted_and_not_shown(project: Path) -> None:
     assert run(project, "--notes", "--output-format", "concise").stdout.count("TML201") == 2
 
 
+@pytest.mark.slow
 def test_programs_get_notes_and_people_do_not(project: Path) -> None:
     severities = [entry["severity"] for entry in json.loads(run(project, "--output-format", "json").stdout)]
     assert severities == ["error", "note"]
@@ -66,6 +68,7 @@ def test_programs_get_notes_and_people_do_not(project: Path) -> None:
         ).stdout.count("TML201")
 
 
+@pytest.mark.slow
 def test_a_note_fails_only_where_it_is_printed(project: Path) -> None:
     (project / "a.py").write_text(IMPORTS + NOTE)
     assert run(project).returncode == 0
@@ -75,6 +78,7 @@ def test_a_note_fails_only_where_it_is_printed(project: Path) -> None:
     assert "TML201" in failed.stdout  # what fails is shown
 
 
+@pytest.mark.slow
 def test_a_rule_that_is_named_shows_its_notes(project: Path) -> None:
     (project / "a.py").write_text(IMPORTS + NOTE)
     assert "TML201" not in run(project, "--select", "TML2", "--output-format", "concise").stdout
@@ -82,6 +86,7 @@ def test_a_rule_that_is_named_shows_its_notes(project: Path) -> None:
     assert "TML201" in run(project, "--extend-select", "inference-with-grad", "--output-format", "concise").stdout
 
 
+@pytest.mark.slow
 def test_a_fix_touches_what_is_printed_alone(project: Path) -> None:
     run(project, "--fix", "--unsafe-fixes")
     fixed = (project / "a.py").read_text()
@@ -90,6 +95,7 @@ def test_a_fix_touches_what_is_printed_alone(project: Path) -> None:
     assert "no_grad()" in run(project, "--fix", "--unsafe-fixes", "--notes", "--diff").stdout
 
 
+@pytest.mark.slow
 def test_a_baseline_holds_for_what_became_a_note(project: Path) -> None:
     command = ["--baseline", "b.json"]
     assert run(project, *command, "--write-baseline", "--notes").stdout.strip() == "b.json: 2 findings."
@@ -101,10 +107,12 @@ def test_a_baseline_holds_for_what_became_a_note(project: Path) -> None:
     assert run(project, *command, "--notes", "--output-format", "concise").stdout.startswith("All checks passed!")
 
 
+@pytest.mark.slow
 def test_a_baseline_is_written_of_what_is_printed(project: Path) -> None:
     assert run(project, "--baseline", "b.json", "--write-baseline").stdout.strip() == "b.json: 1 finding."
 
 
+@pytest.mark.slow
 def test_the_costliest_first(project: Path) -> None:
     (project / "a.py").write_text(IMPORTS + NOTE + ERROR)
     rows = run(project, "--notes", "--output-format", "json", "--sort", "cost").stdout
@@ -113,10 +121,11 @@ def test_the_costliest_first(project: Path) -> None:
     assert [entry["severity"] for entry in json.loads(by_place)] == ["note", "error"]
 
 
+@pytest.mark.slow
 def test_the_summary_names_the_three_costliest(project: Path) -> None:
     (project / "a.py").write_text(IMPORTS + NOTE + "".join(ERROR.replace("predict", f"predict_{n}") for n in range(4)))
     words = run(project, "--output-format", "concise").stdout
-    assert "The costliest: a.py:15:21 TML201, a.py:24:21 TML201, a.py:33:21 TML201." in words
+    assert "Most costly: a.py:15:21 TML201, a.py:24:21 TML201, a.py:33:21 TML201." in words
 
 
 @pytest.mark.parametrize("given", ["sure", "", "HIGH"])
@@ -136,6 +145,7 @@ def test_confidence_is_the_weight_of_what_is_assumed() -> None:
     assert unless_of(()) == ""
 
 
+@pytest.mark.slow
 def test_what_an_old_torch_lacks_is_no_advice(tmp_path: Path) -> None:
     """A project that declares a torch before 0.4 has no ``no_grad`` to be told of; one that declares a later one has."""
     (tmp_path / "a.py").write_text(IMPORTS + ERROR)

@@ -800,6 +800,7 @@ def test_answers_do_not_depend_on_the_order_of_files_or_questions() -> None:
     assert len(seen) == 1
 
 
+@pytest.mark.slow
 def test_real_code_in_any_order() -> None:
     spec = importlib.util.find_spec("libcst")
     assert spec is not None

@@ -46,12 +46,14 @@ def nothing_is_lost(texts: Mapping[str, str]) -> None:
         assert alone.notes == shared[path].notes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_remembered_answers_are_queries_of_every_file_that_uses_them(seed: int) -> None:
     for on in bent_project.walk(seed, 6):
         nothing_is_lost(bent_project.project(on))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["TML101", "TML201", "engine"])
 def test_the_same_for_fixtures(folder: str) -> None:
     paths = sorted((FIXTURES / folder).glob("*.py"))

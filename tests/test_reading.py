@@ -66,11 +66,13 @@ def _in(node: ast.AST, name: str, inside: tuple[str, ...]) -> Iterator[tuple[str
         yield from _in(child, name, inside)
 
 
+@pytest.mark.slow
 def test_nothing_else_opens_files() -> None:
     others = [f"{place} (row {row})" for place, row in _openings() if not place.startswith(tuple(ALLOWED))]
     assert others == []
 
 
+@pytest.mark.slow
 def test_every_exception_is_one() -> None:
     places = [place for place, _ in _openings()]
     assert [name for name in ALLOWED if not any(place.startswith(name) for place in places)] == []

@@ -135,6 +135,7 @@ def test_the_benchmark_tells_what_a_repair_must_not_do(tmp_path: Path) -> None:
     assert list(benchmark.faults_of(good, b"x = 2  # why\r\n", "a.py")) == ["has other line ends"]
 
 
+@pytest.mark.slow
 def test_the_benchmark_goes_on_where_it_was_broken_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (Path(__file__).parent.parent / "fixtures/TML201/one_block_for_neighbours.py").read_text(encoding="utf-8")
     for name in ("one", "two"):

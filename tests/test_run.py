@@ -179,6 +179,7 @@ def _lost(path: str, why: str) -> str:
 PATHS = [f"p{number}" for number in range(50)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_results_are_in_order_whatever_the_number_and_kind_of_processes(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading, "active_count", lambda: 1 if method == "fork" else 2)
@@ -186,6 +187,7 @@ def test_results_are_in_order_whatever_the_number_and_kind_of_processes(method: 
     assert all(run_all(_label, "7", PATHS, jobs, _lost) == expected for jobs in (1, 2, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_process_that_dies_loses_its_file_only(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading, "active_count", lambda: 1 if method == "fork" else 2)
@@ -202,6 +204,7 @@ def test_without_processes_the_work_is_done_here(monkeypatch: pytest.MonkeyPatch
     assert run_all(_label, "7", PATHS, 4, _lost) == [f"7:{path}" for path in PATHS]
 
 
+@pytest.mark.slow
 def test_a_project_goes_to_spawned_processes_too(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tree, {f"m{n}.py": EVALUATE + "import torch\ntorch.cuda.empty_cache()\nx = (\n" * (n % 2) for n in range(6)})
     alone = check_paths(["."], Configuration(CommandLine({"select": ["ALL"]}, isolated=True)), 1)

@@ -134,6 +134,7 @@ def edits_of(action: types.CodeAction, uri: str) -> list[types.TextEdit]:
 EVERYWHERE = types.Range(types.Position(0, 0), types.Position(10_000, 0))
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_findings_on_open_change_save_and_close(client: LanguageClient, tmp_path: Path) -> None:
     uri = put(client, tmp_path / "a.py", TRAIN)
@@ -159,6 +160,7 @@ async def test_findings_on_open_change_save_and_close(client: LanguageClient, tm
     await shown(client, uri, [])
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_an_editor_that_asks_for_diagnostics(tmp_path: Path) -> None:
     client = await start(tmp_path, pulls=True)
@@ -179,6 +181,7 @@ async def test_an_editor_that_asks_for_diagnostics(tmp_path: Path) -> None:
     await client.shutdown_session()
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_quick_fixes(client: LanguageClient, tmp_path: Path) -> None:
     text = TRAIN + EVALUATE.replace("import torch\n", "")
@@ -200,6 +203,7 @@ async def test_quick_fixes(client: LanguageClient, tmp_path: Path) -> None:
     assert await actions(client, uri, nowhere, "quickfix") == []
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_every_safe_fix_at_once(client: LanguageClient, tmp_path: Path) -> None:
     text = TRAIN + TRAIN.replace("def train", "def again") + EVALUATE
@@ -214,6 +218,7 @@ async def test_every_safe_fix_at_once(client: LanguageClient, tmp_path: Path) ->
     assert await actions(client, uri, EVERYWHERE, "source.fixAll") == [], "an unsafe fix is nobody's on save"
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_actions_are_about_the_text_as_it_is_now(client: LanguageClient, tmp_path: Path) -> None:
     uri = put(client, tmp_path / "a.py", TRAIN)
@@ -224,6 +229,7 @@ async def test_actions_are_about_the_text_as_it_is_now(client: LanguageClient, t
     assert applied(text, edits_of(fix, uri)) == text.replace("+= loss", "+= loss.detach()")
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
 async def test_places_in_any_text(tmp_path: Path, encoding: str) -> None:
@@ -248,6 +254,7 @@ async def test_places_in_any_text(tmp_path: Path, encoding: str) -> None:
     await client.shutdown_session()
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_hovering(client: LanguageClient, tmp_path: Path) -> None:
     text = TRAIN + "x = 1  # noqa: TML301\ny = 2  # torchmemlint: ignore[inference-with-grad]\nz = 'TML301'\n"
@@ -269,6 +276,7 @@ async def test_hovering(client: LanguageClient, tmp_path: Path) -> None:
     assert await page(0, 0) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_what_is_not_saved_counts_in_other_files(client: LanguageClient, tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
@@ -302,6 +310,7 @@ TEXTS: list[tuple[str, list[str] | None]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_no_text_ends_the_server(client: LanguageClient, tmp_path: Path) -> None:
     for number, (text, codes) in enumerate(TEXTS):
@@ -312,6 +321,7 @@ async def test_no_text_ends_the_server(client: LanguageClient, tmp_path: Path) -
     assert client.messages == []
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_a_broken_configuration_is_told_once(client: LanguageClient, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.torchmemlint]\nselekt = ["TML1"]\n')
@@ -326,6 +336,7 @@ async def test_a_broken_configuration_is_told_once(client: LanguageClient, tmp_p
     await shown(client, uri, ["TML101"])
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_settings_of_the_editor(tmp_path: Path) -> None:
     client = await start(tmp_path, ignore=["TML101"])
@@ -334,6 +345,7 @@ async def test_settings_of_the_editor(tmp_path: Path) -> None:
     await client.shutdown_session()
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_what_is_left_out_is_left_out_here_too(client: LanguageClient, tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
@@ -343,6 +355,7 @@ async def test_what_is_left_out_is_left_out_here_too(client: LanguageClient, tmp
         assert await shown(client, uri) == []
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_a_file_without_a_name(client: LanguageClient) -> None:
     item = types.TextDocumentItem("untitled:Untitled-1", "python", 1, TRAIN)
@@ -350,6 +363,7 @@ async def test_a_file_without_a_name(client: LanguageClient) -> None:
     await shown(client, "untitled:Untitled-1", ["TML101"])
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_notebooks(client: LanguageClient, tmp_path: Path) -> None:
     path = tmp_path / "a.ipynb"
@@ -388,6 +402,7 @@ async def test_notebooks(client: LanguageClient, tmp_path: Path) -> None:
     await shown(client, uris[2], [])
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_the_same_findings_as_the_command(client: LanguageClient, tmp_path: Path) -> None:
     names = sorted(path.relative_to(FIXTURES) for path in FIXTURES.glob("TML*/*.py"))[::9]

@@ -102,12 +102,14 @@ def nodes() -> Iterator[ast.AST]:
             yield from ast.walk(ast.parse(path.read_text(encoding="utf-8")))
 
 
+@pytest.mark.slow
 def test_every_setting_and_table_has_a_reader() -> None:
     read = {node.attr for node in nodes() if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
     fields = {field.name for kind in (Settings, TorchFacts) for field in dataclasses.fields(kind)}
     assert fields - read == set()
 
 
+@pytest.mark.slow
 def test_every_group_of_words_is_asked_for() -> None:
     asked = {
         str(node.slice.value)

@@ -203,6 +203,7 @@ def test_cells_of_a_notebook_are_read_likewise() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_all_ways_in_say_the_same(tmp_path: Path) -> None:
     text = "import torch\n" + TRAIN.format(name="f") + BROKEN["a bracket"]
     (tmp_path / "a.py").write_text(text)
@@ -248,6 +249,7 @@ JUNK = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_damage_never_reaches_another_function(data: st.DataObject) -> None:
@@ -262,6 +264,7 @@ def test_damage_never_reaches_another_function(data: st.DataObject) -> None:
     assert wanted <= {one.function for one in found_in(text) if one.code == "TML101"}
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(SEEDS), st.data())
 def test_damaged_files_are_read_or_refused(seed: str, data: st.DataObject) -> None:
@@ -298,6 +301,7 @@ LONG = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", LONG)
 def test_time_grows_with_the_text(text: str) -> None:
     began = time.process_time()

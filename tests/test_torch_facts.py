@@ -678,6 +678,7 @@ def runnable(names: Mapping[str, str]) -> dict[str, str]:
     return {name: effect for name, effect in names.items() if effect in RUNNABLE}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_effects_of_functions_are_measured() -> None:
     the_torch()
@@ -688,6 +689,7 @@ def test_effects_of_functions_are_measured() -> None:
     assert sorted(unproven - set(NOT_RUN)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_effects_of_methods_are_measured() -> None:
     the_torch()
@@ -825,6 +827,7 @@ def with_torch(script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=clean)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "refused"),
     [
@@ -843,6 +846,7 @@ def test_the_allocator_refuses_what_the_rule_says_that_it_refuses(value: str, re
     assert (done.returncode != 0) == refused == (refusal(value) is not None)
 
 
+@pytest.mark.slow
 def test_the_allocators_options_are_read_after_torch_is_imported() -> None:
     script = (
         "import os, torch; os.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'max_split_size_mb:128'; "

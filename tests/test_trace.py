@@ -20,14 +20,16 @@ def traced(capsys: pytest.CaptureFixture[str], path: Path, function: str, words:
     return [line.strip() for line in capsys.readouterr().out.splitlines()]
 
 
+@pytest.mark.slow
 def test_a_running_total(capsys: pytest.CaptureFixture[str]) -> None:
     out = traced(capsys, FIXTURES / "TML101" / "running_total.py", "train_epoch", "total += loss")
     assert "grad mode here: on" in out
-    assert "loss: tensor, hangs on `criterion` (line 11, back-propagated at line 12)" in out
+    assert "loss: tensor, belongs to the graph of `criterion` (line 11, back-propagated at line 12)" in out
     assert "adds to `total`, which outlives the loop at line 9" in out
     assert any(line.startswith("TML101 warning: `total` accumulates tensors") for line in out)
 
 
+@pytest.mark.slow
 def test_an_evaluation_with_grad_mode_on(capsys: pytest.CaptureFixture[str]) -> None:
     out = traced(capsys, FIXTURES / "TML201" / "evaluate_function.py", "evaluate", "out = model(x)")
     assert any(line.startswith("model: module") and line.endswith(", in evaluation mode") for line in out)
@@ -39,7 +41,7 @@ def test_an_evaluation_with_grad_mode_on(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("file", "function", "words", "reason"),
     [
-        ("TML101/running_total.py", "quiet_terms_of_one_loss", "objective +=", "TML101 is silent: what is kept is itself back-propagated"),
+        ("TML101/running_total.py", "quiet_terms_of_one_loss", "objective +=", "TML101 is silent: the kept value is back-propagated itself"),
         ("TML201/evaluate_function.py", "quiet_with_block", "hits += (model", "TML201 is silent: grad mode is off here"),
         ("TML201/evaluate_function.py", "quiet_training_in_eval_mode", "loss = crit", "TML201 is silent: its graph is back-propagated"),
         ("TML201/evaluate_function.py", "quiet_frozen_model", "hits += (model", "TML201 is silent: all parameters of the module are"),
@@ -54,7 +56,7 @@ def test_why_a_rule_is_silent(capsys: pytest.CaptureFixture[str], file: str, fun
 def test_where_a_graph_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
     out = traced(capsys, FIXTURES / "TML201" / "evaluate_function.py", "evaluate", "hits += ")
     assert "the graph of `model` (line 12) is cut by `.argmax()`" in out
-    assert "none: nothing here that a rule looks at" in out
+    assert "none: no rule checks anything here" in out
 
 
 def test_a_suppressed_finding_is_still_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -69,7 +71,7 @@ def test_a_line_without_a_statement(capsys: pytest.CaptureFixture[str], tmp_path
     file = tmp_path / "empty.py"
     file.write_text("import torch\n\n# nothing\n", encoding="utf-8")
     assert cli.main(["trace", f"{file}:3"]) == 0
-    assert "no statement of this line is run: nothing is written here, or it is never reached" in capsys.readouterr().out
+    assert "no statement runs on this line: it is empty, or never reached" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("phase", ["True", "False"])
@@ -106,5 +108,5 @@ def test_a_function_that_no_word_speaks_for_is_not_asked(capsys: pytest.CaptureF
     )
     assert cli.main(["trace", f"{path}:6"]) == 0
     out = capsys.readouterr().out
-    assert "TML201 is not run on this function" in out
+    assert "TML201 does not check this function" in out
     assert "another finding" not in out

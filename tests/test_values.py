@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -155,6 +156,7 @@ states = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(states, states)
 def test_states_join_both_ways_alike(a: State, b: State) -> None:
     one, two = join_states(a, b), join_states(b, a)

@@ -68,6 +68,7 @@ class Watched:
             self.process.wait()
 
 
+@pytest.mark.slow
 def test_again_at_every_change(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(TRAIN)
     watched = Watched(tmp_path)

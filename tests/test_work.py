@@ -56,6 +56,7 @@ def test_a_line_costs_no_more_than_it_did(warm: None, tmp_path: Path) -> None:
     assert calls_of(folder) < 2 * CALLS_FOR_A_LINE * lines_of(folder)
 
 
+@pytest.mark.slow
 def test_twice_the_lines_cost_twice_the_work(warm: None, tmp_path: Path) -> None:
     small, large = synthetic(tmp_path, 2000), synthetic(tmp_path, 4000)
     growth = calls_of(large) / calls_of(small)

@@ -12,7 +12,7 @@ Each carries one sentence that says what is wrong and what to do. All of them su
 processes send them home.
 """
 
-TOO_LARGE = "function too large: not analysed"
+TOO_LARGE = "function too large: not analyzed"
 """How a note ends about a function that takes more steps than may be counted. No error: the others are analysed."""
 
 

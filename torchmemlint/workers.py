@@ -149,7 +149,7 @@ def scan(shared: ScanAll, path: str) -> Scanned:
         if not shared.parse_all and not torch_related(data):
             failed = None
             if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                failed = Checked(path, (), (f"{quoted(path)}: is UTF-16, which Python does not read",))
+                failed = Checked(path, (), (f"{quoted(path)}: skipped: UTF-16, which Python does not read",))
             return Scanned(path, imports=imported_names(data), failed=failed, digest=content)
         settings = shared.settings[path]
         known = shared.cache.facts(content, path) if shared.cache is not None and not is_notebook(path) else None

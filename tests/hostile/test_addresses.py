@@ -45,6 +45,7 @@ def test_files_of_uris() -> None:
     assert all("\0" not in path_of(uri) and os.path.isabs(path_of(uri)) for uri in ODD)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs")
 async def test_the_server_goes_on(tmp_path: Path) -> None:

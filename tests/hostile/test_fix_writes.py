@@ -31,6 +31,7 @@ def left_over(folder: Path) -> list[str]:
     return [path.name for path in folder.rglob(".torchmemlint-*")]
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("arguments", [(*FIX, "."), (*FIX, "link.py"), ("--add-noqa", "--no-cache", ".")])
 def test_a_link_that_leads_out_is_not_followed(tmp_path: Path, arguments: tuple[str, ...]) -> None:
@@ -50,6 +51,7 @@ def test_a_link_that_leads_out_is_not_followed(tmp_path: Path, arguments: tuple[
     assert (b"Fixed 1 finding." in done.stdout) is (arguments == (*FIX, "."))
 
 
+@pytest.mark.slow
 @posix
 def test_a_link_inside_is_followed_and_stays(tmp_path: Path) -> None:
     (tmp_path / "real.data").write_text(LEAK)
@@ -60,6 +62,7 @@ def test_a_link_inside_is_followed_and_stays(tmp_path: Path) -> None:
     assert (tmp_path / "real.data").read_text() != LEAK
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("option", [FIX, ("--add-noqa",), ("--add-ignore",)])
 def test_a_file_whose_mode_forbids_it_stays_for_root_too(tmp_path: Path, option: tuple[str, ...]) -> None:
@@ -73,6 +76,7 @@ def test_a_file_whose_mode_forbids_it_stays_for_root_too(tmp_path: Path, option:
     assert b"Fixed" not in done.stdout
 
 
+@pytest.mark.slow
 @posix
 def test_mode_owner_and_attributes_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
@@ -94,6 +98,7 @@ def test_mode_owner_and_attributes_are_kept(tmp_path: Path) -> None:
     assert not attributes or os.getxattr(path, "user.note") == b"kept"
 
 
+@pytest.mark.slow
 @posix
 def test_another_name_of_the_same_file_keeps_the_old_text(tmp_path: Path) -> None:
     (tmp_path / "inside").mkdir()
@@ -104,6 +109,7 @@ def test_another_name_of_the_same_file_keeps_the_old_text(tmp_path: Path) -> Non
     assert (tmp_path / "inside" / "a.py").read_text() != LEAK
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_lose_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(LEAK + "\ntorch.cuda.amp.autocast()\n")
     commands = [
@@ -139,6 +145,7 @@ def test_what_changes_between_the_look_and_the_write_is_not_written_over(tmp_pat
     assert (path.read_bytes(), left_over(tmp_path)) == (b"saved by an editor", [])
 
 
+@pytest.mark.slow
 @posix
 def test_a_baseline_outside_is_written_for_who_names_it(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
@@ -148,11 +155,12 @@ def test_a_baseline_outside_is_written_for_who_names_it(tmp_path: Path) -> None:
     assert not (tmp_path / "outside.json").exists()
     done = lint("--write-baseline", cwd=tmp_path / "project")
     assert (done.returncode, (tmp_path / "outside.json").exists()) == (2, False)
-    assert b"is not in the folder of its configuration" in done.stderr
+    assert b"is outside the configuration file's folder" in done.stderr
     assert lint("--write-baseline", "--baseline", "../outside.json", cwd=tmp_path / "project").returncode == 0
     assert (tmp_path / "outside.json").exists()
 
 
+@pytest.mark.slow
 @posix
 def test_a_report_does_not_follow_a_link_that_leads_out(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()

@@ -81,6 +81,7 @@ def test_the_attacks_are_ones(checkout: Path, script: str, marker: Path) -> None
     assert marker.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attributes", ["filter=x diff=x merge=x", "working-tree-encoding=UTF-16 ident"])
 def test_filters_and_drivers_of_diffs(checkout: Path, script: str, marker: Path, attributes: str) -> None:
     for key in ("filter.x.clean", "filter.x.smudge", "filter.x.process", "diff.x.command", "diff.x.textconv", "merge.x.driver"):
@@ -100,6 +101,7 @@ KEYS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_configuration_names(checkout: Path, script: str, marker: Path) -> None:
     for key in KEYS:
         git(checkout, "config", key, f"!{script}" if key.startswith("alias") else script)
@@ -109,6 +111,7 @@ def test_what_configuration_names(checkout: Path, script: str, marker: Path) -> 
     assert not marker.exists()
 
 
+@pytest.mark.slow
 def test_configuration_that_is_included(checkout: Path, script: str, marker: Path) -> None:
     (checkout / "more").write_text(f"[core]\n\tfsmonitor = {script}\n\tpager = {script}\n[diff]\n\texternal = {script}\n")
     git(checkout, "config", "include.path", "../more")
@@ -118,6 +121,7 @@ def test_configuration_that_is_included(checkout: Path, script: str, marker: Pat
     assert not marker.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["hooks", "elsewhere"])
 def test_hooks(checkout: Path, script: str, marker: Path, place: str) -> None:
     hooks = checkout / ".git" / place
@@ -142,6 +146,7 @@ REMOTES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("remote", "version"), [("ext", "as it is"), *((remote, "without GIT_NO_LAZY_FETCH") for remote in REMOTES)]
 )
@@ -186,6 +191,7 @@ def test_objects_that_would_be_fetched(
     assert not marker.exists()
 
 
+@pytest.mark.slow
 def test_a_partial_clone_needs_what_it_has(checkout: Path, tmp_path: Path) -> None:
     """A file that did not change is its own old version: of the missing blobs none is needed."""
     clone = tmp_path / "clone"
@@ -196,6 +202,7 @@ def test_a_partial_clone_needs_what_it_has(checkout: Path, tmp_path: Path) -> No
     assert lint("--no-cache", "--since=HEAD~1", "a.py", cwd=clone).returncode == 2
 
 
+@pytest.mark.slow
 def test_a_repository_in_the_checkout(checkout: Path, script: str, marker: Path) -> None:
     """A folder that looks like a bare repository is none: only a ``.git`` counts."""
     for folder in (checkout / "bare", checkout):
@@ -215,6 +222,7 @@ def test_a_repository_in_the_checkout(checkout: Path, script: str, marker: Path)
     assert not marker.exists()
 
 
+@pytest.mark.slow
 def test_variables_of_another_repository(checkout: Path, script: str, marker: Path, tmp_path: Path) -> None:
     """A hook runs with git's own variables, which speak of one repository."""
     other = tmp_path / "other"
@@ -232,12 +240,14 @@ def test_variables_of_another_repository(checkout: Path, script: str, marker: Pa
     assert not marker.exists()
 
 
+@pytest.mark.slow
 def test_git_is_not_looked_for_in_the_checkout(checkout: Path, script: str, marker: Path) -> None:
     shutil.copy(script, checkout / "git")
     since(checkout, env={"PATH": f".{os.pathsep}{os.pathsep}{os.environ['PATH']}"})
     assert not marker.exists()
 
 
+@pytest.mark.slow
 def test_a_repository_of_someone_else_is_left_alone(checkout: Path) -> None:
     """As git has it; which ones are safe is in the user's configuration, which holds."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
@@ -250,6 +260,7 @@ def test_a_repository_of_someone_else_is_left_alone(checkout: Path) -> None:
     since(checkout, env={"GIT_CONFIG_GLOBAL": os.devnull, **safe})
 
 
+@pytest.mark.slow
 def test_ends_of_lines_are_no_change(checkout: Path) -> None:
     """What ``core.autocrlf`` and ``eol`` write into a work tree; and the rows are counted as before."""
     (checkout / "a.py").write_bytes((OLD + NEW).replace("\n", "\r\n").encode())
@@ -260,6 +271,7 @@ def test_ends_of_lines_are_no_change(checkout: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 def test_an_object_that_is_replaced(checkout: Path) -> None:
     """A replacement of the old commit by the new text would hide what is new."""
     blob = git(checkout, "hash-object", "-w", "--stdin", stdin=(OLD + NEW).encode())
@@ -267,6 +279,7 @@ def test_an_object_that_is_replaced(checkout: Path) -> None:
     since(checkout)
 
 
+@pytest.mark.slow
 def test_trees_that_multiply(checkout: Path) -> None:
     """A few kilobytes of trees that list a million times a million files."""
     blob = git(checkout, "hash-object", "-w", "--stdin", stdin=b"")
@@ -281,6 +294,7 @@ def test_trees_that_multiply(checkout: Path) -> None:
     assert b"answered more than 256 MiB" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_damaged_repository(checkout: Path) -> None:
     blob = git(checkout, "rev-parse", "HEAD~1:a.py")
     path = checkout / ".git" / "objects" / blob[:2] / blob[2:]

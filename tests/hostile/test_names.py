@@ -73,6 +73,7 @@ def named(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output_format", FORMATS)
 def test_every_format_holds_every_name(named: Path, output_format: str) -> None:
     done = lint(".", "--output-format", output_format, "--no-cache", cwd=named)
@@ -117,6 +118,7 @@ def test_a_neighbour_and_the_cache(tmp_path: Path, name: bytes) -> None:
     assert fresh.stdout.count(b"TML101") == 2
 
 
+@pytest.mark.slow
 def test_what_is_said_of_the_run(named: Path) -> None:
     os.mkfifo(os.path.join(os.fsencode(named), b"pipe\x1b[1m\n\xff.py"))
     os.mkdir(os.path.join(os.fsencode(named), b"f\xff\x1b"))
@@ -135,6 +137,7 @@ def test_what_is_said_of_the_run(named: Path) -> None:
             assert CONTROLS.search(done.stdout.decode()) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output_format", ["full", "concise", "grouped", "github", "azure"])
 def test_code_that_is_shown(tmp_path: Path, output_format: str) -> None:
     odd = "'\x1b[2J\x1b]8;;x\x07 ##vso[task.x]y ##[add-path]z \u202e\u2066'"
@@ -147,6 +150,7 @@ def test_code_that_is_shown(tmp_path: Path, output_format: str) -> None:
     safe(lint("trace", "train.py:9", cwd=tmp_path).stdout)
 
 
+@pytest.mark.slow
 def test_merging(named: Path) -> None:
     report = lint(".", "--output-format", "json", cwd=named).stdout
     write(named, b"report\x1b.json", report.decode())
@@ -159,6 +163,7 @@ def test_merging(named: Path) -> None:
     safe(bad.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("flake8") is None, reason="needs flake8")
 def test_neighbours_of_what_flake8_checks(named: Path) -> None:
     write(named, b"train.py")
@@ -168,6 +173,7 @@ def test_neighbours_of_what_flake8_checks(named: Path) -> None:
 # --- paths ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_slashes_end(tmp_path: Path) -> None:
     write(tmp_path, b"train.py")
     for arguments in ([f"/{tmp_path}/train.py"], [f"/{tmp_path}"], ["-", "--stdin-filename", f"/{tmp_path}/x.py"]):

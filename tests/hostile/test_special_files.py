@@ -78,6 +78,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", EVERY)
 def test_a_neighbour(project: Path, make: Make) -> None:
     make(project / "helper.py")
@@ -88,6 +89,7 @@ def test_a_neighbour(project: Path, make: Make) -> None:
         assert done.stderr in (b"", b"torchmemlint: note: helper.py: skipped: larger than 1 MB\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", SPECIAL)
 def test_named_by_hand(project: Path, make: Make) -> None:
     make(project / "helper.py")
@@ -99,6 +101,7 @@ def test_named_by_hand(project: Path, make: Make) -> None:
     assert FOUND in done.stdout.decode()
 
 
+@pytest.mark.slow
 def test_below_a_folder_it_is_told_on_request(project: Path) -> None:
     os.mkfifo(project / "helper.py")
     assert b"helper.py: is a FIFO, not a regular file" in lint("-v", cwd=project).stderr
@@ -114,6 +117,7 @@ def test_a_configuration(project: Path, name: str, make: Make) -> None:
     assert f"{name}: is " in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [".gitignore", "setup.cfg", "setup.py", "requirements.txt"])
 @pytest.mark.parametrize("make", EVERY)
 def test_what_else_is_read_of_a_project(project: Path, name: str, make: Make) -> None:
@@ -123,6 +127,7 @@ def test_what_else_is_read_of_a_project(project: Path, name: str, make: Make) ->
     assert FOUND in done.stdout.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [*SPECIAL, a_huge_file])
 def test_a_baseline(project: Path, make: Make) -> None:
     make(project / "known.json")
@@ -140,6 +145,7 @@ def test_a_baseline_that_no_file_can_be(project: Path) -> None:
     assert b"`baseline` must be the path of a file" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [*SPECIAL, a_huge_file, a_folder])
 def test_files_of_the_cache(project: Path, make: Make) -> None:
     (project / "helper.py").write_text(HELPER)
@@ -159,6 +165,7 @@ def test_files_of_the_cache(project: Path, make: Make) -> None:
     assert again.returncode == 1
 
 
+@pytest.mark.slow
 def test_a_cache_that_leads_elsewhere_keeps_nothing(project: Path) -> None:
     (project / "torchmemlint.toml").write_text("cache-in-project = true\n")
     lint(".", cwd=project)
@@ -177,6 +184,7 @@ def test_a_cache_that_leads_elsewhere_keeps_nothing(project: Path) -> None:
     assert [*elsewhere.iterdir()] == [precious]
 
 
+@pytest.mark.slow
 def test_an_environment_read_as_a_file_is_not_shown(project: Path) -> None:
     """A link out of the repository to what is no Python file: a line of it would be shown in a code frame."""
     secret = project.parent / f"{project.name}.secret"
@@ -190,6 +198,7 @@ def test_an_environment_read_as_a_file_is_not_shown(project: Path) -> None:
         secret.unlink()
 
 
+@pytest.mark.slow
 def test_a_link_to_a_source_outside_is_followed(project: Path) -> None:
     outside = project.parent / f"{project.name}_outside.py"
     outside.write_text(TRAIN)
@@ -200,6 +209,7 @@ def test_a_link_to_a_source_outside_is_followed(project: Path) -> None:
         outside.unlink()
 
 
+@pytest.mark.slow
 def test_loops_of_folders(project: Path) -> None:
     (project / "package").mkdir()
     (project / "package" / "again").symlink_to("..")
@@ -214,7 +224,7 @@ def test_a_log_may_be_a_pipe_and_is_no_device(project: Path) -> None:
     assert lint("oom", "/dev/stdin", cwd=project, stdin=message).returncode == 0
     zero = lint("oom", "/dev/zero", cwd=project)
     assert zero.returncode == 2
-    assert zero.stderr == b"torchmemlint oom: /dev/zero: is a device, not a regular file\n"
+    assert zero.stderr == b"torchmemlint: error: /dev/zero: is a device, not a regular file\n"
 
 
 def test_the_source_that_a_log_names(project: Path) -> None:
@@ -235,6 +245,7 @@ def test_reports_to_merge(project: Path, make: Make) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("flake8") is None, reason="needs flake8")
 @pytest.mark.parametrize("make", EVERY)
 def test_beside_what_flake8_checks(project: Path, make: Make) -> None:

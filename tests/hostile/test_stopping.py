@@ -56,6 +56,7 @@ def marked(mark: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "processes"),
     [
@@ -232,6 +233,7 @@ def test_a_stream_that_takes_nothing(folder: Path, command: str, status: int, li
     assert done.stderr.count(b"\n") == bool(line)
 
 
+@pytest.mark.slow
 def test_a_full_disk(folder: Path) -> None:
     """Files cannot grow beyond some bytes: neither the cache, nor reports, nor what is fixed, nor what processes tell each other."""
     code = (

@@ -62,6 +62,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [None, SHIFTED], ids=["gone", "another"])
 @pytest.mark.parametrize("number", [1, 2, 3])
 @pytest.mark.parametrize("arguments", [("-j1",), ("-j2", "--no-cache")])
@@ -78,6 +79,7 @@ def test_a_file_that_changes_while_it_is_checked(
     assert again.stdout == fresh.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "content"), [(2, SHIFTED), (3, SHIFTED), (3, None), (4, SHIFTED)])
 @pytest.mark.parametrize("option", ["--fix", "--add-noqa"])
 def test_what_is_written_was_made_of_what_was_there(folder: Path, option: str, number: int, content: str | None) -> None:
@@ -95,6 +97,7 @@ def test_what_is_written_was_made_of_what_was_there(folder: Path, option: str, n
     assert written in possible
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "content"), [(2, None), (2, "{}")])
 def test_a_baseline_that_changes_is_not_written_over(folder: Path, number: int, content: str | None) -> None:
     assert lint("--write-baseline", cwd=folder).returncode == 0

@@ -48,6 +48,7 @@ def holds(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [[".", "--output-file"], ["merge", "r.json", "-o"]])
 @pytest.mark.parametrize("name", ["report.sarif", "folder/report.sarif", "hooks/post-checkout.sarif", "new/report.sarif"])
 def test_a_report_is_not_written_through_a_link(checkout: Path, outside: Path, name: str, arguments: list[str]) -> None:
@@ -65,12 +66,14 @@ def test_a_report_is_not_written_through_a_link(checkout: Path, outside: Path, n
     assert not list((checkout / ".git" / "hooks").iterdir())
 
 
+@pytest.mark.slow
 def test_a_place_that_the_user_names_elsewhere_may_be_a_link(checkout: Path, outside: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.sarif").symlink_to(outside / "precious")
     assert lint(".", "--no-cache", "--output-file=../mine.sarif", cwd=checkout).returncode == 1
     assert '"runs"' in (outside / "precious").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", [".torchmemlint_cache", "version", "kind", "segments", "two letters"])
 def test_the_cache_is_not_written_through_a_link(checkout: Path, outside: Path, link: str) -> None:
     """Nor is what lies there deleted as old: the checkout can bring a whole cache in which one folder is a link."""
@@ -106,6 +109,7 @@ def test_the_cache_is_not_written_through_a_link(checkout: Path, outside: Path, 
     assert holds(outside) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["above", "absolute", "link", "folder", "git"])
 def test_a_baseline_is_not_written_elsewhere(checkout: Path, outside: Path, how: str) -> None:
     names = {
@@ -118,7 +122,7 @@ def test_a_baseline_is_not_written_elsewhere(checkout: Path, outside: Path, how:
     before = holds(outside)
     done = lint("--write-baseline", cwd=checkout)
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
-    assert b"is not in the folder of its configuration" in done.stderr
+    assert b"is outside the configuration file's folder" in done.stderr
     assert holds(outside) == before
     assert not (checkout / ".git" / "new.json").exists()
     if how == "above":
@@ -126,6 +130,7 @@ def test_a_baseline_is_not_written_elsewhere(checkout: Path, outside: Path, how:
         assert (outside / "new.json").exists()
 
 
+@pytest.mark.slow
 def test_the_usual_baseline_is_no_link(checkout: Path, outside: Path) -> None:
     (checkout / ".torchmemlint-baseline.json").symlink_to(outside / "new.json")
     done = lint("--write-baseline", cwd=checkout)

@@ -25,16 +25,16 @@ def parser() -> argparse.ArgumentParser:
     """The arguments."""
     made = argparse.ArgumentParser(
         "torchmemlint budget",
-        description="Experimental: estimate what one training step of a program needs on a CUDA device. Runs the code on fake "
+        description="Experimental: estimate the memory that one training step of a program needs on a CUDA device. Runs the code on fake "
         "tensors in a sandbox: no GPU, no weights, no data. Modelled: autocast, dropout, attention kernels, foreach and fused "
         "optimizers, cuBLAS workspaces, the caching allocator. Not modelled: cuDNN workspaces, custom kernels, several devices or "
-        "streams, torch.compile. Before compute capability 8.0 attention is taken to use the math kernel, because the rows "
-        "measured on a T4 fit it. Exit status: 0 it fits (or no --fit), 1 it does not, 2 it could not be told.",
+        "streams, torch.compile. Before compute capability 8.0 attention is assumed to use the math kernel, because the rows "
+        "measured on a T4 fit it. Exit status: 0 it fits (or no --fit), 1 it does not, 2 no estimate.",
         allow_abbrev=False,
     )
     made.add_argument("-V", "--version", action="version", version=f"torchmemlint {__version__}")
     made.add_argument("target", nargs="?", metavar="FILE[:LINE|:FUNCTION]", help="a program, or a function of it")
-    made.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="arguments of the program, behind --")
+    made.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="arguments of the program, after --")
     what = made.add_argument_group("what is run")
     what.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="an option of the program, or a constant in it"
@@ -111,9 +111,7 @@ def _fitted(result: Result, job: dict[str, object], options: runs.Options, argum
     inputs = [input_of(spec) for spec in arguments.input]
     batch = arguments.batch or result.told.batch or (inputs[0][2][0] if inputs and inputs[0][2] else 0)
     if not batch:
-        return Result(
-            result.target, result.told, limit=result.limit, fit_reason="no loader and no --input says what a batch is"
-        )
+        return Result(result.target, result.told, limit=result.limit, fit_reason="no loader and no --input describes a batch")
     try:
         fit, told = runs.largest_batch(job, options, result.told, batch, result.limit)
     except ValueError as error:

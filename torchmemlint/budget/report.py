@@ -36,13 +36,13 @@ def text(result: Result) -> str:
     """The report."""
     told = result.told
     if not told.budget:
-        lines = [f"{result.target}: could not be told: {told.reason}"]
+        lines = [f"{result.target}: no estimate: {told.reason}"]
         if told.disbelieved:
             return lines[0] + "\n"
         lines += [f"  note: line {line}" for line in told.skipped[:5]]
         if told.missing:
             lines.append(f"  note: not installed here: {', '.join(told.missing)}")
-        lines.append("  help: say what a batch is with --input 'x:float32[16,3,224,224]', an option with --set NAME=VALUE,")
+        lines.append("  help: describe a batch with --input 'x:float32[16,3,224,224]', an option with --set NAME=VALUE,")
         lines.append("        or name the model alone: --model package:factory")
         return "\n".join(lines) + "\n"
     budget = told.budget
@@ -59,14 +59,14 @@ def text(result: Result) -> str:
     ]
     for name, size in sorted(budget["parts"].items(), key=lambda item: -item[1]):
         lines.append(f"    {name:<20}{written(size):>11}{100 * size / max(1, told.allocated):>7.1f} %")
-    lines.append(f"    {'fragmentation':<20}{written(told.reserved - told.allocated):>11}   (reserved, in no tensor)")
+    lines.append(f"    {'fragmentation':<20}{written(told.reserved - told.allocated):>11}   (reserved, not in tensors)")
     lines.append(f"    {'context':<20}{written(CONTEXT):>11}   (outside of the allocator)")
     if budget["modules"]:
         lines += ["", "  saved activations, by module"]
         for name, size in grouped(budget["modules"])[:8]:
             lines.append(f"    {written(size):>11}  {name}")
     if result.remedies:
-        lines += ["", "  what would help (each was run)"]
+        lines += ["", "  remedies (each was run)"]
         for name, other in sorted(result.remedies, key=lambda item: item[1].allocated or 1 << 62):
             lines.append(f"    {name:<22}{remedy(told, other)}")
     if result.limit:
@@ -75,7 +75,7 @@ def text(result: Result) -> str:
         if result.fit_told is not None:
             lines.append(f"  the largest batch that fits, to 2 %: {result.fit} ({written(result.fit_told.needed)} needed)")
         elif result.fit_reason:
-            lines.append(f"  the largest batch was not looked for: {result.fit_reason}")
+            lines.append(f"  the largest batch was not searched: {result.fit_reason}")
         else:
             lines.append("  not even a batch of one fits")
     lines += _notes(told)

@@ -89,10 +89,10 @@ def from_records(ended: Ended) -> Told:
     """What the child's records say, where they can be believed; its words are made printable."""
     if ended.refused:
         return _nothing(
-            ended, f"not run: no sandbox can be had here ({ended.refused}); --no-sandbox runs it all the same", True
+            ended, f"not run: no sandbox is available here ({ended.refused}); --no-sandbox runs it without one", True
         )
     if ended.forged:
-        return _nothing(ended, f"forged: {ended.forged}; nothing that the process said is believed", True)
+        return _nothing(ended, f"forged: {ended.forged}; its answers are ignored", True)
     found = next((record["told"] for record in ended.records if isinstance(record.get("told"), dict)), None)
     if not isinstance(found, dict) or ended.ending:
         failed = next((str(record["failed"]) for record in ended.records if "failed" in record), "")
@@ -131,7 +131,7 @@ def largest_batch(job: Mapping[str, object], options: Options, first: Told, batc
 
     run(batch // 2 if batch > 1 else 2)
     if len({found.allocated for found in seen.values()}) == 1:
-        raise ValueError("the step does not follow the batch size: say which option it is with --set")
+        raise ValueError("the step does not depend on the batch size: name its option with --set")
     low, high = 0, 0
     for _ in range(MOST_BATCHES):
         fitting = [size for size, found in seen.items() if found.needed <= limit]

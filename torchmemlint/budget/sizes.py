@@ -47,4 +47,4 @@ def gpu_of(name: str) -> tuple[tuple[int, int], int]:
     for known, found in GPUS.items():
         if known.lower() == name.lower().replace(" ", ""):
             return found
-    raise UsageError(f"not a device that is known: {name!r} ({', '.join(GPUS)})")
+    raise UsageError(f"unknown device: {name!r} ({', '.join(GPUS)})")

@@ -28,7 +28,7 @@ def refuse_file_names(arguments: Sequence[str]) -> None:
             return
         if word.startswith(("-", "@")) and (_exists(word) or _exists(_ROW.sub("", word))):
             raise UsageError(
-                f"{word!r} could be an option, and is the name of a file here: write {'./' + word!r} for the file, or `--` before paths"
+                f"{word!r} could be an option, but a file has this name: write {'./' + word!r} for the file, or `--` before paths"
             )
 
 
@@ -37,8 +37,8 @@ def refuse_command(command: str) -> None:
     code."""
     if command == "confirm" and _exists(command):
         raise UsageError(
-            "`confirm` is the command that runs code, and something here has that name: write ./confirm for the path; for the "
-            "command, start it in another folder"
+            "`confirm` runs code, but a file or folder here has that name: write ./confirm for the path, or start the command in "
+            "another folder"
         )
 
 
@@ -52,7 +52,7 @@ def named_like_a_command(command: str, rest: Sequence[str]) -> str:
     alone = not any(not word.startswith("-") for word in rest)
     if command not in TAKEN_FOR_PATHS or not alone or not _exists(command) or (command == "server" and not sys.stdin.isatty()):
         return ""
-    return f"`{command}` is a command here; to check the path of that name write ./{command}"
+    return f"`{command}` is the command; to check the path, write ./{command}"
 
 
 def with_paths(arguments: Sequence[str], valued: Collection[str]) -> list[str]:
@@ -80,7 +80,7 @@ def _paths_in(file: str) -> list[str]:
     except ValueError as error:  # a null character in the name
         raise UsageError(f"@{file}: cannot be read: {error}") from None
     if b"\0" in data:
-        raise UsageError(f"@{file}: must have one path on each line, and has null bytes")
+        raise UsageError(f"@{file}: has null bytes; write one path per line")
     lines = (os.fsdecode(line.removesuffix(b"\r")) for line in data.split(b"\n"))
     return [f"./{line}" if line.startswith("-") else line for line in lines if line]
 

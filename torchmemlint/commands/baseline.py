@@ -20,14 +20,12 @@ from torchmemlint.suppress.baseline import Baseline, empty_baseline, read_baseli
 def run(arguments: argparse.Namespace, paths: Sequence[str], configuration: Configuration) -> int:
     """Renews the baseline of every configuration that the checked files have; exit status 2 where a file was not read."""
     if arguments.write_baseline and arguments.prune_baseline:
-        raise UsageError("--write-baseline and --prune-baseline do different things; choose one")
+        raise UsageError("--write-baseline cannot be combined with --prune-baseline")
     if "-" in paths:
-        raise UsageError("a baseline is made of files, not of standard input")
+        raise UsageError("a baseline needs files, not standard input")
     for option in ("fix", "diff", "since"):
         if getattr(arguments, option):
-            raise UsageError(
-                f"--{option} does not go with --write-baseline and --prune-baseline: they look at everything as it is"
-            )
+            raise UsageError(f"--{option} cannot be combined with --write-baseline or --prune-baseline")
     outcome = check_paths(paths, configuration, arguments.jobs, baseline=False)
     found: dict[str, list[Finding]] = {path: [] for path in outcome.settings}
     for finding in outcome.found:  # what is not printed may be in the baseline from the time when it was
@@ -67,9 +65,7 @@ def _target(settings: Settings, arguments: argparse.Namespace) -> str:
     line says otherwise. Raises UsageError."""
     target = settings.baseline or os.path.join(settings.root, DEFAULT_BASELINE)
     if arguments.baseline is None and (not is_inside(target, settings.root) or leads_out(target, settings.root)):
-        raise UsageError(
-            f"baseline `{target}` is not in the folder of its configuration; name it with --baseline to write there"
-        )
+        raise UsageError(f"baseline `{target}` is outside the configuration file's folder; use --baseline to write it")
     return target
 
 

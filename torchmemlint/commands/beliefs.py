@@ -47,12 +47,12 @@ from torchmemlint.suppress import apply
 from torchmemlint.workers import read
 
 START = {
-    "on": "on in every caller in sight",
+    "on": "on in every visible caller",
     "off": "off in every caller",
     "mixed": "on in some callers, off in others",
-    "no-callers": "taken to be on: nothing in sight calls it",
-    "unseen-base": "not known: it overrides a method of a class out of sight",
-    "escapes": "not known: it is handed on as a value",
+    "no-callers": "assumed to be on: nothing visible calls it",
+    "unseen-base": "unknown: it overrides a method of a class that is not visible",
+    "escapes": "unknown: it is passed as a value",
 }
 
 
@@ -164,9 +164,9 @@ def function_at(project: Project, path: str, row: int) -> FunctionRef:
 def grad_mode(runs: Runs, ref: FunctionRef) -> list[str]:
     """In which function the line is, in which grad mode that starts, and through which calls."""
     if ref.qualname == MODULE:
-        return ["in the module's own statements; grad mode starts on"]
+        return ["at module level; grad mode starts on"]
     found = runs.world.project.grad_mode(ref)
-    start = "taken to be on: nothing in sight calls the last of these callers" if found.path and found.assumed else ""
+    start = "assumed to be on: nothing visible calls the last of these callers" if found.path and found.assumed else ""
     out = [
         f"in `{ref.qualname}`; grad mode at its start is {start if found.mode == 'no-callers' and start else START[found.mode]}"
     ]
@@ -207,7 +207,7 @@ class Found:
         if among(self.told):
             return f"{one.code} is suppressed here by a comment or the configuration: {one.message}"
         if not self.asked:
-            return f"{one.code} is not run on this function, which uses none of the names that point to a mistake; it would report: {one.message}"
+            return f"{one.code} does not check this function, which uses none of the names that point to a mistake; it would report: {one.message}"
         other = next((f for f in self.told if f.function == one.function and f.path == one.path), None)
         cover = f"{other.code} on line {other.span.start.row}" if other is not None else "another finding of this function"
         return f"{one.code} is covered by {cover}: {one.message}"
@@ -218,7 +218,7 @@ def section(runs: Runs, record: Record, watcher: Watcher, found: Found) -> Itera
     flow = Flow(runs, record, watcher.path)
     words = Words(flow, watcher)
     if not watcher.modes:
-        yield from ("", "no statement of this line is run: nothing is written here, or it is never reached")
+        yield from ("", "no statement runs on this line: it is empty, or never reached")
     else:
         yield from ("", f"grad mode here: {' or '.join(sorted(watcher.modes))}")
     for title, values in (("before", watcher.before), ("after", watcher.after)):
@@ -241,7 +241,7 @@ def section(runs: Runs, record: Record, watcher: Watcher, found: Found) -> Itera
                     verdicts[f"{code} is silent: {told}"] = None
                 elif event not in record.forwards.values():
                     verdicts[found.verdict(told)] = None
-    yield from ("rules", *(f"  {line}" for line in sorted(verdicts) or ["none: nothing here that a rule looks at"]))
+    yield from ("rules", *(f"  {line}" for line in sorted(verdicts) or ["none: no rule checks anything here"]))
 
 
 @dataclass(slots=True)
@@ -284,7 +284,7 @@ class Words:
                 return f"({', '.join(self.value(item, depth - 1) if depth else '…' for item in atom.items)})"
             case Obj():
                 info = run.heap[atom.oid]
-                kind = "object of which nothing is known" if info.kind is Kind.THING else info.kind
+                kind = "unknown object" if info.kind is Kind.THING else info.kind
                 told = [f"of class {info.cls.qualname if isinstance(info.cls, ClassRef) else info.cls}"] if info.cls else []
                 if state is not None and info.kind in CONTAINERS and depth:
                     inner = frozenset(a for item in run.contents(atom.oid, state) for a in item)
@@ -295,16 +295,16 @@ class Words:
                     told.append("all parameters frozen")
                 return ", ".join([kind, *told])
             case _:
-                return "something to call"
+                return "callable"
 
     def _graphs(self, gids: frozenset[int], hints: frozenset[int]) -> str:
         record = self.flow.record
         graphs = [record.graphs[g] for g in sorted(gids | hints) if record.graphs[g].kind in GRAPH_KINDS]
         real = [g for g in graphs if g.gid in gids and record.real(g.gid)]
         if real:
-            return "hangs on " + self.graphs(real)
+            return "belongs to the graph of " + self.graphs(real)
         maybe = [g for g in graphs if not g.frozen]
-        return "may hang on " + self.graphs(maybe) if maybe else "no graph"
+        return "may belong to the graph of " + self.graphs(maybe) if maybe else "no graph"
 
     def graphs(self, graphs: Iterable[Graph]) -> str:
         return "; ".join(dict.fromkeys(f"`{short(g.what)}` ({self.place(g)}{self.passed_back(g.gid)})" for g in graphs))
@@ -334,22 +334,22 @@ class Words:
             case CallEffect():
                 return f"`{short(event.name)}`: {event.effect}"
             case Attention():
-                return "values are mixed by attention weights that lie in memory"
+                return "values are combined with attention weights that are kept in memory"
             case LastLogits():
-                return "the last position is taken of all positions' logits"
+                return "uses only the last position of all logits"
             case DeprecatedImport():
                 return f"imports a deprecated name: {', '.join(old for _, old in event.names)}"
             case GradModeMisuse():
-                return f"`{short(event.name or 'grad mode')}` does not do what it seems to ({event.kind})"
+                return f"`{short(event.name or 'grad mode')}` has no effect as written ({event.kind})"
             case Handler():
                 return "an `except` that may catch an out-of-memory error"
             case Graph(mode="off"):
-                return f"`{short(event.what)}` runs with grad mode off: it makes no graph"
+                return f"`{short(event.what)}` runs with grad mode off: it builds no graph"
             case Graph(kind="forward"):
-                return f"`{short(event.what)}` runs as a module: {'frozen, no graph' if event.frozen else 'it makes a graph'}"
+                return f"`{short(event.what)}` runs as a module: {'frozen, no graph' if event.frozen else 'it builds a graph'}"
             case Graph(kind="opaque") if self.flow.own(event.site):
                 known = "its result has a graph" if self.flow.record.real(event.gid) else "its result may have a graph"
-                return f"`{short(event.what)}` is not seen into: {known}"
+                return f"`{short(event.what)}` is not visible: {known}"
         return ""
 
     def loop(self, loop: tuple[int, int] | None) -> str:

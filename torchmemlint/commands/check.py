@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         from torchmemlint.commands.output_files import output_files
 
         if output_files(arguments.output_file) and arguments.diff:
-            raise UsageError("--diff writes no report: leave out --output-file, or --diff")
+            raise UsageError("--diff cannot be combined with --output-file")
     if arguments.watch:
         return _watch(arguments)
     measured = _measured(arguments)
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 2 if written.failures else status(written.outcome, arguments.exit_zero)
     if "-" in paths:
         if len(paths) > 1:
-            raise UsageError("`-` reads standard input, and goes with no other path")
+            raise UsageError("`-` reads standard input, and cannot be combined with other paths")
         return _check_stdin(arguments, configuration, measured)
     if not (arguments.fix or arguments.diff):
         means = _means(arguments, configuration)
@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         report(outcome, arguments, sys.stdout, measured=measured)
         return status(outcome, arguments.exit_zero)
     if arguments.shard:
-        raise UsageError("--shard checks; it does not go with --fix and --diff")
+        raise UsageError("--shard cannot be combined with --fix or --diff")
     means = _means(arguments, configuration)
     since = arguments.since or ""
     with means.stage("rest"):
@@ -146,10 +146,10 @@ def _measured(arguments: argparse.Namespace) -> Measured | None:
     """The results that ``--confirmed`` names; raises UsageError where they, or what is asked with them, make no sense."""
     if arguments.only_confirmed:
         if not arguments.confirmed:
-            raise UsageError("--only-confirmed needs --confirmed FILE, what `torchmemlint confirm --output-format json` wrote")
+            raise UsageError("--only-confirmed needs --confirmed FILE, written by `torchmemlint confirm --output-format json`")
         for option in ("fix", "diff", "write_baseline", "prune_baseline", "add_ignore", "add_noqa"):
             if getattr(arguments, option) not in (None, False):
-                raise UsageError(f"--only-confirmed only reports: leave out --{option.replace('_', '-')}")
+                raise UsageError(f"--only-confirmed cannot be combined with --{option.replace('_', '-')}")
     if not arguments.confirmed:
         return None
     from torchmemlint.commands.confirmed import read_results
@@ -169,7 +169,7 @@ def _watch(arguments: argparse.Namespace) -> int:
     given = [name for name in once if getattr(arguments, name)]
     given += [name for name in ("add_ignore", "add_noqa") if getattr(arguments, name) is not None]
     if given:
-        raise UsageError(f"--watch does not go with --{given[0].replace('_', '-')}")
+        raise UsageError(f"--watch cannot be combined with --{given[0].replace('_', '-')}")
     if "-" in arguments.paths:
         raise UsageError("--watch needs files; standard input does not change")
     arguments.watch = False
@@ -330,11 +330,11 @@ def _print_diff(fixed: Fixed, arguments: argparse.Namespace) -> int:
         sys.stdout.write(painted_diff(diff) if colored(arguments.color, sys.stdout) else diff)
     _complain([*fixed.outcome.problems, *(f"{quoted(path)}: {why}" for path, why in sorted(fixed.refused.items()))])
     if not arguments.quiet:
-        words = f"Would fix {counted(fixed.repaired)}." if fixed.repaired else "Nothing to fix."
+        words = f"Would fix {counted(fixed.repaired)}." if fixed.repaired else "No safe fixes."
         unsafe = {path: settings.unsafe_fixes for path, settings in fixed.outcome.settings.items()}
         waiting = sum(repairable(one, True) and not unsafe[one.path] for one in fixed.outcome.findings)
-        more = "more " if fixed.repaired else ""
-        print(words + (f" {waiting} {more}with `--unsafe-fixes`." if waiting else ""), file=sys.stderr)
+        unsafe_words = f" {waiting} unsafe fix{'' if waiting == 1 else 'es'} with `--unsafe-fixes`." if waiting else ""
+        print(words + unsafe_words, file=sys.stderr)
     if fixed.outcome.problems or fixed.outcome.crashes or fixed.refused:
         return 2
     return 1 if fixed.after and not arguments.exit_zero else 0
@@ -375,7 +375,7 @@ def report(
         out.write(statistics(outcome.findings, outcome.settings, as_json, context.color and not as_json))
     else:
         if output_format not in FORMATS:
-            raise UsageError(f"$TORCHMEMLINT_OUTPUT_FORMAT is {output_format!r}; it may be one of {', '.join(FORMATS)}")
+            raise UsageError(f"$TORCHMEMLINT_OUTPUT_FORMAT is {output_format!r}, but must be one of {', '.join(FORMATS)}")
         out.write(render(output_format, listed(outcome, output_format, arguments.sort), context))
         if output_format in FOR_PEOPLE:
             if arguments.show_fixes:
@@ -390,7 +390,7 @@ def report(
         for line in outcome.skipped:
             print(f"torchmemlint: note: {printable_lines(line)}", file=sys.stderr)
         if not outcome.settings and not outcome.problems:
-            print("torchmemlint: warning: no Python files found under the given paths", file=sys.stderr)
+            print("torchmemlint: warning: no Python files found in the given paths", file=sys.stderr)
     if arguments.verbose:
         for line in (*outcome.notes, *outcome.crashes):
             print(f"torchmemlint: note: {printable_lines(line)}", file=sys.stderr)
@@ -450,7 +450,7 @@ def summary(outcome: Outcome, repaired: int = 0) -> str:
             from torchmemlint.reporters.style import place
 
             worst = sorted(findings, key=lambda one: one.cost_key)[:NAMED_AS_COSTLIEST]
-            lines.append(f"The costliest: {', '.join(f'{place(one)} {one.code}' for one in worst)}.")
+            lines.append(f"Most costly: {', '.join(f'{place(one)} {one.code}' for one in worst)}.")
     elif not outcome.problems:
         lines.append("All checks passed!")
     lines.extend(_not_told(outcome))

@@ -16,7 +16,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         found = clean(place)
     except (OSError, ValueError) as error:
-        raise UsageError(f"nothing is deleted: {error}") from None
+        raise UsageError(f"nothing was deleted: {error}") from None
     folder = quoted(place.folder)
     print(f"Deleted {folder}." if found else f"There is no cache in {folder}.")
     return 0

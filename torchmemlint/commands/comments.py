@@ -40,15 +40,15 @@ def write(arguments: argparse.Namespace, paths: Sequence[str], configuration: Co
     """Checks, and writes the comments. Raises UsageError for options that do not go together."""
     noqa = arguments.add_noqa is not None
     if noqa and arguments.add_ignore is not None:
-        raise UsageError("--add-ignore and --add-noqa do the same; choose one")
+        raise UsageError("--add-ignore cannot be combined with --add-noqa")
     option = "--add-noqa" if noqa else "--add-ignore"
     if "-" in paths:
-        raise UsageError(f"{option} writes to files, and standard input is none")
+        raise UsageError(f"{option} needs files, not standard input")
     if arguments.fix or arguments.diff:
-        raise UsageError(f"{option} goes with neither --fix nor --diff: run --fix first, and {option} for what is left")
+        raise UsageError(f"{option} cannot be combined with --fix or --diff: run --fix first, then {option} for the rest")
     reason = (arguments.add_noqa if noqa else arguments.add_ignore).strip() or NO_REASON
     if "#" in reason or "\n" in reason or "\r" in reason:
-        raise UsageError(f"{option}: a reason is one line, without `#`")
+        raise UsageError(f"{option}: the reason must be one line, without `#`")
     names = {rule.name for rule in ALL_RULES}
     written: list[Finding] = []
     changed: set[str] = set()
@@ -83,5 +83,5 @@ def write(arguments: argparse.Namespace, paths: Sequence[str], configuration: Co
     if not arguments.quiet:
         count = len(written)
         words = f"{count} finding{'' if count == 1 else 's'} in {files} file{'' if files == 1 else 's'}"
-        print(f"Wrote comments for {words}." if count else "Nothing to write a comment for.", file=sys.stderr)
+        print(f"Added comments for {words}." if count else "No findings: no comments were added.", file=sys.stderr)
     return Written(replace(outcome, found=tuple(left)), tuple(failures))

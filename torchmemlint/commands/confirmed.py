@@ -35,7 +35,7 @@ def read_results(file: str) -> Measured:
     except OSError as error:
         raise UsageError(f"--confirmed {quoted(file)}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"--confirmed {quoted(file)}: is no JSON: {str(error).splitlines()[0]}") from error
+        raise UsageError(f"--confirmed {quoted(file)}: not valid JSON: {str(error).splitlines()[0]}") from error
     if not isinstance(rows, list):
         raise UsageError(
             f"--confirmed {quoted(file)}: must be an array, as `torchmemlint confirm --output-format json` writes it"
@@ -44,7 +44,7 @@ def read_results(file: str) -> Measured:
     for number, row in enumerate(rows, 1):
         entry = _entry(row)
         if entry is None:
-            raise UsageError(f"--confirmed {quoted(file)}: entry {number} is no finding with a verdict in its `confirm`")
+            raise UsageError(f"--confirmed {quoted(file)}: entry {number} is not a finding with a verdict in `confirm`")
         key, measurement = entry
         if found.get(key, measurement).verdict != "confirmed" or measurement.verdict == "confirmed":
             found[key] = measurement

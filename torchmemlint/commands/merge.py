@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
         except OSError as error:
             raise UsageError(f"{quoted(path)}: {error.strerror or error}") from None
         except (ValueError, RecursionError) as error:
-            raise UsageError(f"{quoted(path)}: {error}") from None
+            raise UsageError(f"{quoted(path)}: not a report of --output-format json: {error}") from None
     findings = sorted(found, key=lambda finding: finding.sort_key)
     context = Context(text_on_disk, root=repository_root())
     files = output_files(arguments.output_file)

@@ -53,11 +53,11 @@ def _parsed(text: str) -> OutputFile:
     if equals and before in FORMATS and path:
         return OutputFile(before, path)
     if equals and _FORMAT.match(before):
-        raise UsageError(f"--output-file {text}: there is no format `{before}`; there are {', '.join(FORMATS)}")
+        raise UsageError(f"--output-file {text}: unknown format `{before}`; choose from {', '.join(FORMATS)}")
     for ending, output_format in _BY_ENDING:
         if text.endswith(ending):
             return OutputFile(output_format, text)
-    raise UsageError(f"--output-file {text}: its name does not say which format; write FORMAT=PATH, as in sarif={text}")
+    raise UsageError(f"--output-file {text}: unknown format; write FORMAT=PATH, as in sarif={text}")
 
 
 def write_report(path: str, text: str) -> None:
@@ -65,7 +65,7 @@ def write_report(path: str, text: str) -> None:
     from torchmemlint.files.writing import write_whole
 
     if leads_out(path):
-        raise UsageError(f"--output-file {path}: is a link that leads elsewhere; name the place itself")
+        raise UsageError(f"--output-file {path}: is a link that leads elsewhere; name its target instead")
     try:
         write_whole(path, text.encode("utf-8", "backslashreplace"))
     except OSError as error:

@@ -13,7 +13,7 @@ from torchmemlint.rules.api import Rule
 
 def run(arguments: argparse.Namespace) -> int:
     if bool(arguments.rule) is arguments.all:
-        raise UsageError("name one rule, as in `torchmemlint rule TML101`, or ask for `--all`")
+        raise UsageError("name a rule, as in `torchmemlint rule TML101`, or use `--all`")
     chosen = ALL_RULES if arguments.all else (find_rule(arguments.rule),)
     if arguments.output_format == "json":
         plain = [_plain(rule) for rule in chosen]

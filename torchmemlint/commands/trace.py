@@ -18,7 +18,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not os.path.isfile(path):
         raise UsageError(f"{quoted(path)}: no such file")
     if is_notebook(path):
-        raise UsageError(f"{quoted(path)}: notebooks cannot be traced; `jupyter nbconvert --to script` makes a script of one")
+        raise UsageError(f"{quoted(path)}: notebooks cannot be traced; convert it with `jupyter nbconvert --to script`")
     from torchmemlint.commands.beliefs import trace
     from torchmemlint.run import project_around
 

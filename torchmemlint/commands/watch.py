@@ -38,7 +38,7 @@ def watch(paths: Sequence[str], configure: Callable[[], Configuration], check: C
             check()
         except TorchmemlintError as error:
             print(f"torchmemlint: error: {printable(str(error))}", file=sys.stderr)
-        print("Watching for changes; Ctrl-C ends it.", file=sys.stderr, flush=True)
+        print("Watching for changes; press Ctrl-C to stop.", file=sys.stderr, flush=True)
         while True:
             began = time.monotonic()
             changed = _signature(paths, configure) != before

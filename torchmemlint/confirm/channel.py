@@ -113,7 +113,7 @@ def _collect(code: object, codes: dict[int, CodeType]) -> None:
 def _stranger(frame: FrameType | None, codes: Mapping[int, CodeType]) -> str:
     while frame is not None:
         if id(frame.f_code) not in codes:
-            return "an answer was given by the code that ran, not by the experiment"
+            return "the code that ran gave an answer itself"
         frame = frame.f_back
     return ""
 
@@ -139,7 +139,7 @@ def hear(data: bytes, key: str) -> Answers:
         given, _, text = line.partition(b" ")
         record = _record(text) if given == _digest(secret, len(records) + 1, text) else None
         if record is None or finished:
-            forged = forged or "something was written beside the experiment's answers"
+            forged = forged or "something other than the experiment's answers was written"
             continue
         forged = forged or str(record.get(FORGED, ""))
         variant = record.get("variant")

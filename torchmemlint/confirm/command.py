@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         "torchmemlint confirm",
         description="Prove findings by running the flagged code, with and without the fix, in a sandboxed child process.",
-        epilog="TORCHMEMLINT_EXECUTOR in the environment says where to run: a factory of an Executor (MODULE:FACTORY), or "
+        epilog="TORCHMEMLINT_EXECUTOR in the environment says where to run: a callable that returns an Executor (MODULE:FACTORY), or "
         "dask:tcp://host:port. With --watch: torchmemlint confirm --watch [PATH ...] -- python train.py ARGS (or -- python -m pkg.mod).",
         allow_abbrev=False,
     )
@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
         "targets", nargs="*", metavar="PATH|FILE:LINE", help="files and folders, or one line (default: the current folder)"
     )
     result.add_argument(
-        "--rule", metavar="CODE", help="settle findings of this rule only; for FILE:LINE, try it even where nothing was found"
+        "--rule", metavar="CODE", help="run experiments for this rule only; for FILE:LINE, even if nothing was found there"
     )
     result.add_argument("--select", action="append", metavar="RULES", help="only these rules: codes, prefixes, names or ALL")
     result.add_argument("--device", default="auto", metavar="auto|cpu|cuda|cuda:1|mps", help="where to run (default: auto)")
@@ -60,11 +60,13 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--output-format", choices=("full", "json", "html"), default="full")
     result.add_argument("--output-file", metavar="FILE", help="write the report there")
-    result.add_argument("--snapshots", metavar="DIR", help="on CUDA, write a memory snapshot of each growth there")
+    result.add_argument("--snapshots", metavar="DIR", help="on CUDA, write a memory snapshot of what grows there")
     result.add_argument(
-        "--fix", action="store_true", help="run only the fixes, beside the original: same, differed or could not be run"
+        "--fix",
+        action="store_true",
+        help="run only the fixes, and compare with the original: same, differed or could not be run",
     )
-    result.add_argument("--watch", action="store_true", help="run a script of yours and look only at the flagged lines")
+    result.add_argument("--watch", action="store_true", help="run your own script, and measure at the flagged lines")
     result.add_argument(
         "--no-sandbox", action="store_true", help="run without a sandbox: only for code that you would run anyway"
     )
@@ -84,16 +86,16 @@ def main(argv: Sequence[str]) -> int:
         from torchmemlint.confirm.watch import PYTHON
 
         if arguments.fix and (arguments.watch or arguments.snapshots or arguments.output_format == "html"):
-            raise UsageError("--fix measures nothing: leave out --watch, --snapshots and --output-format html")
+            raise UsageError("--fix cannot be combined with --watch, --snapshots or --output-format html")
         if arguments.watch:
             if arguments.snapshots:
-                raise UsageError("--watch takes no snapshots: leave out --snapshots")
+                raise UsageError("--watch cannot be combined with --snapshots")
             from torchmemlint.confirm import watch
 
             findings = find(arguments.targets or ["."], arguments)
             return watch.run(findings, script, arguments.output_format, arguments.output_file)
         if script and PYTHON.match(os.path.basename(script[0])) and not os.path.exists(script[0]):
-            raise UsageError("`-- COMMAND` goes with --watch")
+            raise UsageError("`-- COMMAND` needs --watch")
         arguments.targets += script
         return settle_and_report(arguments)
     except TorchmemlintError as error:
@@ -112,7 +114,7 @@ def settle_and_report(arguments: argparse.Namespace) -> int:
     findings = find(arguments.targets or ["."], arguments)
     devices = [checked(arguments.device)] if named() else devices_for(arguments.device, arguments.jobs)
     if arguments.snapshots and not (named() or devices[0].startswith("cuda")):
-        raise UsageError("--snapshots needs a CUDA device: its allocator keeps the history")
+        raise UsageError("--snapshots needs a CUDA device")
     options = Options(
         devices[0], arguments.timeout, arguments.steps, not arguments.no_sandbox, snapshots=bool(arguments.snapshots)
     )
@@ -204,7 +206,7 @@ def find(targets: Sequence[str], arguments: argparse.Namespace) -> list[Finding]
 def _asked_for(path: str, row: int, rule: str | None) -> Finding:
     """A finding that nobody made: the user asks what rule ``rule`` would cost at this row."""
     if rule is None:
-        raise UsageError(f"{quoted(path)}:{row}: nothing is found there; name a rule with --rule to try one all the same")
+        raise UsageError(f"{quoted(path)}:{row}: no finding there; use --rule to try a rule anyway")
     from torchmemlint.project.selection import find_rule
 
     card = find_rule(rule)
@@ -215,7 +217,7 @@ def _asked_for(path: str, row: int, rule: str | None) -> Finding:
         raise UsageError(f"{quoted(path)}: cannot be parsed: {error.msg} in row {error.lineno}") from error
     lines = (text or "").splitlines()
     if not 1 <= row <= len(lines) or not lines[row - 1].strip():
-        raise UsageError(f"{quoted(path)}:{row}: there is no code in this row")
+        raise UsageError(f"{quoted(path)}:{row}: there is no code on this line")
     column = len(lines[row - 1]) - len(lines[row - 1].lstrip()) + 1
     span = Span(Position(row, column), Position(row, len(lines[row - 1]) + 1))
     return Finding(card.code, card.name, Severity.NOTE, Confidence.MEDIUM, "", path, span, function=_qualname(tree, row))

@@ -32,7 +32,7 @@ def devices_for(device: str, jobs: int) -> list[str]:
     assert isinstance(count, int)
     if number:
         if int(number) >= count:
-            raise UsageError(f"--device {device}: torch sees {count} CUDA devices")
+            raise UsageError(f"--device {device}: torch finds {count} CUDA devices")
         return [device]
     if kind in {"auto", "cuda"} and count:
         return [f"cuda:{index}" for index in range(min(count, jobs or count))]
@@ -40,7 +40,7 @@ def devices_for(device: str, jobs: int) -> list[str]:
         return ["mps"]
     if kind == "auto":
         return on_cpu
-    raise UsageError(f"--device {device}: torch sees no such device here")
+    raise UsageError(f"--device {device}: torch finds no such device")
 
 
 def _may_have_accelerator() -> bool:

@@ -36,7 +36,7 @@ def close_files(readable: Iterable[str] | None, writable: Iterable[str], devices
     ``devices`` written to. Needs ``no_new_privs``. Raises OSError where the kernel has no Landlock."""
     known = version()
     if not known:
-        raise OSError(errno.ENOSYS, "the kernel has no Landlock, or it is not switched on")
+        raise OSError(errno.ENOSYS, "the kernel has no Landlock, or it is disabled")
     writing = _WRITE_FILE | _REMOVE_AND_MAKE | (_REFER if known >= 2 else 0) | (_TRUNCATE if known >= 3 else 0)
     reading = 0 if readable is None else _READ_FILE | _READ_DIR
     rules = _Ruleset(writing | reading, 0, _SCOPES if known >= 6 else 0)

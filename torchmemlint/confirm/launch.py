@@ -82,7 +82,7 @@ def torch_directory() -> Path:
     """The directory that torch is installed in, found without importing it; UsageError when there is none."""
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.origin:
-        raise UsageError("this command runs the code, so it needs PyTorch: pip install torch")
+        raise UsageError("this command runs code, so it needs PyTorch: pip install torch")
     return Path(spec.origin).parent.parent
 
 
@@ -226,7 +226,7 @@ def _attend(process: Child, payload: bytes, key: str, timeout: float, started: f
     if not ending and status:
         ending = _words(status)
     elif not ending and answers.records and not answers.finished:
-        ending = "the code ended its process before the experiment was over"
+        ending = "the code ended its process before the end of the experiment"
     how, refused = (
         next((printable(record[name]) for record in answers.records if name in record), "") for name in ("sandbox", "refused")
     )

@@ -38,7 +38,7 @@ def write(text: str, file: str | None) -> None:
         sys.stdout.write(text)
         return
     if leads_out(file):
-        raise UsageError(f"{file}: is a link that leads elsewhere; name the place itself")
+        raise UsageError(f"{file}: is a link that leads elsewhere; name its target instead")
     try:
         write_whole(file, text.encode("utf-8", "backslashreplace"))
     except OSError as error:

@@ -68,5 +68,7 @@ def settle_pair(pair: Pair, device: str = "cpu", timeout: float = 60, sandbox: b
         return inconclusive(ended.refused or f"forged: {ended.forged}", device=device), ended
     before, after = run_of(ended, "before"), run_of(ended, "after")
     if before is None:
-        return inconclusive(ended.ending or printable(ended.output[-300:]) or "the child said nothing", device=device), ended
+        return inconclusive(
+            ended.ending or printable(ended.output[-300:]) or "the child process gave no answer", device=device
+        ), ended
     return decide(pair.code, before, after), ended

@@ -42,7 +42,7 @@ def plan(finding: Finding, text: str | None, project: Project | None = None) -> 
     if rule.about is About.ALLOCATOR:
         return Plan(finding, None, Doubts(), "cuda only: the rule is about the CUDA allocator")
     if rule.repair is None:
-        return Plan(finding, None, Doubts(), f"there is no experiment for {finding.code} on cut-out code; try --watch")
+        return Plan(finding, None, Doubts(), f"there is no experiment for {finding.code}; try --watch")
     found = _program(finding, text)
     if isinstance(found, str):
         return Plan(finding, None, Doubts(), found)
@@ -73,7 +73,7 @@ def bounded(tree: ast.Module, row: int, claimed: bool) -> str:
         if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) and node.lineno < row <= (node.end_lineno or 0)
     ]
     if place is None or not loops or not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is None:
-        return "" if loops else "no loop is around it in its function"
+        return "" if loops else "it is not in a loop of its function"
     loop = max(loops, key=lambda node: node.lineno)
     parts = [statement.value.body, statement.value.orelse] if isinstance(statement.value, ast.IfExp) else [statement.value]
     if any(isinstance(part, ast.Subscript) for part in parts):
@@ -86,7 +86,7 @@ def bounded(tree: ast.Module, row: int, claimed: bool) -> str:
         if isinstance(node, (ast.Assign, ast.AnnAssign, ast.Delete)) and node is not statement and id(node) not in beside:
             targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
             if any(ast.unparse(target) == words for target in targets) and words not in _joined(node):
-                return f"row {node.lineno} sets `{words}` anew: how long it grows is not seen"
+                return f"row {node.lineno} sets `{words}` again: how long it grows is unknown"
     return ""
 
 
@@ -137,7 +137,7 @@ def plan_fix(finding: Finding, text: str | None, project: Project | None = None)
 def _program(finding: Finding, text: str | None) -> tuple[str, ast.Module] | str:
     """The text of a finding's file and its tree, or why its code is not run."""
     if finding.cell is not None:
-        return "code of notebooks is not run"
+        return "notebooks are not supported"
     if text is None:
         return "the file cannot be read"
     try:

@@ -44,13 +44,13 @@ def figures(run: Run) -> str:
 def allocator(run: Run) -> str:
     """What CUDA's allocator says beside the figures: growth before it rounds up, and what it holds for no tensor."""
     return (
-        f"{size(slope(run.requested_bytes))}/step requested; {size(run.fragmented_bytes)} reserved and in no tensor "
-        "(cache and fragmentation, part of no verdict)"
+        f"{size(slope(run.requested_bytes))}/step requested; {size(run.fragmented_bytes)} reserved but not in tensors "
+        "(cache and fragmentation; not part of the verdict)"
     )
 
 
 def measured(verdict: Verdict) -> str:
-    """A verdict in one sentence, for code frames: "confirmed: nodes per step (22 nodes/step, none with the repair; cpu)"."""
+    """A verdict in one sentence, for code frames: "confirmed: nodes per step (22 nodes/step, none with the fix; cpu)"."""
     words = verdict.outcome.value + (f": {verdict.kind}" if verdict.kind else "")
     if verdict.outcome is not Outcome.CONFIRMED or verdict.before is None:
         return words + (f": {verdict.reason}" if verdict.reason else "")
@@ -62,7 +62,7 @@ def measured(verdict: Verdict) -> str:
 
 
 def _change(before: Run, after: Run | None) -> str:
-    """The figures of the growth, and where they come to with the repair. Bytes of stand-ins are none of the true model's:
+    """The figures of the growth, and where they come to with the fix. Bytes of stand-ins are none of the true model's:
     graphs are told then."""
     figures: list[tuple[str, str]] = []
     if before.graphs_per_step:
@@ -75,7 +75,7 @@ def _change(before: Run, after: Run | None) -> str:
     if not figures and before.graph_bytes:
         graphs = before.peak_bytes / before.graph_bytes
         figures.append((f"{graphs:.1f} graphs at peak", f"{after.peak_bytes / before.graph_bytes:.1f}" if after else ""))
-    return ", ".join(first + (f", {rest} with the repair" if rest else "") for first, rest in figures)
+    return ", ".join(first + (f", {rest} with the fix" if rest else "") for first, rest in figures)
 
 
 def full(settled: Sequence[Settled], ascii_only: bool = False) -> str:
@@ -130,8 +130,8 @@ def caveats(settled: Sequence[Settled]) -> list[str]:
     words = []
     if any(run.graphs_built for run in runs):
         words.append(
-            "Models out of sight were stand-ins that save 1 MiB in a forward: graphs per step carry over to the true model, bytes and "
-            "node counts do not."
+            "Models that are not visible were replaced by stand-ins that save 1 MiB per forward: graphs per step also hold for the "
+            "real model, bytes and node counts do not."
         )
     if any(run.device == "cpu" for run in runs):
         words.append(

@@ -61,7 +61,7 @@ def settle(plan: Plan, options: Options) -> Settled:
     if before is None:
         said = next((printable(record["failed"]) for record in ended.records if "failed" in record), "")
         verdict = inconclusive(
-            said or _ending(ended) or _last_line(ended.output) or "the child said nothing", device=options.device
+            said or _ending(ended) or _last_line(ended.output) or "the child process gave no answer", device=options.device
         )
     else:
         inert = run_of(ended, "inert before"), run_of(ended, "inert after")
@@ -78,9 +78,9 @@ def settle(plan: Plan, options: Options) -> Settled:
 def _not_believed(ended: Ended, device: str) -> Verdict:
     if ended.refused:
         return inconclusive(
-            f"not run: no sandbox can be had here ({ended.refused}); --no-sandbox runs it all the same", device=device
+            f"not run: no sandbox is available here ({ended.refused}); --no-sandbox runs it without one", device=device
         )
-    return inconclusive(f"forged: {ended.forged}; nothing that the process said is believed", device=device)
+    return inconclusive(f"forged: {ended.forged}; its answers are ignored", device=device)
 
 
 def _compare(plan: Plan, job: Mapping[str, object], options: Options) -> Settled:
@@ -91,7 +91,7 @@ def _compare(plan: Plan, job: Mapping[str, object], options: Options) -> Settled
         return Settled(plan, _not_believed(ended, options.device), ended.sandbox, version, ended.seconds)
     fix = comparison_of(ended)
     if fix is None:
-        fix = Comparison(Answer.NOT_RUN, ended.ending or _last_line(ended.output) or "the child said nothing")
+        fix = Comparison(Answer.NOT_RUN, ended.ending or _last_line(ended.output) or "the child process gave no answer")
     verdict = replace(inconclusive("only the fix was run", device=options.device), fix=fix)
     return Settled(plan, verdict, ended.sandbox, version, ended.seconds)
 

@@ -251,7 +251,7 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
     if _needed(rule, before, after):
         assert after is not None
         return Verdict(
-            Outcome.REFUTED, "", "a backward() needs this graph: without it, it fails", before.device, before, after
+            Outcome.REFUTED, "", "a backward() needs this graph, and fails without it", before.device, before, after
         )  # fmt: skip
     if _again(before) and Shown.SECOND_STEP in rule.shown:
         return Verdict(
@@ -260,14 +260,14 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
     if len(before.live_bytes) < MIN_STEPS:
         return inconclusive(_why_not_run(before), before, after)
     if after is None or len(after.live_bytes) < MIN_STEPS:
-        why = _why_not_run(after) if after else "there is no repaired twin to compare with"
+        why = _why_not_run(after) if after else "there is no fixed version to compare with"
         return inconclusive(f"no control: {why}", before, after)
     if _again(after) and not _again(before):
         return Verdict(
-            Outcome.REFUTED, "", "another backward() goes through this graph: without it, that fails", before.device, before, after
+            Outcome.REFUTED, "", "another backward() goes through this graph, and fails without it", before.device, before, after
         )  # fmt: skip
     if after.empty_backwards > before.empty_backwards:
-        return inconclusive("a backward() may need what the repair cuts off", before, after)
+        return inconclusive("a backward() may need the graph that the fix removes", before, after)
     kind = growth_kind(rule, before, after)
     if kind and before.seen not in {"tensor", "number"}:
         return inconclusive(_stopped("something grows, but the flagged line never ran on a tensor", before), before, after)
@@ -275,7 +275,7 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
         helped = _flat(kind, before, after)
         if not helped:
             return Verdict(
-                Outcome.INCONCLUSIVE, kind, "the repaired twin grows as well: the fix does not help, or it is not the cause",
+                Outcome.INCONCLUSIVE, kind, "the fixed version grows, too: the fix does not help, or this is not the cause",
                 before.device, before, after, False,
             )  # fmt: skip
         return Verdict(Outcome.CONFIRMED, kind, "", before.device, before, after, True)
@@ -284,27 +284,25 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
             Outcome.REFUTED, "", "grad mode is off where it runs: no graph is built", before.device, before, after
         )  # fmt: skip
     if before.attached and before.nodes_per_step > 0:
-        return inconclusive("it grows, and mending this line alone does not stop it", before, after)
+        return inconclusive("it grows, and fixing only this line does not stop it", before, after)
     if before.seen == "" or before.seen == "stand-in":
-        words = "the flagged line never ran" if not before.seen else "the flagged value is a stand-in here"
+        words = "the flagged line never ran" if not before.seen else "the flagged value is a stand-in"
         return inconclusive(_stopped(words, before), before, after)
     if before.place == "local":
-        return inconclusive("it is kept in a local name, once a call: how long that lives is not seen", before, after)
+        return inconclusive("it is kept in a local variable, once per call: its lifetime is unknown", before, after)
     if before.place == "context":
-        return inconclusive(
-            "there is no cycle; what else the context keeps lives as long as the loss that its node hangs on", before, after
-        )
+        return inconclusive("there is no cycle; the context keeps its other tensors as long as the loss", before, after)
     if before.place == "stand-in":
-        return inconclusive("what keeps the value is not in this file", before, after)
+        return inconclusive("the object that keeps the value is not in this file", before, after)
     if _differ(before, after):
-        return inconclusive("it does not grow, but more is in memory than in the repaired code", before, after)
+        return inconclusive("it does not grow, but uses more memory than the fixed version", before, after)
     if before.fallbacks or before.errors:
         why = before.errors[0] if before.errors else f"{before.fallbacks} operations had to be replaced"
         return inconclusive(f"nothing grew, but not everything ran: {why}", before, after)
     return Verdict(
         Outcome.REFUTED,
         "",
-        f"ran {len(before.live_bytes)} steps on a {before.seen}: nothing grows and the peak is that of the repaired code",
+        f"ran {len(before.live_bytes)} steps on a {before.seen}: nothing grows, and the peak is that of the fixed version",
         before.device,
         before,
         after,
@@ -321,13 +319,13 @@ def decide_footprint(repair: Repair, before: Run, after: Run | None) -> Verdict:
     if len(before.live_bytes) < MIN_STEPS:
         return inconclusive(_why_not_run(before), before, after)
     if after is None or len(after.live_bytes) < MIN_STEPS:
-        why = _why_not_run(after) if after else "there is no repaired twin to compare with"
+        why = _why_not_run(after) if after else "there is no fixed version to compare with"
         return inconclusive(f"no control: {why}", before, after)
     kind, reason = _FOOTPRINTS[repair](before, after)
     if kind:
         return Verdict(Outcome.CONFIRMED, kind, "", before.device, before, after, True)
     if not reason and (before.fallbacks or before.errors):
-        reason = _stopped("nothing shows, but not everything ran", before)
+        reason = _stopped("no difference was found, but not everything ran", before)
     if reason:
         return inconclusive(reason, before, after)
     words = f"ran {len(before.live_bytes)} steps: {_REFUTED[repair]}"
@@ -339,13 +337,13 @@ def _copied(before: Run, after: Run) -> tuple[str, str]:
     joined = slope(before.joined_bytes)
     more, rest = (slope([later - earlier for earlier, later in pairwise(run.allocated_bytes)]) for run in (before, after))
     if not any(before.allocated_bytes):
-        return "", "this device does not tell how much was allocated"
+        return "", "this device does not report how much was allocated"
     if joined > 0 and len(before.joined_bytes) >= MIN_STEPS - 1 and more - rest >= 0.9 * joined:  # other lines may copy, too
         return COPIED, ""
     if more > 0:
-        return "", "each step allocates more, and mending this line alone does not stop it"
+        return "", "each step allocates more, and fixing only this line does not stop it"
     if before.joined_bytes:
-        return "", "it joins what it gave before, and no step allocates more than the one before"
+        return "", "it joins its previous result, and no step allocates more than the previous one"
     return "", ""
 
 
@@ -356,7 +354,7 @@ def _gradients(before: Run, after: Run) -> tuple[str, str]:
     if before.left_gradients and more >= max(SAME_BYTES, before.peak_bytes // 20) and not before.errors:
         return GRADIENTS, ""
     if before.left_gradients or _differ(before, after):
-        return "", _stopped("the gradients stay allocated, but the peak of what ran lies elsewhere", before)
+        return "", _stopped("the gradients stay allocated, but the peak is elsewhere", before)
     return "", ""
 
 
@@ -364,17 +362,17 @@ def _checkpointed(before: Run, after: Run) -> tuple[str, str]:
     if before.grad_modes != (True,):
         return "", "grad mode is off where it runs"
     if before.hidden_inputs:
-        return "", "whether an input asks for a gradient is not seen"
+        return "", "it is unknown whether an input requires grad"
     if before.ungraphed:
         if after.attached and not before.attached:
             return UNTRAINED, ""
-        return "", "nothing that ran inside has anything to train"
+        return "", "nothing that ran inside has parameters to train"
     if not (before.went_back and after.went_back):
-        return "", _stopped("no backward runs through it", before)
+        return "", _stopped("no backward goes through it", before)
     if before.errors or before.fallbacks:
         return "", _stopped("not everything ran", before)
     if after.value_bytes * 4 < after.peak_bytes:
-        return "", "what is saved inside is a small part of the peak: whether a checkpoint saves it does not show"
+        return "", "the tensors saved inside are a small part of the peak: the effect of the checkpoint cannot be measured"
     if before.peak_bytes >= 0.97 * after.peak_bytes:
         return UNSAVED, ""
     # Where gradients are freed between forward and backward, they are beside the activations in one of the two runs alone.
@@ -394,7 +392,7 @@ def _cached(before: Run, after: Run) -> tuple[str, str]:
         return CACHED, ""
     if grew <= 0 < median(heads) and median(heads) >= before.value_bytes > 0:
         return FULL, ""
-    return "", "more is in memory than without the cache" if _differ(before, after) else ""
+    return "", "it uses more memory than without the cache" if _differ(before, after) else ""
 
 
 _FOOTPRINTS = {
@@ -404,10 +402,10 @@ _FOOTPRINTS = {
     Repair.NO_CACHE: _cached,
 }
 _REFUTED = {
-    Repair.ROOM: "what it gave is not joined again, and no step allocates more than the one before",
-    Repair.FREE: "it leaves no gradients, and the peak is that of freed ones",
+    Repair.ROOM: "its result is not joined again, and no step allocates more than the previous one",
+    Repair.FREE: "it leaves no gradients, and the peak is the same as with freed gradients",
     Repair.NO_CHECKPOINT: "it is trained, and the peak is lower than without a checkpoint",
-    Repair.NO_CACHE: "nothing is kept that is not kept without the cache",
+    Repair.NO_CACHE: "nothing more is kept than without the cache",
 }
 
 
@@ -466,9 +464,11 @@ def decide_isolated(
             verdict = replace(verdict, after=fixed, helped=helped, notes=(*verdict.notes, *notes))
         if before.turned:
             rows = ", ".join(map(str, before.turned))
-            verdict = replace(verdict, notes=(*verdict.notes, f"in the phase that the `if` in row {rows} tells from training"))
+            verdict = replace(
+                verdict, notes=(*verdict.notes, f"in the phase that the `if` in row {rows} separates from training")
+            )
         if doubts.grad == "default" and not before.backwards and "kept" not in verdict.kind:
-            verdict = replace(verdict, notes=(*verdict.notes, "assumes that no caller out of sight switches grad mode off"))
+            verdict = replace(verdict, notes=(*verdict.notes, "assumes that no caller outside the project disables grad mode"))
     elif verdict.outcome is Outcome.REFUTED and not (_needed(rule, before, twin) or (twin and _again(twin))):
         reason = _doubt_of_nothing(rule, before)
         if reason:
@@ -498,7 +498,7 @@ def _without_guesses(code: str, verdict: Verdict, before: Run, inert: tuple[Run 
         if again.outcome is Outcome.CONFIRMED:
             return again, ""
         if len(before.guesses) == 1 and first.empty_backwards > 0 == before.empty_backwards:
-            return replace(verdict, notes=(f"`backward()` shows that `{before.guesses[0]}` gives a value with a graph",)), ""
+            return replace(verdict, notes=(f"`backward()` shows that `{before.guesses[0]}` returns a value with a graph",)), ""
     return verdict, f"the value comes from `{before.guesses[0]}`, which is not in this file"
 
 
@@ -511,29 +511,29 @@ def _doubt_of_growth(rule: Rule, kind: str, before: Run, doubts: Doubts) -> str:
         return ""
     if "graph per step" in kind and (doubts.consumed or (before.later_backwards and Shown.ONLY_CONSTANT not in rule.shown)):
         # (a target network is not trained: whatever a later backward runs through, this graph is for nothing)
-        return "a later backward may consume what is kept: it is retained until then"
+        return "a later backward may use the kept value: it is retained until then"
     if before.may_retain and "per step" in kind and rule.about is About.GRAPH_KEPT:
-        return "whether a backward keeps its graph is not known: a later one may go through what is kept"
+        return "it is unknown whether a backward keeps its graph: a later one may use the kept value"
     if "device" in kind or "storage" in kind or kind == "tensors kept" or before.place == "context":
         return ""
     if kind == UNUSED and before.escapes is not False and not doubts.claimed:
-        return "what leaves it may hang on a graph that its callers want"
+        return "its callers may need the graph of its result"
     if before.backwards and rule.about is About.NEEDLESS_GRAPH and not doubts.claimed:
-        return "the linter does not report this line, and what it gives may have a part in the backward of another step"
+        return "the linter does not report this line, and its result may be part of another step's backward"
     if before.backwards:  # a training step: grad mode is on, parameters are trained
         return ""
     if before.swallowed:
-        return f"`{before.swallowed[0]}` is not in this file, is given the graph and may run a backward"
+        return f"`{before.swallowed[0]}` is not in this file, gets the graph, and may run a backward"
     if before.decorators:
-        return f"the decorator `{before.decorators[0]}` is not in this file and may switch grad mode off"
+        return f"the decorator `{before.decorators[0]}` is not in this file, and may disable grad mode"
     if before.contexts:
-        return f"`with {before.contexts[0]}` is not in this file and may switch grad mode off"
+        return f"`with {before.contexts[0]}` is not in this file, and may disable grad mode"
     if doubts.frozen:
-        return "the file freezes parameters; whether these are frozen is decided outside the function that ran"
+        return "the file freezes parameters, and code outside the function decides which"
     if not doubts.claimed and before.escapes is not False:
-        return "the linter does not report this line, and what leaves it may hang on a graph that its callers want"
+        return "the linter does not report this line, and its callers may need the graph of its result"
     if doubts.grad not in {"on", "default"}:
-        return "grad mode is decided by the callers of the function that ran, and not all of them are in sight"
+        return "the callers of the function decide grad mode, and not all of them are visible"
     return ""
 
 
@@ -541,11 +541,11 @@ def _doubt_of_nothing(rule: Rule, before: Run) -> str:
     if before.guesses:
         return f"the value comes from `{before.guesses[0]}`, which is not in this file"
     if before.forced:
-        return f"the line was reached only by overruling the `if` in row {before.forced[0]}"
+        return f"the line was only reached by overriding the `if` in row {before.forced[0]}"
     if rule.repair in OF_FOOTPRINT:
         return ""
     if before.attached:
-        return "a graph was built and dropped: it does not grow, and the peak of this step lies elsewhere"
+        return "a graph was built and dropped: it does not grow, and the peak of this step is elsewhere"
     if not (before.graphs_built or before.hung) and True in before.grad_modes:
         return "nothing that ran built a graph"
     return ""

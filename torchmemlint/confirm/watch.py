@@ -62,7 +62,7 @@ def run(findings: Sequence[Finding], command: Sequence[str], output_format: str,
     parts = take_apart(command)
     watched = [finding for finding in findings if finding.cell is None]
     if not watched:
-        print("torchmemlint: nothing to watch: no finding in the files that were checked", file=sys.stderr)
+        print("torchmemlint: nothing to watch: no findings in the checked files", file=sys.stderr)
         return 0
     with tempfile.TemporaryDirectory(prefix="torchmemlint-") as folder:
         report = os.path.join(folder, "seen.json")
@@ -73,14 +73,14 @@ def run(findings: Sequence[Finding], command: Sequence[str], output_format: str,
         try:
             seen = json.loads(Path(report).read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            print("torchmemlint: the script ended before anything could be seen", file=sys.stderr)
+            print("torchmemlint: the script ended before anything could be measured", file=sys.stderr)
             return status or 2
     settled = [_settled(number, finding, seen) for number, finding in enumerate(watched)]
     write(render(settled, output_format), output_file)
     spent, seconds = float(seen["spent"]), float(seen["seconds"])
-    print(f"torchmemlint: watched for {seconds:.1f} s, {spent:.2f} s of it spent looking", file=sys.stderr)
+    print(f"torchmemlint: watched for {seconds:.1f} s, {spent:.2f} s of it for measuring", file=sys.stderr)
     if status:
-        print(f"torchmemlint: the script itself ended with exit status {status}", file=sys.stderr)
+        print(f"torchmemlint: the script ended with exit status {status}", file=sys.stderr)
         return status
     return 1 if any(item.verdict.outcome is Outcome.REFUTED for item in settled) else 0
 
@@ -161,9 +161,9 @@ def judge(finding: Finding, hits: int, samples: Sequence[Mapping[str, object]], 
         # what is left of a freed graph is no measure of graphs
         return Verdict(Outcome.CONFIRMED, "nodes per step", "", device, replace(run, graph_bytes=0), None)
     if any(attached):
-        return inconclusive("the value hangs on a graph, but nothing grew while it was watched", run, device=device)
+        return inconclusive("the value has a graph, but nothing grew while it was watched", run, device=device)
     return Verdict(
-        Outcome.REFUTED, "", f"looked {len(samples)} times: nothing that the line keeps hangs on a graph", device, run, None
+        Outcome.REFUTED, "", f"looked {len(samples)} times: no value that the line keeps has a graph", device, run, None
     )
 
 
@@ -175,7 +175,7 @@ def _judge_forward(run: Run, backwards: int, attached: bool) -> Verdict:
     if run.attached:
         return inconclusive("some calls build a graph and some do not", run)
     if run.seen != "tensor":
-        return inconclusive("the line's result is no tensor; whether the forward built a graph is not seen", run)
+        return inconclusive("the line's result is not a tensor; it is unknown whether the forward built a graph", run)
     return Verdict(
         Outcome.REFUTED, "", "the forward builds no graph: grad mode is off or nothing requires grad", run.device, run, None
     )

@@ -55,7 +55,7 @@ class CallResolver:
         return self.by_shape(path, callee, keywords) if found is None else found
 
     def meaning(self, path: str, qualname: str, callee: str) -> Callees | None:
-        """The functions that a call of ``callee`` reaches by evidence; None for a method of an object of which nothing is known."""
+        """The functions that a call of ``callee`` reaches by evidence; None for a method of an unknown object."""
         if self._is_outside(path, qualname, callee):
             return _OUTSIDE
         key = (path, qualname, callee)
@@ -87,7 +87,7 @@ class CallResolver:
         return facts is None
 
     def _resolve(self, key: tuple[str, str, str]) -> Callees | None:
-        """What ``callee`` means; None for a method of an object of which nothing is known."""
+        """What ``callee`` means; None for a method of an unknown object."""
         path, qualname, callee = key
         values = self._evidence.values_at(key)
         refs = dict.fromkeys(ref for value in values for ref in self.targets(value))

@@ -12,11 +12,13 @@ from torchmemlint.errors import UsageError
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         "torchmemlint server",
-        description="A language server: findings, quick fixes and rule pages in an editor. It speaks on standard input and output.",
+        description="Start a language server, which shows findings, quick fixes and rule pages in an editor. It uses standard input and output.",
         epilog="Needs pygls: pip install 'pygls>=2,<3'. docs/editors.md says how to set up editors.",
         allow_abbrev=False,
     )
-    made.add_argument("--stdio", action="store_true", help="speak on standard input and output (the default, and the only way)")
+    made.add_argument(
+        "--stdio", action="store_true", help="use standard input and output (the default, and the only transport)"
+    )
     return made
 
 

@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     """The arguments of ``oom``."""
     made = argparse.ArgumentParser(
         prog="torchmemlint oom",
-        description="Explain the out-of-memory errors of a log: what ran out, the numbers that show it, what to change.",
+        description="Explain the out-of-memory errors in a log: what ran out, the numbers that show it, and what to change.",
         epilog="Exit status: 0 diagnosed, 1 no out-of-memory error found, 2 error.",
         allow_abbrev=False,
     )
@@ -39,8 +39,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--src",
         metavar="ROOT",
-        help="where the program's files are: its tracebacks are followed there and the whole of it is checked "
-        "(default: the current directory, only the files that the traceback names are checked)",
+        help="folder with the program's source: match tracebacks with its files, and check all of them "
+        "(default: the current folder, where only the files in the traceback are checked)",
     )
     made.add_argument("--output-format", choices=tuple(_FORMATS), default="text")
     return made
@@ -82,5 +82,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str) -> int:
-    print(f"torchmemlint oom: {printable(message)}", file=sys.stderr)
+    print(f"torchmemlint: error: {printable(message)}", file=sys.stderr)
     return 2

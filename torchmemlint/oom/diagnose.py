@@ -236,7 +236,7 @@ def _other_processes(m: Message, total: int, reserved: int, foreign: tuple[int, 
         because.append(f"{format_size(named)} belong to process {', '.join(str(pid) for pid in pids[:8]) or '?'}")
     if unnamed > total / 20:
         because.append(
-            f"{format_size(unnamed)} belong to nobody the message names: other containers, the desktop, CUDA contexts"
+            f"{format_size(unnamed)} belong to processes that the message does not name: other containers, the desktop, CUDA contexts"
         )
     return Diagnosis(
         Kind.OTHER_PROCESSES,
@@ -284,11 +284,11 @@ def _host(m: Message) -> Diagnosis:
             f"One tensor of {format_size(m.requested)} was asked of the host's memory.",
             (_elements(m.requested), "look at the shapes: a broadcast, an index that holds garbage, a negative size"),
         )
-    asked = f": {format_size(m.requested)} could not be had" if m.requested is not None else ""
+    asked = f": allocating {format_size(m.requested)} failed" if m.requested is not None else ""
     return Diagnosis(
         Kind.HOST_MEMORY,
         f"The memory of the host ran out, not that of a GPU{asked}.",
-        ("a container's or job's limit counts, not what the machine has",),
+        ("the limit of the container or job counts, not the machine's memory",),
     )
 
 
@@ -300,9 +300,9 @@ def _outside(m: Message, who: str) -> Diagnosis:
     size = f" ({format_size(m.requested)})" if m.requested is not None else ""
     return _fixed(
         Kind.OUTSIDE_CACHE,
-        f"{who} asked the driver for memory{size} and got none.",
-        "this memory does not come from PyTorch's cache: it must fit beside it",
-        "PyTorch does not give idle cache back for it, so a cache that has grown to the device's size leaves no room",
+        f"{who} asked the driver for memory{size}, which failed.",
+        "this memory does not come from PyTorch's cache, but must fit beside it",
+        "PyTorch does not return idle cache for it, so a cache that fills the device leaves no room",
     )
 
 
@@ -357,7 +357,7 @@ _BY_FAMILY: Mapping[Family, Callable[[Message], Diagnosis]] = {
     Family.SHARED_MEMORY: lambda m: _fixed(
         Kind.HOST_MEMORY,
         "Shared memory (/dev/shm) ran out: loader workers pass their batches through it.",
-        "containers have 64 MB of it unless told otherwise",
+        "containers have 64 MB of it by default",
     ),
     Family.WORKER_KILLED: lambda m: _fixed(
         Kind.HOST_MEMORY,

@@ -33,27 +33,27 @@ class Remedy:
 
 
 NO_GRAPH_IN_INFERENCE = Remedy(
-    "Switch gradients off wherever the model only predicts: evaluation, validation, sampling, teachers",
-    "with them on, every forward keeps its activations; a result that is stored keeps them for good",
+    "Disable gradients wherever the model only predicts: evaluation, validation, sampling, teachers",
+    "otherwise every forward keeps its activations, and a stored result keeps them permanently",
     "with torch.no_grad():\n    output = model(batch)",
     Advice.NO_GRAPH,
 )
 NO_GRAPH_PAST_ITS_STEP = Remedy(
-    "Keep numbers, not tensors with a graph, beyond the step that made them",
+    "After a step, keep numbers, not tensors with a graph",
     "a loss or output that was never back-propagated keeps its whole graph; after backward(), graph nodes in host memory",
     "total += loss.item()            # a number\nhistory.append(loss.detach())   # a tensor without its graph",
     Advice.NO_GRAPH_KEPT,
 )
 MIXED_PRECISION = Remedy(
     "Run the forward in bfloat16 or float16",
-    "activations shrink, weights and optimizer state do not: measured 0.61 to 0.71 of the bytes on real models, more than "
-    "before where weights outweigh activations; on a GPU without bfloat16 use float16 and torch.amp.GradScaler",
+    "activations shrink, weights and optimizer state do not: measured 0.61 to 0.71 of the bytes on real models, but more than "
+    "before if the weights are larger; on a GPU without bfloat16 use float16 and torch.amp.GradScaler",
     'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = criterion(model(inputs), targets)',
     Advice.PRECISION,
 )
 SMALLER_BATCHES = Remedy(
-    "Halve the batch and accumulate gradients over two, with a backward for each part",
-    "activations follow the batch; summing the parts' losses before one backward would keep all their graphs at once",
+    "Halve the batch and accumulate gradients over two parts, with a backward for each",
+    "activations scale with the batch; summing the losses before one backward would keep all graphs at once",
     "loss = criterion(model(part), target) / parts\nloss.backward()                 # every part\n"
     "if last_part:\n    optimizer.step()\n    optimizer.zero_grad()",
     Advice.SMALLER_BATCHES,
@@ -87,18 +87,18 @@ FUSED_ATTENTION = Remedy(
     Advice.FUSED_ATTENTION,
 )
 LEAVE_ROOM = Remedy(
-    "Make the library ask before the cache has grown",
+    "Let the library allocate before the cache has grown",
     "handles, workspaces and communicators are created at first use; early in the program there is room",
     "torch.distributed.barrier()        # or one small matmul / convolution, before the model is on the device",
 )
 FEWER_WORKERS = Remedy(
-    "Give the loader fewer workers, a smaller prefetch, and a dataset that holds arrays instead of lists of objects",
-    "each worker holds its own copy of what the dataset keeps, and prefetch_factor batches",
+    "Use fewer loader workers, a smaller prefetch, and a dataset with arrays instead of lists of objects",
+    "each worker has its own copy of the dataset's objects, and prefetch_factor batches",
     "DataLoader(dataset, num_workers=2, prefetch_factor=2)",
 )
 LOAD_LAZILY = Remedy(
     "Load checkpoints without a second copy in memory",
-    "a state dict read whole stands beside the model until it is dropped",
+    "a loaded state dict is a second copy of the weights until it is dropped",
     'state = torch.load(path, map_location="cpu", mmap=True, weights_only=True)',
     Advice.LOADING,
 )
@@ -112,8 +112,8 @@ HANDLER = Remedy(
 
 _CONFIG = {"HIP": "PYTORCH_HIP_ALLOC_CONF", "NPU": "PYTORCH_NPU_ALLOC_CONF"}
 EMPTY_CACHE_NOTE = (
-    "torch.cuda.empty_cache() is no remedy: PyTorch has already given every unused segment back before it raised, and it "
-    "cannot free a tensor that something still holds."
+    "torch.cuda.empty_cache() does not help: PyTorch returned every unused segment before it raised, and the call cannot free a "
+    "tensor that is still referenced."
 )
 
 
@@ -141,13 +141,13 @@ def _other_processes(message: Message) -> tuple[Remedy, ...]:
     tool = "rocm-smi --showpids" if message.backend == "HIP" else "npu-smi info" if message.backend == "NPU" else "nvidia-smi"
     return (
         Remedy(
-            "See who holds the device, and end what is yours",
-            "a crashed run, a notebook's kernel or a loader worker keeps its memory as long as it lives",
+            "Find the processes on the device, and end your own",
+            "a crashed run, a notebook's kernel or a loader worker keeps its memory until it exits",
             f"{tool}" + (f"; ps -o pid,user,etime,args -p {pids.replace(' ', ',')}" if pids else ""),
         ),
         Remedy(
             "Take a free device",
-            "no change in the program gives back what others hold",
+            "no change in the program frees memory of other processes",
             "CUDA_VISIBLE_DEVICES=1 python train.py",
         ),
     )
@@ -186,7 +186,7 @@ def remedies_for(message: Message, diagnosis: Diagnosis) -> tuple[Remedy, ...]:
         case Kind.ADDRESS_SPACE:
             return (
                 Remedy(
-                    "Lift the limit on virtual memory, or switch expandable segments off",
+                    "Raise the limit on virtual memory, or disable expandable segments",
                     "they reserve addresses for more than the whole device, per stream",
                     "ulimit -v unlimited\nexport PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False",
                     Advice.SEGMENTS,
@@ -198,7 +198,7 @@ def remedies_for(message: Message, diagnosis: Diagnosis) -> tuple[Remedy, ...]:
             return (
                 Remedy(
                     "Read the figures the message does not give",
-                    "allocated against reserved tells a full device from a fragmented one",
+                    "allocated and reserved memory show whether the device is full or fragmented",
                     "import torchmemlint\ntorchmemlint.report_memory()        # just before the failing line",
                 ),
                 *LIVE_TENSORS,
@@ -210,7 +210,7 @@ def _host(message: Message) -> tuple[Remedy, ...]:
         return (
             Remedy(
                 "Give the container shared memory",
-                "loader workers hand their batches over through /dev/shm",
+                "loader workers pass their batches through /dev/shm",
                 "docker run --shm-size=8g …        # Kubernetes: an emptyDir with medium: Memory at /dev/shm",
             ),
             FEWER_WORKERS,

@@ -85,19 +85,19 @@ def _case_text(log: Log, case: Case) -> Iterator[str]:
     yield f"  Message: {case.message.text}"
     died = list(_died(case))
     if died:
-        yield "  It died here:"
+        yield "  It failed here:"
         yield from (f"    {row}" for row in died)
     if case.findings:
-        yield "  These are why, or make it worse:"
+        yield "  Likely causes, or mistakes that make it worse:"
         for item in case.findings[:MAX_FINDINGS]:
             yield f"    {_finding(item)} ({_DISTANCES[item.distance]})"
             yield from (f"        {row}" for row in _details(item))
         if len(case.findings) > MAX_FINDINGS:
             yield f"    … and {len(case.findings) - MAX_FINDINGS} more"
     elif case.local and case.diagnosis.kind in EXPLAINED_BY_CODE:
-        yield "  The linter found nothing in the files of the call path."
+        yield "  The linter reports nothing in the files of the call path."
     if case.diagnosis.kind not in EXPLAINED_BY_CODE:
-        yield "  The reason is not in the program's code, as far as the message tells."
+        yield "  According to the message, the cause is not in the program's code."
     yield "  What to do, in this order:"
     for number, remedy in enumerate(case.remedies, 1):
         yield f"    {number}. {remedy.title}"
@@ -140,7 +140,7 @@ def as_markdown(logs: Sequence[Log]) -> str:
             if died:
                 out += ["### It died here", "", *_fenced(died), ""]
             if case.findings:
-                out += ["### These are why, or make it worse", ""]
+                out += ["### Likely causes, or mistakes that make it worse", ""]
                 for item in case.findings[:MAX_FINDINGS]:
                     out += [f"- {_md(_finding(item))} ({_DISTANCES[item.distance]})"]
                     out += [f"  - {_md(row)}" for row in _details(item)]

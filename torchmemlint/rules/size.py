@@ -30,7 +30,7 @@ ENDS_AT_ONCE = "the graph ends at the detach, before that of the training step i
 def why_small(graph: Graph, flow: Flow) -> str:
     """Why a forward's graph is small beside that of a training step, in words; "" where it may be large."""
     if is_without_gpu(graph.site):
-        return "it runs where no GPU is used"
+        return "it runs only without a GPU"
     if are_dense(graph, flow):
         return NARROW
     if is_lone_layer(graph, flow):
@@ -152,6 +152,7 @@ def _classes_given(world: World, asked: tuple[FunctionRef, str]) -> tuple[ClassR
 
 def _given(world: World, ref: FunctionRef, text: str, depth: int) -> tuple[ClassRef | str, ...]:
     project, facts = world.project, world.facts(ref)
+    ref = FunctionRef(ref.path, facts.qualname)  # a lambda has the facts of the function around it
     if text in {param.name for param in facts.params}:
         return project.classes_given(ref, text)
     name = text.removeprefix("self.")

@@ -305,7 +305,7 @@ class Machine:
                 if EVERYTHING in names or name in names:
                     return True
             elif info.external and "." in info.name and info.cls is None and self.frozen_wherever(name):
-                return True  # an attribute of an object of which nothing is known
+                return True  # an attribute of an unknown object
             oid = holder
         return False
 

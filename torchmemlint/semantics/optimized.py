@@ -55,7 +55,7 @@ def throws_away(world: World, ref: FunctionRef, text: str, row: int) -> bool:
 
 def discards(world: World, ref: FunctionRef, text: str, row: int) -> bool:
     """Whether a function zeroes the gradients that its backward on a row computes for a network, before it back-propagates anew and
-    steps the network's own optimizer, and reads none of them meanwhile; or each method that steps the optimizer zeroes them first."""
+    steps the network's own optimizer, and reads none of them meanwhile."""
     optimizer = optimizer_of(world, ref, text)
     facts = world.facts(ref)
     if not optimizer or "grad" in facts.names:
@@ -65,7 +65,7 @@ def discards(world: World, ref: FunctionRef, text: str, row: int) -> bool:
         return False  # what it is given to may step it
     zeroed, step = {f"{optimizer}.zero_grad", f"{text}.zero_grad"}, f"{optimizer}.step"
     if not any(call.callee in zeroed | {step} for _, call in calls):
-        return optimizer.startswith("self.") and throws_away(world, ref, text, row)
+        return False  # whoever zeroes them and steps may call this function in between
     here = next((call for at, call in calls if at == row and _back_propagates(call)), None)
     if here is None:
         return False

@@ -70,7 +70,7 @@ def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
     else:
         data = frozenset()  # nothing else is there for a backward to go through
     if any(_hangs_on_earlier_turn(runs, record, g, event) for g in event.graphs):
-        return "the value may hang on what an earlier turn or call left attached"
+        return "the value may belong to the graph of an earlier iteration or call"
     graphs = [record.graphs[g] for g in own]
     brought = [graph for graph in graphs if graph.kind is GraphKind.PARAM and graph.site.node < 0]
     made = [graph for graph in graphs if graph.kind is not GraphKind.PARAM]

@@ -100,7 +100,7 @@ class Budgeted:
         run = self.measured
         run.mark_parameters()
         if not self._job.get("model") and not moved:
-            run.tape.assume("the program moves nothing to a device: all of it was counted as if it did")
+            run.tape.assume("the program uses no device: everything was counted as if it were on one")
             for block in run.tape.blocks:
                 block.on_device = True
         steps = len(run.marks)

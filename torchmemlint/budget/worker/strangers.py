@@ -88,10 +88,10 @@ def stand_ins_tell(tell: Callable[[str], str]) -> None:
     """A stand-in of ``confirm`` makes up tensors; here, where sizes count, it says that nobody knows them."""
 
     def unknown(self: Any) -> Any:
-        raise CannotTell(tell(f"`{self._name}` is not here, so the tensor that it gives is not known"))
+        raise CannotTell(tell(f"`{self._name}` is not installed, so its tensor is unknown"))
 
     def made(*args: Any) -> Any:
-        raise CannotTell(tell("the data is not here, so its shape is not known"))
+        raise CannotTell(tell("the data is missing, so its shape is unknown"))
 
     put(StandIn, "tml_tensor", unknown)
     put(StandIn, "_forward", lambda self, inputs, caller: StandIn(f"{self._name}()", called=None))
@@ -101,7 +101,7 @@ def stand_ins_tell(tell: Callable[[str], str]) -> None:
         count = standins._unpack_count(sys._getframe(1))
         if count is not None:
             return iter([StandIn(f"{self._name}[{index}]") for index in range(count)])
-        raise CannotTell(tell(f"`{self._name}` is not here, so what it holds is not known"))
+        raise CannotTell(tell(f"`{self._name}` is not installed, so its contents are unknown"))
 
     put(StandIn, "__iter__", iterate)
 
@@ -201,7 +201,7 @@ class Data:
                 kwargs.pop(name, None)
             args = args[:3]
             if isinstance(batch_size, StandIn):
-                raise CannotTell(data._tell("the batch size is not known"))
+                raise CannotTell(data._tell("the batch size is unknown"))
             this._tml_grown = data._batch if batch_size and batch_size > 1 else 0
             this._tml_given = isinstance(dataset, StandIn) or data._inputs
             if batch_size:
@@ -225,7 +225,7 @@ class Data:
         for _ in range(4):
             batch = self.given()
             if batch is None:
-                raise CannotTell(self._tell("the data set is not here, so a batch is not known"))
+                raise CannotTell(self._tell("the data set is missing, so its batches are unknown"))
             yield batch
 
     def _real(self, go: Any, loader: Any) -> Iterator[Any]:
@@ -303,7 +303,7 @@ def _pictures(kind: Any, mode: str, size: tuple[int, int], count: int, classes: 
         self.samples = self.imgs = [("", target) for target in self.targets]
         self.train, self.split = True, kwargs.get("split", "train")
         if kind.__name__ == "ImageFolder":
-            assume("an ImageFolder was taken for 500×375 pictures of 1000 classes")
+            assume("an ImageFolder was assumed to have 500×375 pictures of 1000 classes")
 
     def item(self: Any, index: int) -> Any:
         picture: Any = importlib.import_module("PIL.Image").new(mode, size)

@@ -110,7 +110,7 @@ class Tape(TorchDispatchMode):
 
     def _scalar(self, func: Any, args: Any) -> Any:
         """A number that only the tensor's data tells."""
-        self.assume("the value of a tensor was asked for; 1 was given")
+        self.assume("the program read the value of a tensor; 1 was assumed")
         dtype = args[0].dtype if args and isinstance(args[0], torch.Tensor) else torch.float32
         if func is aten.equal.default or dtype is torch.bool:
             return True
@@ -121,13 +121,13 @@ class Tape(TorchDispatchMode):
         tensor = args[0]
         name = func.overloadpacket
         if name is aten.nonzero:
-            self.assume("nonzero() was taken to find every element")
+            self.assume("nonzero() was assumed to find every element")
             return torch.empty((tensor.numel(), tensor.dim()), dtype=torch.int64)
         if name is aten.masked_select:
-            self.assume("masked_select() was taken to select every element")
+            self.assume("masked_select() was assumed to select every element")
             return torch.empty((tensor.numel(),), dtype=tensor.dtype)
         if name in (aten._unique2, aten._unique):
-            self.assume("unique() was taken to find every element")
+            self.assume("unique() was assumed to find every element")
             made = torch.empty((tensor.numel(),), dtype=tensor.dtype)
             counts = torch.empty((tensor.numel(),), dtype=torch.int64)
             return (made, counts, counts.clone())[: len(func._schema.returns)]

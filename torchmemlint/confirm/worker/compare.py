@@ -236,17 +236,17 @@ def difference(first: Seen, second: Seen) -> str:
     known = Counter(_words(text) for text, _ in first.errors)
     for text, row in second.errors:
         if known[_words(text)] <= 0:
-            return f"row {row} of the repaired code: {text}"
+            return f"row {row} of the fixed code: {text}"
         known[_words(text)] -= 1
     for mine, other in zip_longest(first.backwards, second.backwards):
         if mine is None or other is None:
-            return "the repaired code runs another number of backwards"
+            return "the fixed code runs a different number of backwards"
         if mine.nodes != other.nodes:
             fewer = sum((mine.nodes - other.nodes).values())
             more = sum((other.nodes - mine.nodes).values())
-            return f"the backward in row {mine.row} goes through another graph: {fewer} nodes are gone, {more} came"
+            return f"the backward in row {mine.row} goes through a different graph: {fewer} nodes less, {more} more"
         if not same(mine.gradients, other.gradients):
-            return f"the backward in row {mine.row} leaves other gradients"
+            return f"the backward in row {mine.row} leaves different gradients"
     if not same(first.results, second.results):
         return "another result"
     return ""
@@ -270,7 +270,7 @@ def compared(job: Mapping[str, Any]) -> Mapping[str, object]:
         reached += first.reached
         why = difference(first, second)
         if why:
-            where = f" (in phase {phases}: with other answers to the `if` statements that nobody knows)" if turned else ""
+            where = f" (in phase {phases}: with inverted answers to the unknown `if` statements)" if turned else ""
             return {"answer": "differed", "why": f"{why}{where}", "phases": phases}
         worst = worst or next((f"row {row}: {text}" for text, row in first.errors), "")
         if not turned:

@@ -3,22 +3,22 @@
 ## What it does
 Reports `PYTORCH_CUDA_ALLOC_CONF` and `PYTORCH_ALLOC_CONF` in `os.environ` (also by `setdefault`, `update`, `os.putenv`)
 
-- set after a model or tensor was put on the device, in this function or in what it called: the allocator reads its
+- set after a model or tensor was moved to the device, in this function or in one that it calls: the allocator reads its
   options once, at its first use;
-- with `backend:` set after `import torch`: which allocator is loaded is decided with the library, and the difference is an
-  error at the first allocation;
-- with a value that it refuses: `expandable_segments:true` (it takes `True` or `False`), `=` for `:`, `max_split_size_mb`
+- with `backend:` set after `import torch`: the allocator is chosen when the library is loaded, and a difference is an error at
+  the first allocation;
+- with an invalid value: `expandable_segments:true` (valid are `True` and `False`), `=` instead of `:`, `max_split_size_mb`
   below 20, a misspelled option;
-- as `PYTORCH_ALLOC_CONF` where `target-torch`, or what the project requires, is below 2.10: it is not read there.
+- as `PYTORCH_ALLOC_CONF`, if `target-torch` or the project's requirement is below 2.10, which does not read it.
 
-It reports nothing:
+It does not report
 
-- between `import torch` and the first use of the device (measured: the options are read late);
-- for the environment of a child process.
+- options set between `import torch` and the first use of the device (measured: the options are read late);
+- the environment of a child process.
 
 ## What it costs
-The option does nothing: fragmentation that it should have prevented goes on. A refused value raises ValueError or
-RuntimeError when the device is first used.
+The option has no effect, so it does not prevent fragmentation. An invalid value raises ValueError or RuntimeError when the
+device is first used.
 
 ## Example
 ```python
@@ -48,10 +48,10 @@ def main(model):
 ```
 
 ## Fix
-None is written: the statement has to move to where the program starts, or into the shell.
+None: move the statement to the start of the program, or set the variable in the shell.
 
 ## When to ignore
-Processes that are started later read it.
+The option is for processes that are started later.
 
 ## References
 - CUDA semantics, "Optimizing memory usage with PYTORCH_CUDA_ALLOC_CONF":
@@ -115,14 +115,14 @@ def problem(event: EnvironmentSet, target: tuple[int, int] | None) -> tuple[str,
         return refused[0], "the first use of the device raises", refused[1]
     early = "set it before `import torch`, or in the shell"
     if event.device_used:
-        message = f"`{event.name}` is set after something was put on the device: the allocator has read its options"
-        return message, "the option does nothing in this process", early
+        message = f"`{event.name}` is set after the device was first used: the allocator has already read its options"
+        return message, "the option has no effect in this process", early
     if event.torch_loaded and any(option == "backend" for option, _ in options(event.value or "")):
-        message = f"`{event.name}` names a backend after `import torch`: the allocator has been chosen by then"
+        message = f"`{event.name}` names a backend after `import torch`: the allocator has already been chosen"
         return message, "the first use of the device raises where the two differ", early
     if event.name == "PYTORCH_ALLOC_CONF" and target is not None and target < (2, 10):
-        message = f"`PYTORCH_ALLOC_CONF` is read from torch 2.10 on, this code runs with {target[0]}.{target[1]} as well"
-        return message, "the option does nothing there", "set `PYTORCH_CUDA_ALLOC_CONF`, which all versions read"
+        message = f"`PYTORCH_ALLOC_CONF` is read from torch 2.10 on, but this code must run with {target[0]}.{target[1]}, too"
+        return message, "the option has no effect there", "set `PYTORCH_CUDA_ALLOC_CONF`, which all versions read"
     return None
 
 
@@ -145,9 +145,9 @@ def refusal(value: str) -> tuple[str, str] | None:
                 f"write `{name.replace('=', ':')}`",
             )
         if held.lower() in ("true", "false") and held not in ("True", "False"):
-            return f"`{name}:{held}` is refused: the value is `True` or `False`", f"write `{name}:{held.capitalize()}`"
+            return f"`{name}:{held}` is invalid: use `True` or `False`", f"write `{name}:{held.capitalize()}`"
         if name == "max_split_size_mb" and held.isdecimal() and int(held) < SMALLEST_SPLIT:
-            return f"`{name}:{held}` is refused: it must be at least {SMALLEST_SPLIT}", "choose a larger size, or leave it out"
+            return f"`{name}:{held}` is invalid: the minimum is {SMALLEST_SPLIT}", "use a larger size, or remove the option"
         near = get_close_matches(name, sorted(TORCH.allocator_options), n=1, cutoff=0.75)
         if near and name not in TORCH.allocator_options:
             return f"`{name}` is not an allocator option", f"did you mean `{near[0]}`?"

@@ -1,30 +1,28 @@
 """The allocator's cache is emptied in every step.
 
 ## What it does
-Reports `torch.cuda.empty_cache()`, and the same call of other devices, in every step: in a loop of steps, in a
-`forward` and what it alone calls, or in a method that runs a model and is called step by step, by the code or by a
-framework. A loop is one of steps when it goes over a loader, or when a network runs, a backward or an optimizer's step
-in its own body; names that are deleted before the call change nothing.
+Reports `torch.cuda.empty_cache()`, and the same call for other devices, if it runs in every step: in a loop of steps, in
+a `forward` or a function that only it calls, or in a method that runs a model and is called in each step by the code or a
+framework. A loop is a loop of steps if it iterates over a loader, or if its body runs a network, a backward or an
+optimizer's step. Deleting names before the call makes no difference.
 
-It reports nothing:
+It does not report
 
-- in a loop of stages: where training runs only in a loop inside it (epochs), where each turn makes, loads, fills or
-  deletes a model of its own, or goes over one component of a model after the other;
-- at the end of a forward that runs a model over frames or chunks in a loop of its own;
-- in a loop of attempts that a success leaves;
-- where the call is rate-limited or guarded by a measurement (also by a name that each step binds to one, or to what a
-  function answers), unless a backward or an optimizer's step waits for the same test: then the call comes with each
-  of these;
-- for methods of that name on other objects;
-- behind `if not self.training:` in a module that no visible `eval()` reaches (a loss that a trainer holds beside its
-  network);
-- in unit tests and what helps them.
+- a loop of stages: training runs only in an inner loop (epochs), each iteration creates, loads, fills or deletes its own
+  model, or the loop goes through the components of a model;
+- the end of a forward that runs a model over frames or chunks in its own loop;
+- a loop of attempts that ends with the first success;
+- calls that are rate-limited or depend on a measurement, unless a backward or an optimizer's step has the same condition;
+- methods of that name on other objects;
+- calls under `if not self.training:` in a module that no visible `eval()` reaches, such as a loss that a trainer keeps
+  beside its network;
+- unit tests and their helpers.
 
 ## What it costs
-The call frees no tensor. It returns cached blocks that no tensor uses to the driver; the allocator would have used
-them for the next allocation, and does the same by itself before it reports that memory has run out. Each call waits
-for the device, and the allocations after it ask the driver again, which is slow. How slow has not been measured:
-CUDA measurements are still to come.
+The call frees no tensor. It returns cached blocks that no tensor uses to the driver. The allocator would have reused them
+for the next allocation, and it returns them by itself before it raises an out-of-memory error. Each call waits for the
+device, and the following allocations must ask the driver again, which is slow. How slow has not been measured: CUDA
+measurements are still to come.
 
 ## Example
 ```python
@@ -55,11 +53,12 @@ def train(model, loader, criterion, optimizer):
 ```
 
 ## Fix
-Takes the statement away (`pass` stays where the block would be empty). Unsafe: a program that shares its device with others may want to give blocks back.
+Removes the statement, or replaces it by `pass` if the block would be empty. Unsafe: a program that shares its device may
+need to return blocks.
 
 ## When to ignore
-Another process needs the memory between two steps, or the sizes of the steps differ so much that the call keeps
-fragmentation down, and you have measured it.
+Another process needs the memory between two steps, or you have measured that the call reduces fragmentation because the
+sizes of the steps differ a lot.
 
 ## References
 - torch.cuda.empty_cache, "doesn't increase the amount of GPU memory available for PyTorch":
@@ -122,7 +121,7 @@ RATE = re.compile(
 STRIDE = re.compile(r"\brange\((?:[^(),]|\([^()]*\))+,(?:[^(),]|\([^()]*\))+,(?!\s*-?1\))(?:[^(),]|\([^()]*\))+\)")
 """A ``range`` with a step of its own: from batch to batch."""
 EVALUATION = "not self.training"
-BY_NAME = "in every call of a method that a framework calls step by step"
+BY_NAME = "in every call of a method that a framework calls in each step"
 MAX_CALLERS_ABOVE = 3
 """Callers that are looked at, from who calls a method to who calls that."""
 MAX_HOLDERS_ABOVE = 3
@@ -161,7 +160,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
             doubts=(CALLED_SELDOM,) if where == BY_NAME else (),
             label="waits for the device, and the next allocation asks the driver again",
             cost="saves nothing: the allocator would reuse the memory; each call synchronizes, and later allocations are slow",
-            help="remove it; free what is still referenced (`del`, `detach()`, `no_grad()`) where memory runs short",
+            help="remove it; if memory runs out, free tensors that are still referenced (`del`, `detach()`, `no_grad()`)",
             fix=fix,
         ),
         handler=event.site.handler,
@@ -188,56 +187,52 @@ def is_of_tests(flow: Flow) -> bool:
 def step_path(event: CallEffect, flow: Flow) -> str | Silent:
     """Where in the steps the call stands, in words; Silent where it runs seldom or at a stage's end."""
     if event.site.handler >= 0:
-        return Silent("it stands in an exception handler")
+        return Silent("it is in an exception handler")
     if is_of_tests(flow):
         return Silent("it is part of a unit test")
     if is_limited(event, flow):
-        return Silent("a test lets it through now and then only")
+        return Silent("a condition runs it only sometimes")
     if event.followed_by in ("break", "return", "raise"):
-        return Silent("the steps end behind it")
+        return Silent("the steps end after it")
     if MEASURES.search(event.followed_by):
-        return Silent("the memory is measured behind it")
+        return Silent("the memory is measured after it")
     if event.site.loops:
         return in_loop(event, flow)
     ref = flow.record.root
     if ref.qualname == MODULE:
-        return Silent("it runs in no loop")
+        return Silent("it is not in a loop")
     facts = flow.runs.world.facts(ref)
     if ref.qualname.rpartition(".")[2] == "forward" and facts.owner:
         return in_forward(event, ClassRef(ref.path, facts.owner), flow)
     if event.site.guards:
-        return Silent("it runs in no loop of this function, and under a test")
+        return Silent("it is not in a loop of this function, and depends on a condition")
     if drives_steps(flow):
-        return Silent("it stands before or behind the function's loop of steps")
+        return Silent("it is before or after the function's loop of steps")
     if facts.owner and next(own_models(flow), None) is not None and called_in_steps(ref, flow):
-        return (
-            BY_NAME
-            if not flow.runs.world.project.callers(ref).calls
-            else "in every call of a method that is called step by step"
-        )
-    return Silent("it runs in no loop of this function")
+        return BY_NAME if not flow.runs.world.project.callers(ref).calls else "in every call of a method that runs in each step"
+    return Silent("it is not in a loop of this function")
 
 
 def in_loop(event: CallEffect, flow: Flow) -> str | Silent:
     """As ``step_path``, of a call in a loop."""
     loop = event.site.loops[-1]
     if loop[0] != event.site.frame and is_stage(event.site.frame, flow):
-        return Silent("each call of the function around goes over a whole set: it is a stage")
+        return Silent("each call of the enclosing function goes over a whole data set: it is a stage")
     if loop not in flow.record.loops:
-        return Silent("nothing is known of its loop")
+        return Silent("its loop is unknown")
     if deletes_model(event, flow):
         return Silent("a model was deleted just before, which ends a stage")
     if loop_of_steps(event, flow, loop):
         return "in every step of the loop"
     if is_part_of_forward(flow.record.root, flow):
         return "in every forward"
-    return Silent("no step runs in the body of its loop: each turn is a stage")
+    return Silent("no step runs in the body of its loop: each iteration is a stage")
 
 
 def in_forward(event: CallEffect, owner: ClassRef, flow: Flow) -> str | Silent:
     """As ``step_path``, of a call in a class's forward."""
     if is_whole_stage(flow) or goes_over_pieces(flow):
-        return Silent("the forward goes over a whole set")
+        return Silent("the forward goes over a whole data set")
     if EVALUATION not in event.site.guards:
         return "in every forward"
     if TORCH.words["loss-classes"].intersection(purpose.words(owner.qualname)) or not is_put_into_evaluation(owner, flow):

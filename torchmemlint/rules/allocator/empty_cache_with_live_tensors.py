@@ -1,12 +1,12 @@
 """The cache is emptied to cure an out-of-memory error, while the tensors that fill the memory are still referenced.
 
 ## What it does
-Reports `empty_cache()` as the answer to an out-of-memory error while what fills the memory is still referenced: in a
-handler that then raises again. A handler that goes on is reported by TML303.
+Reports `empty_cache()` in an out-of-memory handler that raises again: the tensors that fill the memory are still
+referenced. TML303 reports handlers that continue.
 
 ## What it costs
-Nothing is gained. Before PyTorch raises the error it has returned every unused block to the driver itself, and inside
-the handler the exception keeps the tensors of the failed step alive.
+The call has no effect. PyTorch returns every unused block to the driver before it raises the error, and inside the handler
+the exception keeps the tensors of the failed step alive.
 
 ## Example
 ```python
@@ -32,10 +32,10 @@ def step(model, batch):
 ```
 
 ## Fix
-None is written.
+None.
 
 ## When to ignore
-The process goes on elsewhere after the error, and another one needs the device meanwhile.
+The process continues without the device after the error, and another process needs it.
 
 ## References
 - PyTorch FAQ, "My out of memory exception handler can't allocate memory":
@@ -73,11 +73,11 @@ def check(event: Handler, flow: Flow) -> Iterator[Draft]:
                 flow.at(
                     RULE,
                     event.site,
-                    "`empty_cache()` in the handler of an out-of-memory error frees no tensor: what fills the memory is still referenced",
+                    "`empty_cache()` in an out-of-memory handler frees no tensor: the tensors that fill the memory are still referenced",
                     node=node,
                     label="returns only unused cached blocks",
-                    cost="frees no tensor; the exception keeps the failed step's tensors alive here",
-                    help="leave it out: the allocator has already returned its unused blocks before it raised",
+                    cost="frees no tensor; the exception keeps the failed step's tensors alive",
+                    help="remove it: the allocator has already returned its unused blocks before it raised",
                 ),
                 handler=event.site.node,
             )

@@ -1,12 +1,12 @@
 """The memory fraction is lowered as a remedy for an out-of-memory error.
 
 ## What it does
-Reports `set_per_process_memory_fraction` in an exception handler or in a loop: as a remedy, that is, and not as a
-share that is set once, or once for each device in turn.
+Reports `set_per_process_memory_fraction` in an exception handler or in a loop. It does not report a share that is set
+once, or once for each device.
 
 ## What it costs
-The call lowers the limit, not the memory that a step needs. Nothing is freed; allocations above the cap fail although the device has
-room, so the next step fails sooner than the last one. CUDA measurements are still to come.
+The call lowers the limit, not the memory that a step needs. Nothing is freed. Allocations above the limit fail even if the
+device has room, so the next step fails earlier than the last one. CUDA measurements are still to come.
 
 ## Example
 ```python
@@ -31,11 +31,11 @@ def train(step, loader):
 ```
 
 ## Fix
-None is written. What helps is a step that needs less: a smaller batch with gradient accumulation, `no_grad` where
-nothing trains, mixed precision, checkpointing.
+None. Reduce the memory that a step needs: a smaller batch with gradient accumulation, `no_grad` where nothing trains,
+mixed precision, checkpointing.
 
 ## When to ignore
-The program changes its own share on purpose, because others on the device come and go.
+The program changes its share on purpose, because other processes on the device come and go.
 
 ## References
 - torch.cuda.set_per_process_memory_fraction:
@@ -77,9 +77,9 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
             RULE,
             event.site,
             f"`{event.name}` {where} lowers the limit, not the memory that a step needs: the next step fails sooner",
-            label="a cap saves no memory",
-            cost="frees nothing; allocations above the cap fail although the device has room",
-            help="reduce what a step needs (smaller batch, `no_grad`, mixed precision, checkpointing); set a cap once, at start, to share a device",
+            label="a limit saves no memory",
+            cost="frees nothing; allocations above the limit fail even if the device has room",
+            help="reduce what a step needs (smaller batch, `no_grad`, mixed precision, checkpointing); set a limit once, at the start, to share a device",
         ),
         handler=event.site.handler,
     )

@@ -1,12 +1,12 @@
 """The process's share of device memory is capped.
 
 ## What it does
-Reports every other use of `set_per_process_memory_fraction`. Off by default: it is for code bases that want to see
-each of them.
+Reports every use of `set_per_process_memory_fraction` that no other rule reports. Off by default: it is for projects that
+want to review each of them.
 
 ## What it costs
-Nothing, and it saves nothing: a cap lowers the limit, not the memory that a step needs. Allocations above it fail although the device
-has room.
+Nothing, and it saves nothing: the call lowers the limit, not the memory that a step needs. Allocations above it fail even if
+the device has room.
 
 ## Example
 ```python
@@ -29,10 +29,10 @@ def main(train):
 ```
 
 ## Fix
-None is written.
+None.
 
 ## When to ignore
-Several processes share a device, and each is to have its part. That is what the call is for.
+Several processes share a device, and each gets its share. That is what the call is for.
 
 ## References
 - torch.cuda.set_per_process_memory_fraction:
@@ -77,9 +77,9 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
             RULE,
             event.site,
             f"`{event.name}` lowers the limit, not the memory that a step needs",
-            label="caps this process",
-            cost="saves no memory; allocations above the cap fail although the device has room",
-            help="useful to share a device between processes; no help against running out of memory",
+            label="limits this process",
+            cost="saves no memory; allocations above the limit fail even if the device has room",
+            help="use it to share a device between processes; it does not help against out-of-memory errors",
         ),
         handler=event.site.handler,
     )

@@ -1,14 +1,14 @@
 """A memory fraction is invalid, or set too late.
 
 ## What it does
-Reports a call of `set_per_process_memory_fraction` that cannot do what it says:
+Reports a call of `set_per_process_memory_fraction` that fails or comes too late:
 
-- an int for CUDA, which wants a float and raises TypeError; a number outside 0…1, or 0…2 for MPS, which raises
-  ValueError (error);
-- a cap that is set after a model has already run (warning).
+- an int for CUDA, which requires a float and raises TypeError (error);
+- a number outside 0 to 1, or 0 to 2 for MPS, which raises ValueError (error);
+- a limit that is set after a model has already run (warning).
 
 ## What it costs
-The program raises, or the cap does not hold for what is already allocated.
+The program raises, or the limit does not apply to memory that is already allocated.
 
 ## Example
 ```python
@@ -30,7 +30,7 @@ def share_the_device():
 ```
 
 ## Fix
-None is written: 80 may have been meant as 0.8, or as 80 GB.
+None: 80 may mean 0.8 or 80 GB.
 
 ## When to ignore
 Never for a value that raises.
@@ -94,8 +94,8 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
             problem,
             severity=severity,
             label="not a valid use",
-            cost="the cap is not applied as meant",
-            help="pass a float in [0, 1] (MPS: up to 2), before anything is put on the device",
+            cost="the limit does not apply as intended",
+            help="pass a float in [0, 1] (MPS: up to 2), before the first use of the device",
         ),
         handler=event.site.handler,
     )

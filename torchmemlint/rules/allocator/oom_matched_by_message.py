@@ -1,16 +1,19 @@
 """An out-of-memory error is recognized by its message.
 
 ## What it does
-Reports a handler that recognises running out of memory by words of the message (`"out of memory" in str(error)`) and
-acts on it. Where the handler's recovery is reported by TML303, that finding stands for this one.
+Reports a handler that recognizes an out-of-memory error by its message (`"out of memory" in str(error)`) and acts on it.
 
-It reports nothing where a handler above it catches the class, so that the words are for a device whose error has none
-(`MPS backend out of memory`), and about words of another failure (`CUBLAS_STATUS_NOT_SUPPORTED`).
+It does not report
+
+- a handler whose recovery TML303 reports;
+- a second handler after one that catches the class: the message is then for a device whose error has no class
+  (`MPS backend out of memory`);
+- messages of other failures (`CUBLAS_STATUS_NOT_SUPPORTED`).
 
 ## What it costs
-No memory. The words differ between devices and have changed with releases: errors of cuBLAS, cuDNN or the Apple GPU,
-or of the next release, are not recovered from. `torch.OutOfMemoryError` (from torch 2.4;
-`torch.cuda.OutOfMemoryError` from 1.13) is a `RuntimeError` that says what it is.
+No memory. The message differs between devices and has changed between releases, so the handler may miss errors of cuBLAS,
+cuDNN or the Apple GPU, or of the next release. `torch.OutOfMemoryError` (from torch 2.4; `torch.cuda.OutOfMemoryError` from
+1.13) is a subclass of `RuntimeError` and does not depend on the message.
 
 ## Example
 ```python
@@ -46,10 +49,10 @@ def fits(model, batch, optimizer):
 ```
 
 ## Fix
-None is written: which class exists depends on the oldest release that the code must run with.
+None: which class exists depends on the oldest release that the code must run with.
 
 ## When to ignore
-The code must run with torch below 1.13, or has to catch failures of libraries that raise a plain `RuntimeError`.
+The code must run with torch below 1.13, or must catch errors of libraries that raise a plain `RuntimeError`.
 
 ## References
 - torch.cuda.OutOfMemoryError: https://docs.pytorch.org/docs/stable/generated/torch.cuda.OutOfMemoryError.html

@@ -1,24 +1,31 @@
 """Recovery from an out-of-memory error runs inside the handler, while the exception still holds the failed step's tensors.
 
 ## What it does
-Reports what recovers from an out-of-memory error inside the `except` block: a retry, `empty_cache()`, `gc.collect()`, a
-cleanup. Also an exception that is stored beyond its handler. The finding stands at the `except`, and names each such
-statement: an error for a retry or a kept exception, a warning for a cleanup alone, and for a retry where all that
-failed is to bring something to a device (`model.to(device)`), whose frames hold little (a cleanup alone is silent
-there); a note for a retry on the host alone, which asks the device for nothing.
+Reports recovery from an out-of-memory error inside the `except` block: a retry, `empty_cache()`, `gc.collect()` or another
+cleanup. Also reports an exception that is stored beyond its handler. The finding is at the `except`, and names each such
+statement:
 
-It reports nothing where all that was tried is torch's own operations, which have no frames, and no name is bound:
-nothing stays alive.
+- an error for a retry or a stored exception;
+- a warning for a cleanup without a retry, and for a retry if only a move to the device failed (`model.to(device)`), whose
+  frames hold little;
+- a note for a retry on the host only, which needs no device memory.
 
-The handler is known by its type (`torch.OutOfMemoryError`, `torch.cuda.OutOfMemoryError`), by a test of the message's
-words, by a helper that is asked (`is_oom_error(e)`), or because it empties the cache. Setting a flag, logging and raising
-again are silent, and so is a cleanup that is done once more after the handler: first thing of the next attempt, right after
-the `try` statement, or in its `finally`.
+A handler is recognized by its type (`torch.OutOfMemoryError`, `torch.cuda.OutOfMemoryError`), a test of the message, a
+helper (`is_oom_error(e)`), or because it empties the cache.
+
+It does not report
+
+- setting a flag, logging and raising again;
+- a cleanup that is repeated after the handler: at the start of the next attempt, directly after the `try` statement, or in
+  its `finally`;
+- a cleanup without a retry, if only a move to the device failed;
+- handlers of code that only calls torch's own operations, which have no frames, if the exception has no name: nothing stays
+  alive.
 
 ## What it costs
-As long as the exception lives, its traceback keeps every frame of the failed step, and those keep their tensors: the
-graph that was half built, the inputs, the activations. Measured on the CPU: 55 MB still alive in the handler; a retry
-inside it peaked at 90.6 MB, the same retry after the `try` statement at 35.8 MB. Every stored exception kept 55 MB.
+While the exception is alive, its traceback keeps every frame of the failed step with its tensors: the unfinished graph, the
+inputs, the activations. Measured on the CPU: 55 MB were still alive in the handler. A retry inside it peaked at 90.6 MB, the
+same retry after the `try` statement at 35.8 MB. Every stored exception kept 55 MB.
 
 ## Example
 ```python
@@ -48,10 +55,10 @@ def forward(model, batch):
 ```
 
 ## Fix
-None is written: the code must move out of the handler, and what it needs with it.
+None: the code must move out of the handler, together with the values that it needs.
 
 ## When to ignore
-The handler only cleans up before the program ends.
+The handler only cleans up before the program exits.
 
 ## References
 - PyTorch FAQ, "My out of memory exception handler can't allocate memory":
@@ -129,8 +136,8 @@ def cost(flow: Flow, keeps: bool) -> str:
         graph.kind is GraphKind.FORWARD and graph.mode is not Mode.OFF and not graph.frozen
         for graph in flow.record.graphs.values()
     )
-    held = "the failed graph and its locals" if built else "what the failed step had allocated"
-    until = "as long as the exception is kept" if keeps else "until the handler ends"
+    held = "the failed graph and its locals" if built else "the memory of the failed step"
+    until = "while the exception is kept" if keeps else "until the handler ends"
     return f"the exception keeps every frame's tensors: {held} stay{'' if built else 's'} allocated {until}"
 
 
@@ -150,7 +157,7 @@ def draft(event: Handler, flow: Flow, node: int, what: str, label: str, recovery
             severity=severity(event, {word for _, word in recovery}),
             label=label,
             cost=cost(flow, event.keeps >= 0),
-            help="only set a flag in the handler; retry and clean up after the `try` statement, when the exception is gone",
+            help="only set a flag in the handler; retry and clean up after the `try` statement, when the exception is freed",
             flow=[flow.step(event.site._replace(node=n), WORDS[w]) for n, w in recovery[:3]],
         ),
         handler=event.site.node,

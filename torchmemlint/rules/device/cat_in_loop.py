@@ -1,21 +1,20 @@
 """A tensor grows by concatenation in a loop.
 
 ## What it does
-Reports `out = torch.cat([out, x])`, and the same by `concat`, `vstack`, `hstack`, … or for an attribute, in a loop that
-does nothing else with `out` than to ask for its size. A first turn that only assigns is understood.
+Reports `out = torch.cat([out, x])`, also with `concat`, `vstack`, `hstack` and similar, or for an attribute, in a loop
+that otherwise uses only the size of `out`. The first iteration may assign `out` instead.
 
-It reports nothing:
+It does not report loops that
 
-- where the loop reads the tensor (generation token by token, dense blocks), begins it anew, keeps a window of it, or
-  lets the parts go one by one;
-- where the loop's own text says that it turns sixteen times or fewer;
-- where it runs over a dict, or in a `forward` over the parts of a module.
+- read the tensor (token-by-token generation, dense blocks), reset it, keep a window of it, or remove parts of it;
+- visibly have sixteen iterations or fewer;
+- iterate over a dict, or in a `forward` over the parts of a module.
 
 ## What it costs
-Each turn allocates a new tensor and copies all that is there: n turns allocate about n/2 times the final bytes (measured:
-8 turns 4.5 times, 64 turns 33.5, 256 turns 128.5), old and new together are 2.0 times the final bytes at peak, where room
-that is made once takes 1.02. It is no leak. The sizes are new in every turn, which on CUDA leaves cached blocks that fit
-nothing; that has not been measured.
+Each iteration allocates a new tensor and copies the old one: n iterations allocate about n/2 times the final bytes
+(measured: 4.5 times for 8 iterations, 33.5 for 64, 128.5 for 256). At peak, the old and the new tensor are 2.0 times the final
+bytes; a preallocated tensor takes 1.02. It is not a leak. Every iteration needs a new size, which on CUDA leaves cached blocks
+that fit no request; that has not been measured.
 
 ## Example
 ```python
@@ -45,11 +44,11 @@ def predict(model, loader):
 ```
 
 ## Fix
-None is written: where the parts go is a choice. One `cat` of a list copies once (2.0 times at peak, too); a tensor of the
-final size, filled part by part, has no second copy.
+None: there are two ways. One `cat` of a list copies once, also with 2.0 times the bytes at peak. A preallocated tensor that
+is filled part by part needs no second copy.
 
 ## When to ignore
-The loop turns only a few times.
+The loop has only a few iterations.
 
 ## References
 - torch.cat: https://docs.pytorch.org/docs/stable/generated/torch.cat.html

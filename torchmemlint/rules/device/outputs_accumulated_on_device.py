@@ -1,17 +1,25 @@
 """The outputs of a whole data set accumulate on the device.
 
 ## What it does
-Reports outputs of a model that are collected on the device, batch after batch, in a loop over a data loader or one that takes
-its batches by `next()`; and what any loop collects there in each turn though it is read only where a parameter that is
-false by default is set (`torch.stack(images) if return_all else image`). The graph is not the matter here: grad mode is off or
-the outputs are detached. That they are tensors must be seen: they are concatenated, stacked or moved later, or the model's class
-is one of the project. Scalars, one number for each sample
-(rewards, losses), class indices and what is moved to the CPU, always or where a switch says so, are silent.
+Reports
+
+- outputs of a model that are collected on the device, batch by batch, in a loop over a data loader or one that gets its
+  batches by `next()`;
+- values that any loop collects there, but that are only read if a parameter with the default False is set
+  (`torch.stack(images) if return_all else image`).
+
+This is not about graphs: grad mode is off, or the outputs are detached. The values must be tensors for certain: they are
+concatenated, stacked or moved later, or the model's class is part of the project.
+
+It does not report
+
+- scalars, one number per sample (rewards, losses), and class indices;
+- values that are moved to the CPU, always or by an option.
 
 ## What it costs
-One batch's outputs per step stay on the device until the collection is dropped: logits of 50,000 tokens over a
-vocabulary of 32,000 are 6.4 GB in fp32. `torch.cat` of the collection takes the same again at the call (measured on
-the CPU: twice the data at peak). CUDA measurements are still to come.
+Each step keeps one batch of outputs on the device until the collection is dropped: logits of 50,000 tokens over a
+vocabulary of 32,000 are 6.4 GB in fp32. `torch.cat` of the collection needs the same again (measured on the CPU: twice the
+data at peak). CUDA measurements are still to come.
 
 ## Example
 ```python
@@ -45,13 +53,16 @@ def predict(model: nn.Module, dataset):
 ```
 
 ## Fix
-Appends `.cpu()` to the stored value, where that is a tensor for sure; where a parameter decides about the collection, collect under
-the same test (not automatic). There is no fix, and the finding says why, where what was collected is compared, joined or computed with
-what may be on the device, is kept in an attribute, is given to a function whose needs are not known, or goes to callers in sight. Unsafe: later code may expect the tensors on the device, and each copy waits for
-it.
+Appends `.cpu()` to the stored value, if it is certainly a tensor. Unsafe: later code may expect the tensors on the device,
+and each copy waits for the device. There is no fix, and the finding says why, if the collected values
+
+- are compared, joined or computed with values that may be on the device;
+- are kept in an attribute, passed to an unknown function, or returned to visible callers.
+
+If a parameter decides whether the values are read, collect them under the same condition; there is no automatic fix.
 
 ## When to ignore
-The outputs are small, or are used on the device right after the loop.
+The outputs are small, or are used on the device directly after the loop.
 
 ## References
 - PyTorch FAQ, "Don't hold onto tensors and variables you don't need":
@@ -133,7 +144,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
     if silent is None and not flag:
         silent = is_no_data_set(event, info, flow) or is_of_no_network(forwards)
     if silent is None and not holds_tensors(event, flow):
-        silent = Silent("nothing shows that what is stored is a tensor")
+        silent = Silent("the stored value may not be a tensor")
     if silent is not None:
         yield silent
         return
@@ -151,8 +162,8 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
             cost=f"device memory grows by one {'turn' if flag else 'batch'}'s output per step, until `{place}` is dropped",
             help=f"collect only when `{flag}` is set"
             if flag
-            else "store `.cpu()` copies, or reduce each batch to what is needed",
-            flow=[flow.step_of(forwards[0], "the output is made here")],
+            else "store `.cpu()` copies, or reduce each batch to the values that you need",
+            flow=[flow.step_of(forwards[0], "the output is created here")],
             fix=fix,
         ),
         frozenset(event.outputs),
@@ -163,7 +174,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
 def move(event: Store, flow: Flow) -> Fix | NoFix | None:
     """``.cpu()`` on what is stored, where it is a tensor for sure and all that becomes of it can be done on the host."""
     if not event.sure_tensor:
-        return NoFix("what is stored may be no tensor on some path")
+        return NoFix("the stored value may not be a tensor on some path")
     why = met_on_device(flow.runs.world, flow.record.root, event.place, event.site.node)
     if why:
         return NoFix(why)
@@ -185,21 +196,21 @@ def doubts_of(event: Store, forwards: Sequence[Graph], info: LoopInfo) -> Iterat
 def is_of_no_network(forwards: Sequence[Graph]) -> Silent | None:
     if any(graph.kind is GraphKind.FORWARD or purpose.may_be_network(graph.what) for graph in forwards):
         return None
-    return Silent("nothing shows that a network made it")
+    return Silent("it may not come from a network")
 
 
 def is_small(event: Store, flow: Flow) -> Silent | None:
     """Why what is stored is less than the whole output of a network, or does not stay on a device."""
     if event.constant_key:
-        return Silent("the former value goes when the next one comes")
+        return Silent("each value replaces the previous one")
     if event.flags & (SCALAR | INTEGER | VIEW | COLUMN) or SMALL.search(event.place):
-        return Silent("what is stored is small: a number, indices, or a part of the output")
+        return Silent("the stored value is small: a number, indices, or a part of the output")
     if event.half_fix == "to" or event.flags & MOVED:
-        return Silent("the author says where it shall lie")
+        return Silent("the code chooses its device explicitly")
     if any("%" in guard for guard in event.site.guards):
-        return Silent("it stores the output of few of many steps")
+        return Silent("it stores the output of only a few steps")
     if not flow.device_words() or flow.record.is_let_go(event):
-        return Silent("nothing here works with a device, or what is stored is let go of")
+        return Silent("no device is used here, or the stored values are released")
     return None
 
 
@@ -218,9 +229,9 @@ def is_no_data_set(event: Store, info: LoopInfo, flow: Flow) -> Silent | None:
     record = flow.record
     batches = info.kind is Kind.LOADER or event.loop in record.drawing
     if not batches and not (info.kind in (Kind.THING, Kind.GENERATOR) and purpose.BATCHES.search(info.text)):
-        return Silent("the loop goes over no loader or batches")
+        return Silent("the loop does not iterate over a loader or batches")
     if info.text.startswith("range(") and not batches:
-        return Silent("the loop goes over pieces of what lies on the device already")
+        return Silent("the loop goes over parts of a tensor that is already on the device")
     if batches:
         # A function that is named for training, and leaves that to others, gives them what it collects.
         trains = any(isinstance(other, Backward) and flow.own(other.site) for other in record.events.values())
@@ -232,7 +243,7 @@ def is_no_data_set(event: Store, info: LoopInfo, flow: Flow) -> Silent | None:
         return Silent("the loop goes over the mini-batches of a step")
     around = [record.loops[loop] for loop in event.site.loops if loop not in event.outlived and loop in record.loops]
     if any(each.targets and not ROUNDS.search(each.text) for each in around):
-        return Silent("the loop goes over the pieces of one item, which are put together before the next")
+        return Silent("the loop goes over the pieces of one item, which are joined before the next")
     return None
 
 

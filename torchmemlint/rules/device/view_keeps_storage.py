@@ -2,16 +2,16 @@
 
 ## What it does
 Reports a slice of a model's output that is kept for each step of a loop: `hidden[:, 0]`, `out[-1]`, a piece of
-`split` or `chunk`. Such a slice is a view: it shares the storage of the whole tensor, and the whole stays allocated
-for it. `no_grad` and `detach()` change nothing about that.
+`split` or `chunk`. Such a slice is a view: it shares the storage of the whole tensor, which stays allocated, also with
+`no_grad` or `detach()`.
 
-Copies are silent: `.clone()`, indexing with a list or a mask, `stack`, `cat`.
+It does not report copies: `.clone()`, indexing with a list or a mask, `stack`, `cat`.
 
 ## What it costs
-The whole output, for each slice that is stored. Measured on the CPU, under `no_grad`: 262,144 bytes per batch for
-`hidden[:, 0]` of 64 positions, 4,096 bytes with `.clone()`; over the cases that were tried, 64 to 4,096 times the
-slice. `deepcopy`, `pickle` and `torch.save` of the view take the whole storage along. From a GPU `.cpu()` copies only
-the slice (from the documentation, not measured).
+Each stored slice keeps the whole output. Measured on the CPU, under `no_grad`: 262,144 bytes per batch for `hidden[:, 0]`
+of 64 positions, 4,096 bytes with `.clone()`; in other cases 64 to 4,096 times the slice. `deepcopy`, `pickle` and
+`torch.save` of the view include the whole storage. From a GPU, `.cpu()` copies only the slice (from the documentation, not
+measured).
 
 ## Example
 ```python
@@ -45,10 +45,10 @@ def embed(model: nn.Module, batches):
 ```
 
 ## Fix
-Appends `.clone()` to the stored slice. Unsafe: a later write into the slice would no longer change the whole tensor.
+Appends `.clone()` to the stored slice. Unsafe: a later write to the slice would no longer change the whole tensor.
 
 ## When to ignore
-The slice is nearly as large as the whole, or the whole is kept anyway.
+The slice is nearly as large as the whole tensor, or the whole tensor is kept anyway.
 
 ## References
 - Tensor views: https://docs.pytorch.org/docs/stable/tensor_view.html
@@ -104,11 +104,11 @@ def check(event: Store, flow: Flow) -> Iterator[Draft]:
         flow.at(
             RULE,
             event.site,
-            f"`{short(event.place)}` keeps a view: the whole output stays allocated for each slice that is stored",
+            f"`{short(event.place)}` keeps a view: each stored slice keeps the whole output allocated",
             label="a slice shares the storage of the whole tensor",
             cost="keeps the whole output for each slice (measured: 64 to 4096 times the slice)",
             help="store a copy of the slice: `.clone()`",
-            flow=[flow.step_of(forwards[0], "the whole output is made here")],
+            flow=[flow.step_of(forwards[0], "the whole output is created here")],
             fix=fix,
         ),
         frozenset(event.outputs),

@@ -1,20 +1,20 @@
 """Attention is written out, and materializes the scores of all pairs of positions.
 
 ## What it does
-Reports the last product of `softmax(q @ k.transpose(-2, -1)) @ v`, in any of its spellings (`matmul`, `bmm`, `einsum`,
-`nn.Softmax`, masks, dropout and scaling between). Off by default: it is a rewrite that is worth it for long sequences.
+Reports the last product of `softmax(q @ k.transpose(-2, -1)) @ v`, also with `matmul`, `bmm`, `einsum`, `nn.Softmax`, and
+with masks, dropout and scaling. Off by default, because the rewrite only pays for long sequences.
 
-It reports nothing:
+It does not report
 
-- where the weights themselves are returned or kept;
-- where the keys are a parameter (as many scores as there are codes, not positions);
-- where the class also calls `scaled_dot_product_attention` (this is its other branch);
-- where the softmax is over the queries;
-- where `target-torch` is below 2.0, which has no `scaled_dot_product_attention`.
+- attention whose weights are returned or kept;
+- keys that are a parameter: the number of scores is the number of codes, not of positions;
+- a class that also calls `scaled_dot_product_attention`: this is its alternative;
+- a softmax over the queries;
+- projects whose `target-torch` is below 2.0, which has no `scaled_dot_product_attention`.
 
 ## What it costs
-Memory by the square of the sequence length, for each head and sample: the scores, their softmax and what lies between
-are kept for the backward. Measured on the CPU, one sample of 4 heads of width 32, peak of forward and backward in MB:
+Memory grows with the square of the sequence length, for each head and sample: the scores, their softmax and intermediate
+results are kept for the backward. Measured on the CPU: one sample, 4 heads of width 32, peak of forward and backward in MB:
 
 | positions | written out | `scaled_dot_product_attention` |
 |---|---|---|
@@ -23,10 +23,10 @@ are kept for the backward. Measured on the CPU, one sample of 4 heads of width 3
 | 1,024 | 51.4 | 2.6 |
 | 2,048 | 203 | 5.2 |
 
-Without grad mode the scores still lie there twice at the peak. On the CPU a `dropout_p` above zero makes the function
-write its scores out as well (204 MB at 2,048); the flash and memory-efficient kernels of CUDA do not (from the documentation,
-not measured). `nn.MultiheadAttention` writes them out when it has to return weights, which is its default:
-207 MB against 10.6 with `need_weights=False`.
+With grad mode off, the scores still exist twice at the peak. On the CPU, `scaled_dot_product_attention` also materializes
+its scores if `dropout_p` is above zero (204 MB at 2,048); the flash and memory-efficient kernels of CUDA do not (from the
+documentation, not measured). `nn.MultiheadAttention` materializes them if it returns weights, which is its default: 207 MB
+instead of 10.6 MB with `need_weights=False`.
 
 ## Example
 ```python
@@ -49,12 +49,12 @@ def attend(q, k, v):
 ```
 
 ## Fix
-None is written: scale, mask (True means "take part" there) and dropout have to be carried over by hand.
+None: scale, mask (True means that a position takes part) and dropout must be transferred by hand.
 
 ## When to ignore
-Sequences are short; or the scores are not of positions (of channels, of the items of a memory), which this rule cannot
-see: of 38 findings read in real packages four were such. Or something is done to the scores that a mask which is added
-cannot express.
+Sequences are short. Or the scores are not between positions but between channels or the items of a memory, which this rule
+cannot detect: four of 38 findings in real packages were of this kind. Or the code changes the scores in a way that an additive
+mask cannot express.
 
 ## References
 - torch.nn.functional.scaled_dot_product_attention:
@@ -102,7 +102,7 @@ def check(event: Attention, flow: Flow) -> Iterator[Draft]:
             label="softmax of scores, times values",
             cost="the scores of every position against every other, several times"
             + ("" if event.mode is Mode.OFF else ", kept for the backward")
-            + " (203 MB against 5 MB at 2,048 positions, 4 heads)",
+            + " (203 MB instead of 5 MB at 2,048 positions, 4 heads)",
             help="`torch.nn.functional.scaled_dot_product_attention(q, k, v)` never materializes all of them",
         ),
         handler=event.site.handler,

@@ -1,32 +1,32 @@
 """A checkpoint is loaded onto the device that it was saved from, in addition to the model.
 
 ## What it does
-Reports, in a project that works with CUDA devices:
+Reports, in a project that uses CUDA:
 
-- a checkpoint on the device whose dict some name still holds while the model trains or is tested (warning); a name that is deleted
-  or bound again before, under the test that loaded the file, holds nothing; where a function returns what it loads, the names of its
-  callers count;
-- `torch.load` without `map_location` in a program of several processes: each of them loads the file onto the one GPU that it was
+- a checkpoint on the device whose dict is still referenced by a name while the model trains or is tested (warning). A name that
+  is deleted or rebound before that, under the condition that loaded the file, does not count. If a function returns what it
+  loads, the names of its callers count;
+- `torch.load` without `map_location` in a program with several processes: all of them load the file onto the GPU that it was
   saved from (warning);
-- other `torch.load` without `map_location` whose result goes into `load_state_dict()` (note): the copy lives until the dict
-  is dropped, and the file cannot be read where that GPU is missing. A program that moves nothing to a device has a note, too.
+- other calls of `torch.load` without `map_location` whose result goes to `load_state_dict()` (note): the copy lives until the dict
+  is dropped, and the file cannot be loaded on a machine without that GPU. The same if the program moves nothing to a device.
 
-It reports nothing:
+It does not report
 
-- where `map_location` is given in any form (but for a dict that is held);
-- where every `torch.save` in sight that may have written the file saves tensors on the host (`net.cpu()` before it);
-- where the file holds the state of a scheduler or a gradient scaler, which are numbers;
-- where the arguments come from elsewhere (`**options`), under a test that says that no GPU is used;
-- where what is loaded is data or a whole module;
-- where the function quantises dynamically (such modules live on the CPU);
-- in projects that never speak of CUDA.
+- calls with any `map_location`, unless the dict stays referenced;
+- files that every visible `torch.save` that may have written them saves from the host (`net.cpu()` before it);
+- files with the state of a scheduler or a gradient scaler, which are numbers;
+- arguments that come from elsewhere (`**options`), and code under a condition that says that no GPU is used;
+- files with data or a whole module;
+- functions that quantize dynamically, because such modules are on the CPU;
+- projects that never use CUDA.
 
 ## What it costs
-One more copy of the model's weights on the device: until the dict is dropped, or through all steps where it is held. Measured
-on the CPU, where model and dict share the one memory: the dict of a 6-layer encoder holds 4.8 MB, as much as its weights, on
-top of each step's 43.8 MB (a convnet's 0.38 MB, an LSTM's 0.87 MB). An optimizer's state, twice the weights for Adam, is no
-second copy: `optimizer.load_state_dict()` takes the loaded tensors themselves where device and type agree. With
-`map_location="cpu"` the copy is in host memory, and `load_state_dict()` moves one tensor after the other.
+A second copy of the model's weights on the device, until the dict is dropped, or during all steps if it stays referenced.
+Measured on the CPU, where model and dict share one memory: the dict of a 6-layer encoder takes 4.8 MB, as much as its weights, in
+addition to each step's 43.8 MB (a convnet's 0.38 MB, an LSTM's 0.87 MB). An optimizer's state, twice the weights for Adam, is not
+copied: `optimizer.load_state_dict()` uses the loaded tensors if device and type agree. With `map_location="cpu"` the copy is in
+host memory, and `load_state_dict()` moves one tensor after the other.
 
 ## Example
 ```python
@@ -54,13 +54,14 @@ def resume(model, optimizer, path):
 ```
 
 ## Fix
-Adds `map_location="cpu"`. There is no fix where the project's own `load_state_dict` keeps the tensors that it is given, or something
-else computes with them or keeps one. Unsafe: what the program takes from the dict besides `load_state_dict()` is on the host then.
-For a dict that is held there is no fix; `del` it after `load_state_dict()`.
+Adds `map_location="cpu"`. Unsafe: other tensors that the program reads from the dict are then on the host. There is no fix
+
+- if the project's own `load_state_dict` keeps the tensors, or other code computes with them or keeps one;
+- for a dict that stays referenced: `del` it after `load_state_dict()`.
 
 ## When to ignore
-The file was saved from the CPU, or is small beside the memory that is left. So many programs load one checkpoint before they start
-that this alone is a note.
+The file was saved from the CPU, or is small compared with the free memory. Many programs load a checkpoint once before they
+start, so that case is only a note.
 
 ## References
 - torch.load, "map_location": https://docs.pytorch.org/docs/stable/generated/torch.load.html
@@ -123,13 +124,13 @@ BY_DEVICE = Doubt(1, "the file was saved from the CPU")
 ON_HOST = Doubt(1, "the device is the CPU")
 
 ALL_STEPS = "on the device during all steps"
-UNTIL_BOUND = "on the device until row {row} binds `{name}` again"
-UNTIL_DELETED = "on the device until row {row} deletes `{name}`"
+UNTIL_BOUND = "on the device until line {row} rebinds `{name}`"
+UNTIL_DELETED = "on the device until line {row} deletes `{name}`"
 WEIGHTS = "a second copy of the model's weights"
-FOR_EACH = "each process loads {copied} onto the one GPU that it was saved from: a copy for each on that device"
+FOR_EACH = "all processes load {copied} onto the GPU that it was saved from: one copy each"
 ONCE = "{copied} on the device, until the dict is dropped"
-TAKEN = "no second copy, where the optimizer takes the tensors as they are; the file cannot be read without that GPU"
-STRAY = "the tensors of the file lie on the GPU that they were saved from; the model stays on the host"
+TAKEN = "no second copy if the optimizer uses the loaded tensors; the file cannot be loaded without that GPU"
+STRAY = "the tensors of the file are on the GPU that they were saved from; the model stays on the host"
 COPIED = "its tensors are copied into the parameters here"
 
 
@@ -146,19 +147,19 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
     if event.effect is not Effect.LOAD or event.name not in LOADERS or not flow.own(event.site):
         return
     if "**" in event.more:
-        yield Silent("the arguments come from elsewhere, and may name a place")
+        yield Silent("the arguments come from elsewhere, and may include a device")
         return
     restored = restored_in(event, flow, event.site)
     if restored is None or restored.holding is None:
         restored = restored_by_callers(event, flow) or restored
     if restored is None:
-        yield Silent("what is loaded goes into no `load_state_dict()` that is visible")
+        yield Silent("no visible `load_state_dict()` uses the loaded values")
     elif not flow.speaks_of_cuda():
-        yield Silent("the project works with no CUDA device")
+        yield Silent("the project does not use CUDA")
     elif flow.also_calls(event.site, ON_THE_HOST):
-        yield Silent("dynamically quantised modules live on the CPU")
+        yield Silent("dynamically quantized modules are on the CPU")
     elif is_without_gpu(restored.event.site):
-        yield Silent("it runs where no GPU is used")
+        yield Silent("it runs only without a GPU")
     elif restored.numbers and all(is_whole(use, restored.event) for use in restored.uses):
         yield Silent("the state of a scheduler or a gradient scaler has no tensors")
     else:
@@ -281,11 +282,11 @@ def told(event: CallEffect, restored: Restored, flow: Flow) -> Iterator[Draft | 
     holding = restored.holding
     by_default = place is None or (single is not None and single.value is None)
     if is_function(place):
-        yield Silent("a function says where each tensor goes")
+        yield Silent("a function chooses the device of each tensor")
     elif not by_default and holding is None:
-        yield Silent("`map_location` says where, and nothing holds the dict while steps run")
+        yield Silent("`map_location` is given, and the dict is not referenced while steps run")
     elif is_loaded_on_host(restored.event):
-        yield Silent("it is loaded on the host")
+        yield Silent("it is loaded onto the host")
     elif by_default:
         saved = saved_from_host(flow.runs.world, flow.frame(event.site).ref, event.site.node)
         if saved is not None and not saved.elsewhere:
@@ -297,7 +298,7 @@ def told(event: CallEffect, restored: Restored, flow: Flow) -> Iterator[Draft | 
             flow.at(
                 RULE,
                 event.site,
-                "the loaded checkpoint is held on the device while the model runs its steps",
+                "the loaded checkpoint stays on the device while the model runs its steps",
                 doubts=() if single is not None else (ON_HOST,),
                 label="loaded onto the device and " + ("held" if holding.until is not None else "never released"),
                 cost=cost_of_holding(holding, ""),
@@ -405,7 +406,7 @@ def on_host(event: CallEffect, restored: Restored, flow: Flow) -> Fix | NoFix | 
         return NoFix("what it returns may be needed on the device")
     keeper = next((keeper for use in restored.uses if (keeper := keeps_what_it_is_given(use, flow))), "")
     if keeper:
-        return NoFix(f"`{keeper}` keeps the tensors that it is given")
+        return NoFix(f"`{keeper}` keeps the tensors that it gets")
     other = taken_otherwise(world, ref, event.site.node)
     if other:
         return NoFix(other)

@@ -1,23 +1,22 @@
 """Activation checkpointing that cannot run, trains nothing, or saves nothing.
 
 ## What it does
-Reports calls of `torch.utils.checkpoint`:
+Reports these calls of `torch.utils.checkpoint`:
 
-- `checkpoint_sequential(model, segments=4)` without its input (error): it is no wrapper that makes a new model, but runs
-  the model at once, and raises TypeError;
-- the reentrant variant where no input asks for a gradient (error): what runs inside gets none, and is not trained;
-- one segment, or one checkpoint around everything between the batch and the loss: nothing is saved at the peak.
+- `checkpoint_sequential(model, segments=4)` without an input (error): it does not wrap the model, but runs it immediately,
+  and raises TypeError;
+- the reentrant variant if no input requires grad (error): the code inside gets no gradient and is not trained;
+- one segment, or one checkpoint around everything between the batch and the loss: it does not lower the peak.
 
-It reports nothing:
+It does not report
 
-- where arguments come from elsewhere (`**options`);
-- where grad mode is off;
-- where `use_reentrant` is not given and an input asks for a gradient: torch warns, takes the reentrant variant, and
-  trains all of it.
+- arguments that come from elsewhere (`**options`);
+- code that runs with grad mode off;
+- a missing `use_reentrant` if an input requires grad: torch warns, uses the reentrant variant, and trains everything.
 
 ## What it costs
-Without a mistake: time for memory. Measured on the CPU, 16 encoder layers in segments, against the same without
-checkpoints (48.5 MB kept for the backward):
+Correctly used, checkpointing trades time for memory. Measured on the CPU: 16 encoder layers in segments, relative to the same
+without checkpoints (48.5 MB kept for the backward):
 
 | segments | kept after the forward | peak with the backward | time |
 |---|---|---|---|
@@ -27,8 +26,8 @@ checkpoints (48.5 MB kept for the backward):
 | 8 | 0.16 | 0.38 | 1.35 |
 | 16 | 0.14 | 0.33 | 1.35 |
 
-The last segment is never checkpointed, so one segment is none. One checkpoint around the whole model keeps 0.01 after
-the forward, and then builds all of it again for the backward: the peak is 1.01.
+The last segment is never checkpointed, so one segment saves nothing. One checkpoint around the whole model keeps 0.01 after
+the forward, but recomputes everything for the backward: the peak is 1.01.
 
 ## Example
 ```python
@@ -51,11 +50,11 @@ def run(model, inputs):
 ```
 
 ## Fix
-Writes `use_reentrant=False`. Unsafe: the other variant records the graph in the forward, so that outputs may require
-a gradient that did not, and hooks run at other times. An input or a number of segments is not invented.
+Adds `use_reentrant=False`. Unsafe: this variant records the graph in the forward, so outputs may require grad that did not,
+and hooks run at other times. A missing input or another number of segments has no fix.
 
 ## When to ignore
-A segment that shall get no gradient, or a checkpoint that is there for its random state alone.
+The segment must not get gradients, or the checkpoint is only used for its random state.
 
 ## References
 - torch.utils.checkpoint: https://docs.pytorch.org/docs/stable/checkpoint.html
@@ -135,7 +134,7 @@ def judge(event: CallEffect, flow: Flow) -> tuple[str, Severity, str, str, str, 
     ]
     if sequential and not inputs and not event.more:
         return (
-            "`checkpoint_sequential` is called without its input: this raises TypeError", Severity.ERROR, "no input",
+            "`checkpoint_sequential` is called without an input: this raises TypeError", Severity.ERROR, "no input",
             "nothing is saved: the call does not return a model, it runs one",
             "call it in the forward: `out = checkpoint_sequential(model, 4, inputs, use_reentrant=False)`", None,
         )  # fmt: skip
@@ -153,12 +152,16 @@ def judge(event: CallEffect, flow: Flow) -> tuple[str, Severity, str, str, str, 
         if any(type(a) is Tensor for v in inputs for a in v):
             node = dict(event.nodes).get("use_reentrant")
             if variant is None:
-                fix = flow.add_argument(event, "use_reentrant=False", "Take the other variant", Safety.UNSAFE)
+                fix = flow.add_argument(event, "use_reentrant=False", "Use the non-reentrant variant", Safety.UNSAFE)
             else:
-                fix = None if node is None else flow.replace(event.site, node, "False", "Take the other variant", Safety.UNSAFE)
+                fix = (
+                    None
+                    if node is None
+                    else flow.replace(event.site, node, "False", "Use the non-reentrant variant", Safety.UNSAFE)
+                )
             return (
-                "no input of this reentrant checkpoint asks for a gradient: what runs inside gets none", Severity.ERROR,
-                "the inputs have no graph", "the segment is not trained; torch warns and goes on",
+                "no input of this reentrant checkpoint requires grad: the code inside gets no gradient", Severity.ERROR,
+                "the inputs have no graph", "the segment is not trained; torch only warns",
                 "pass `use_reentrant=False`, which needs no such input", fix,
             )  # fmt: skip
     if sequential:
@@ -173,7 +176,7 @@ def judge(event: CallEffect, flow: Flow) -> tuple[str, Severity, str, str, str, 
     elif whole_step(event, flow):
         return (
             "one checkpoint around the whole model saves nothing at the peak", Severity.WARNING, "everything between the batch and the loss",
-            "the backward builds every activation again at once: 1.01 times the peak without a checkpoint",
+            "the backward recomputes all activations at once: 1.01 times the peak without a checkpoint",
             "checkpoint each layer, or a few groups of layers", None,
         )  # fmt: skip
     return None

@@ -1,20 +1,20 @@
 """Mixed precision is switched on by a name that torch has deprecated.
 
 ## What it does
-Reports `autocast`, `GradScaler`, `custom_fwd` and `custom_bwd` of `torch.cuda.amp` (and of `torch.cpu.amp`): an import of
-them by name once, for all that the file does with it; elsewhere each call.
+Reports `autocast`, `GradScaler`, `custom_fwd` and `custom_bwd` of `torch.cuda.amp` (and of `torch.cpu.amp`). If the file
+imports the name, there is one finding at the import; otherwise one at each call.
 
-It reports nothing:
+It does not report
 
-- where the same name is also taken from `torch.amp` (the file chooses by version), under `TYPE_CHECKING`;
-- where the names are only asked about (`isinstance`);
-- where `target-torch` has no replacement yet: `torch.amp.autocast` came with 1.10, `GradScaler` with 2.3,
-  `custom_fwd` and `custom_bwd` with 2.4.
+- names that are also imported from `torch.amp`, because the file chooses by version, or imports under `TYPE_CHECKING`;
+- names that are only used in `isinstance`;
+- names without a replacement in `target-torch`: `torch.amp.autocast` came with 1.10, `GradScaler` with 2.3, `custom_fwd` and
+  `custom_bwd` with 2.4.
 
 ## What it costs
-No memory: the new names do the same. From torch 2.4 on each call gives a FutureWarning, and the old names will go. A
-program that loses its mixed precision then needs about the memory that it saved: measured on the CPU, activations in
-bfloat16 are 0.51 to 0.71 of those in full precision.
+No memory: the new names do the same. From torch 2.4 on, each call raises a FutureWarning, and the old names will be removed.
+A program without mixed precision needs the memory that it saved: measured on the CPU, activations in bfloat16 are 0.51 to
+0.71 of those in full precision.
 
 ## Example
 ```python
@@ -46,14 +46,15 @@ def step(model, inputs, labels, criterion, optimizer, use_amp):
 ```
 
 ## Fix
-Takes the names from `torch.amp`, and writes the device and, because their order has changed, the positional arguments
-by keyword. Safe where `target-torch` (or what the project requires) has the new names; unsafe where no version is known,
-and in projects that set autocast's dtype for the device themselves, which the old `autocast` did not ask for. Where the
-name is also subclassed, compared, bound in another way or read as a value, there is no fix, nor in code that runs with some versions of
-torch alone (a test of the version, `hasattr`, `try`).
+Uses the names of `torch.amp`, adds the device, and passes positional arguments by keyword, because their order has changed.
+Safe if `target-torch` or the project's requirement has the new names. Unsafe if the version is unknown, and in projects that
+set autocast's dtype for the device themselves, which the old `autocast` ignored. There is no fix
+
+- if the name is also subclassed, compared, rebound or used as a value;
+- in code for some versions of torch only (a version check, `hasattr`, `try`).
 
 ## When to ignore
-The code must also run with a torch that does not have the new names; better, set `target-torch`.
+The code must also run with a version of torch that does not have the new names. Better: set `target-torch`.
 
 ## References
 - Automatic mixed precision: https://docs.pytorch.org/docs/stable/amp.html

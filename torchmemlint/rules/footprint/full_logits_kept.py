@@ -1,25 +1,25 @@
 """Logits are computed for every position, but only the last position's are used.
 
 ## What it does
-Reports `outputs.logits[:, -1]` where nothing else is done with the logits: the head of a language model has multiplied
-every position by every word before. Off by default: it is of use with long prompts and large vocabularies.
+Reports `outputs.logits[:, -1]` if the logits have no other use: the head of the language model has already computed every
+word for every position. Off by default, because it only matters for long prompts and large vocabularies.
 
-It reports nothing:
+It does not report
 
-- where other positions are used, too (a loss, `argmax` over all);
-- where the call says how many it wants (`logits_to_keep`, `num_logits_to_keep`).
+- logits of which other positions are used, too (a loss, `argmax` over all);
+- calls that limit the positions (`logits_to_keep`, `num_logits_to_keep`).
 
 ## What it costs
-Positions × vocabulary for each sample, and twice that again where they are cast to float32. Measured on the CPU, a
+Positions × vocabulary for each sample, and twice that in addition if the logits are cast to float32. Measured on the CPU: a
 bfloat16 head of 32,000 words, a batch of 2, peak in MB:
 
-| positions | all, cast to float32 | all | last alone |
+| positions | all, cast to float32 | all | last only |
 |---|---|---|---|
 | 128 | 49 | 17 | 0.4 |
 | 512 | 197 | 66 | 0.4 |
 | 2,048 | 787 | 263 | 0.4 |
 
-With a cache of keys and values only the first call, over the prompt, makes more than one position.
+With a key-value cache, only the first call, over the prompt, computes more than one position.
 
 ## Example
 ```python
@@ -45,11 +45,11 @@ def next_token(model, ids):
 ```
 
 ## Fix
-None is written: which name the argument has depends on the version of transformers (`num_logits_to_keep` in 4.45 to
-4.49, `logits_to_keep` later), and not every model takes it. In a model of one's own, slice what goes into the head.
+None: the name of the argument depends on the version of transformers (`num_logits_to_keep` in 4.45 to 4.49,
+`logits_to_keep` later), and not every model has it. In your own model, slice the input of the head.
 
 ## When to ignore
-Prompts are short, or the model is called with one new token at a time.
+Prompts are short, or each call adds only one token.
 
 ## References
 - transformers, `logits_to_keep`: https://huggingface.co/docs/transformers/model_doc/llama#transformers.LlamaForCausalLM.forward
@@ -91,7 +91,7 @@ def check(event: LastLogits, flow: Flow) -> Iterator[Draft]:
             event.site,
             "logits are computed for every position, but only the last position's are used",
             label="only one position is used",
-            cost="positions × vocabulary for each sample: 263 MB against 0.4 MB (2,048 positions, 32,000 words, batch of 2)",
+            cost="positions × vocabulary for each sample: 263 MB instead of 0.4 MB (2,048 positions, 32,000 words, batch of 2)",
             help="let the model compute only the last one: `logits_to_keep=1` in transformers",
         ),
         handler=event.site.handler,

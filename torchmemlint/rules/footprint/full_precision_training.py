@@ -2,13 +2,13 @@
 
 ## What it does
 Reports the first forward of a training loop on a CUDA device (a backward and an optimizer's step, with the model or its
-input moved there) in a project in which no function speaks of `autocast`, `bfloat16`, `float16`, `half`, gradient scaling, TF32
+input moved there), if no function of the project uses `autocast`, `bfloat16`, `float16`, `half`, gradient scaling, TF32
 (`allow_tf32`, `set_float32_matmul_precision`) or a framework's `precision`, `mixed_precision`, `fp16` or `bf16`. Off by
-default: full precision may be wanted.
+default, because full precision may be intended.
 
 ## What it costs
-Activations in bfloat16 instead of float32. Measured on the CPU under `autocast`, activations kept for the backward and
-peak of a training step, against float32:
+Activations are larger in float32 than in bfloat16. Measured on the CPU: activations kept for the backward, and peak of a
+training step, under bfloat16 `autocast` relative to float32:
 
 | model | activations | peak |
 |---|---|---|
@@ -16,8 +16,9 @@ peak of a training step, against float32:
 | convnet | 0.51 | 0.51 |
 | LSTM | 0.71 | 0.75 |
 
-That is no half, because autocast keeps copies of the weights and leaves some operations in float32. Where weights
-outweigh activations it costs memory: 1.4 to 3.9 times with a single wide layer and a small batch. TF32 changes time, not memory.
+It is not half, because autocast keeps copies of the weights and leaves some operations in float32. If the weights are larger
+than the activations, autocast needs more memory: 1.4 to 3.9 times with a single wide layer and a small batch. TF32 changes
+time, not memory.
 
 ## Example
 ```python
@@ -54,10 +55,10 @@ def train(model, loader):
 ```
 
 ## Fix
-None is written: another type changes the numbers; float16 also wants a `GradScaler`.
+None: another type changes the results, and float16 also needs a `GradScaler`.
 
 ## When to ignore
-The device has no fast smaller types, the model is unstable in them, or memory and time are no concern.
+The device is not faster with smaller types, the model is unstable with them, or memory and time do not matter.
 
 ## References
 - Automatic mixed precision: https://docs.pytorch.org/docs/stable/amp.html
@@ -114,7 +115,7 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft]:
             min(sites, key=lambda site: flow.span(site)),
             "a model is trained on a GPU in full precision",
             label="float32 activations, and no smaller type anywhere in the project",
-            cost="activations in bfloat16 took 0.51 to 0.71 of those in float32 (more where weights outweigh them)",
+            cost="activations in bfloat16 took 0.51 to 0.71 of those in float32 (more if the weights are larger)",
             help='run the forward and the loss under `torch.autocast("cuda", dtype=torch.bfloat16)`',
             flow=[flow.step(event.site, "back-propagated here")],
         ),

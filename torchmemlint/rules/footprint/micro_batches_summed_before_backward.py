@@ -1,19 +1,20 @@
 """The losses of several forwards are summed before one backward: all their graphs are alive at once.
 
 ## What it does
-Reports a sum of losses, in a variable or in a list, that grows by one forward of the same model at each turn of a loop
-and is back-propagated as a whole, after the loop or every few turns. A backward for each part gives the same gradients
-and frees each graph before the next one is built.
+Reports a sum of losses, in a variable or a list, to which each iteration of a loop adds one forward of the same model, and
+which is back-propagated as a whole, after the loop or every few iterations. One backward for each part gives the same
+gradients, and frees each graph before the next one is built.
 
-It reports nothing where the parts cannot be told apart: they share a graph that was built before the loop (several
-heads on one body), one turn goes on from the last (a recurrent state, the layers of a network), the loop is over the
-models, or what reaches the backward is no sum (a maximum, a square, a loss of summed outputs).
+It does not report
 
-Nor does it report loops over a few things that are written out (`for view in (x, x.flip(0))`) and `while` loops, such as the
-episode of an agent.
+- parts that share a graph from before the loop (several heads on one body);
+- iterations that continue from the previous one (a recurrent state, the layers of a network);
+- loops over models;
+- a backward of something other than a sum (a maximum, a square, a loss of summed outputs);
+- loops over a few written-out items (`for view in (x, x.flip(0))`), and `while` loops, such as the episode of an agent.
 
 ## What it costs
-As many graphs at the peak as there are parts. Measured on the CPU, one step over the same samples (128 for a 6-layer
+As many graphs at the peak as there are parts. Measured on the CPU: one step over the same samples (128 for a 6-layer
 encoder, 256 for a convnet), peak in MB:
 
 | micro-batches | encoder, backward each | encoder, summed | convnet, each | convnet, summed |
@@ -24,8 +25,8 @@ encoder, 256 for a convnet), peak in MB:
 | 8 | 97 | 753 | 92 | 503 |
 | 16 | 49 | 752 | 46 | 486 |
 
-With a backward each, memory follows the part; summed, it stays nearly what the whole batch needs, and the parts save
-nothing.
+With one backward per part, memory depends on the size of a part. With a sum, it is nearly that of the whole batch, so the
+parts save almost nothing.
 
 ## Example
 ```python
@@ -56,11 +57,11 @@ def step(model, batch, labels, optimizer, parts=4):
 ```
 
 ## Fix
-None is written: the backward moves into the loop, and what divides the sum with it.
+None: move the backward into the loop, together with the division of the sum.
 
 ## When to ignore
-There are few parts and room for all of them; or a hook, a distributed wrapper or an optimizer's closure wants just one
-backward a step (`DistributedDataParallel.no_sync()` lets it have several).
+There are few parts, and memory for all of them. Or a hook, a distributed wrapper or an optimizer's closure needs exactly one
+backward per step (`DistributedDataParallel.no_sync()` allows several).
 
 ## References
 - torch.Tensor.backward, gradients accumulate: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.backward.html
@@ -118,12 +119,12 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft]:
         flow.at(
             RULE,
             event.site,
-            f"`{short(event.place)}` collects losses that are back-propagated together: all their graphs live at once",
-            label="one more graph at each turn of the loop",
-            cost="as many graphs at the peak as the loop has turns, instead of one",
-            help="call `backward()` for each part, inside the loop: gradients add up, and each graph is freed before the next",
+            f"`{short(event.place)}` collects losses that are back-propagated together: all their graphs are alive at once",
+            label="one more graph in each iteration",
+            cost="as many graphs at the peak as the loop has iterations, instead of one",
+            help="call `backward()` for each part, inside the loop: gradients accumulate, and each graph is freed before the next",
             flow=[
-                flow.step_of(own, f"`{short(own.what)}(…)` builds a graph at each turn"),
+                flow.step_of(own, f"`{short(own.what)}(…)` builds a graph in each iteration"),
                 flow.step(later.site, "one backward for all of them"),
             ],
         ),

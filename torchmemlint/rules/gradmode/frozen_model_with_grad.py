@@ -1,24 +1,28 @@
 """A network whose output is only a constant runs with grad mode on in a training step.
 
 ## What it does
-Reports a network that runs with grad mode on in a function that trains another one, and whose output is used only
-detached: a teacher, a target network, a reference policy. The detach shows that the output is meant as a constant; by
-then its graph has been built.
+Reports a network that runs with grad mode on in a function that trains another network, if its output is only used
+detached: a teacher, a target network, a reference policy. The detach shows that the output is a constant, but its graph has
+already been built.
 
-Also reported is a network that a step, or the trainer that a loss is returned to, back-propagates into for nothing: it gets its
-weights from another network (`load_state_dict`, parameter by parameter), an optimizer holds that other one's parameters and not
-its own, and its input hangs on nothing that is trained by it; or its own optimizer zeroes the gradients that it gets there before it
-steps (a discriminator that sees real data in the generator's step). A policy that chooses the action for a target network is not, where
-its optimizer calls `zero_grad()` before it steps.
+Also reports a network into which a step, or the trainer that a loss is returned to, back-propagates for nothing:
 
-Networks with frozen parameters are silent, and outputs that are detached in one term of the loss and trained in, or kept in,
-another. So are outputs of which something is computed, attached, that cannot be followed to its end: it may be trained there.
+- its weights come from another network (`load_state_dict`, or parameter by parameter), the optimizer has the other network's
+  parameters but not its own, and its input depends on nothing that is trained through it;
+- or its own optimizer zeroes the gradients before it steps: a discriminator that sees real data in the generator's step.
+
+It does not report
+
+- networks with frozen parameters;
+- outputs that are detached in one term of the loss, and trained or kept in another;
+- outputs from which a value with a graph is computed that cannot be followed to its end: it may be trained there;
+- a policy that chooses the action for a target network, if its optimizer calls `zero_grad()` before it steps.
 
 ## What it costs
-One extra graph at peak, beside the graph that is trained, when the detach comes after the student's forward. Measured
-on the CPU with a teacher and a student that are 6-layer encoders: a peak of 68.0 MB against 49.3 MB under `no_grad`,
-and 87.0 MB when the detach comes last of all. When the output is detached before the student runs, the peak is that
-of `no_grad`, 49.3 MB; what remains is the time of building the graph.
+One extra graph at peak, in addition to the trained one, if the detach comes after the student's forward. Measured on the
+CPU with a teacher and a student that are 6-layer encoders: a peak of 68.0 MB instead of 49.3 MB under `no_grad`, and 87.0 MB if
+the detach comes last. If the output is detached before the student runs, the peak is 49.3 MB, too, and only the time to build
+the graph is lost.
 
 ## Example
 ```python
@@ -51,13 +55,13 @@ def distill(student, teacher, loader, criterion, optimizer):
 ```
 
 ## Fix
-Puts `with torch.no_grad():` around the statement, where it stands alone on one row; statements side by side share one. There is no fix,
-and the finding says why, where something else in the statement is trained (`loss = ce(net(x), y) + kd(net(x), teacher(x).detach())`), or
-where a backward may go through what it makes on another path, in another phase or in a caller. Unsafe: the network's output may reach a
-backward that the analysis cannot see.
+Adds `with torch.no_grad():` around the statement, if it is alone on one line; adjacent statements share one. Unsafe: the
+output may reach a backward that the analysis cannot see. There is no fix, and the finding says why, if the statement also
+computes something that is trained (`loss = ce(net(x), y) + kd(net(x), teacher(x).detach())`), or if a backward may go through
+its result on another path, in another phase or in a caller.
 
 ## When to ignore
-The output is detached right where it is made and the network is small.
+The output is detached immediately, and the network is small.
 
 ## References
 - torch.no_grad: https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html
@@ -96,10 +100,10 @@ RULE = Rule(
 )
 EVENT = Graph
 
-COST = "one extra graph at peak, next to the graph that is trained"
-UNUSED_COST = f"{COST}, and one gradient for each of its parameters, which nobody reads or frees"
-SHORT_COST = "one graph, which is built and thrown away at the detach, before that of the training step is built"
-SHOWN_COST = "one whole graph, built in each such step behind the backward, and thrown away"
+COST = "one extra graph at peak, in addition to the trained one"
+UNUSED_COST = f"{COST}, and one gradient for each of its parameters, which nothing reads or frees"
+SHORT_COST = "one graph, which is built and dropped at the detach, before that of the training step is built"
+SHOWN_COST = "one whole graph, built in each such step after the backward, and dropped"
 
 
 def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
@@ -134,11 +138,11 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
             f"`{short(flow.callee(site))}(…)` runs with grad mode on{text}",
             severity=Severity.NOTE if small else Severity.WARNING,
             doubts=doubts,
-            label="builds an autograd graph that is thrown away",
+            label="builds an autograd graph that is dropped",
             cost=SHORT_COST if small == ENDS_AT_ONCE else small_cost(cost, small),
             help="run it under `with torch.no_grad():`; a detach afterwards comes too late for the peak",
             flow=steps,
-            fix=(guard_unheld if unheld else guard_statement)(event, flow, site, "Switch grad mode off for the statement"),
+            fix=(guard_unheld if unheld else guard_statement)(event, flow, site, "Disable grad mode for the statement"),
         ),
         frozenset((event.gid,)),
         event.site.handler,

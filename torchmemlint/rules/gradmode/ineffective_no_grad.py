@@ -1,31 +1,30 @@
 """Grad mode should be off, or a model frozen, but this spelling has no effect.
 
 ## What it does
-Reports spellings that are meant to switch grad mode off and do not, or not where they should:
+Reports code that should disable grad mode and does not, or does it in the wrong place:
 
-- `torch.no_grad()` as a statement: a context manager is made and thrown away; `torch.enable_grad()` as one is a note, unless
-  grad mode is off there;
-- `@torch.no_grad()` on an `async def`: only the making of the coroutine, or of the async generator, runs without grad;
-- `@torch.no_grad()` on a class: only `__init__` runs without grad, and the name becomes a function, which can be
-  neither subclassed nor asked for with `isinstance`;
+- `torch.no_grad()` as a statement: it creates a context manager and drops it. For `torch.enable_grad()`, this is a note
+  unless grad mode is off;
+- `@torch.no_grad()` on an `async def`: only the creation of the coroutine or async generator runs without grad;
+- `@torch.no_grad()` on a class: only `__init__` runs without grad, and the name becomes a function, which cannot be
+  subclassed or used with `isinstance`;
 - `with torch.no_grad:` without parentheses: TypeError (AttributeError before Python 3.11);
-- `@torch.no_grad` without parentheses, where `target-torch` is below 2.1: it fails there (from 2.1 on it works, and
-  is silent);
-- a plain generator that yields inside `with torch.no_grad():` switches grad mode off in its consumer, too (warning; a
-  note where each consumer is visible and trains nothing).
-  The decorator on the generator does not, and is silent. One finding for each such block, at its first `yield`;
-- `volatile=True`, unless grad mode is off there anyway; a note where each network that runs in the function is frozen;
-- `net.requires_grad = False` on a module: a plain attribute, the parameters still require grad. The same for
-  `net.requires_grad_ = False`, which hides the method, and for `net.parameters().requires_grad = False`, which raises. Silent where the
-  attribute is read (a flag of the module's own), where a loop or call freezes the parameters anyway, and for tensors and parameters.
+- `@torch.no_grad` without parentheses, if `target-torch` is below 2.1: it fails there, and works from 2.1 on;
+- a generator that yields inside `with torch.no_grad():` disables grad mode in its consumer, too (warning; a note if every
+  visible consumer trains nothing). There is one finding for each such block, at its first `yield`. The decorator on a generator
+  works as expected;
+- `volatile=True`, unless grad mode is off anyway; a note if every network that runs in the function is frozen;
+- `net.requires_grad = False` on a module: it sets a plain attribute, and the parameters still require grad. The same for
+  `net.requires_grad_ = False`, which hides the method, and for `net.parameters().requires_grad = False`, which raises. Nothing is
+  reported if the attribute is read (a flag of the module's own), if a loop or call freezes the parameters anyway, and for tensors
+  and parameters.
 
-`torch.inference_mode` is read in the same way.
+The same applies to `torch.inference_mode`.
 
 ## What it costs
-What runs there builds autograd graphs, with the costs of TML201: a warning, since the peak is higher by a graph, and an error
-where results are kept with their graphs, step after step. A `with` without parentheses raises, and nothing in its
-block runs. The generator is the other way round: a training
-step in its consumer may run without grad, and `backward()` fails or does nothing.
+The code builds autograd graphs, with the costs of TML201: the peak is higher by a graph (warning), or results are kept with
+their graphs at every step (error). A `with` without parentheses raises, and its block does not run. For the generator it is
+the opposite: a training step in its consumer may run without grad, and `backward()` fails or does nothing.
 
 A module that is meant to be frozen and is not gets a gradient for each of its parameters in each backward through it, which stays until
 it is reset: a warning. Six linear layers of 25.2 MB in front of a head hold 25.2 MB of gradients and save 8.4 MB for the backward; after
@@ -56,13 +55,13 @@ def accuracy(model, inputs, labels):
 ```
 
 ## Fix
-Adds the missing parentheses. Safe: without them the program only raises. No fix where the block makes what is back-propagated, or what
-a `forward` or a loss returns: a model that is trained on it would get no gradient, and to drop the `with` may be what is meant.
-`net.requires_grad = False` becomes `net.requires_grad_(False)`. Unsafe: what was trained until then is frozen. The other spellings have
-no fix, because the code that should run without grad is not known.
+Adds the missing parentheses. Safe: without them the program only raises. There is no fix if the block computes something
+that is back-propagated, or that a `forward` or a loss returns: the model would get no gradient, and removing the `with` may be
+right. `net.requires_grad = False` becomes `net.requires_grad_(False)`. Unsafe: what was trained until then is frozen. The other
+cases have no fix, because the code that should run without grad is not known.
 
 ## When to ignore
-Never for the first four, nor for flags of modules; for the generator, when its consumer never trains.
+Never for the first four, nor for flags of modules; for the generator, if its consumer never trains.
 
 ## References
 - torch.no_grad: https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html
@@ -112,17 +111,17 @@ SAYINGS = {
     "statement": (
         Severity.WARNING,
         "`{name}` as a statement creates a context manager and discards it: grad mode does not change",
-        "write `with {name}:` around the code, or `torch.set_grad_enabled(False)` for all that follows",
+        "write `with {name}:` around the code, or `torch.set_grad_enabled(False)` for the code that follows",
     ),
     "enable-statement": (
         Severity.NOTE,
         "`{name}` as a statement creates a context manager and discards it: grad mode does not change",
-        "remove it, where grad mode is on anyway, or write `with {name}:` around the code",
+        "remove it if grad mode is on anyway, or write `with {name}:` around the code",
     ),
     "enable-statement-off": (
         Severity.ERROR,
         "`{name}` as a statement creates a context manager and discards it: grad mode stays off",
-        "write `with {name}:` around what needs a graph",
+        "write `with {name}:` around the code that needs a graph",
     ),
     "with-uncalled": (
         Severity.ERROR,
@@ -131,13 +130,13 @@ SAYINGS = {
     ),
     "async-decorator": (
         Severity.WARNING,
-        "`@{name}` on an `async def` has no effect: the decorated call only makes the coroutine, its body runs later",
-        "put `with {name}:` inside the body, with no `await` in it",
+        "`@{name}` on an `async def` has no effect: the decorated call only creates the coroutine; its body runs later",
+        "put `with {name}:` inside the body, without an `await` in it",
     ),
     "async-generator-decorator": (
         Severity.WARNING,
-        "`@{name}` on an async generator has no effect: the decorated call only makes the generator, its body runs later",
-        "put `with {name}:` inside the body, around what runs the model, and with no `yield` or `await` in it",
+        "`@{name}` on an async generator has no effect: the decorated call only creates the generator; its body runs later",
+        "put `with {name}:` inside the body, around the code that runs the model, without a `yield` or `await` in it",
     ),
     "class-decorator": (
         Severity.ERROR,
@@ -180,7 +179,7 @@ FLAGS = {
 """Message and help for flags that are set on what has none."""
 WITHOUT_BLOCK = (
     "this generator yields with grad mode off: between items, it is off in the consumer, too",
-    "decorate the generator instead (`@torch.no_grad()`), or switch grad mode back on before the `yield`",
+    "decorate the generator instead (`@torch.no_grad()`), or re-enable grad mode before the `yield`",
 )
 """Message and help for a generator that switches grad mode off by no ``with``."""
 LABELS = {
@@ -195,12 +194,12 @@ LONGEST = 60
 """Letters of a manager's text that a message has room for."""
 COST = "code that runs here still builds autograd graphs"
 ENABLE_COSTS = {
-    "enable-statement": "nothing while grad mode is on; where a caller has switched it off, it stays off",
-    "enable-statement-off": "what follows records no autograd graph: `backward()` fails on it, or gives no gradient",
+    "enable-statement": "nothing while grad mode is on; if a caller has disabled it, it stays off",
+    "enable-statement-off": "the following code records no autograd graph: `backward()` fails, or gives no gradient",
 }
-RAISES_COST = "nothing in the block runs: the program stops here each time"
-UNSEEN_COST = "nothing here visibly builds a graph; code that needs gradients builds one, as without the decorator"
-WITHOUT_WITH = "call it (`with {name}():`) if nothing is trained on what the block gives, else drop the `with`: `backward()` would fail on it"
+RAISES_COST = "the block never runs: the program always fails here"
+UNSEEN_COST = "nothing here visibly builds a graph; code that needs gradients builds one despite the decorator"
+WITHOUT_WITH = "call it (`with {name}():`) if nothing is trained on the results of the block, else remove the `with`: `backward()` would fail"
 GIVES_LOSS = TORCH.words["gives-loss"]
 """Words of functions whose result something is trained on."""
 CONSUMED_COST = "nothing today: each consumer that is visible trains nothing while it goes through the items"
@@ -279,7 +278,7 @@ def call_it(event: GradModeMisuse, trained: bool, flow: Flow) -> Fix | NoFix:
     if event.kind == "with-uncalled":
         why = block_needed(flow.runs.world, flow.frame(event.site).ref, event.site.node)
         if trained:
-            why = why or "something may be trained on what the function returns"
+            why = why or "the returned value may be trained"
     end = flow.span(event.site).end
     return NoFix(why) if why else Fix("Call it", Safety.SAFE, (Edit(Span(end, end), "()"),))
 

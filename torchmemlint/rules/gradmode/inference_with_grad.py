@@ -1,46 +1,49 @@
 """A model runs only for its result, but builds an autograd graph.
 
 ## What it does
-Reports the call of a model that builds an autograd graph which no `backward()` uses: everything computed from the result is
-detached, converted to numbers, compared, printed or never read. It does not matter what the function is called, nor whether
-it also trains: an evaluation inside a training step is reported as well, and so is a phase of a function that trains in
-another. One finding stands for all such calls of a function, in a function or script that trains for those of one loop, and
-in a training step for those that feed each other; it stands at the first, or the first whose results are kept. Where a
-function of the project that runs the model serves training and evaluation alike, the finding stands at the call that
-evaluates.
+Reports a call of a model that builds an autograd graph which no `backward()` uses: everything computed from the result is
+detached, converted to numbers, compared, printed or never read. An evaluation inside a training step is reported, too, and
+so is an evaluation phase of a function that also trains.
 
-Results are followed through the function, the functions of the project that it calls, and its callers. Grad mode is followed
-through `with` blocks, decorators, `set_grad_enabled`, the project's own wrappers, hooks that a framework runs without grad
-(`validation_step`), and the function's callers. What is called is known for a module by its class, by what callers give, or by
-what is done with it (`eval()`, `parameters()`, a result that is trained or detached elsewhere).
+`eval()` changes dropout and batch normalization. It does not disable grad mode.
 
-Each assumption lowers the confidence: no visible code calls the function, the model is one by its name alone, the result leaves the
-function and only `eval()` says that nobody trains it. What would make a finding false is told in it; doubtful ones are printed
-with `--min-confidence low`.
+The analysis follows
 
-It reports nothing:
+- results through the function, the functions of the project that it calls, and its callers;
+- grad mode through `with` blocks, decorators, `set_grad_enabled`, the project's own wrappers, hooks that a framework runs
+  without grad (`validation_step`), and callers;
+- models by their class, by the arguments of callers, or by their use (`eval()`, `parameters()`, a result that is trained or
+  detached elsewhere).
 
-- where grad mode is off or some callers leave it to a flag;
-- where all parameters are frozen (`requires_grad_(False)`, Lightning's `freeze()`, also by a caller);
-- for modules that have none;
-- for what a module keeps in attributes that the function reads;
-- where nodes of the graph are read (`grad_fn`);
-- for modules whose own forward takes gradients (forces from an energy) or switches grad mode off;
-- where `numpy()` of what is not detached would raise with grad mode on;
-- for networks of other frameworks;
-- in unit tests.
+Each assumption lowers the confidence, and the finding names what would make it false. Assumptions are, for example: no
+visible code calls the function; only its name says that an object is a model; the result leaves the function, and only
+`eval()` says that nothing trains it. Doubtful findings are printed with `--min-confidence low`.
 
-`eval()` changes dropout and batch normalisation. It does not switch grad mode off.
+One finding covers all such calls of a function. In code that trains, it covers the calls of one loop, or in a training step
+those that feed each other. It is at the first call, or the first whose results are kept. If a function that runs the model
+serves both training and evaluation, the finding is at the call that evaluates.
+
+It does not report
+
+- code that runs with grad mode off, or whose callers decide it by a flag;
+- modules without parameters, or with only frozen ones (`requires_grad_(False)`, Lightning's `freeze()`, also in a caller);
+- results that a module keeps in attributes which the function reads;
+- graphs whose nodes are read (`grad_fn`);
+- modules whose own forward computes gradients (forces from an energy) or disables grad mode;
+- results whose `numpy()` would raise with grad mode on;
+- networks of other frameworks;
+- unit tests.
 
 ## What it costs
 - Results are kept with their graphs (error): one whole graph per step. Measured on the CPU with a 6-layer transformer
-  encoder: 19.0 MB per step, until memory runs out; `.cpu()` changes nothing about it.
-- Results are dropped or detached (warning): no growth, but a higher peak, since each graph lives until its result is
-  rebound. A note where the program runs that forward once, for an environment's next action, in a network of narrow linear
-  layers alone or in a single linear or embedding layer, and where nothing calls the function though scripts use others of
-  the same file or class. Measured: a peak of 39.3 MB where the result stays bound to a name through the next forward, 20.3 MB where
-  it does not, 2.1 MB under `no_grad`.
-- All parameters frozen and no input that requires grad: no cost at all, and no finding.
+  encoder: 19.0 MB per step, until memory runs out, with or without `.cpu()`.
+- Results are dropped or detached (warning): no growth, but a higher peak, because each graph lives until its result is
+  rebound. Measured: a peak of 39.3 MB if the result stays bound to a name during the next forward, 20.3 MB if it does not,
+  2.1 MB under `no_grad`.
+- The forward is small or runs rarely (note): once per program, once for an environment's next action, or in a network of
+  narrow linear layers or a single linear or embedding layer. The same if nothing calls the function, but scripts use others of
+  its file or class.
+- All parameters are frozen and no input requires grad: no cost, and no finding.
 
 ## Example
 ```python
@@ -71,17 +74,24 @@ def predict(model, loader):
 ```
 
 ## Fix
-Puts `@torch.no_grad()` above the function where nothing in it trains; elsewhere `with torch.no_grad():` around the
-statement, where that stands alone on one row. A forward that another phase of the function trains is put under
-`with torch.set_grad_enabled(…):` with the test of that phase (`optimizer is not None`), or is left alone. Statements side by side
-share one `with`. There is no fix, and the finding says why, where on any path, in any phase, in a caller, or by way of an attribute a
-backward may go through what the statement or function makes, where what the module keeps of its forward is read, and where a method
-may be a branch of a forward. Unsafe: a caller out of sight may back-propagate what the function returns. `torch.inference_mode()` needs the same memory (measured); its
-tensors may not be used in training later.
+Adds
+
+- `@torch.no_grad()` above the function, if nothing in it trains;
+- else `with torch.no_grad():` around the statement, if it is alone on one line. Adjacent statements share one `with`;
+- `with torch.set_grad_enabled(…):` around a forward that another phase of the function trains, with the condition of that
+  phase (`optimizer is not None`).
+
+Unsafe: a caller that is not visible may back-propagate the result. There is no fix, and the finding says why,
+
+- if a backward may go through the result on any path, in any phase, in a caller, or through an attribute;
+- if code reads what the module keeps of its forward;
+- if the method may be part of a forward.
+
+`torch.inference_mode()` needs the same memory (measured), but its tensors cannot be used in training later.
 
 ## When to ignore
-The result is back-propagated by code that the analysis cannot see. Where a wrapper of another package switches grad
-mode off, name it in `no-grad-wrappers` instead.
+The result is back-propagated by code that the analysis cannot see. If a wrapper of another package disables grad mode, name
+it in `no-grad-wrappers` instead.
 
 ## References
 - Autograd mechanics, locally disabling gradient computation, evaluation mode:
@@ -134,19 +144,19 @@ RULE = Rule(
 EVENT = Graph
 
 KEPT_COST = "the stored results keep the whole autograd graph of every step: one graph's saved tensors per step"
-HELP = "run it under `torch.no_grad()` (or `torch.inference_mode()`); `eval()` does not switch grad mode off"
-HELP_BOTH = "run it under `torch.set_grad_enabled(…)` with the test of the phase; `eval()` does not switch grad mode off"
-HELP_ASKED = "remove `{name}`: it switches grad mode on here, also where the caller has switched it off"
+HELP = "run it under `torch.no_grad()` (or `torch.inference_mode()`); `eval()` does not disable grad mode"
+HELP_BOTH = "run it under `torch.set_grad_enabled(…)` with the condition of the phase; `eval()` does not disable grad mode"
+HELP_ASKED = "remove `{name}`: it enables grad mode here, even if the caller has disabled it"
 LISTED_COST = (
     "builds an unused autograd graph in each iteration of the comprehension, and the list keeps all of them until they are "
     "detached: the peak grows with the number of iterations"
 )
 PEAK_COST = "builds an autograd graph that nothing uses: up to one extra graph at peak"
 CHAIN_COST = (
-    "builds an autograd graph that nothing uses, and each iteration's hangs on the one before: the graphs of all iterations "
-    "live until the loop ends"
+    "builds an autograd graph that nothing uses, and each iteration's graph includes the previous one: all of them stay alive "
+    "until the loop ends"
 )
-LOOP_COST = f"{PEAK_COST}, two where the result stays bound to a name during the next iteration"
+LOOP_COST = f"{PEAK_COST}, two if the result stays bound to a name during the next iteration"
 
 
 def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
@@ -358,7 +368,7 @@ def guard(event: Graph, flow: Flow) -> Fix | NoFix | None:
     if root.qualname == MODULE or trains or record.assumptions or apart:
         if not flow.own(event.site):
             return None
-        return guard_statement(event, flow, event.site, "Switch grad mode off for the statement")
+        return guard_statement(event, flow, event.site, "Disable grad mode for the statement")
     why = why_not_function(event, flow)
     return NoFix(why) if why else decorate(event, flow)
 
@@ -368,9 +378,9 @@ def guard_phase(event: Graph, flow: Flow) -> Fix | NoFix | None:
     test = flow.training_test(event)[1]
     names = {p.name for p in flow.runs.world.facts(flow.record.root).params} | {"bool", "not", "is", "None", "True", "False"}
     if not flow.own(event.site) or not test or not set(ROOTS.findall(STRINGS.sub("", test))) <= names:
-        return NoFix("the same statement is trained in another phase, which no parameter alone tells")
+        return NoFix("the same statement is trained in another phase, and no single parameter says which phase it is")
     call = f"set_grad_enabled({test})"
-    return flow.under_no_grad(event.site, "Switch grad mode on for training alone, in this statement", call)
+    return flow.under_no_grad(event.site, "Enable grad mode only for training, in this statement", call)
 
 
 def decorate(event: Graph, flow: Flow) -> Fix | None:
@@ -393,7 +403,7 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
     newline = line[len(line.rstrip("\r\n")) :] or "\n"
     start = Position(facts.row, len(indent) + 1)
     text = f"@{torch_name}.no_grad(){newline}{indent}"
-    return Fix("Switch grad mode off for the function", Safety.UNSAFE, (Edit(Span(start, start), text),), needed)
+    return Fix("Disable grad mode for the function", Safety.UNSAFE, (Edit(Span(start, start), text),), needed)
 
 
 def own_and_trained(flow: Flow) -> tuple[list[Graph], set[int]]:

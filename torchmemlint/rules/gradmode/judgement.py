@@ -156,7 +156,7 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
     if evidence is Evidence.NONE:
         return Silent("nothing shows that it is a module")
     if not stands_here(event, flow):
-        return Silent("it runs in a function that is judged by itself")
+        return Silent("it runs in a function that is checked separately")
     here = flow.runs.fate_here(record, event.gid)
     evaluated = is_evaluated(event, flow)
     # What follows may need the callers, who are run for it: first what would rule the graph out whatever they do.
@@ -174,7 +174,7 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
         return Silent("the same call runs without grad elsewhere in the function")
     kept = kept_by_module(event, flow)
     if kept is None:
-        return Silent("what the module keeps of its forward in attributes may be back-propagated")
+        return Silent("attributes that the module's forward sets may be back-propagated")
     assumed = [*doubts_of(event, flow, fate, evaluated, done), *kept]
     if here.kept and not fate.kept:
         assumed.append(doubts.READ_ELSEWHERE)
@@ -188,13 +188,13 @@ def open_here(event: Graph, flow: Flow, here: Fate, evaluated: bool) -> Silent |
     beside = flow.beside_backward(event)
     ends_here = here.only_cut or here.never_read
     if not ends_here and not evaluated and (beside or needs_either(flow.record.root, flow)):
-        return Silent("what it gives may be trained in the step or forward that it is part of")
+        return Silent("the result may be trained in the enclosing step or forward")
     if here.never_read and not (evaluated or is_unread(event, flow)):
-        return Silent("what becomes of the result is not seen")
+        return Silent("the use of the result is unknown")
     if here.never_read and not (event.site.loops or beside or evaluated):
-        return Silent("nothing is done with the result, once")
+        return Silent("the result is unused, and the call runs once")
     if "requires_grad" in flow.record.evidence.get(event.gid, ()):
-        return Silent("the function asks whether there is a graph")
+        return Silent("the function checks whether there is a graph")
     return None
 
 
@@ -203,15 +203,15 @@ def is_demanded(event: Graph, flow: Flow, here: Fate, fate: Fate) -> Silent | No
     if fate.trains:
         return Silent("a caller back-propagates the result")
     if here.escapes and fate.callers and not fate.escapes and is_called_from_outside(flow, fate):
-        return Silent("its callers are asked, who alone know what the result is for")
+        return Silent("only the callers know how the result is used; they are checked instead")
     if may_be_trained_in_a_callee(event, flow):
-        return Silent("an optimizer steps beside it, and what the result is passed to may run the backward")
+        return Silent("an optimizer steps here, and the function that gets the result may run the backward")
     if proves_no_graph(fate):
         return Silent("`numpy()` of the result would raise if it had a graph")
     if not flow.own(event.site) and trains_beside(event, flow, fate.only_cut):
         return Silent("another part of the same forward is trained")
     if is_kept_in_a_loss(event, flow):
-        return Silent("it also goes, attached, through a loss that is kept")
+        return Silent("a kept loss is also computed from it")
     return None
 
 
@@ -219,34 +219,34 @@ def not_at_issue(event: Graph, flow: Flow) -> Silent | None:
     """What the run itself says against a graph, or against one that is built for nothing."""
     record = flow.record
     if event.kind not in CALLED_KINDS:
-        return Silent("no call made it")
+        return Silent("no call created it")
     if event.frozen:
         return Silent("all parameters of the module are frozen and no argument has a graph")
     if event.mode is Mode.OFF:
         return Silent("grad mode is off here")
     asked = is_asked_with_grad(event, flow)
     if event.mode is not Mode.ON and not asked and not (RecordFlag.BACKWARD in record.flags and flow.beside_backward(event)):
-        return Silent("whether grad mode is on here is not known")
+        return Silent("grad mode is unknown here")
     if event.gid in record.backwarded:
         return Silent("its graph is back-propagated")
     if is_decided_inside(event, flow):
-        return Silent("the function in which it runs switches grad mode off in another phase")
+        return Silent("the function disables grad mode in another phase")
     if is_trained_by_another_call(event, flow):
-        return Silent("another call of the closure that it stands in is back-propagated")
+        return Silent("another call of the same closure is back-propagated")
     above = [record.graphs[gid] for gid in record.ancestors(frozenset((event.gid,)))] if event.kind is GraphKind.OPAQUE else []
     if any(graph.kind is GraphKind.FORWARD and graph.mode is Mode.UNKNOWN for graph in above):
-        return Silent("what it works on was made in a grad mode that is not known")
+        return Silent("its input was computed in an unknown grad mode")
     root = record.root
     name = "" if root.qualname == MODULE else root.qualname
     callers = flow.runs.world.project.callers(root)
     if is_test(root.path, name) or is_trial(event, flow, bool(callers.calls)):
         return Silent("it is part of a unit test")
     if is_private(name) and not callers.calls and not (callers.escapes or is_read(root, flow)):
-        return Silent("no public function, and nobody in sight calls it")
+        return Silent("the function is private, and nothing visible calls it")
     if record.mode is Mode.MIXED and not asked and (record.assumptions or flow.runs.world.project.grad_mode(root).chosen):
-        return Silent("callers choose grad mode by a flag: those, it may be, that ask for this phase switch it off")
+        return Silent("callers choose grad mode by a flag, and may disable it for this phase")
     if record.assumptions and is_asked_without_grad(flow):
-        return Silent("the callers that ask for this phase switch grad mode off")
+        return Silent("the callers that ask for this phase disable grad mode")
     return None
 
 
@@ -305,26 +305,26 @@ def wants_graph(event: Graph, flow: Flow, ends_here: bool) -> Silent | None:
     """Why the graph may be wanted without a backward in sight, or not be built at all."""
     record, root = flow.record, flow.record.root
     if flow.watches_gradients(ends_here):
-        return Silent("the function looks at the graph or at gradients itself")
+        return Silent("the function reads the graph or gradients")
     if flow.toggled(event):
         return Silent("Lightning may have frozen the network for this step")
     if flow.hooks_forwards() and all(sink.kind is SinkKind.DROPPED for sink in record.sinks.get(event.gid, ())):
-        return Silent("what the hooks keep is the result")
+        return Silent("hooks keep the result")
     if takes_gradients(event, flow):
-        return Silent("the module takes gradients within its own forward")
+        return Silent("the module computes gradients in its own forward")
     if may_be_given_gradients(event, flow):
-        return Silent("a caller gives a function that takes gradients itself")
+        return Silent("a caller gives a function that computes gradients itself")
     if runs_elsewhere(event, flow):
-        return Silent("it may be no network of torch's that records a graph")
+        return Silent("it may not be a torch network that records a graph")
     if event.site.handler >= 0 and decided_elsewhere(event, flow):
-        return Silent("what was tried without grad needs it after all")
+        return Silent("the call failed without grad, and needs it")
     if event.cls is not None and guards_its_network(event, flow):
-        return Silent("its own forward switches grad mode off")
+        return Silent("its own forward disables grad mode")
     if event.what.isidentifier() and may_be_given_frozen(flow.runs.world, root, event.what):
-        return Silent("a caller may have frozen what it gives")
+        return Silent("a caller may have frozen the module")
     owner = flow.runs.world.facts(root).owner
     if owner and event.what.startswith("self.") and flow.runs.frozen_where_made(ClassRef(root.path, owner)):
-        return Silent("whoever holds the object leaves its parameters frozen")
+        return Silent("the owner of the object keeps its parameters frozen")
     return None
 
 
@@ -343,7 +343,7 @@ def may_be_demanded(event: Graph, flow: Flow, fate: Fate, evaluated: bool) -> Si
     if event.training is True or decided_elsewhere(event, flow):
         return Silent("the module is in training mode, or the same call runs without grad elsewhere")
     if record.flags & {RecordFlag.INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD}:
-        return Silent("the function asks for gradients of an input")
+        return Silent("the function computes gradients of an input")
     phase, said = flow.trains_in_another_phase(event), evaluated
     handed_on = fate.escapes and not phase and (not purpose.uses(name) or flow.root_is_module())
     if evaluated and RecordFlag.EVAL not in record.flags and handed_on:
@@ -353,16 +353,16 @@ def may_be_demanded(event: Graph, flow: Flow, fate: Fate, evaluated: bool) -> Si
     if not phase and (not evaluated or fate.escapes) and flow.called_in_training(by_trainers=fate.escapes):
         return Silent("a caller computes a loss or trains")
     if record.mode is Mode.MIXED and RecordFlag.EVAL not in record.flags:
-        return Silent("some callers switch grad mode off, and nothing says that the others want no graph")
+        return Silent("some callers disable grad mode, and the others may need the graph")
     if flow.beside_backward(event) and (fate.passed or not evaluated):
-        return Silent("the result may be part of the step beside it")
+        return Silent("the result may be part of the same training step")
     if evaluated and (phase or not purpose.drives(name)):
         return None
     if is_loaded(event, flow, "torch.hub.load"):
-        return Silent("a predictor of another repository may guard itself")
+        return Silent("a predictor of another repository may disable grad mode itself")
     if fate.escapes and not is_detached(fate):
-        return Silent("its name alone says that nobody out of sight trains what it hands out")
-    return None if purpose.evaluates(name) or not said else Silent("not all that becomes of the result is in sight")
+        return Silent("only its name suggests that no code outside trains the result")
+    return None if purpose.evaluates(name) or not said else Silent("not all uses of the result are visible")
 
 
 def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool) -> Iterator[Doubt]:

@@ -2,22 +2,22 @@
 
 ## What it does
 Reports `functools.lru_cache` and `functools.cache` on a method of an `nn.Module`, and on a function or method with a
-parameter that is a tensor or a module: annotated as one, or used as only one can be.
+parameter that is a tensor or a module, according to its annotation or use.
 
-It reports nothing:
+It does not report
 
-- where the arguments are numbers, names and devices;
-- for static and class methods;
-- for `cached_property` (which the object itself holds);
-- for `maxsize=0`.
+- functions whose arguments are numbers, names and devices;
+- static and class methods;
+- `cached_property`, whose value belongs to the object;
+- `maxsize=0`.
 
 ## What it costs
-The cache belongs to the function, not to the object: what it was called with stays until as many other calls have pushed
-it out (128 for a plain `lru_cache`), for `cache` and `maxsize=None` forever. Measured for a module of 65,536 bytes that
-is made, called once and dropped in each step: 65,664 bytes more per step, what it returned included.
+The cache belongs to the function, not to the object. It keeps the arguments until enough other calls have replaced them
+(128 for a plain `lru_cache`), or forever with `cache` and `maxsize=None`. Measured for a module of 65,536 bytes that is
+created, called once and dropped in each step: 65,664 bytes more per step, including the result.
 
-Tensors are hashed by identity: a second tensor with the same values is never found, so such a cache only keeps, each
-argument and each result, with its autograd graph where grad mode is on.
+Tensors are hashed by identity, so a second tensor with the same values is never found in the cache. Such a cache only
+keeps each argument and result, with its autograd graph if grad mode is on.
 
 ## Example
 ```python
@@ -53,7 +53,7 @@ class Rotary(nn.Module):
 ```
 
 ## Fix
-None is written: what the key should be is a choice.
+None: the right cache key depends on the program.
 
 ## When to ignore
 There is one such module, and it lives as long as the program.
@@ -104,7 +104,7 @@ def check(event: CachedFunction, flow: Flow) -> Iterator[Draft]:
         held = f"`{event.modules[0]}`, a module, with its parameters"
     else:
         held = f"`{tensors[0]}`, a tensor, and can find it again only by identity"
-    entries = "forever" if event.entries is None else f"until {event.entries} other calls replace it"
+    entries = "forever" if event.entries is None else f"until {event.entries} other calls replace them"
     yield Draft(
         flow.at(
             RULE,
@@ -112,7 +112,7 @@ def check(event: CachedFunction, flow: Flow) -> Iterator[Draft]:
             f"`{event.name}` keeps {held}",
             label="keeps arguments and results alive",
             cost=f"keeps each argument and result {entries}; results keep their autograd graph if grad mode is on",
-            help="cache by numbers in a function of its own, or on the object (`functools.cached_property`, an attribute)",
+            help="cache by plain values in a separate function, or on the object (`functools.cached_property`, an attribute)",
         ),
         handler=event.site.handler,
     )

@@ -21,7 +21,7 @@ NODES_COST = (
     "plus one small block on the device"
 )
 WHOLE_COST = "retains the whole autograd graph of every step: one graph's saved tensors per step, until memory runs out"
-RETAINED_COST = "`retain_graph=True` keeps the saved tensors, so that every step's whole graph stays alive with the kept value"
+RETAINED_COST = "`retain_graph=True` keeps the saved tensors, so the kept value keeps the whole graph of every step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +57,17 @@ def claim(
     """
     record = flow.record
     if mark in record.backwarded:
-        return Silent("what is kept is itself back-propagated: it is wanted")
+        return Silent("the kept value is back-propagated itself")
     if is_detached_in_place(flow, mark):
-        return Silent("`detach_()` cuts it off again in every turn")
+        return Silent("`detach_()` detaches it in every iteration")
     graphs = [g for g in flow.real(gids)]
     if not graphs:
-        return Silent("the value hangs on no graph that surely exists")
+        return Silent("the value may not have a graph")
     # torch.autograd.grad may differentiate the same graph again: what only it reaches is not done with.
     reached = [g for g in graphs if g.gid in record.backwarded and not only_partially(flow, g)]
     if len(reached) == len(graphs):
         if not outside and outlived and not any(in_training_loop(flow, each) for each in outlived):
-            return Silent("what it is kept in lives for one step only")
+            return Silent("its container lives for one step only")
         retained = not any(g.gid in record.freed for g in graphs) and literally_retained(flow, graphs)
         if retained:
             return Claim(tuple(graphs), Severity.ERROR, RETAINED_COST, False)
@@ -86,17 +86,17 @@ def claim(
 def open_end(flow: Flow, graphs: Sequence[Graph], reached: Sequence[Graph], mark: int, outside: bool, steps: bool) -> Silent:
     """Why what becomes of a kept value is not known."""
     if reached:
-        return Silent("only a part of its graphs is back-propagated; what becomes of the others is not known")
+        return Silent("only a part of its graphs is back-propagated; the others are unknown")
     if outside:
-        return Silent("it is kept where code that is not visible may back-propagate it")
+        return Silent("code that is not visible may back-propagate it")
     if not steps:
-        return Silent("no backward runs in the loop: its turns are not known to be steps")
+        return Silent("no backward runs in the loop: its iterations may not be steps")
     fate = flow.runs.fate(flow.record, mark)
     if fate.trains:
         return Silent("a caller back-propagates it")
     if fate.passed:
         return Silent(f"it is passed to `{short(fate.passed[0].how)}`, which is not visible")
-    return Silent("it leaves the function, and not all that becomes of it is visible")
+    return Silent("it leaves the function, and not all uses are visible")
 
 
 def is_detached_in_place(flow: Flow, mark: int) -> bool:
@@ -115,7 +115,7 @@ def cost_of(told: Claim, event: Accumulate | Store, flow: Flow) -> str:
     """What keeping a claim's graphs costs, with its bound where nothing else takes the kept value: the next turn of a loop around
     that makes the holder anew, or the end of the function that made it."""
     if isinstance(event, Accumulate) and event.loop is not None and (event.key, event.loop) in flow.record.resets:
-        return f"{told.cost}; all of it is freed where a turn of the loop resets `{short(event.place)}`"
+        return f"{told.cost}; all of it is freed when an iteration resets `{short(event.place)}`"
     around = set(event.site.loops) - set(event.outlived)
     if told.cost == NODES_COST and event.holder_frame >= 0 and event.outlived and around and is_only_looked_at(event, flow):
         return f"{NODES_COST}; all of it is freed when the outer loop resets `{short(event.place)}`"
@@ -132,7 +132,7 @@ def is_computed(event: Store) -> bool:
 def is_replaced(flow: Flow, event: Store) -> Silent | None:
     """Why what is stored goes again when the next value comes."""
     if event.constant_key:
-        return Silent(f"`{short(event.place)}` is written at a constant key: the former value goes")
+        return Silent(f"`{short(event.place)}` is written at a constant key: each value replaces the previous one")
     if flow.record.is_let_go(event):
         return Silent(f"`{short(event.place)}` is emptied by `clear()`, or loses its oldest element at each step")
     return None

@@ -1,23 +1,23 @@
 """A backward builds a graph of the gradients and leaves them in `.grad`.
 
 ## What it does
-Reports `backward(create_graph=True)` where `.grad` is not reset to None after use: by `p.grad = None`, `del p.grad`, or
-`zero_grad()` (not with `set_to_none=False`), later in the same step.
+Reports `backward(create_graph=True)` if `.grad` is not reset to None later in the same step: by `p.grad = None`,
+`del p.grad`, or `zero_grad()` without `set_to_none=False`.
 
-It reports nothing:
+It does not report
 
-- for `torch.autograd.grad(…, create_graph=True)`, which returns the gradients;
-- where the argument is not a plain `True`.
+- `torch.autograd.grad(…, create_graph=True)`, which returns the gradients;
+- arguments other than a literal `True`.
 
 ## What it costs
-Each gradient hangs on a graph that refers to its parameter, and the parameter to the gradient. The cycle runs through
-C++, where Python's collector does not see it. Measured for a convolutional network whose graph holds 9.7 MB:
+Each gradient belongs to a graph that refers to its parameter, and the parameter refers to the gradient. This cycle goes
+through C++, where Python's garbage collector cannot find it. Measured for a convolutional network whose graph holds 9.7 MB:
 
 - `.grad` never reset: 17.1 MB more in each step;
 - the model dropped afterwards: 18.0 MB per model, never freed, whether the collector runs or not;
-- `.grad` reset before the next backward only: no growth, peak 27.7 MB against 10.8 MB.
+- `.grad` reset only before the next backward: no growth, but a peak of 27.7 MB instead of 10.8 MB.
 
-PyTorch itself warns once at such a call.
+PyTorch warns about such a call once.
 
 ## Example
 ```python
@@ -43,11 +43,11 @@ def penalty(net, inputs):
 ```
 
 ## Fix
-None is written: who reads `.grad` afterwards has to take the returned gradients.
+None: the code that reads `.grad` must change to use the returned gradients.
 
 ## When to ignore
-An optimizer that needs second derivatives reads them from `.grad` (AdaHessian, Sophia), and the training loop resets
-`.grad` where the analysis does not see it.
+An optimizer that needs second derivatives reads them from `.grad` (AdaHessian, Sophia), and code that the analysis
+cannot see resets `.grad`.
 
 ## References
 - torch.Tensor.backward, create_graph: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.backward.html
@@ -88,7 +88,7 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft]:
     if any(site.loops[: len(turn)] == turn and precedes(flow.record, event.site, site) for site in freed):
         return
     if any(turn and site.loops[: len(turn)] == turn for site in freed):
-        cost = "the graph of this step is still there in the next one's forward: up to two extra graphs at peak"
+        cost = "the graph of this step is still alive during the next forward: up to two extra graphs at peak"
     else:
         cost = "each step's graph stays as long as `.grad` does; if the model is dropped, it is never freed"
     yield Draft(

@@ -1,29 +1,29 @@
 """A running total keeps the autograd graph of every step it adds.
 
 ## What it does
-Reports a total that grows, step after step, by a tensor that is attached to its autograd graph: `total += loss`,
-`total = total + loss`, a moving average, `totals[key] += loss`, `self.total += loss`. The total must outlive the
-loop, or the calls of the method.
+Reports a total to which every step adds a tensor with its autograd graph: `total += loss`, `total = total + loss`, a
+moving average, `totals[key] += loss`, `self.total += loss`. The total must outlive the loop, or the calls of the
+method.
 
-It reports nothing:
+It does not report
 
-- where the sum is itself back-propagated, here or in a caller (several terms of one objective), or is a local of the
-  step that back-propagates all its terms together and dies with it;
-- where the added value is a number, an index or detached;
-- where grad mode is off, here or in all callers.
-
-A total that was there before the function ran (an attribute, an argument) is reported only where the step's graph is visibly back-propagated; otherwise code elsewhere may do that.
+- a sum that is back-propagated itself, here or in a caller (several terms of one objective);
+- a local variable of the step, if the step back-propagates all its terms together;
+- numbers, indices and detached values;
+- code that runs with grad mode off, here or in all callers;
+- a total that existed before the function ran (an attribute, an argument), unless the step's graph is visibly
+  back-propagated: otherwise, code elsewhere may do that.
 
 ## What it costs
-That depends on what becomes of the graph, not on the name of the variable:
+It depends on whether the step's graph is back-propagated:
 
-- A backward goes through the step's graph before or after the addition (warning): its saved tensors are freed all the
-  same. What stays are the graph's nodes in host memory and one small block on the device. Measured on the CPU with a
-  6-layer transformer encoder: 0 bytes of activations, 465 nodes and 231 kB of host memory per step; about 0.5 kB per
-  node. A note where the total is reset with each update of the parameters: it keeps the few steps between two.
-- Nothing that was computed from that forward is back-propagated (error): the whole graph stays, at every step.
-  Measured: 19.0 MB per step for the same encoder in evaluation, which is all that one graph holds.
-- The backward says `retain_graph=True` (error): the whole graph stays. Measured: 47.2 MB per training step.
+- It is, before or after the addition (warning): the backward frees the saved tensors. The graph's nodes stay in host
+  memory, and one small block stays on the device. Measured on the CPU with a 6-layer transformer encoder: 0 bytes of
+  activations, 465 nodes and 231 kB of host memory per step, about 0.5 kB per node. If the total is reset with each
+  update of the parameters, this is a note, because it keeps only the steps between two updates.
+- It is not (error): the whole graph of every step stays. Measured for the same encoder in evaluation: 19.0 MB per
+  step.
+- It is, with `retain_graph=True` (error): the whole graph stays. Measured: 47.2 MB per training step.
 
 ## Example
 ```python
@@ -59,14 +59,14 @@ def train(model, loader, criterion, optimizer):
 ```
 
 ## Fix
-Appends `.detach()` to the added term, where that is a tensor on every path: no fix where a helper also returns a number. Safe where the term is a tensor on every path and the total, a local, is only
-looked at afterwards: the program computes the same bits. Unsafe elsewhere: a total that reaches a backward out of
-sight would no longer train the model. `.item()` makes a number instead, but waits for the device at each step; no fix
-writes it.
+Appends `.detach()` to the added term. There is no fix if the term may be a number, for example because a helper also
+returns one. The fix is safe if the total is a local variable and is only read afterwards: the program computes the same
+bits. Otherwise it is unsafe: a total that reaches a backward in code that is not visible would no longer train the
+model. The fix never writes `.item()`, which makes a number but waits for the device at each step.
 
 ## When to ignore
-The total is back-propagated by code that the analysis cannot see, or the loop takes so few steps that some hundred
-kilobytes of host memory each do not matter.
+The total is back-propagated by code that the analysis cannot see, or the loop has so few steps that a few hundred
+kilobytes of host memory per step do not matter.
 
 ## References
 - PyTorch FAQ, "Don't accumulate history across your training loop":
@@ -122,7 +122,7 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Silent]:
             doubts=doubts_of(told, flow),
             label=f"added to `{short(event.place)}`, which outlives {outlives}",
             cost=cost_of(told, event, flow),
-            help="add a detached value: `.detach()` keeps a tensor, `.item()` makes a number (and waits for the device)",
+            help="add a detached value: `.detach()` keeps a tensor, `.item()` returns a number (and waits for the device)",
             flow=[flow.attached_at(told.gids)],
             fix=detach(event, flow),
         ),
@@ -134,9 +134,9 @@ def check(event: Accumulate, flow: Flow) -> Iterator[Draft | Silent]:
 def kept(event: Accumulate, flow: Flow) -> Claim | Silent:
     """What the total keeps, or why that is no mistake."""
     if event.through_module:
-        return Silent("it is a state that goes through the module, and no total")
+        return Silent("it is a state that goes through the module, not a total")
     if is_one_graph(flow, event):
-        return Silent("all that is added comes of one forward, which ran before the loop")
+        return Silent("all added values come from one forward before the loop")
     told = claim(flow, event.graphs, event.mark, event.holder_frame < 0, event.loop, total=True)
     if isinstance(told, Claim) and told.freed and is_term_of_one_step(event, flow):
         return Silent("it adds up the terms of one objective, and ends with the call")

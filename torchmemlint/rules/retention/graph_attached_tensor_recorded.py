@@ -1,17 +1,19 @@
 """A tensor is passed, with its autograd graph, to a function that keeps it.
 
 ## What it does
-Reports a call that hands over a tensor with its autograd graph to a function or method, of this file or another of
-the project, that keeps it beyond the call: `meter.update(loss)`, a helper that appends to a history. The finding
-stands at the call and names the place where the value is kept.
+Reports a call that passes a tensor with its autograd graph to a function or method of the project that keeps it:
+`meter.update(loss)`, a helper that appends to a history. The finding is at the call, and names the place that keeps the
+value.
 
-A recorder that makes a number or a detached tensor of what it is given is silent. One that the project does not show is
-silent, too, unless the setting `recorders` names it: `recorders = ["ourlib.History.append"]`.
+It does not report
+
+- functions that convert the value to a number or detach it;
+- functions outside the project, unless the setting `recorders` names them: `recorders = ["ourlib.History.append"]`.
 
 ## What it costs
-As TML101: graph nodes alone where a backward goes through the step's graph (warning), the whole graph at every step
-where none does (error). An `AverageMeter` whose `update` adds what it is given costs what `total += loss` costs:
-measured 231 kB of host memory per training step for a 6-layer encoder, 19.0 MB per evaluation step with grad mode on.
+The same as for TML101: the graph's nodes if a backward goes through the step's graph (warning), else the whole graph of
+every step (error). An `AverageMeter` whose `update` adds its argument costs as much as `total += loss`. Measured for a
+6-layer encoder: 231 kB of host memory per training step, 19.0 MB per evaluation step with grad mode on.
 
 ## Example
 ```python
@@ -67,11 +69,11 @@ def train(model, loader, criterion, optimizer):
 ```
 
 ## Fix
-None is written: whether the call or the recorder should detach is for the author to say. In the recorder it helps
-every caller; at the call it leaves the recorder usable for values that are back-propagated.
+None: either the call or the function can detach the value. In the function, it helps every caller. At the call, the
+function remains usable for values that are back-propagated.
 
 ## When to ignore
-What is recorded is back-propagated later, by code that the analysis cannot see.
+The recorded value is back-propagated later, by code that the analysis cannot see.
 
 ## References
 - PyTorch FAQ, "Don't accumulate history across your training loop":
@@ -138,7 +140,7 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft | Silent]:
             doubts=(EMPTIED_ELSEWHERE,) if outside else (),
             label="passed on with its graph",
             cost=told.cost,
-            help="pass a detached value: `.detach()` keeps a tensor, `.item()` makes a number (and waits for the device)",
+            help="pass a detached value: `.detach()` keeps a tensor, `.item()` returns a number (and waits for the device)",
             flow=[flow.attached_at(told.gids), *kept],
         ),
         told.gids,

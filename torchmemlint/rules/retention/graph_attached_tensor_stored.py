@@ -1,24 +1,26 @@
 """A tensor is stored at every step with its autograd graph.
 
 ## What it does
-Reports a tensor that is put, still attached to its autograd graph, where it outlives the loop or the call: `append`,
-`insert`, `add`, `extend`, `stored[key] = value` with a key that changes, an attribute or a global, a comprehension
-over batches.
+Reports a tensor that is stored with its autograd graph where it outlives the loop or the call: by `append`, `insert`,
+`add`, `extend`, `stored[key] = value` with a changing key, in an attribute or a global, or by a comprehension over
+batches.
 
-It reports nothing:
+It does not report
 
-- for a key or a name that is overwritten at each step (only one graph is alive then);
-- for what a later backward consumes (log-probabilities, rewards, losses that are summed and back-propagated);
-- for numbers, indices and detached values;
-- where grad mode is off.
-
-A container that was there before the function ran (an attribute, an argument) is reported only where the step's graph
-is visibly back-propagated; otherwise code elsewhere may do that.
+- a key or name that is overwritten at each step, because only one graph is alive then;
+- values that a later backward uses (log-probabilities, rewards, losses that are summed and back-propagated);
+- numbers, indices and detached values;
+- code that runs with grad mode off;
+- a container that existed before the function ran (an attribute, an argument), unless the step's graph is visibly
+  back-propagated: otherwise, code elsewhere may do that.
 
 ## What it costs
-As TML101: graph nodes alone where a backward goes through the step's graph (warning; measured 231 kB of host memory
-per step for a 6-layer encoder, plus the stored tensor itself), the whole graph where none does or with
-`retain_graph=True` (error; measured 19.0 MB per evaluation step, 47.2 MB per training step).
+The same as for TML101:
+
+- If a backward goes through the step's graph (warning), the graph's nodes stay, and the stored tensor. Measured for a
+  6-layer encoder: 231 kB of host memory per step.
+- If no backward does, or with `retain_graph=True` (error), the whole graph stays. Measured: 19.0 MB per evaluation
+  step, 47.2 MB per training step.
 
 ## Example
 ```python
@@ -54,12 +56,15 @@ def train(model, loader, criterion, optimizer):
 ```
 
 ## Fix
-Appends `.detach()` to the stored value, where that is a tensor for sure: no fix where it, or what is taken out of the container, is read
-by key, unpacked or asked for something that no tensor has. Unsafe, because whoever reads the container later may want the graph. There
-is no fix for `extend` and comprehensions, where no single expression is stored.
+Appends `.detach()` to the stored value. Unsafe, because code that reads the container later may need the graph. There is
+no fix
+
+- if the value may not be a tensor: it, or an element of the container, is read by key, unpacked, or used in a way that no
+  tensor supports;
+- for `extend` and comprehensions, which store no single expression.
 
 ## When to ignore
-What is stored is back-propagated later, by code that the analysis cannot see.
+The stored value is back-propagated later, by code that the analysis cannot see.
 
 ## References
 - PyTorch FAQ, "Don't hold onto tensors and variables you don't need":
@@ -99,7 +104,7 @@ EVENT = Store
 def kept(event: Store, flow: Flow) -> Claim | Silent:
     """What the stored value keeps, or why that is no mistake."""
     if is_one_graph(flow, event):
-        return Silent("all that is stored comes of one forward, which ran before the loop")
+        return Silent("all stored values come from one forward before the loop")
     return is_replaced(flow, event) or claim(flow, event.graphs, event.mark, event.external, event.loop, event.outlived)
 
 
@@ -113,7 +118,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
     outlives = "the loop" if event.loop is not None else "this call"
     fix: Fix | NoFix | None = None
     if event.how not in ("extend", "comprehension") and event.value >= 0:
-        fix = NoFix("what is stored may be no tensor on some path")
+        fix = NoFix("the stored value may not be a tensor on some path")
         if event.sure_tensor:
             sure, message = is_computed(event), "Detach the stored tensor"
             fix = flow.append_to(event.site, event.value, ".detach()", message, Safety.UNSAFE, sure=sure, container=event.place)
@@ -126,7 +131,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
             doubts=doubts_of(told, flow),
             label=f"stored in `{short(event.place)}`, which outlives {outlives}",
             cost=cost_of(told, event, flow),
-            help="store a detached value: `.detach()` keeps a tensor, `.item()` makes a number (and waits for the device)",
+            help="store a detached value: `.detach()` keeps a tensor, `.item()` returns a number (and waits for the device)",
             flow=[flow.attached_at(told.gids)],
             fix=fix,
         ),

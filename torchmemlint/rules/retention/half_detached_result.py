@@ -2,13 +2,12 @@
 
 ## What it does
 Reports a value that is moved or copied before it is stored (`.cpu()`, `.to(…)`, `.clone()`, `.float()`, `.double()`,
-`.half()`, `.contiguous()`), but not detached: the copy hangs on the same graph. Reported where TML102 would report
-the store, and in its place.
+`.half()`, `.contiguous()`), but not detached: the copy belongs to the same graph. It replaces TML102 for that store.
 
 ## What it costs
-Everything that the graph holds, in spite of the move: `outputs.append(out.cpu())` in evaluation with grad mode on was
-measured, on the CPU with a 6-layer encoder, at 19.0 MB per step, just as without the `.cpu()` (error). Where a
-backward goes through the same graph, its nodes remain (warning).
+The copy keeps the whole graph (error): for a 6-layer encoder on the CPU, in evaluation with grad mode on,
+`outputs.append(out.cpu())` was measured at 19.0 MB per step, the same as without `.cpu()`. If a backward goes through the
+graph, its nodes stay (warning).
 
 ## Example
 ```python
@@ -46,10 +45,10 @@ def train(model: nn.Module, loader, criterion, optimizer):
 ```
 
 ## Fix
-Inserts `.detach()` before the move. Unsafe, because whoever reads the container later may want the graph.
+Inserts `.detach()` before the move. Unsafe, because code that reads the container later may need the graph.
 
 ## When to ignore
-What is stored is back-propagated later, by code that the analysis cannot see.
+The stored value is back-propagated later, by code that the analysis cannot see.
 
 ## References
 - torch.Tensor.detach: https://docs.pytorch.org/docs/stable/generated/torch.Tensor.detach.html
@@ -101,7 +100,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
         flow.at(
             RULE,
             event.site,
-            f"`.{event.half_fix}()` does not detach: `{short(event.place)}` keeps the autograd graph as well",
+            f"`.{event.half_fix}()` does not detach: `{short(event.place)}` still keeps the autograd graph",
             severity=told.severity,
             doubts=doubts_of(told, flow),
             label=f"stored in `{short(event.place)}` with its graph",

@@ -1,21 +1,22 @@
 """A hook collects values with their autograd graph, and nothing empties the collection.
 
 ## What it does
-Reports a forward or backward hook (a function, a lambda, a method) that appends its inputs or outputs, not detached, to a
-container that outlives the call, where neither the hook is removed nor the container emptied in this function or class.
+Reports a forward or backward hook (a function, a lambda, a method) that appends its inputs or outputs with their graph to
+a container that outlives the call.
 
-It reports nothing:
+It does not report
 
-- for what is detached or reduced to numbers;
-- for one entry a layer that the next forward overwrites;
-- where the handle's `remove()`, or `clear()`, `pop()` or a new container, is visible.
+- detached values and numbers;
+- one entry per layer that the next forward overwrites;
+- hooks that this function or class removes (`handle.remove()`);
+- containers that it empties (`clear()`, `pop()`, a new container).
 
-In preview: too few such hooks were found in real packages to say how often it is right.
+The rule is in preview: real packages have too few such hooks to measure its accuracy.
 
 ## What it costs
-Each forward adds the collected tensor and, where grad mode is on and nothing is back-propagated, the graph up to the
+Each forward adds the collected tensor. If grad mode is on and nothing is back-propagated, it also adds the graph up to the
 hook. Measured for an output of 262,144 bytes: 262,144 bytes per step in training and under `no_grad`, 3.4 MB per step in
-an evaluation with grad mode on. Detaching takes the graph away, not the tensor.
+an evaluation with grad mode on. Detaching frees the graph, not the tensor.
 
 ## Example
 ```python
@@ -51,8 +52,8 @@ def outputs_of(model: nn.Module, layer: nn.Module, inputs):
 ```
 
 ## Fix
-Appends `.detach()` to the collected value. Unsafe, because a loss may be computed from it; the tensors themselves still
-pile up until the container is emptied.
+Appends `.detach()` to the collected value. Unsafe, because a loss may be computed from it. The tensors themselves still
+accumulate until the container is emptied.
 
 ## When to ignore
 The container is emptied, or the hook removed, by code that the analysis cannot see.
@@ -113,8 +114,8 @@ def check(event: HookStore, flow: Flow) -> Iterator[Draft]:
             event.site,
             f"`{short(event.place)}` collects what this hook receives at every call of the module",
             label="kept with its autograd graph",
-            cost="one tensor more at each forward; where nothing is back-propagated, its graph as well",
-            help="detach it, and empty the container or `remove()` the hook when the values have been used",
+            cost="one more tensor in each forward, and its graph if nothing is back-propagated",
+            help="detach it, and empty the container or `remove()` the hook after use",
             fix=fix,
         ),
         handler=event.site.handler,

@@ -1,28 +1,26 @@
 """A backward keeps its graph, and no other backward uses it.
 
 ## What it does
-Reports `backward(retain_graph=True)` where no second backward, and no `autograd.grad`, can follow on the same graph: in
-this function, in the methods that the value is kept for, or in the callers that the loss came from or goes to. Often
-the argument was added to silence "Trying to backward through the graph a second time", whose cause (a state that is
-carried on without `detach()`, a generator's output that is not detached for the discriminator) is still there.
+Reports `backward(retain_graph=True)` if no second backward or `autograd.grad` on the same graph can follow: in this
+function, in methods that read the stored value, or in callers. The argument is often added to silence "Trying to
+backward through the graph a second time", while the cause remains: a state that is carried on without `detach()`, or a
+generator's output that is not detached for the discriminator.
 
-It reports nothing:
+It does not report
 
-- where a later backward shares any part of the graph;
-- where the call stands in a loop that the graph was made outside of (the rows of a Jacobian, several heads on one
-  trunk);
-- where the graph hangs on what an earlier step left attached (TML104 says what to do there);
-- where the loss comes from callers that are not visible;
-- where the value goes to code that is not visible.
+- a graph of which a later backward shares any part;
+- a call in a loop, if the graph was built before the loop (the rows of a Jacobian, several heads on one trunk);
+- a graph that includes state of an earlier step, which TML104 reports;
+- a loss that comes from callers, or a value that goes to code, that is not visible.
 
-It does report a loss that leaves a loop in which an optimizer has stepped since: autograd refuses to go back through
-what was computed with the old parameters.
+It does report a loss that leaves a loop in which an optimizer has stepped since: autograd cannot go back through values
+that were computed with the old parameters.
 
 ## What it costs
-The saved tensors of the graph live on until the loss, and all that was computed from that forward, is gone: into the
-next step's forward when the names are rebound there. Measured for a 6-layer encoder with the loss rebound in each
-step: peak 100.5 MB against 53.3 MB, one extra graph. Where the loss is also kept (TML101, TML102), the whole graph of
-each step stays: 47.2 MB per step.
+The graph's saved tensors stay alive until the loss, and everything else computed from that forward, is freed. If the
+names are only rebound by the next step, that is during its forward. Measured for a 6-layer encoder whose loss is rebound
+in each step: a peak of 100.5 MB instead of 53.3 MB, one extra graph. If the loss is also kept (TML101, TML102), the whole
+graph of each step stays: 47.2 MB per step.
 
 ## Example
 ```python
@@ -52,8 +50,8 @@ def train(model, loader, criterion, optimizer):
 ```
 
 ## Fix
-Takes `retain_graph=True` out of the call. Unsafe: code that the analysis cannot see may go through the graph again, and
-then raises RuntimeError.
+Removes `retain_graph=True`. Unsafe: code that the analysis cannot see may go through the graph again, and would then
+raise RuntimeError.
 
 ## When to ignore
 A debugger, a hook or a subclass differentiates the same graph again.
@@ -96,9 +94,9 @@ EVENT = Backward
 def need_of_graph(event: Backward, flow: Flow) -> str:
     """Why the graph may have to be kept; "" where surely nothing needs it."""
     if not event.retains or event.creates or event.gradients or not flow.own(event.site):
-        return "it says nothing of `retain_graph=True` itself, or also `create_graph=True`"
+        return "it does not say `retain_graph=True` itself, or also says `create_graph=True`"
     if flow.hooks_forwards():
-        return "what a hook brought out of another forward may be part of the loss"
+        return "a value that a hook kept from another forward may be part of the loss"
     return need_of(flow.runs, flow.record.root, flow.frame(event.site).ref, event.site.node)
 
 
@@ -126,7 +124,7 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft | Silent]:
             label="keeps the saved tensors of this graph",
             severity=Severity.NOTE if small else Severity.WARNING,
             doubts=(READ_BY_A_CALLER,) if from_outside(event, flow) else (),
-            cost=small_cost("one extra graph at peak: the saved tensors live on into the next step's forward", small),
+            cost=small_cost("one extra graph at peak: the saved tensors stay alive during the next forward", small),
             help="remove it; if that raises, `detach()` what the two backward calls must not share",
             fix=fix,
         ),

@@ -2,25 +2,26 @@
 
 ## What it does
 Reports `ctx.name = tensor` in the `forward` or `setup_context` of a `torch.autograd.Function`, also for a tuple or list
-of tensors, where `ctx.save_for_backward` is the way. It says apart whether the tensor is an output.
+of tensors. Use `ctx.save_for_backward` instead. The message says whether the tensor is an output.
 
-It reports nothing:
+It does not report
 
-- for sizes, dtypes, numbers and options;
-- for the state of a random number generator;
-- for scalars and tensors without elements;
-- for what an extension returns, of which nothing is known.
+- sizes, dtypes, numbers and options;
+- the state of a random number generator;
+- scalars and tensors without elements;
+- results of an extension, about which nothing is known.
 
 ## What it costs
-What `save_for_backward` holds is freed by the `backward()` that uses it, and an output is held without a cycle. An
-attribute of `ctx` lives as long as the graph's node. Measured with a tensor of 4.0 MB:
+`backward()` frees the tensors of `save_for_backward`, and outputs saved there form no cycle. An attribute of `ctx` lives
+as long as the graph's node. Measured with a tensor of 4.0 MB:
 
-- an output (a warning): the node's context points to the tensor, the tensor to the node. 4.0 MB per step stay until Python's
-  cyclic collector happens to run, though nothing keeps the loss;
-- an input or another tensor (a note): peak 12.0 MB against 8.0 MB in one step, because it outlives the backward; where the loss
-  is kept, 4.0 MB per kept loss, against 4 bytes.
+- an output (warning): the node refers to the tensor, and the tensor to the node. 4.0 MB per step stay until Python's
+  cyclic garbage collector runs, even if the loss is dropped;
+- an input or another tensor (note): a peak of 12.0 MB instead of 8.0 MB in one step, because the tensor outlives the
+  backward. If the loss is kept, 4.0 MB per loss instead of 4 bytes.
 
-Saved-tensor hooks (offloading to the CPU), the check for changes in place, and double backward pass it by as well.
+Saved-tensor hooks (such as offloading to the CPU), the check for in-place changes, and double backward do not work for
+such a tensor either.
 
 ## Example
 ```python
@@ -59,7 +60,7 @@ class Exponential(torch.autograd.Function):
 ```
 
 ## Fix
-None is written: `save_for_backward` is called once with all tensors, and every reader of the attribute changes with it.
+None: `save_for_backward` is called once with all tensors, and all code that reads the attribute must change.
 
 ## When to ignore
 `backward` frees the attribute itself (`del ctx.result`), or the tensor is small.
@@ -118,10 +119,10 @@ def check(event: ContextStore, flow: Flow) -> Iterator[Draft]:
     output = bool(({event.mark} | event.things) & flow.record.returned)
     if output:
         message = f"`{event.place}` holds an output of this function: the tensor and its node keep each other alive"
-        cost = "the output stays until the cyclic collector runs, though nothing else refers to it"
+        cost = "the output stays until the cyclic garbage collector runs, even if nothing else refers to it"
     else:
-        message = f"`{event.place}` is a tensor: it lives as long as the graph's node, not until `backward()` frees it"
-        cost = "the tensor outlives the backward, and lives as long as the loss is kept"
+        message = f"`{event.place}` is a tensor that `backward()` does not free: it lives as long as the graph's node"
+        cost = "the tensor outlives the backward, and is kept as long as the loss"
     yield Draft(
         flow.at(
             RULE,

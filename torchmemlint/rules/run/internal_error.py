@@ -1,21 +1,21 @@
 """torchmemlint itself failed on a file or function.
 
 ## What it does
-Says that torchmemlint failed on a file: a mistake of ours, not of the code. The rest of the run goes on, and the exit
-status is 2. Inside flake8 it also tells a configuration that cannot be read.
+Reports that torchmemlint failed on a file. This is a bug in torchmemlint, not in your code. Other files are checked, and
+the exit status is 2. In flake8, it also reports a configuration that cannot be read.
 
 ## What it costs
-No memory. The file stays unchecked.
+No memory. The file is not checked.
 
 ## Example
-There is none: code that shows it is a defect, and welcome as a report. `torchmemlint -v FILE` prints the traceback.
+There is none. If you have code that triggers it, please report it. `torchmemlint -v FILE` prints the traceback.
 
 ## Fix
 None.
 
 ## When to ignore
-Until the defect is repaired. A failure inside one function can be hidden with a comment that names it
-(`# noqa: TML001`) or with `per-file-ignores`; `--ignore` and a bare `# noqa` cannot.
+Until the bug is fixed. Suppress a failure in one function with a comment that names it (`# noqa: TML001`) or with
+`per-file-ignores`. `--ignore` and a bare `# noqa` have no effect.
 
 ## References
 - docs/suppressing.md

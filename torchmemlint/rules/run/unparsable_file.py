@@ -1,23 +1,23 @@
 """A file cannot be read, decoded or parsed.
 
 ## What it does
-Reports what cannot be checked: a file that cannot be read, is not text in its encoding, or is not valid Python for the
-interpreter that runs torchmemlint. The other files are checked all the same. On whatever is selected, so that such a
-file does not look clean; it can be ignored by its code.
+Reports a file that cannot be read or decoded, or is not valid Python for the interpreter that runs torchmemlint. Other
+files are checked as usual. The rule is always enabled, so that such a file does not look clean; `ignore` disables it.
 
-A file that does not parse is read as far as it can be:
+As much of the file as possible is checked:
 
-- Functions, classes and statements that do not parse are left out, and the message names their lines. The rest is
-  checked. Nothing is concluded from what a function that was left out may do.
-- A file that is written for Python 2 (`print x`, `except E, e`, `0777`, margins that mix tabs and spaces) or uses `async` as a
-  name (`x.cuda(async=True)`) is checked in full. This rule is a note there, and so are all findings: no Python of today runs the file.
+- Functions, classes and statements that cannot be parsed are skipped, and the message names their lines. The rest is
+  checked. A skipped function may do anything.
+- A file for Python 2 (`print x`, `except E, e`, `0777`, indentation that mixes tabs and spaces), or with `async` as a name
+  (`x.cuda(async=True)`), is checked completely. This finding, and all others of the file, are then notes, because no current
+  Python runs it.
 
-No fix is offered in such a file. Where more than twenty places do not parse, or nothing is left, the file is left out.
+Such a file gets no fixes. It is skipped if more than twenty places cannot be parsed, or if nothing is left.
 
-Files over 1 MB are left out with a note, not reported.
+Files over 1 MB are skipped with a note, not reported.
 
 ## What it costs
-No memory. What is left out stays unchecked, and what it tells about other files is unknown.
+No memory. Skipped code is not checked, and its effect on other files is unknown.
 
 ## Example
 ```python
@@ -33,11 +33,10 @@ def train(model):
 ```
 
 ## Fix
-None is written. Syntax that is newer than the running Python needs a newer Python to run torchmemlint with; the
-message says which.
+None. If the syntax needs a newer Python, run torchmemlint with that version; the message names it.
 
 ## When to ignore
-The file is broken on purpose, as test data. Better exclude it: `extend-exclude = ["tests/data"]`.
+The file is test data that is broken on purpose. Better exclude it: `extend-exclude = ["tests/data"]`.
 
 ## References
 - Python: ast.parse: https://docs.python.org/3/library/ast.html#ast.parse

@@ -1,17 +1,24 @@
 """A comment suppresses a finding that is not there.
 
 ## What it does
-Reports `# noqa: TML…` and `# torchmemlint: …` comments, and single codes in them, that no finding needed; codes that no
-rule has; and `# torchmemlint:` comments that are misspelt and so do nothing. Off unless it is asked for
-(`--extend-select TML002`).
+Reports
 
-A code is judged only where its rule was on for the file. A bare `# noqa` and codes of other linters are never touched;
-a prefix (`TML1`) or a bare `# torchmemlint: ignore` is judged only where all of its rules that are on by default were.
-Nothing is said about a file of which a function could not be followed to its end, nor where the project around single
-files was too large to be searched whole.
+- `# noqa: TML…` and `# torchmemlint: …` comments, or single codes in them, that suppress no finding;
+- codes that do not exist;
+- misspelled `# torchmemlint:` comments, which have no effect.
+
+The rule is off by default; enable it with `--extend-select TML002`.
+
+It does not report
+
+- codes whose rule was disabled for the file;
+- a prefix (`TML1`) or a bare `# torchmemlint: ignore`, unless all of its rules that are on by default were enabled;
+- a bare `# noqa`, and codes of other linters;
+- comments in a file with a function that was not analyzed completely, or if the project around single files was too large
+  to search completely.
 
 ## What it costs
-No memory. The comment hides the next mistake on its line.
+No memory. The comment would hide the next mistake on its line.
 
 ## Example
 ```python
@@ -45,12 +52,10 @@ def train(model, batches, optimizer):
 ```
 
 ## Fix
-Takes the code out of the comment, or the comment out of the file with the reason that it gives. Safe: comments are not
-run.
+Removes the code from the comment, or the whole comment with its reason. Safe: comments do not run.
 
 ## When to ignore
-The same code is checked with several configurations, and the comment is needed in another. `# noqa: TML002` on its line
-says so.
+The code is checked with several configurations, and the comment is needed in another. Add `# noqa: TML002` to its line.
 
 ## References
 - docs/suppressing.md
