@@ -255,7 +255,7 @@ def test_a_script_that_cannot_be_told_names_the_line(tmp_path: Path, capsys: Cap
     )
     assert command.main([path]) == 2
     printed = capsys.readouterr().out
-    assert "no estimate: train.py:7: `reader_of_this_company.load()` is not here" in printed
+    assert "no estimate: train.py:7: `reader_of_this_company.load()` is not installed" in printed
     assert "not installed here: reader_of_this_company" in printed
 
 

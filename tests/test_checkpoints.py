@@ -28,8 +28,8 @@ def test_the_cost_names_the_row_that_binds_the_name_again() -> None:
         if row is None:
             assert finding.cost.endswith("on the device during all steps")
         else:
-            verb = r"deletes `\w+`" if "deleted" in finding.function else r"binds `\w+` again"
-            assert re.search(rf"on the device until row {row} {verb}$", finding.cost), finding.cost
+            verb = r"deletes `\w+`" if "deleted" in finding.function else r"rebinds `\w+`"
+            assert re.search(rf"on the device until line {row} {verb}$", finding.cost), finding.cost
 
 
 def test_a_part_of_the_file_is_not_everything_in_it() -> None:

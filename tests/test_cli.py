@@ -339,7 +339,7 @@ def test_diff_changes_nothing(lint: Runner) -> None:
     assert (lint.folder / "a.py").read_text() == A
     assert done.returncode == 1
     assert "-x += loss\n+x += loss.detach()\n" in done.stdout
-    assert done.stderr == "Would fix 1 error. 1 more with `--unsafe-fixes`.\n"
+    assert done.stderr == "Would fix 1 error. 1 unsafe fix with `--unsafe-fixes`.\n"
     none = lint("--diff", "--select", "TML301")
     assert (none.returncode, none.stdout, none.stderr) == (0, "", "No safe fixes. 1 unsafe fix with `--unsafe-fixes`.\n")
     assert lint("--diff", "--exit-zero").returncode == 0

@@ -122,7 +122,9 @@ GAPS = (Path(__file__).parent / "known_gaps.txt").read_text()
 FILES = sorted(
     path
     for path in FIXTURES.glob("TML*/*.py")
-    if "expect:" in path.read_text() and path.stem != "frameworks" and f"{path.parent.name}/{path.name}" not in GAPS
+    if any("expect:" in line and not line.endswith(" low") for line in path.read_text().splitlines())
+    and path.stem != "frameworks"
+    and f"{path.parent.name}/{path.name}" not in GAPS
 )[::4]
 
 

@@ -36,7 +36,7 @@ ALLOWED = {
     "confirm/sandbox.py": "/proc, and what a sandbox is made of",
     "confirm/worker/": "runs in the sandbox, where the code itself may open what it likes",
     "confirm/landlock.py:_allow": "opens a place for the kernel's rule alone (O_PATH), and reads nothing",
-    "incremental/places.py:": "the user's own secret, outside of any project",
+    "incremental/location.py:": "the user's own secret, outside of any project",
     "budget/worker/": "runs in the sandbox, too",
     "oom/report_memory.py": "/proc",
 }

@@ -90,7 +90,7 @@ def test_the_cache_is_not_written_through_a_link(checkout: Path, outside: Path, 
         elif link == "two letters":
             place = next((version / "facts").iterdir())
         else:
-            place = version / {"kind": "runs", "segments": "segments"}[link]
+            place = version / {"kind": "results", "segments": "segments"}[link]
         for path in sorted(place.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
         place.rmdir()

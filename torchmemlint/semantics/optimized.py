@@ -53,6 +53,11 @@ def throws_away(world: World, ref: FunctionRef, text: str, row: int) -> bool:
     return False
 
 
+def may_discard(world: World, ref: FunctionRef) -> bool:
+    """Whether a function back-propagates more than once: gradients of one backward can be zeroed before the next is stepped by."""
+    return sum(map(_back_propagates, world.facts(ref).calls)) > 1
+
+
 def discards(world: World, ref: FunctionRef, text: str, row: int) -> bool:
     """Whether a function zeroes the gradients that its backward on a row computes for a network, before it back-propagates anew and
     steps the network's own optimizer, and reads none of them meanwhile."""

@@ -37,7 +37,7 @@ from torchmemlint.rules.gradmode.wanted_graphs import (
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import CALLED_KINDS, CERTAIN_KINDS, Backward, Graph, GraphKind, Record, SinkKind, Site
-from torchmemlint.semantics.optimized import discards, is_copy, is_held, throws_away
+from torchmemlint.semantics.optimized import discards, is_copy, is_held, may_discard, throws_away
 from torchmemlint.semantics.parameters import may_be_given_frozen
 from torchmemlint.semantics.runs import Fate, descendants
 from torchmemlint.semantics.state import Mode
@@ -124,6 +124,8 @@ def is_told_of(event: Graph, flow: Flow) -> bool:
 def is_discarded(event: Graph, flow: Flow) -> bool:
     """Whether an optimizer holds the parameters of what is called, and each backward that reaches this call computes gradients for
     them which are zeroed before a step can read them: a discriminator that sees real data in the generator's step."""
+    if not may_discard(flow.runs.world, flow.record.root):
+        return False
     rows = rows_of_backward(event, flow)
     return bool(rows) and all(discards(flow.runs.world, flow.record.root, event.what, row) for row in rows)
 
