@@ -26,7 +26,7 @@ sys.exit(status)
 """
 """Prints the process's own peak at the end: the one that ``wait4`` tells counts what its parent held when it was forked."""
 COMMAND = (
-    "-P",
+    *(("-P",) if sys.version_info >= (3, 11) else ()),
     "-c",
     PROGRAM,
     "check",
