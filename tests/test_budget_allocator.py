@@ -40,3 +40,18 @@ def test_written_sizes() -> None:
         bytes_of("much")
     with pytest.raises(UsageError):
         input_of("ids:text[8]")
+
+
+def test_expandable_segments_grow_at_their_end_and_are_split_everywhere() -> None:
+    allocator = Allocator(expandable=True)
+    first, second = allocator.malloc(12 * MIB), allocator.malloc(7 * MIB)
+    assert allocator.reserved == 20 * MIB
+    third = allocator.malloc(30 * MIB)  # a page of 20 MiB has 1 MiB left; 29 MiB more are two pages
+    assert allocator.reserved == 60 * MIB
+    allocator.free(first)
+    allocator.malloc(11 * MIB + MIB // 2)
+    assert allocator.allocated == 11 * MIB + MIB // 2 + 37 * MIB  # split to the byte, where a segment of its own would not be
+    allocator.free(second)
+    allocator.free(third)
+    allocator.malloc(48 * MIB)
+    assert allocator.reserved == 60 * MIB

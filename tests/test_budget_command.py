@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from torchmemlint.budget import command, runs
+from torchmemlint.budget.remedies import REMEDIES
 from torchmemlint.confirm.launch import Ended
 from torchmemlint.errors import UsageError
 
@@ -109,7 +110,7 @@ def program(folder: Path, source: str) -> str:
 
 
 def budget(capsys: Capture, *arguments: str) -> dict[str, Any]:
-    """The JSON report of a run that tells something."""
+    """The JSON report of a run that says something."""
     assert command.main(["--output-format", "json", *arguments]) == 0
     found = json.loads(capsys.readouterr().out)
     assert isinstance(found, dict)
@@ -119,7 +120,7 @@ def budget(capsys: Capture, *arguments: str) -> dict[str, Any]:
 @pytest.mark.slow
 def test_a_script_with_main_and_argparse_is_budgeted(train: str, capsys: Capture) -> None:
     found = budget(capsys, train)
-    assert (found["told"], found["steps"]) == (True, 2)
+    assert (found["estimated"], found["steps"]) == (True, 2)
     parts = found["parts"]
     assert parts["parameters"] == parts["gradients"] == PARAMETERS
     assert 2 * PARAMETERS <= parts["optimizer state"] <= 2 * PARAMETERS + 16 * 512  # and the number of the step for each tensor
@@ -221,7 +222,7 @@ def test_a_program_without_an_end_is_stopped(tmp_path: Path, capsys: Capture) ->
 
 
 @pytest.mark.slow
-def test_one_step_is_told_as_one(tmp_path: Path, capsys: Capture) -> None:
+def test_one_step_is_reported_as_one(tmp_path: Path, capsys: Capture) -> None:
     path = program(
         tmp_path,
         """
@@ -237,25 +238,26 @@ def test_one_step_is_told_as_one(tmp_path: Path, capsys: Capture) -> None:
 
 
 @pytest.mark.slow
-def test_a_script_that_cannot_be_told_names_the_line(tmp_path: Path, capsys: Capture) -> None:
+def test_a_script_whose_model_is_missing_names_it(tmp_path: Path, capsys: Capture) -> None:
     path = program(
         tmp_path,
         """\
         import reader_of_this_company
         import torch
 
-        data = reader_of_this_company.load("x.bin")
-        model = torch.nn.Linear(8, 8).cuda()
+        model = reader_of_this_company.load("x.bin")
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        for x, y in data:
-            loss = (model(x) - y).pow(2).mean()
+        for _ in range(3):
+            loss = model(torch.zeros(4)).pow(2).mean()
             loss.backward()
             optimizer.step()
         """,
     )
     assert command.main([path]) == 2
     printed = capsys.readouterr().out
-    assert "no estimate: train.py:7: `reader_of_this_company.load()` is not installed" in printed
+    assert (
+        "no estimate: the program ended before a step; first train.py:5: `reader_of_this_company.load()` is unknown" in printed
+    )
     assert "not installed here: reader_of_this_company" in printed
 
 
@@ -274,9 +276,12 @@ def test_a_batch_that_is_not_here_is_given(tmp_path: Path, capsys: Capture) -> N
             optimizer.step()
         """,
     )
-    assert command.main([path]) == 2
-    assert "so its batches are unknown" in capsys.readouterr().out
+    guessed = budget(capsys, path)
+    assert any("float32[16,256]" in words for words in guessed["assumed"])
     found = budget(capsys, path, "--input", "x:float32[16,256]", "--input", "y:int64[16]")
+    assert (
+        0 <= guessed["allocated_bytes"] - found["allocated_bytes"] <= 512
+    )  # labels that are not there yet, or that nobody moved
     assert found["parts"]["inputs"] == 16 * 256 * 4  # of the largest moment, when the labels are gone
 
 
@@ -346,7 +351,7 @@ def answer():
     while frame is not None:
         for found in list(frame.f_locals.values()):
             if getattr(found, "__qualname__", "") == "speak.<locals>.emit":
-                found({"told": {"budget": {"allocated": 1}, "steps": 2}})
+                found({"estimate": {"budget": {"allocated": 1}, "steps": 2}})
                 return
         frame = frame.f_back
 answer()
@@ -356,7 +361,7 @@ WRITE = """\
 import os
 for number in range(3, 40):
     try:
-        os.write(number, b'{"told": {"budget": {"allocated": 1}, "steps": 2}}\\n')
+        os.write(number, b'{"estimate": {"budget": {"allocated": 1}, "steps": 2}}\\n')
     except OSError:
         pass
 step()
@@ -396,7 +401,7 @@ def test_without_a_sandbox_nothing_is_run(train: str, monkeypatch: pytest.Monkey
 
 
 def test_an_answer_of_a_process_that_did_not_finish_is_not_believed() -> None:
-    record = {"told": {"budget": {"allocated": 1}, "steps": 2}}
+    record = {"estimate": {"budget": {"allocated": 1}, "steps": 2}}
     found = runs.from_records(Ended((record,), "time limit", "namespaces", "", 0.1))
     assert (found.budget, found.reason) == ({}, "the run ended before its step: time limit")
 
@@ -404,10 +409,12 @@ def test_an_answer_of_a_process_that_did_not_finish_is_not_believed() -> None:
 # -- whether it fits
 
 
-def need(size: int) -> runs.Told:
+def need(size: int) -> runs.Estimate:
     """A step of 40 MiB and 3 MiB for each example, from 30 examples on 5 MiB."""
     allocated = (40 + max(3 * size, 5 * size - 60)) << 20
-    return runs.Told({"allocated": allocated, "reserved": allocated, "parts": {}}, "", 2, (), (), (), size, 0.1, "namespaces")
+    return runs.Estimate(
+        {"allocated": allocated, "reserved": allocated, "parts": {}}, "", 2, (), (), (), size, 0.1, "namespaces"
+    )
 
 
 @pytest.mark.parametrize("first", [1, 7, 64, 5000])
@@ -415,11 +422,11 @@ def need(size: int) -> runs.Told:
 def test_the_largest_batch_is_found(monkeypatch: pytest.MonkeyPatch, first: int, limit: int) -> None:
     tried: list[int] = []
 
-    def told(job: object, options: object, batch: int) -> runs.Told:
+    def estimate(job: object, options: object, batch: int) -> runs.Estimate:
         tried.append(batch)
         return need(batch)
 
-    monkeypatch.setattr(runs, "told", told)
+    monkeypatch.setattr(runs, "estimate", estimate)
     found, with_it = runs.largest_batch({}, runs.Options(), need(first), first, limit)
     assert with_it is not None
     assert with_it.needed == need(found).needed <= limit < need(found + max(1, found // 50)).needed
@@ -428,7 +435,7 @@ def test_the_largest_batch_is_found(monkeypatch: pytest.MonkeyPatch, first: int,
 
 
 def test_a_step_that_does_not_follow_the_batch_has_no_largest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "told", lambda job, options, batch: need(8))
+    monkeypatch.setattr(runs, "estimate", lambda job, options, batch: need(8))
     with pytest.raises(ValueError, match="does not depend on the batch size"):
         runs.largest_batch({}, runs.Options(), need(8), 8, 1 << 30)
 
@@ -457,7 +464,7 @@ def test_what_does_not_fit_is_status_1(train: str, capsys: Capture) -> None:
 def test_remedies_are_run(train: str, tmp_path: Path, capsys: Capture) -> None:
     found = budget(capsys, train, "--remedies")
     saved = {name: found["allocated_bytes"] - item["allocated_bytes"] for name, item in found["remedies"].items()}
-    assert set(saved) == set(runs.REMEDIES)
+    assert set(saved) == set(REMEDIES)
     assert all(not item["reason"] for item in found["remedies"].values())
     one_layer = PARAMETERS // 8
     assert saved["fused optimizer"] >= PARAMETERS - 2 * one_layer

@@ -1,4 +1,4 @@
-"""From what was taken down to what is told: the peak, its place, its parts. Standard library only."""
+"""From the recorded events to the account of a step: the peak, its place, its parts. Standard library only."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from torchmemlint.budget.allocator import Allocator, round_size
+from torchmemlint.budget.allocator import Allocator, Block, round_size
 
 PARTS = (
-    "parameters", "gradients", "optimizer state", "saved activations", "inputs", "buffers", "temporaries", "workspaces",
+    "parameters", "gradients", "optimizer state", "saved activations", "inputs", "buffers", "temporaries", "workspaces", "buckets",
 )  # fmt: skip
 POINTS = 600
 """As many points has the curve over the step."""
@@ -32,10 +32,11 @@ class Storage(Protocol):
 
 @dataclass(slots=True)
 class Account:
-    """What a step needs: bytes, where the peak is, what it is made of, and the curve (each point: event, bytes by part)."""
+    """What a step needs: bytes (``expandable``: what is reserved with ``expandable_segments:True``), where the peak is, what it is made of, and the curve (each point: event, bytes by part)."""
 
     allocated: int
     reserved: int
+    expandable: int = 0
     row: int = 0
     path: str = ""
     module: str = ""
@@ -50,10 +51,10 @@ class Account:
 def account(
     blocks: Sequence[Storage], events: Sequence[tuple[int, int]], window: tuple[int, int], backwards: Sequence[int],
 ) -> Account:  # fmt: skip
-    """Replay the tape; ``window`` is the step that is told, ``backwards`` where its backward passes began."""
+    """Replay the tape; ``window`` is the step that is reported, ``backwards`` where its backward passes began."""
     allocator = Allocator()
     begin, end = window
-    held: dict[int, object] = {}
+    held: dict[int, Block] = {}
     peak, at = -1, begin
     for index, (number, sign) in enumerate(events[:end]):
         block = blocks[number]
@@ -63,10 +64,10 @@ def account(
             if sign > 0:
                 held[number] = allocator.malloc(block.size)
             elif number in held:
-                allocator.free(held.pop(number))  # type: ignore[arg-type]
+                allocator.free(held.pop(number))
         if index >= begin and allocator.allocated > peak:
             peak, at = allocator.allocated, index
-    result = Account(allocator.peak_allocated, allocator.peak_reserved, events=end - begin)
+    result = Account(allocator.peak_allocated, allocator.peak_reserved, _expandable(blocks, events, window), events=end - begin)
     if not events:
         return result
     culprit = blocks[events[at][0]] if at < len(events) else blocks[events[-1][0]]
@@ -79,6 +80,21 @@ def account(
     result.modules = sorted(modules.items(), key=lambda item: -item[1])[:20]
     result.curve = _curve(blocks, events, begin, end, backwards)
     return result
+
+
+def _expandable(blocks: Sequence[Storage], events: Sequence[tuple[int, int]], window: tuple[int, int]) -> int:
+    allocator = Allocator(expandable=True)
+    held: dict[int, Block] = {}
+    for index, (number, sign) in enumerate(events[: window[1]]):
+        if index == window[0]:
+            allocator.reset()
+        block = blocks[number]
+        if block.size and block.on_device:
+            if sign > 0:
+                held[number] = allocator.malloc(block.size)
+            elif number in held:
+                allocator.free(held.pop(number))
+    return allocator.peak_reserved
 
 
 def part_of(block: Storage, begin: int, end: int, backwards: Sequence[int]) -> str:

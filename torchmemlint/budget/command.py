@@ -6,11 +6,13 @@ import argparse
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torchmemlint import __version__
-from torchmemlint.budget import runs
+from torchmemlint.budget import prices, runs
 from torchmemlint.budget.report import Result, as_json, text
 from torchmemlint.budget.sizes import bytes_of, gpu_of, input_of
+from torchmemlint.confirm.devices import devices_for
 from torchmemlint.confirm.output import write
 from torchmemlint.errors import UsageError
 from torchmemlint.files.quoting import quoted
@@ -26,10 +28,12 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         "torchmemlint budget",
         description="Experimental: estimate the memory that one training step of a program needs on a CUDA device. Runs the code on fake "
-        "tensors in a sandbox: no GPU, no weights, no data. Modelled: autocast, dropout, attention kernels, foreach and fused "
-        "optimizers, cuBLAS workspaces, the caching allocator. Not modelled: cuDNN workspaces, custom kernels, several devices or "
-        "streams, torch.compile. Before compute capability 8.0 attention is assumed to use the math kernel, because the rows "
-        "measured on a T4 fit it. Exit status: 0 it fits (or no --fit), 1 it does not, 2 no estimate.",
+        "tensors in a sandbox: no GPU, no weights, no data. Modelled: autocast, dropout, foreach and fused optimizers, cuBLAS "
+        "workspaces, the caching allocator; attention by its kernels (flash, memory-efficient, math), chosen as torch does by type, "
+        "width and mask; DistributedDataParallel as one process with its buckets. Not modelled: cuDNN workspaces, custom kernels, "
+        "NCCL's buffers, sharding, several streams, torch.compile. Below compute capability 8.0, the kernel of attention is uncertain, "
+        "and the interval covers both that it may be (--attention). A program that needs arguments gets those of its project's "
+        "documents. Exit status: 0 it fits (or no --fit), 1 it does not, 2 no estimate.",
         allow_abbrev=False,
     )
     made.add_argument("-V", "--version", action="version", version=f"torchmemlint {__version__}")
@@ -42,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
     what.add_argument(
         "--input", action="append", default=[], metavar="SPEC", help="a batch: 'ids:int64[8,256]', once for each tensor"
     )
-    what.add_argument("--model", metavar="PACKAGE:FACTORY", help="a model alone: torchvision.models:resnet50, with --input")
+    what.add_argument("--model", metavar="PACKAGE:FACTORY", help="only a model: torchvision.models:resnet50, with --input")
     what.add_argument("--root", metavar="DIR", help="the project, which the program may read (default: found from the file)")
     what.add_argument("--batch", type=int, default=0, metavar="N", help="the batch size of loaders and of --input")
     model = made.add_argument_group("with --model")
@@ -63,6 +67,10 @@ def parser() -> argparse.ArgumentParser:
     )
     output = made.add_argument_group("output")
     output.add_argument("--remedies", action="store_true", help="run each remedy, and print what it saves")
+    output.add_argument(
+        "--findings", action="store_true", help="what each finding of the program costs in it, by running its fix"
+    )
+    output.add_argument("--check", action="store_true", help="run the step on this machine's GPU too, and print the difference")
     output.add_argument("--output-format", choices=FORMATS, default="text")
     output.add_argument("--output-file", metavar="FILE")
     output.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS", help="for each run (default: 120)")
@@ -75,14 +83,26 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser().parse_args(list(argv))
     if bool(arguments.target) == bool(arguments.model):
         raise UsageError("name a program, or a model with --model")
+    if arguments.findings and arguments.model:
+        raise UsageError("--findings needs a program, not --model")
+    if arguments.check:
+        devices_for("cuda", 1)
     job, options, target = _job(arguments)
     limit = _limit(arguments.fit)
-    first = runs.told(job, options)
+    first, job = runs.started(job, options)
     result = Result(target, first, limit=limit)
-    if first.budget and limit:
+    if first.budget and limit and not first.guessed_layers:
         result = _fitted(result, job, options, arguments)
     if first.budget and arguments.remedies:
-        result = Result(target, first, runs.with_remedies(job, options), limit, result.fit, result.fit_told, result.fit_reason)
+        result = replace(result, remedies=runs.with_remedies(job, options, _batch_of(first, arguments)))
+    if first.budget and first.either_attention:
+        result = replace(result, efficient=runs.estimate(job, options, attention="efficient"))
+    if first.budget and arguments.check:
+        result = replace(result, check=runs.checked(job, options))
+    if first.budget and arguments.findings:
+        found = prices.findings_of(str(job["path"]), str(job["root"]))
+        epoch, priced = prices.priced(found, job, options)
+        result = replace(result, prices=priced, epoch=epoch)
     write(_rendered(result, arguments.output_format), arguments.output_file)
     return result.status
 
@@ -96,9 +116,9 @@ def _rendered(result: Result, output_format: str) -> str:
 
     if output_format == "html":
         return html.page(result)
-    if not result.told.budget:
-        raise UsageError(f"there is nothing to draw: {result.told.reason}")
-    return html.svg(result.told.budget["curve"], int(result.told.budget["events"]))
+    if not result.estimate.budget:
+        raise UsageError(f"there is nothing to draw: {result.estimate.reason}")
+    return html.svg(result.estimate.budget["curve"], int(result.estimate.budget["events"]))
 
 
 def _limit(fit: str | None) -> int:
@@ -107,16 +127,23 @@ def _limit(fit: str | None) -> int:
     return bytes_of(fit) if fit[0].isdigit() else gpu_of(fit)[1]
 
 
-def _fitted(result: Result, job: dict[str, object], options: runs.Options, arguments: argparse.Namespace) -> Result:
+def _batch_of(estimate: runs.Estimate, arguments: argparse.Namespace) -> int:
+    """The size of a batch: as asked, by the program's loader, or by ``--input``; 0 where none says it."""
     inputs = [input_of(spec) for spec in arguments.input]
-    batch = arguments.batch or result.told.batch or (inputs[0][2][0] if inputs and inputs[0][2] else 0)
+    return arguments.batch or estimate.batch or (inputs[0][2][0] if inputs and inputs[0][2] else 0)
+
+
+def _fitted(result: Result, job: dict[str, object], options: runs.Options, arguments: argparse.Namespace) -> Result:
+    batch = _batch_of(result.estimate, arguments)
     if not batch:
-        return Result(result.target, result.told, limit=result.limit, fit_reason="no loader and no --input describes a batch")
+        return Result(
+            result.target, result.estimate, limit=result.limit, fit_reason="no loader and no --input describes a batch"
+        )
     try:
-        fit, told = runs.largest_batch(job, options, result.told, batch, result.limit)
+        fit, estimate = runs.largest_batch(job, options, result.estimate, batch, result.limit)
     except ValueError as error:
-        return Result(result.target, result.told, limit=result.limit, fit_reason=str(error))
-    return Result(result.target, result.told, limit=result.limit, fit=fit, fit_told=told)
+        return Result(result.target, result.estimate, limit=result.limit, fit_reason=str(error))
+    return Result(result.target, result.estimate, limit=result.limit, fit=fit, fit_estimate=estimate)
 
 
 def _job(arguments: argparse.Namespace) -> tuple[dict[str, object], runs.Options, str]:

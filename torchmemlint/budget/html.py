@@ -15,6 +15,7 @@ _COLOURS = {
     "parameters": ("#3b6fb6", "#6ea0e6"), "gradients": ("#d1742c", "#f0a060"), "optimizer state": ("#7a5aa8", "#b095dc"),
     "saved activations": ("#2f8f6b", "#5cc79d"), "inputs": ("#8a7a2a", "#d0bd5a"), "buffers": ("#6b7280", "#9aa4b5"),
     "temporaries": ("#c0392b", "#ff7b6b"), "workspaces": ("#455468", "#7f8ea3"),
+    "buckets": ("#0f7f92", "#4fc3d6"),
 }  # fmt: skip
 
 
@@ -82,7 +83,7 @@ def svg(curve: Sequence[Mapping[str, int]], events: int) -> str:
 
 def page(result: Result) -> str:
     """The report with its chart."""
-    budget = result.told.budget
+    budget = result.estimate.budget
     chart = svg(budget["curve"], int(budget["events"])) if budget else ""
     return printable_lines(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

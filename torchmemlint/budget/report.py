@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchmemlint import __version__
-from torchmemlint.budget.runs import CONTEXT, Told
+from torchmemlint.budget.prices import Price
+from torchmemlint.budget.runs import CONTEXT, Estimate
 from torchmemlint.budget.sizes import written
 
 
@@ -17,50 +18,66 @@ class Result:
     """All that a call of the command found."""
 
     target: str
-    told: Told
-    remedies: Sequence[tuple[str, Told]] = ()
+    estimate: Estimate
+    remedies: Sequence[tuple[str, Estimate]] = ()
     limit: int = 0
     fit: int = 0
-    fit_told: Told | None = None
+    fit_estimate: Estimate | None = None
     fit_reason: str = ""
+    prices: Sequence[Price] | None = None
+    epoch: Estimate | None = None
+    check: Estimate | None = None
+    efficient: Estimate | None = None
 
     @property
     def status(self) -> int:
-        """0 fits (or nothing was asked), 1 does not, 2 could not be told."""
-        if not self.told.budget:
+        """0 fits (or nothing was asked), 1 does not, 2 no estimate."""
+        if not self.estimate.budget or (self.limit and self.estimate.guessed_layers):
             return 2
-        return 1 if self.limit and self.told.needed > self.limit else 0
+        return 1 if self.limit and self.estimate.needed > self.limit else 0
 
 
 def text(result: Result) -> str:
     """The report."""
-    told = result.told
-    if not told.budget:
-        lines = [f"{result.target}: no estimate: {told.reason}"]
-        if told.disbelieved:
+    estimate = result.estimate
+    if not estimate.budget:
+        lines = [f"{result.target}: no estimate: {estimate.reason}"]
+        if estimate.disbelieved:
             return lines[0] + "\n"
-        lines += [f"  note: line {line}" for line in told.skipped[:5]]
-        if told.missing:
-            lines.append(f"  note: not installed here: {', '.join(told.missing)}")
+        lines += [f"  note: skipped {line}" for line in estimate.skipped[:5]]
+        if estimate.missing:
+            lines.append(f"  note: not installed here: {', '.join(estimate.missing)}")
         lines.append("  help: describe a batch with --input 'x:float32[16,3,224,224]', an option with --set NAME=VALUE,")
-        lines.append("        or name the model alone: --model package:factory")
+        lines.append("        or give only the model: --model package:factory")
         return "\n".join(lines) + "\n"
-    budget = told.budget
-    low, high = told.allocated_interval
-    reserved = told.reserved_interval
+    budget = estimate.budget
+    low, high = estimate.allocated_interval
+    reserved = estimate.reserved_interval
+    if result.efficient is not None and result.efficient.budget:
+        low = min(low, result.efficient.allocated_interval[0])
+        reserved = min(reserved[0], result.efficient.reserved_interval[0]), reserved[1]
     lines = [
         f"{result.target}: peak of one step",
-        f"  allocated  {written(told.allocated):>11}   ({written(low)} to {written(high)})",
-        f"  reserved   {written(told.reserved):>11}   ({written(reserved[0])} to {written(reserved[1])})",
-        f"  with the CUDA context, the device must have {written(told.needed)}",
+        f"  allocated  {written(estimate.allocated):>11}   ({written(low)} to {written(high)})",
+        f"  reserved   {written(estimate.reserved):>11}   ({written(reserved[0])} to {written(reserved[1])})",
+        f"  with the CUDA context, the device must have {written(estimate.needed)}",
         f"  reached {place(budget)}",
+        *([f"  started as {estimate.started}"] if estimate.started else []),
+        *(
+            [f"  rests on guesses: {'; '.join(estimate.guessed[:8])} (see the assumptions; --input and --set replace them)"]
+            if estimate.guessed
+            else []
+        ),
+        *(["  sizes of layers are among them: the figures may be off by any factor"] if estimate.guessed_layers else []),
         "",
         "  at the peak",
     ]
     for name, size in sorted(budget["parts"].items(), key=lambda item: -item[1]):
-        lines.append(f"    {name:<20}{written(size):>11}{100 * size / max(1, told.allocated):>7.1f} %")
-    lines.append(f"    {'fragmentation':<20}{written(told.reserved - told.allocated):>11}   (reserved, not in tensors)")
+        lines.append(f"    {name:<20}{written(size):>11}{100 * size / max(1, estimate.allocated):>7.1f} %")
+    lines.append(f"    {'fragmentation':<20}{written(estimate.reserved - estimate.allocated):>11}   (reserved, not in tensors)")
     lines.append(f"    {'context':<20}{written(CONTEXT):>11}   (outside of the allocator)")
+    if abs(estimate.reserved - estimate.expandable) > max(1 << 20, estimate.reserved // 100):
+        lines.append(f"  with expandable_segments:True {written(estimate.expandable)} are reserved")
     if budget["modules"]:
         lines += ["", "  saved activations, by module"]
         for name, size in grouped(budget["modules"])[:8]:
@@ -68,18 +85,54 @@ def text(result: Result) -> str:
     if result.remedies:
         lines += ["", "  remedies (each was run)"]
         for name, other in sorted(result.remedies, key=lambda item: item[1].allocated or 1 << 62):
-            lines.append(f"    {name:<22}{remedy(told, other)}")
+            lines.append(f"    {name:<22}{remedy(estimate, other)}")
+    if result.efficient is not None and result.efficient.budget:
+        lines.append(f"  with the memory-efficient attention kernel, {written(result.efficient.allocated)} are allocated")
+    lines += _checked(result)
+    lines += _prices(result)
     if result.limit:
-        fits = told.needed <= result.limit
+        fits = estimate.needed <= result.limit
         lines += ["", f"  {'fits' if fits else 'does not fit'} in {written(result.limit)}"]
-        if result.fit_told is not None:
-            lines.append(f"  the largest batch that fits, to 2 %: {result.fit} ({written(result.fit_told.needed)} needed)")
+        if estimate.guessed_layers:
+            lines[-1] = f"  whether it fits in {written(result.limit)} is not known: sizes of layers are guesses"
+        elif result.fit_estimate is not None:
+            lines.append(f"  the largest batch that fits, to 2 %: {result.fit} ({written(result.fit_estimate.needed)} needed)")
         elif result.fit_reason:
             lines.append(f"  the largest batch was not searched: {result.fit_reason}")
         else:
             lines.append("  not even a batch of one fits")
-    lines += _notes(told)
+    lines += _notes(estimate)
     return "\n".join(lines) + "\n"
+
+
+def _checked(result: Result) -> list[str]:
+    check, estimate = result.check, result.estimate
+    if check is None:
+        return []
+    if not check.budget:
+        return ["", f"  not checked: {check.reason}"]
+    lines = ["", "  the same step on this machine's GPU"]
+    for name, real, expected in (
+        ("allocated", check.allocated, estimate.allocated), ("reserved", check.reserved, estimate.reserved),
+    ):  # fmt: skip
+        difference = f"{100 * (expected - real) / max(1, real):+.1f}".replace("-", "−")
+        lines.append(f"    {name:<10} {written(real):>11}   (the estimate is {difference} % off)")
+    return lines
+
+
+def _prices(result: Result) -> list[str]:
+    if result.prices is None or result.epoch is None:
+        return []
+    if not result.epoch.budget:
+        return ["", f"  the cost of findings is unknown: {result.epoch.reason}"]
+    if not result.prices:
+        return ["", "  no findings"]
+    lines = ["", "  findings, the costliest first (each was run with and without its fix, over the first epoch)"]
+    for price in result.prices:
+        finding = price.finding
+        lines.append(f"    {finding.path}:{finding.span.start.row} {finding.code} {finding.name}")
+        lines.append(f"      {price.words(result.epoch.allocated)}")
+    return lines
 
 
 def place(budget: Any) -> str:
@@ -105,48 +158,70 @@ def grouped(modules: Sequence[Sequence[Any]]) -> list[tuple[str, int]]:
     )
 
 
-def remedy(told: Told, other: Told) -> str:
+def remedy(estimate: Estimate, other: Estimate) -> str:
     """What one remedy changed."""
     if not other.budget:
         return f"could not be run: {other.reason}"
-    change = other.allocated - told.allocated
-    if abs(change) < max(1 << 20, told.allocated // 1000):
+    change = other.allocated - estimate.allocated
+    if abs(change) < max(1 << 20, estimate.allocated // 1000):
         return "changes nothing here"
     sign = "+" if change > 0 else "−"
-    return f"{written(other.allocated):>11}   {sign}{written(abs(change))} ({100 * change / told.allocated:+.0f} %)".replace(
-        "-", "−"
+    return (
+        f"{written(other.allocated):>11}   {sign}{written(abs(change))} ({100 * change / estimate.allocated:+.0f} %)".replace(
+            "-", "−"
+        )
     )
 
 
-def _notes(told: Told) -> list[str]:
-    lines = [""] if told.assumed or told.skipped or told.reason else []
-    if told.reason:
-        lines.append(f"  note: only {told.steps} step was seen: {told.reason}" if told.steps else f"  note: {told.reason}")
-    lines += [f"  assumed: {words}" for words in told.assumed[:8]]
-    lines += [f"  skipped: line {words}" for words in told.skipped[:8]]
+def _notes(estimate: Estimate) -> list[str]:
+    lines = [""] if estimate.assumed or estimate.skipped or estimate.reason else []
+    if estimate.reason:
+        lines.append(
+            f"  note: only {estimate.steps} step was seen: {estimate.reason}"
+            if estimate.steps
+            else f"  note: {estimate.reason}"
+        )
+    lines += [f"  assumed: {words}" for words in estimate.assumed[:8]]
+    lines += [f"  skipped: {words}" for words in estimate.skipped[:8]]
     return lines
 
 
 def as_json(result: Result) -> str:
     """The report for programs."""
-    told = result.told
+    estimate = result.estimate
     made: dict[str, object] = {
-        "version": __version__, "target": result.target, "told": bool(told.budget), "reason": told.reason, "steps": told.steps,
-        "assumed": told.assumed, "skipped": told.skipped, "missing": told.missing, "seconds": round(told.seconds, 1),
-        "sandbox": told.sandbox,
+        "version": __version__, "target": result.target, "started": estimate.started, "estimated": bool(estimate.budget), "reason": estimate.reason, "steps": estimate.steps,
+        "assumed": estimate.assumed, "guessed": estimate.guessed, "skipped": estimate.skipped, "missing": estimate.missing, "seconds": round(estimate.seconds, 1),
+        "sandbox": estimate.sandbox,
     }  # fmt: skip
-    if told.budget:
+    if estimate.budget:
         made |= {
-            "allocated_bytes": told.allocated, "allocated_interval": told.allocated_interval,
-            "reserved_bytes": told.reserved, "reserved_interval": told.reserved_interval,
-            "context_bytes": CONTEXT, "needed_bytes": told.needed,
-            "peak": {key: told.budget[key] for key in ("path", "row", "module", "op", "phase")},
-            "parts": told.budget["parts"], "modules": told.budget["modules"], "curve": told.budget["curve"],
+            "allocated_bytes": estimate.allocated, "allocated_interval": estimate.allocated_interval,
+            "reserved_bytes": estimate.reserved, "reserved_interval": estimate.reserved_interval,
+            "reserved_expandable_bytes": estimate.expandable,
+            "context_bytes": CONTEXT, "needed_bytes": estimate.needed,
+            "peak": {key: estimate.budget[key] for key in ("path", "row", "module", "op", "phase")},
+            "parts": estimate.budget["parts"], "modules": estimate.budget["modules"], "curve": estimate.budget["curve"],
             "remedies": {
                 name: {"allocated_bytes": other.allocated, "reserved_bytes": other.reserved, "reason": other.reason}
                 for name, other in result.remedies
             },
         }  # fmt: skip
+    if result.efficient is not None and result.efficient.budget:
+        made["efficient_attention_bytes"] = result.efficient.allocated
+    if result.check is not None:
+        made["check"] = {
+            "allocated_bytes": result.check.allocated, "reserved_bytes": result.check.reserved, "reason": result.check.reason,
+        }  # fmt: skip
+    if result.prices is not None and result.epoch is not None:
+        made["findings"] = [
+            {
+                "path": price.finding.path, "row": price.finding.span.start.row, "code": price.finding.code,
+                "peak_bytes": price.peak, "bytes_per_batch": price.growth, "reason": price.reason,
+            }
+            for price in result.prices
+        ]  # fmt: skip
+        made["epoch_allocated_bytes"] = result.epoch.allocated
     if result.limit:
         made["fit"] = {
             "limit_bytes": result.limit, "fits": result.status == 0, "largest_batch": result.fit, "reason": result.fit_reason,

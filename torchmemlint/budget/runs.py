@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from torchmemlint.budget import documented
+from torchmemlint.budget.remedies import ACCUMULATION, MICRO_BATCHES, REMEDIES
 from torchmemlint.confirm.launch import Ended, launch, printable
 
 RUNNERS = "torchmemlint.budget.worker.program"
@@ -20,16 +24,21 @@ RESERVED_ERROR = 0.08
 """How far the replayed reserved figure may be off: the cache keeps what runs before the step left, which is not replayed.
 On the eight rows of docs/budget.md it is at most 6.6 % off."""
 
-REMEDIES = (
-    "bf16 autocast", "fp16 autocast", "checkpointing", "fused optimizer", "foreach=False", "8-bit AdamW",
-    "SGD without momentum", "set_to_none", "chunked loss",
-)  # fmt: skip
+OF_LAYER = "(a size of a layer)"
+"""The end of a guess that is the size of a layer."""
+
+OTHER_SIDES = (32, 256, 64, 28, 84)
+"""Widths of pictures to try where 224 does not fit a model: those of CIFAR, of crops, Tiny ImageNet, MNIST, Atari."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a run told. ``budget`` is empty where nothing could be told; ``reason`` says why, or why only in part; ``disbelieved``
-    where no other argument would change that: it was not run at all, or its answers were forged."""
+class Estimate:
+    """The result of a run. ``budget`` is empty where there is no estimate; ``reason`` says why, or why only in part; ``disbelieved``
+    where no other argument would change that: it was not run at all, or its answers were forged; ``guessed`` what its figures rest
+    on that neither the program nor its data says; ``either_attention``: torch's source allows another kernel of attention than the one that
+    was taken; ``misfit``: a picture of a guessed size was there when it failed;
+    ``required``: an option that must be given was guessed; ``timed_out``: it was stopped at the time limit; ``started`` the document that says how the program is started; ``ran`` the program's files that were run; ``growth`` the bytes that each loop over
+    a loader (by its place) keeps with each batch."""
 
     budget: Mapping[str, Any]
     reason: str
@@ -41,6 +50,19 @@ class Told:
     seconds: float
     sandbox: str
     disbelieved: bool = False
+    guessed: tuple[str, ...] = ()
+    misfit: bool = False
+    either_attention: bool = False
+    required: bool = False
+    timed_out: bool = False
+    started: str = ""
+    ran: frozenset[str] = frozenset()
+    growth: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def guessed_layers(self) -> bool:
+        """Whether the size of a layer is a guess: then the figures may be off by any factor."""
+        return any(words.endswith(OF_LAYER) for words in self.guessed)
 
     @property
     def allocated(self) -> int:
@@ -51,6 +73,11 @@ class Told:
     def reserved(self) -> int:
         """Peak of reserved bytes."""
         return int(self.budget.get("reserved", 0))
+
+    @property
+    def expandable(self) -> int:
+        """Peak of reserved bytes with ``expandable_segments:True``."""
+        return int(self.budget.get("expandable", 0))
 
     @property
     def allocated_interval(self) -> tuple[int, int]:
@@ -77,15 +104,65 @@ class Options:
     readable: Sequence[str] = field(default_factory=tuple)
 
 
-def told(job: Mapping[str, object], options: Options, **changed: object) -> Told:
-    """Run the job once, with some of it changed."""
+def estimate(job: Mapping[str, object], options: Options, **changed: object) -> Estimate:
+    """Run the job, with some of it changed. Where a picture of the guessed size did not fit the model, others are tried."""
+    found = _once(job, options, **changed)
+    for side in OTHER_SIDES if found.misfit and not found.steps else ():
+        other = _once(job, options, **changed, side=side)
+        if other.steps:
+            return other
+    return found
+
+
+MOST_COMMANDS = 3
+"""So many documented commands are tried for a program that gives nothing without arguments."""
+
+
+def started(job: Mapping[str, object], options: Options) -> tuple[Estimate, dict[str, object]]:
+    """The first run, and the job with the arguments that it was run with. A program that needs some, and was given none, gets those of
+    the commands that its project documents."""
+    first, job = estimate(job, options), dict(job)
+    if first.disbelieved or not job.get("path") or job.get("arguments") or job.get("function"):
+        return first, job
+    if (first.steps >= 2 and not first.required) or first.timed_out:
+        return first, job
+    root = str(job["root"])
+    tried = documented.commands(root, str(job["path"]))[:MOST_COMMANDS]
+    for command in tried:
+        place = f"{os.path.relpath(command.path, root)}:{command.row}"
+        other_job = {**job, "arguments": list(command.arguments), "folder": command.folder}
+        other = estimate(other_job, options)
+        if other.steps >= 2 or (other.budget and not first.budget):
+            words = printable(f"{place}: {os.path.basename(str(job['path']))} {shlex.join(command.arguments)}")
+            return replace(other, started=words), other_job
+        if not first.budget and command is tried[0]:
+            first = replace(first, reason=f"{first.reason}; started as in {place}: {other.reason}")
+        if other.timed_out:
+            break
+    return first, job
+
+
+def _once(job: Mapping[str, object], options: Options, **changed: object) -> Estimate:
     ended = launch(
         {"runner": "budget", **job, **changed}, options.timeout, options.sandbox, runners=RUNNERS, readable=options.readable
     )
     return from_records(ended)
 
 
-def from_records(ended: Ended) -> Told:
+def checked(job: Mapping[str, object], options: Options) -> Estimate:
+    """The same step on this machine's GPU, and what torch's allocator says of it."""
+    ended = launch(
+        {"runner": "budget", **job, "real": True},
+        options.timeout,
+        options.sandbox,
+        "cuda",
+        runners=RUNNERS,
+        readable=options.readable,
+    )
+    return from_records(ended)
+
+
+def from_records(ended: Ended) -> Estimate:
     """What the child's records say, where they can be believed; its words are made printable."""
     if ended.refused:
         return _nothing(
@@ -93,39 +170,60 @@ def from_records(ended: Ended) -> Told:
         )
     if ended.forged:
         return _nothing(ended, f"forged: {ended.forged}; its answers are ignored", True)
-    found = next((record["told"] for record in ended.records if isinstance(record.get("told"), dict)), None)
+    found = next((record["estimate"] for record in ended.records if isinstance(record.get("estimate"), dict)), None)
     if not isinstance(found, dict) or ended.ending:
         failed = next((str(record["failed"]) for record in ended.records if "failed" in record), "")
         return _nothing(ended, failed or f"the run ended before its step: {ended.ending or 'no record'}")
     budget = found.get("budget")
-    return Told(
+    return Estimate(
         budget if isinstance(budget, dict) else {}, printable(found.get("reason", "")), int(found.get("steps", 0)),
         _lines(found.get("assumed")), _lines(found.get("skipped")), _lines(found.get("missing")),
         int((found.get("batch") or [0])[0]), ended.seconds, ended.sandbox,
+        guessed=_lines(found.get("guessed")), misfit=bool(found.get("misfit")), either_attention=bool(found.get("either_attention")),
+        required=bool(found.get("required")), ran=frozenset(map(str, found.get("ran") or ())),
+        growth={str(place): int(size) for place, size in (found.get("growth") or {}).items()},
     )  # fmt: skip
 
 
-def _nothing(ended: Ended, reason: str, disbelieved: bool = False) -> Told:
-    return Told({}, printable(reason), 0, (), (), (), 0, ended.seconds, ended.sandbox, disbelieved)
+def _nothing(ended: Ended, reason: str, disbelieved: bool = False) -> Estimate:
+    late = ended.ending == "time limit"
+    return Estimate({}, printable(reason), 0, (), (), (), 0, ended.seconds, ended.sandbox, disbelieved, timed_out=late)
 
 
 def _lines(found: object) -> tuple[str, ...]:
     return tuple(printable(line) for line in found) if isinstance(found, list) else ()
 
 
-def with_remedies(job: Mapping[str, object], options: Options, names: Sequence[str] = REMEDIES) -> list[tuple[str, Told]]:
-    """Each remedy in a run of its own, two at a time."""
+def with_remedies(
+    job: Mapping[str, object], options: Options, batch: int = 0, names: Sequence[str] = REMEDIES
+) -> list[tuple[str, Estimate]]:
+    """Each remedy in a run of its own, two at a time. ``batch`` is the size of a batch, 0 where it is not known."""
+
+    def run(name: str) -> Estimate:
+        if name != ACCUMULATION:
+            return estimate(job, options, remedy=name)
+        if batch < MICRO_BATCHES:
+            why = (
+                f"a batch of {batch} cannot be split into {MICRO_BATCHES}"
+                if batch
+                else "no loader and no --input describes a batch"
+            )
+            return Estimate({}, why, 0, (), (), (), 0, 0.0, "")
+        return estimate(job, options, remedy=name, batch=batch // MICRO_BATCHES)
+
     with ThreadPoolExecutor(2) as pool:
-        return list(zip(names, pool.map(lambda name: told(job, options, remedy=name), names), strict=True))
+        return list(zip(names, pool.map(run, names), strict=True))
 
 
-def largest_batch(job: Mapping[str, object], options: Options, first: Told, batch: int, limit: int) -> tuple[int, Told | None]:
+def largest_batch(
+    job: Mapping[str, object], options: Options, first: Estimate, batch: int, limit: int
+) -> tuple[int, Estimate | None]:
     """The largest batch whose need is within ``limit``, to a 64th, and its run; 0 where not even one example fits. Raises
-    ValueError where the need does not follow the batch that was set, or a run tells nothing."""
+    ValueError where the need does not follow the batch that was set, or a run gives nothing."""
     seen = {batch: first}
 
     def run(size: int) -> None:
-        seen[size] = told(job, options, batch=size)
+        seen[size] = estimate(job, options, batch=size)
         if not seen[size].budget:
             raise ValueError(f"with a batch of {size}: {seen[size].reason}")
 

@@ -170,6 +170,7 @@ class Cuda:
         self._cache: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._libraries: list[Any] = []
         self._handles: set[bool] = set()
+        self.guessed_attention = False
 
     def install(self) -> None:
         """Register everything."""
@@ -308,7 +309,9 @@ class Cuda:
 
     def _choose(self, query: Any, key: Any, value: Any, mask: Any, gqa: bool) -> str:
         if self.gpu.attention == "math" or (self.gpu.attention == "auto" and self.gpu.capability < (8, 0)):
-            return "math"  # the records of a T4 show it, against sdp_utils.cpp: see docs/budget.md
+            # the records of a T4 show it, against sdp_utils.cpp (can_use_mem_efficient_attention): see docs/budget.md
+            self.guessed_attention = self.guessed_attention or self.gpu.attention == "auto"
+            return "math"
         low = query.dtype in (torch.float16, torch.bfloat16)
         plain = query.dim() == key.dim() == value.dim() == 4 and query.size(2) > 0 and key.size(2) > 0
         wide = query.size(-1)

@@ -7,30 +7,53 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from torchmemlint.budget.worker.cuda import Cuda, Gpu
-from torchmemlint.budget.worker.tape import BUFFERS, GRADIENTS, PARAMETERS, STATE, Tape
+from torchmemlint.budget.worker.patch import put
+from torchmemlint.budget.worker.tape import BUFFERS, GRADIENTS, PARAMETERS, STATE, VALUES, Tape
+from torchmemlint.budget.worker.unsized import Unsized
 
 
 class EndOfRun(BaseException):
     """Raised out of the program when the step has been seen; no handler for Exception stops it."""
 
 
+class Mode(FakeTensorMode):
+    """One mode for the whole run: a deep copy of a fake tensor copies its mode too, and each view of what belongs to another mode
+    would count as memory of its own. ``nn.TransformerEncoder`` copies its layers so, and so do averaged copies of a model."""
+
+    def __enter__(self) -> Mode:
+        put(fake_tensor, "CONSTANT_NUMEL_LIMIT", VALUES)
+        # draws until every value is within the bounds: values that nobody has never are
+        put(torch.nn.init, "_no_grad_trunc_normal_", lambda tensor, *args, **kwargs: tensor)
+        super().__enter__()
+        return self
+
+    def __deepcopy__(self, memo: object) -> Mode:
+        return self
+
+
 class Run:
     """One run of a program on fake tensors. ``marks`` are the places on the tape where an optimizer's step ended."""
+
+    real = False
 
     def __init__(self, gpu: Gpu, own: Callable[[str], bool] = lambda path: False, all_on_device: bool = True) -> None:
         self.tape = Tape(own, all_on_device)
         self.cuda = Cuda(self.tape, gpu)
-        self.fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self.fake = Mode(allow_non_fake_inputs=True)
         self.marks: list[tuple[int, int]] = []
         self.stepping: list[tuple[int, int]] = []
         self.optimizers: list[Any] = []
         self.stop_at_steps = 0
         self.saw_forward = False
+        self.reading = False
+        self.modules: list[Any] = []
+        self.watching: list[Any] = []
         self._names: dict[int, str] = {}
         self._roots: list[Any] = []
 
@@ -38,12 +61,7 @@ class Run:
     def running(self) -> Iterator[Run]:
         """Everything within is on fake tensors, and on the tape."""
         self.cuda.install()
-        hooks = [
-            register_optimizer_step_pre_hook(self._before_step),
-            register_optimizer_step_post_hook(self._after_step),
-            register_module_forward_pre_hook(self._into),
-            register_module_forward_hook(self._out_of, always_call=True),
-        ]
+        hooks = self.hooks()
         try:
             with self.fake, self.tape, torch.backends.mkldnn.flags(enabled=False):
                 yield self
@@ -51,16 +69,30 @@ class Run:
             for hook in hooks:
                 hook.remove()
 
+    def hooks(self) -> list[Any]:
+        """What sees modules and optimizers at work."""
+        return [
+            register_optimizer_step_pre_hook(self._before_step),
+            register_optimizer_step_post_hook(self._after_step),
+            register_module_forward_pre_hook(self._into),
+            register_module_forward_hook(self._out_of, always_call=True),
+        ]
+
     # -- modules
-    def _into(self, module: Any, inputs: Any) -> None:
+    def _into(self, module: Any, inputs: Any) -> Any:
         if not self.tape.modules:
-            self.saw_forward = True
+            self.saw_forward |= not self.reading  # a transform of torchvision is a module, too
             self._learn(module)
         self.tape.modules.append(self._names.get(id(module), type(module).__name__))
+        self.modules.append(module)
+        if not any(isinstance(item, Unsized) for item in inputs):
+            return None
+        return tuple(item.for_layer(module, inputs) if isinstance(item, Unsized) else item for item in inputs)
 
     def _out_of(self, module: Any, inputs: Any, output: Any) -> None:
         if self.tape.modules:
             self.tape.modules.pop()
+            self.modules.pop()
 
     def _learn(self, root: Any) -> None:
         if any(known is root for known in self._roots):
@@ -106,9 +138,12 @@ class Run:
                 self.tape.mark(tensor, PARAMETERS)
                 self.tape.mark(tensor.grad, GRADIENTS)
 
-    def window(self) -> tuple[int, int]:
-        """The events of the step that is told: from the end of one to the end of the next, or everything."""
+    def window(self, whole: bool = False) -> tuple[int, int]:
+        """The events of the step that is reported: from the end of one to the end of the next, or everything; with ``whole`` all that
+        came after the first step."""
         first = [at for at, number in self.marks if number == 0]
+        if whole:
+            return (first[0] if first else 0), len(self.tape.events)
         if len(first) >= 2:
             return first[-2], first[-1]
         return 0, len(self.tape.events)

@@ -7,10 +7,13 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
 
 from torchmemlint.budget.worker.cuda import Gpu
 from torchmemlint.budget.worker.patch import put
 from torchmemlint.budget.worker.tape import INPUTS, Tape
+from torchmemlint.budget.worker.unsized import Unsized
+from torchmemlint.confirm.worker.standins import StandIn
 
 
 class Placement(TorchFunctionMode):
@@ -32,6 +35,16 @@ class Placement(TorchFunctionMode):
             return self._moved(args[0], False, {})
         if func is torch.Tensor.pin_memory:
             return args[0]
+        if func in (torch.tensor, torch.as_tensor, torch.from_numpy) and args and isinstance(args[0], (Unsized, StandIn)):
+            return args[0]
+        if name in ("tensor", "as_tensor", "new", "new_tensor"):
+            args = tree_map(lambda item: 1 if isinstance(item, StandIn) else item, args)  # the number of a word or a class
+        if func in (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist):
+            return self._values(args[0], func is torch.Tensor.tolist)
+        if func is torch.Tensor.view and args[0].dtype is torch.bool and not kwargs:
+            return args[0].reshape(
+                *args[1:]
+            )  # before torch 1.6 the result of a comparison was contiguous: correct[:k].view(-1)
         if kwargs.get("pin_memory"):
             kwargs.pop("pin_memory")
         device = kwargs.get("device")
@@ -42,6 +55,18 @@ class Placement(TorchFunctionMode):
         self.moved = self.moved or on_device
         with self._tape.placed(on_device):
             return func(*args, **kwargs)
+
+    def _values(self, tensor: Any, as_list: bool) -> Any:
+        """An array or a list of ones, in place of values that nobody has."""
+        constant = getattr(tensor, "constant", None)
+        if constant is not None:
+            with torch.utils._python_dispatch._disable_current_modes(), torch._C.DisableTorchFunction():
+                return constant.tolist() if as_list else constant.numpy()
+        self._tape.assume("the program read the values of a tensor; ones were assumed")
+        with torch.utils._python_dispatch._disable_current_modes():
+            made = torch.ones(tuple(tensor.shape), dtype=tensor.dtype)
+            with torch._C.DisableTorchFunction():
+                return made.tolist() if as_list else made.numpy()
 
     def _to(self, args: Any, kwargs: Any) -> Any:
         tensor, rest = args[0], args[1:]
@@ -135,6 +160,10 @@ def pretend_cuda(gpu: Gpu) -> None:
     put(cuda, "stream", lambda stream: contextlib.nullcontext())
     put(cuda, "device", lambda device: contextlib.nullcontext())
     cuda.amp.common.amp_definitely_not_available = lambda: False
+    # a scaler asks tensors whether a gradient overflowed, and skips the step then: here none does
+    put(
+        torch.amp.GradScaler, "_maybe_opt_step", lambda self, optimizer, state, *args, **kwargs: optimizer.step(*args, **kwargs)
+    )
 
 
 class _Stream:

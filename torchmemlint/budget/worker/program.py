@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import logging
 import os
@@ -17,17 +18,19 @@ from typing import Any
 import torch
 
 from torchmemlint.budget.account import account
-from torchmemlint.budget.worker import strangers
+from torchmemlint.budget.worker import absent, older, outside
 from torchmemlint.budget.worker.cuda import Gpu
+from torchmemlint.budget.worker.guarded import ERRORS, GUARD, TENSOR, TRY, Guarded, OwnFiles, parsed
 from torchmemlint.budget.worker.measure import EndOfRun, Run
+from torchmemlint.budget.worker.packages import Packages, Unknown, limit_stand_ins, no_loggers, optional_imports
 from torchmemlint.budget.worker.placement import Placement, move_in_place, pretend_cuda
+from torchmemlint.budget.worker.real import RealRun
 from torchmemlint.budget.worker.remedies import apply_remedy
-from torchmemlint.budget.worker.strangers import CannotTell
 from torchmemlint.budget.worker.tape import INPUTS
+from torchmemlint.budget.worker.unsized import Sizes, Unsized
 from torchmemlint.confirm.worker.standins import StandIn
 
 Emit = Callable[[Mapping[str, object]], None]
-GUARD = "__tml_guard__"
 
 
 def run_budget(job: Mapping[str, Any], emit: Emit, guard: Callable[[], None]) -> None:
@@ -45,59 +48,90 @@ class Budgeted:
         self._job, self._emit = job, emit
         self._root = os.path.realpath(str(job.get("root") or "")) + os.sep
         gpu = Gpu(tuple(job.get("capability", (8, 0))), int(job.get("memory", 0)), str(job.get("attention", "auto")))
-        self.measured = Run(gpu, self._own, all_on_device=bool(job.get("model")))
+        kind = RealRun if job.get("real") else Run
+        self.measured = kind(gpu, self._own, all_on_device=bool(job.get("model")))
         self.gpu = gpu
         self.skipped: list[str] = []
+        self.required = False
+        self._replaced = {str(path): str(text) for path, text in (job.get("replaced") or {}).items()}
         inputs = [(str(name), str(dtype), list(shape)) for name, dtype, shape in job.get("inputs", ())]
-        self.data = strangers.Data(self.measured, inputs, int(job.get("batch", 0)), self._told)
+        self.data = outside.Data(
+            self.measured, inputs, int(job.get("batch", 0)), self._located, bool(job.get("whole")), int(job.get("side", 0))
+        )
+
+        self.data.incomplete = lambda: bool(self.skipped)
 
     def _own(self, path: str) -> bool:
         if self._job.get("model"):
             return "torchmemlint" not in path and f"{os.sep}torch{os.sep}" not in path and not path.startswith("<")
         return path.startswith(self._root) and "site-packages" not in path
 
-    def _told(self, words: str) -> str:
+    def _located(self, words: str) -> str:
         row, path = self.measured.tape.here()
         return f"{os.path.relpath(path, self._root)}:{row}: {words}" if row else words
+
+    def _required(self, words: str) -> None:
+        self.required = True
+        self.measured.tape.assume(words)
 
     # -- the run
     def run(self, guard: Callable[[], None]) -> None:
         """Run to the end of the second step."""
         job, run = self._job, self.measured
-        packages = strangers.Packages(self._own)
+        packages = Packages(self._own)
         if not job.get("model"):
             sys.meta_path.append(packages)
-        run.stop_at_steps = 2
-        reason = ""
+            sys.meta_path.insert(0, OwnFiles(self._own, self._guards, packages.optional, self._replaced, self._root))
+        run.stop_at_steps = 0 if job.get("whole") else 2
+        reason, misfit = "", False
         placement = Placement(run.tape)
         try:
-            pretend_cuda(self.gpu)
-            move_in_place()
-            strangers.stand_ins_tell(self._told)
+            if not run.real:
+                pretend_cuda(self.gpu)
+                move_in_place()
+            limit_stand_ins(self._located, self.data)
             guard()
-            strangers.no_loggers()
-            strangers.fill_arguments(job.get("values", {}))
+            no_loggers()
+            older.put_back()
+            outside.fill_arguments(job.get("values", {}), self._required)
             self.data.install()
+            absent.install(self.data)
             with run.running():
                 with torch.utils._python_dispatch._disable_current_modes():
-                    strangers.known_pictures(run.tape.assume)
-                    strangers.no_outside(run.tape.assume)
+                    outside.known_pictures(run.tape.assume)
+                    outside.no_outside(run.tape)
                     apply_remedy(str(job.get("remedy", "")), run)
-                with placement:
+                with contextlib.ExitStack() as modes:
+                    for mode in [] if run.real else [placement, *run.watching]:
+                        modes.enter_context(mode)
                     if job.get("model"):
                         self._model(str(job["model"]))
                     else:
                         self._program(packages)
         except EndOfRun:
             pass
-        except CannotTell as stopped:
+        except Unknown as stopped:
             reason = str(stopped)
         except (Exception, SystemExit) as error:
             reason = self._where(error)
-        self._report(reason, placement.moved, packages)
+            misfit = isinstance(error, RuntimeError) and bool(self.data.maker.pictures)
+        self._report(reason, placement.moved, packages, misfit)
 
-    def _report(self, reason: str, moved: bool, packages: strangers.Packages) -> None:
+    def _report(self, reason: str, moved: bool, packages: Packages, misfit: bool) -> None:
         run = self.measured
+        if isinstance(run, RealRun):
+            done = len(run.marks) >= 2 or (run.saw_forward and not reason)
+            allocated, reserved = run.peaks
+            self._emit(
+                {
+                    "estimate": {
+                        "reason": reason,
+                        "steps": len(run.marks),
+                        "budget": {"allocated": allocated, "reserved": reserved} if done else None,
+                    }
+                }
+            )
+            return
         run.mark_parameters()
         if not self._job.get("model") and not moved:
             run.tape.assume("the program uses no device: everything was counted as if it were on one")
@@ -105,39 +139,56 @@ class Budgeted:
                 block.on_device = True
         steps = len(run.marks)
         seen = steps or (run.saw_forward and not reason)
-        ended = "the program ended after it" if steps else "" if seen else "the program ended before a step"
+        first = f"; first {self.skipped[0]}" if self.skipped and not steps else ""
+        unstepped = (
+            "a backward ran, but no optimizer's step was seen: its state is not counted" if run.tape.before_backward else ""
+        )
+        ended = "the program ended after it" if steps else unstepped if seen else f"the program ended before a step{first}"
         record: dict[str, object] = {
-            "reason": "" if steps >= 2 else reason or ended, "steps": steps, "told": bool(seen), "skipped": self.skipped[:20],
+            "reason": "" if steps >= 2 else f"{reason}{first}" if reason else ended, "steps": steps, "estimated": bool(seen), "misfit": misfit, "required": self.required, "skipped": self.skipped[:20],
             "assumed": [_short(text, self._root) for text in run.tape.assumed][:20], "missing": sorted(packages.missing),
-            "batch": self.data.batch_sizes[:1] or [0],
+            "batch": self.data.batch_sizes[:1] or [0], "guessed": list(dict.fromkeys(self.data.maker.guessed))[:20],
         }  # fmt: skip
         if seen:
-            begin, end = run.window()
-            told = account(run.tape.blocks, run.tape.events, (begin, end), run.tape.before_backward)
-            told.path = _short(told.path, self._root)
-            record["budget"] = asdict(told)
-        self._emit({"told": record})
+            begin, end = run.window(bool(self._job.get("whole")))
+            record["ran"] = sorted(
+                {
+                    os.path.realpath(name)
+                    for module in list(sys.modules.values())
+                    if (name := getattr(module, "__file__", "")) and self._own(name)
+                }
+            )
+            record["either_attention"] = run.cuda.guessed_attention
+            record["growth"] = self.data.fetches.growth()
+            estimate = account(run.tape.blocks, run.tape.events, (begin, end), run.tape.before_backward)
+            estimate.path = _short(estimate.path, self._root)
+            record["budget"] = asdict(estimate)
+        self._emit({"estimate": record})
 
     # -- a program
-    def _program(self, packages: strangers.Packages) -> None:
+    def _program(self, packages: Packages) -> None:
         path = str(self._job["path"])
         sys.path.insert(0, os.path.dirname(path))
         if self._root not in (os.sep, os.path.dirname(path) + os.sep):
             sys.path.insert(1, self._root)
-        for folder in (os.path.dirname(path), self._root):
+        sys.argv = [path, *self._job.get("arguments", ())]
+        with open(path, encoding="utf-8", errors="replace") as file:
+            tree = parsed(self._replaced.get(path) or file.read(), path)
+        own = os.path.dirname(path)
+        for folder in (
+            str(self._job.get("folder") or (own if not _names_files_of(tree, self._root, own) else self._root)),
+            self._root,
+        ):
             try:
                 os.chdir(folder)
                 break
             except OSError:
                 continue
-        sys.argv = [path, *self._job.get("arguments", ())]
-        with open(path, encoding="utf-8", errors="replace") as file:
-            tree = ast.parse(file.read(), path)
-        packages.optional |= strangers.optional_imports(tree, path)
+        packages.optional |= optional_imports(tree, path)
         tree = Guarded(self._job.get("values", {}), int(self._job.get("batch", 0))).transform(tree)
         module = types.ModuleType("__main__")
         module.__file__ = path
-        setattr(module, GUARD, self._failed)
+        module.__dict__.update(self._guards)
         sys.modules["__main__"] = module
         code = compile(tree, path, "exec", dont_inherit=True)
         function = str(self._job.get("function", ""))
@@ -156,9 +207,27 @@ class Budgeted:
         if isinstance(result, torch.nn.Module):
             self._steps(result, given)
 
-    def _failed(self, row: int, error: Exception, names: Sequence[str]) -> Any:
-        """A guarded statement failed: what it binds is a stand-in."""
-        self.skipped.append(f"{row}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:200])
+    @property
+    def _guards(self) -> dict[str, Any]:
+        """What the guards of a changed program call."""
+        return {GUARD: self._failed, TRY: self._tried, TENSOR: _tensor, ERRORS: (Exception, Unknown)}
+
+    def _tried(self, made: Callable[[], Any], row: int, name: str) -> Any:
+        try:
+            return made()
+        except (Exception, Unknown) as error:
+            return self._failed(row, error, [f"{name}()"], sys._getframe(1))[0]
+
+    def _failed(self, row: int, error: BaseException, names: Sequence[str], frame: Any = None) -> Any:
+        """A guarded statement failed: what it binds is a stand-in. Once a model has run, or where the error comes from a function with
+        a backward in it, what fails belongs to the step."""
+        if (self.measured.saw_forward and not self.measured.reading) or _trained(error):
+            raise error
+        path = _short((frame or sys._getframe(1)).f_code.co_filename, self._root)
+        words = f"{path}:{row}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        words = (str(error) if isinstance(error, Unknown) else words)[:200]
+        if words not in self.skipped:
+            self.skipped.append(words)
         error.__traceback__ = None
         return [StandIn(name) for name in names]
 
@@ -180,9 +249,11 @@ class Budgeted:
         given = [self._argument(module, item) for item in arguments.args] if arguments else []
         named = {item.arg: self._argument(module, item.value) for item in arguments.keywords if item.arg} if arguments else {}
         model = made(*given, **named)
+        if self.measured.real:
+            model = model.to("cuda")
         inputs = {key: self._tensor(dtype, shape) for key, dtype, shape in self._job.get("inputs", ())}
         if not inputs:
-            raise CannotTell("--model needs --input, once for each argument of forward: --input 'x:float32[16,3,224,224]'")
+            raise Unknown("--model needs --input, once for each argument of forward: --input 'x:float32[16,3,224,224]'")
         self._steps(model, inputs)
 
     def _argument(self, module: Any, node: ast.expr) -> Any:
@@ -201,7 +272,7 @@ class Budgeted:
         batch = int(self._job.get("batch", 0))
         sizes = [batch, *shape[1:]] if batch and shape else list(shape)
         kind = getattr(torch, dtype)
-        tensor = torch.zeros(sizes, dtype=kind)
+        tensor = torch.zeros(sizes, dtype=kind, device="cuda" if self.measured.real else "cpu")
         self.measured.tape.mark(tensor, INPUTS)
         return tensor
 
@@ -227,8 +298,35 @@ class Budgeted:
             loss.backward()
             optimizer.step()
 
-        for _ in range(3):
+        while True:  # to the end of the run
             step()
+
+
+def _names_files_of(tree: ast.AST, root: str, own: str) -> bool:
+    """Whether a program names files by their place in the project, not beside itself: it is started in the project's folder."""
+    words = {
+        node.value for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "/" in node.value[:200] and "\n" not in node.value
+    }  # fmt: skip
+    return any(
+        not os.path.isabs(word) and os.path.isfile(os.path.join(root, word)) and not os.path.isfile(os.path.join(own, word))
+        for word in words
+    )
+
+
+def _tensor(kind: Any, item: Any, **kwargs: Any) -> Any:
+    """``torch.FloatTensor(x)`` of what is missing is what is missing."""
+    if isinstance(item, Unsized):
+        return item.long() if "Long" in kind.__name__ else item
+    if isinstance(item, Sizes):
+        item = torch.Size(item)
+    return item if isinstance(item, StandIn) else kind(item, **kwargs)
+
+
+def _trained(error: BaseException) -> bool:
+    """Whether a function that the error passed through, below the statement itself, has a backward in it."""
+    below = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    return any("backward" in frame.f_code.co_names for frame, _ in traceback.walk_tb(below))
 
 
 def _loss(out: Any) -> torch.Tensor:
@@ -241,86 +339,6 @@ def _loss(out: Any) -> torch.Tensor:
 
 def _short(text: str, root: str) -> str:
     return text.replace(root, "")
-
-
-class Guarded(ast.NodeTransformer):
-    """The program with its statements guarded: what fails before the step binds stand-ins. Nothing is guarded in a function or
-    a loop that has a ``backward`` in it, or in a class. ``values`` replace constants that are assigned to these names."""
-
-    def __init__(self, values: Mapping[str, str], batch: int) -> None:
-        self._values = dict(values)
-        self._batch = batch
-
-    def transform(self, tree: ast.Module) -> ast.Module:
-        """The same tree, changed."""
-        tree.body = self._block(tree.body)
-        return ast.fix_missing_locations(tree)
-
-    def _block(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        return [changed for statement in body for changed in self._statement(statement)]
-
-    def _statement(self, node: ast.stmt) -> list[ast.stmt]:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            node.body = self._block(node.body)
-        elif isinstance(node, ast.If):
-            node.body, node.orelse = self._block(node.body), self._block(node.orelse)
-        elif isinstance(node, (ast.With, ast.AsyncWith)):
-            node.body = self._block(node.body)
-        elif isinstance(node, ast.Assert) and "__version__" in ast.unparse(node.test):
-            return [ast.copy_location(ast.Pass(), node)]
-        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
-            self._set(node)
-            if not _trains(node):
-                return [self._guard(node, _bound(node))]
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and not _trains(node) and not _runs(node.value):
-            return [self._guard(node, [])]
-        return [node]
-
-    def _set(self, node: ast.Assign | ast.AnnAssign) -> None:
-        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-        name = target.id if isinstance(target, ast.Name) else target.attr if isinstance(target, ast.Attribute) else ""
-        if name in self._values and isinstance(node.value, ast.Constant):
-            node.value = ast.Constant(strangers._value(self._values[name], type(node.value.value)))
-        elif (
-            self._batch
-            and name.lower() in ("batch_size", "bs", "batchsize", "train_batch_size")
-            and isinstance(node.value, ast.Constant)
-        ):
-            node.value = ast.Constant(self._batch)
-
-    def _guard(self, node: ast.stmt, names: Sequence[str]) -> ast.stmt:
-        call = ast.Call(
-            ast.Name(GUARD, ast.Load()),
-            [ast.Constant(node.lineno), ast.Name("__tml_error__", ast.Load()), ast.List([ast.Constant(name) for name in names], ast.Load())],
-            [],
-        )  # fmt: skip
-        bind: ast.stmt = ast.Expr(call)
-        if names:
-            bind = ast.Assign([ast.List([ast.Name(name, ast.Store()) for name in names], ast.Store())], call)
-        kinds = ast.Tuple([ast.Name(name, ast.Load()) for name in ("OSError", "ImportError", "LookupError")], ast.Load())
-        handler = ast.ExceptHandler(kinds, "__tml_error__", [bind])
-        return ast.copy_location(ast.Try([node], [handler], [], []), node)
-
-
-def _trains(node: ast.AST) -> bool:
-    return any(isinstance(item, ast.Attribute) and item.attr in ("backward", "step") for item in ast.walk(node))
-
-
-def _runs(call: ast.Call) -> bool:
-    """``main()``, ``train(…)``: a call of the program's own whose failure is the program's."""
-    return isinstance(call.func, ast.Name)
-
-
-def _bound(node: ast.Assign | ast.AnnAssign) -> list[str]:
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return list(
-        dict.fromkeys(
-            item.id
-            for target in targets
-            for item in ast.walk(target)
-            if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store)
-        )
-    )
 
 
 RUNNERS = {"budget": run_budget}

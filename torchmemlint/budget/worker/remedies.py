@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from torchmemlint.budget.remedies import ACCUMULATION, MICRO_BATCHES
+from torchmemlint.budget.worker.attention import Fused
 from torchmemlint.budget.worker.measure import Run
 from torchmemlint.budget.worker.patch import put
 
@@ -165,6 +168,64 @@ def _chunked_loss(run: Run) -> None:
     put(torch.nn.functional, "cross_entropy", cross_entropy)
 
 
+def _accumulate(run: Run) -> None:
+    """The optimizer steps after so many backward passes; the batch of each is smaller in the same measure."""
+    begin = torch.optim.Optimizer.__init__
+    counts: dict[int, int] = {}
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        begin(self, *args, **kwargs)
+        step = type(self).step
+        counts[id(self)] = 0
+
+        def every(this: Any, *given: Any, **named: Any) -> Any:
+            counts[id(this)] = (counts[id(this)] + 1) % MICRO_BATCHES
+            return step(this, *given, **named) if not counts[id(this)] else None
+
+        self.step = types.MethodType(every, self)
+
+    put(torch.optim.Optimizer, "__init__", init)
+    for kind in (torch.nn.Module, torch.optim.Optimizer):
+        put(kind, "zero_grad", _once_stepped(kind.zero_grad, counts))
+
+
+def _once_stepped(zero: Callable[..., None], counts: dict[int, int]) -> Callable[..., None]:
+    def zero_grad(self: Any, *args: Any, **kwargs: Any) -> None:
+        if not any(counts.values()):
+            zero(self, *args, **kwargs)
+
+    return zero_grad
+
+
+def _no_grad(run: Run) -> None:
+    """A module whose parameters no optimizer has, and whose input needs no gradient, runs without a graph. Which they are is known
+    after the first step."""
+    forward = torch.nn.Module.__call__
+    frozen: dict[int, bool] = {}
+
+    def is_frozen(module: Any) -> bool:
+        if id(module) not in frozen:
+            trained = {id(item) for optimizer in run.optimizers for group in optimizer.param_groups for item in group["params"]}
+            own = [id(item) for item in module.parameters()]
+            frozen[id(module)] = bool(own) and trained.isdisjoint(own)
+        return frozen[id(module)]
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if run.optimizers and torch.is_grad_enabled() and is_frozen(self):
+            given = torch.utils._pytree.tree_leaves((args, kwargs))
+            if not any(isinstance(item, torch.Tensor) and item.requires_grad for item in given):
+                with torch.no_grad():
+                    return forward(self, *args, **kwargs)
+        return forward(self, *args, **kwargs)
+
+    put(torch.nn.Module, "__call__", call)
+
+
+def _fused_attention(run: Run) -> None:
+    """Attention that is written out becomes ``scaled_dot_product_attention``."""
+    run.watching.append(Fused())
+
+
 _REMEDIES: dict[str, Callable[[Run], None]] = {
     "bf16 autocast": _autocast(torch.bfloat16),
     "fp16 autocast": _autocast(torch.float16),
@@ -175,4 +236,7 @@ _REMEDIES: dict[str, Callable[[Run], None]] = {
     "8-bit AdamW": _eight_bits,
     "set_to_none": _set_to_none,
     "chunked loss": _chunked_loss,
+    ACCUMULATION: _accumulate,
+    "no_grad for frozen parts": _no_grad,
+    "fused attention": _fused_attention,
 }

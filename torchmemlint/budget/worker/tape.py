@@ -1,4 +1,4 @@
-"""Takes down every allocation and free of a program on fake tensors, with the line, the module and the part of each."""
+"""Records every allocation and free of a program on fake tensors, with the line, the module and the part of each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
@@ -18,7 +18,12 @@ aten = torch.ops.aten
 
 PARAMETERS, GRADIENTS, STATE, INPUTS = "parameters", "gradients", "optimizer state", "inputs"
 ACTIVATIONS, TEMPORARIES, BUFFERS, OTHER = "saved activations", "temporaries", "buffers", "other"
-WORKSPACES = "workspaces"
+WORKSPACES, BUCKETS = "workspaces", "buckets"
+
+
+VALUES = 1024
+"""Tensors with so few elements keep their values, where these rest on none of the data: rates and widths of a model's layers."""
+_RANGES = {aten.arange, aten.linspace, aten.logspace}
 
 
 @dataclass(slots=True)
@@ -40,7 +45,7 @@ class Block:
 class Tape(TorchDispatchMode):
     """Stands above ``FakeTensorMode``. ``events`` are (block number, +1 or -1) in order; a resize is a free and an allocation.
 
-    own            whether a file name is the program's own: the innermost such line is told
+    own            whether a file name is the program's own: the innermost such line is recorded
     all_on_device  count everything, whatever device the program asked for
     """
 
@@ -59,6 +64,7 @@ class Tape(TorchDispatchMode):
         self._in_backward = False
         self.workspace: Callable[[Any, Any, Any], int] = lambda func, args, result: 0
         self.item: float = 1.0
+        self.live = 0
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -74,11 +80,15 @@ class Tape(TorchDispatchMode):
         if not backward and self.modules:
             self._note_sequence()
         try:
-            result = func(*args, **kwargs)
+            result = (
+                _grouped(*args, **kwargs) if func is _GROUPED and args[0].dtype is not torch.bfloat16 else func(*args, **kwargs)
+            )
         except DataDependentOutputException:
             result = self._scalar(func, args)
         except DynamicOutputShapeException:
             result = self._whole(func, args)
+        if func.overloadpacket in _RANGES and isinstance(result, FakeTensor) and result.numel() <= VALUES:
+            _keep_values(func, args, kwargs, result)
         placed = self._place(args, kwargs)
         if isinstance(result, torch.Tensor):
             self.see(result, func, placed)
@@ -109,7 +119,7 @@ class Tape(TorchDispatchMode):
         return number is not None and self.blocks[number].on_device
 
     def _scalar(self, func: Any, args: Any) -> Any:
-        """A number that only the tensor's data tells."""
+        """A number that depends on the tensor's data."""
         self.assume("the program read the value of a tensor; 1 was assumed")
         dtype = args[0].dtype if args and isinstance(args[0], torch.Tensor) else torch.float32
         if func is aten.equal.default or dtype is torch.bool:
@@ -117,7 +127,7 @@ class Tape(TorchDispatchMode):
         return self.item if dtype.is_floating_point else int(self.item)
 
     def _whole(self, func: Any, args: Any) -> Any:
-        """The largest result of an operator whose result's size only data tells."""
+        """The largest result of an operator whose result's size depends on data."""
         tensor = args[0]
         name = func.overloadpacket
         if name is aten.nonzero:
@@ -156,6 +166,7 @@ class Tape(TorchDispatchMode):
         self._numbers[key] = len(self.blocks)
         self.events.append((len(self.blocks), 1))
         self.blocks.append(self._block(size, str(func), placed))
+        self.live += size if placed else 0
         self._references[key] = weakref.ref(storage, lambda _: self._free(key))
 
     def _block(self, size: int, op: str, placed: bool) -> Block:
@@ -167,6 +178,7 @@ class Tape(TorchDispatchMode):
         self._references.pop(key, None)
         if number is not None:
             self.blocks[number].died = len(self.events)
+            self.live -= self.blocks[number].size if self.blocks[number].on_device else 0
             self.events.append((number, -1))
 
     def _scratch(self, func: Any, args: Any, result: Any) -> None:
@@ -217,6 +229,25 @@ class Tape(TorchDispatchMode):
         number = torch._C._autograd._get_sequence_nr()
         if not self._sequence or (self._sequence[-1][1] != self.modules[-1] and self._sequence[-1][0] <= number):
             self._sequence.append((number, self.modules[-1]))
+
+
+_GROUPED = getattr(getattr(aten, "_grouped_mm", None), "default", None)
+
+
+def _grouped(one: Any, other: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
+    """The products of experts. The kernel takes every type, its fake one bfloat16 alone (GroupedMMUtils.h, ``_grouped_mm_fallback``)."""
+    dtype = out_dtype or one.dtype
+    if one.dim() == 2 and other.dim() == 2:
+        return one.new_empty((offs.size(0), one.size(0), other.size(1)), dtype=dtype)
+    if one.dim() == 2 or other.dim() == 2:
+        return one.new_empty((one.size(-2), other.size(-1)), dtype=dtype)
+    return one.new_empty((one.size(0), one.size(1), other.size(2)), dtype=dtype)
+
+
+def _keep_values(func: Any, args: Any, kwargs: Any, result: FakeTensor) -> None:
+    with torch.utils._python_dispatch._disable_current_modes():
+        result.constant = func(*args, **{**kwargs, "device": torch.device("cpu")})
+    result.fake_mode.fake_tensor_converter.add_constant_storage_mapping(result)
 
 
 class _Placing:

@@ -1,4 +1,4 @@
-"""What a program reaches for and must not have, or cannot: packages, files, weights, data sets, processes."""
+"""What a program reaches for and must not have, or cannot: arguments, files, weights, data sets, processes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ import argparse
 import ast
 import builtins
 import contextlib
-import importlib.abc
-import importlib.machinery
-import importlib.util
+import importlib
 import io
 import os
-import sys
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,100 +16,22 @@ import torch
 from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader
 
+from torchmemlint.budget.worker.measure import EndOfRun
+from torchmemlint.budget.worker.packages import Unknown
 from torchmemlint.budget.worker.patch import put
-from torchmemlint.confirm.worker import standins
+from torchmemlint.budget.worker.tape import BUCKETS, INPUTS, Tape
+from torchmemlint.budget.worker.unsized import BATCH, SIDE, Maker, Unsized
 from torchmemlint.confirm.worker.standins import StandIn
-
-
-class CannotTell(BaseException):
-    """What the step needs rests on something that is not here. No handler for Exception stops it."""
-
-
-# -- packages that are not installed
-
-
-class Packages(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Comes last: a package that nobody finds is a stand-in. ``optional`` are the (file, line) of imports that the program
-    guards itself: these fail, as they would."""
-
-    def __init__(self, own: Callable[[str], bool]) -> None:
-        self._own = own
-        self.optional: set[tuple[str, int]] = set()
-        self.missing: set[str] = set()
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        if fullname.partition(".")[0] in sys.stdlib_module_names:
-            return None
-        frame: Any = sys._getframe(1)
-        while frame is not None and not self._own(frame.f_code.co_filename):
-            code = frame.f_code
-            if "importlib" not in code.co_filename and "importlib" not in frame.f_globals.get("__name__", ""):
-                return None  # an installed package tries something out
-            frame = frame.f_back
-        if frame is None or (frame.f_code.co_filename, frame.f_lineno) in self.optional:
-            return None
-        self.missing.add(fullname.partition(".")[0])
-        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
-
-    def create_module(self, spec: Any) -> types.ModuleType:
-        return _Missing(spec.name)
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        """Nothing to run."""
-
-
-class _Missing(types.ModuleType):
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return StandIn(f"{self.__name__}.{name}", origin="unseen")
-
-
-def no_loggers() -> None:
-    """``torch.utils.tensorboard`` wants a package of its own; without it, it is a stand-in."""
-    if importlib.util.find_spec("tensorboard") is None:
-        sys.modules["torch.utils.tensorboard"] = _Missing("torch.utils.tensorboard")
-
-
-def optional_imports(tree: ast.AST, path: str) -> set[tuple[str, int]]:
-    """Imports inside a ``try`` with a handler."""
-    return {
-        (path, node.lineno)
-        for block in ast.walk(tree) if isinstance(block, ast.Try) and block.handlers
-        for statement in block.body for node in ast.walk(statement) if isinstance(node, (ast.Import, ast.ImportFrom))
-    }  # fmt: skip
-
-
-def stand_ins_tell(tell: Callable[[str], str]) -> None:
-    """A stand-in of ``confirm`` makes up tensors; here, where sizes count, it says that nobody knows them."""
-
-    def unknown(self: Any) -> Any:
-        raise CannotTell(tell(f"`{self._name}` is not installed, so its tensor is unknown"))
-
-    def made(*args: Any) -> Any:
-        raise CannotTell(tell("the data is missing, so its shape is unknown"))
-
-    put(StandIn, "tml_tensor", unknown)
-    put(StandIn, "_forward", lambda self, inputs, caller: StandIn(f"{self._name}()", called=None))
-    standins.data = made
-
-    def iterate(self: Any) -> Iterator[Any]:
-        count = standins._unpack_count(sys._getframe(1))
-        if count is not None:
-            return iter([StandIn(f"{self._name}[{index}]") for index in range(count)])
-        raise CannotTell(tell(f"`{self._name}` is not installed, so its contents are unknown"))
-
-    put(StandIn, "__iter__", iterate)
-
 
 # -- arguments
 
 
-def fill_arguments(values: Mapping[str, str]) -> None:
-    """``parse_args`` gives the defaults, and what ``--set`` says."""
+def fill_arguments(values: Mapping[str, str], assume: Callable[[str], None]) -> None:
+    """``parse_args`` gives the defaults, and what ``--set`` says; what must be given and is not gets a value of its type."""
     parse = argparse.ArgumentParser.parse_known_args
 
     def parse_known_args(self: Any, args: Any = None, namespace: Any = None) -> Any:
+        required = {action.dest for action in self._actions if action.required}
         for action in self._actions:
             action.required = False
             if not action.option_strings and action.nargs is None:
@@ -124,6 +42,10 @@ def fill_arguments(values: Mapping[str, str]) -> None:
         for action in self._actions:
             if action.dest in values:
                 setattr(found, action.dest, _value(values[action.dest], action.type or type(action.default)))
+            elif action.dest in required and getattr(found, action.dest, None) is None:
+                made = next(iter(action.choices), None) if action.choices else 1 if action.type in (int, float) else action.dest
+                setattr(found, action.dest, [made] if action.nargs in ("+", "*") or isinstance(action.nargs, int) else made)
+                assume(f"the program requires {'/'.join(action.option_strings) or action.dest}; {made!r} was assumed")
         return found, rest
 
     put(argparse.ArgumentParser, "parse_known_args", parse_known_args)
@@ -160,6 +82,63 @@ class Batch(dict[str, Any]):
         return Batch({name: value.to(*args, **kwargs) for name, value in self.items()})
 
 
+COUNT = 1000
+"""A number that nobody knows: of words, of classes, of examples. ImageNet has so many classes; vocabularies are larger."""
+EPOCH_BATCHES = 4
+"""So many batches of a loop are run where the whole epoch is wanted."""
+MISSING_BATCHES = 64
+"""So many batches has a data set that is missing: enough for a step that accumulates gradients."""
+
+
+class _Sized:
+    """An iterator with a length, as that of a loader has."""
+
+    def __init__(self, items: Iterator[Any], length: int) -> None:
+        self._items, self._length = items, length
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._items)
+
+    next = __next__  # as loaders' iterators had
+
+    def __len__(self) -> int:
+        return self._length
+
+
+class Fetches:
+    """Counts the batches that each loop takes, and the bytes that live when it takes one. Where the whole program is wanted, a loop
+    has few, and a second epoch ends the run."""
+
+    def __init__(self, run: Any, whole: bool) -> None:
+        self._run, self._whole = run, whole
+        self._live: dict[str, list[int]] = {}
+
+    def counted(self, batches: Iterator[Any], length: int = MISSING_BATCHES) -> Iterator[Any]:
+        """The same batches."""
+        return _Sized(self._counted(batches), length)
+
+    def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
+        row, path = self._run.tape.here()
+        place = f"{path}:{row}"
+        if self._whole and len(self._live.get(place, ())) >= EPOCH_BATCHES:
+            raise EndOfRun
+        seen = self._live[place] = []
+        for batch in batches:
+            seen.append(self._run.tape.live)
+            yield batch
+            if self._whole and len(seen) >= EPOCH_BATCHES:
+                del batch
+                seen.append(self._run.tape.live)
+                return
+
+    def growth(self) -> dict[str, int]:
+        """By place of the loop: what each batch leaves behind, once the first two have made what stays."""
+        return {place: min(seen[4] - seen[3], seen[3] - seen[2]) for place, seen in self._live.items() if len(seen) > 4}
+
+
 SAMPLED = 16
 """Where a batch size is asked for, so many real examples are read, and the first dimension is made as large as asked."""
 
@@ -168,10 +147,50 @@ class Data:
     """Loaders run outside of the fake mode, on real items; what they give becomes fake."""
 
     def __init__(
-        self, run: Any, inputs: Sequence[tuple[str, str, Sequence[int]]], batch: int, tell: Callable[[str], str]
+        self,
+        run: Any,
+        inputs: Sequence[tuple[str, str, Sequence[int]]],
+        batch: int,
+        note: Callable[[str], str],
+        whole: bool = False,
+        side: int = 0,
     ) -> None:
-        self._run, self._inputs, self._batch, self._tell = run, inputs, batch, tell
+        self.fetches = Fetches(run, whole)
+        self._run, self._inputs, self._batch, self._note = run, inputs, batch, note
         self.batch_sizes: list[int] = []
+        self.incomplete: Callable[[], bool] = lambda: False  # whether statements of the program failed
+        self.maker = Maker(self._made, run.modules, self.assume, lambda words: Unknown(note(words)), side or SIDE)
+
+    def assume(self, words: str) -> None:
+        """Note what was taken for granted."""
+        self._run.tape.assume(words)
+
+    def _made(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        with self._run.tape.placed(True):
+            tensor = torch.zeros(tuple(shape), dtype=dtype, device="cuda" if self._run.real else "cpu")
+        self._run.tape.mark(tensor, INPUTS)
+        return tensor
+
+    def guess(self, words: str, short: str) -> None:
+        """Note a guess that the figures rest on."""
+        self.assume(words)
+        if short not in self.maker.guessed:
+            self.maker.guessed.append(short)
+
+    def number(self, name: str, of_layer: bool = False) -> int:
+        """A number that nobody knows: the length of something that is missing, or (``of_layer``) a size of a layer."""
+        what = f"`{name}`, a size of a layer," if of_layer else f"`{name}`"
+        self.guess(f"{what} is unknown; {COUNT} was assumed", f"{name} = {COUNT}{' (a size of a layer)' if of_layer else ''}")
+        return COUNT
+
+    def sized(self, batch: int) -> None:
+        """A loader that is not installed is given the size of its batches."""
+        self.batch_sizes.append(self._batch or batch)
+
+    def unsized(self, name: str, batch: int = 0) -> Any:
+        """A batch of a data set that is missing."""
+        size = self._batch or batch or next(reversed(self.batch_sizes), 0)
+        return Unsized(self.maker, name, size or BATCH, unsure=not size)
 
     def given(self) -> Any:
         """A batch by ``--input``, None without."""
@@ -201,9 +220,11 @@ class Data:
                 kwargs.pop(name, None)
             args = args[:3]
             if isinstance(batch_size, StandIn):
-                raise CannotTell(data._tell("the batch size is unknown"))
+                raise Unknown(data._note("the batch size is unknown"))
             this._tml_grown = data._batch if batch_size and batch_size > 1 else 0
-            this._tml_given = isinstance(dataset, StandIn) or data._inputs
+            this._tml_given = (
+                isinstance(dataset, StandIn) or data._inputs or (data.incomplete() and _is_short(dataset, batch_size))
+            )
             if batch_size:
                 data.batch_sizes.append(this._tml_grown or int(batch_size))
             if this._tml_grown:
@@ -214,35 +235,49 @@ class Data:
             begin(this, dataset, batch_size, *args, **kwargs)
 
         def iterate(this: Any) -> Iterator[Any]:
-            if this._tml_given:
-                return data._endless()
-            return data._real(go, this)
+            batches = data.endless("the data", int(this.batch_size or 0)) if this._tml_given else data._real(go, this)
+            return data.fetches.counted(batches)
 
+        def missing(items: Any, **kwargs: Any) -> Any:
+            return data.unsized(str(items[0]), len(items))
+
+        for kind in (StandIn, Unsized):
+            torch.utils.data._utils.collate.default_collate_fn_map[kind] = missing
         put(DataLoader, "__init__", init)
         put(DataLoader, "__iter__", iterate)
 
-    def _endless(self) -> Iterator[Any]:
-        for _ in range(4):
+    def endless(self, name: str, size: int = 0) -> Iterator[Any]:
+        """Batches by ``--input``, or such whose shapes show in their use."""
+        for _ in range(MISSING_BATCHES):
             batch = self.given()
-            if batch is None:
-                raise CannotTell(self._tell("the data set is missing, so its batches are unknown"))
-            yield batch
+            yield self.unsized(name, size) if batch is None else batch
 
     def _real(self, go: Any, loader: Any) -> Iterator[Any]:
         """The loader's own batches; with a batch size that was asked for, as many as two steps need, of that size."""
         from torch.utils._python_dispatch import _disable_current_modes
 
-        with _disable_current_modes():
-            items, count, given = go(loader), _examples(loader), 0
+        count, given = _examples(loader), 0
+        items: Any = iter(())
         while True:
-            with _disable_current_modes():
-                try:
+            self._run.reading = True
+            try:
+                with _disable_current_modes():
+                    if not given:
+                        items = go(loader)
                     batch = next(items)
-                except StopIteration:
-                    if not loader._tml_grown or not 0 < given < 4:
-                        return
-                    items = go(loader)
-                    continue
+            except StopIteration:
+                if not loader._tml_grown or not 0 < given < 4:
+                    return
+                given = 0
+                continue
+            except (Exception, Unknown) as error:  # the program's own data set, without its files
+                words = str(error).splitlines()[0] if str(error) else ""
+                self.assume(f"reading the data failed: {type(error).__name__}: {words}"[:200])
+                self._run.reading = False
+                yield from self.endless("the data", loader._tml_grown or int(loader.batch_size or 0))
+                return
+            finally:
+                self._run.reading = False
             given += 1
             yield tree_map(lambda item: self._fake(item, count, loader._tml_grown), batch)
 
@@ -252,11 +287,21 @@ class Data:
         from torch._subclasses.fake_tensor import FakeTensor
 
         with self._run.tape.placed(False):
+            if self._run.real and not (grown and item.dim() and item.size(0) == count):
+                return item
             if grown and item.dim() and item.size(0) == count:
-                return torch.empty((grown, *item.shape[1:]), dtype=item.dtype)
+                return torch.zeros((grown, *item.shape[1:]), dtype=item.dtype)
             if isinstance(item, FakeTensor):
                 return item
             return torch.empty_strided(item.size(), item.stride(), dtype=item.dtype)
+
+
+def _is_short(dataset: Any, batch: Any) -> bool:
+    """Whether it has not even one batch: some of its files are missing."""
+    try:
+        return bool(len(dataset) < max(1, int(batch or 0)))
+    except TypeError:  # an iterable data set has no length
+        return False
 
 
 def _examples(loader: Any) -> int:
@@ -275,6 +320,10 @@ _PICTURES: dict[str, tuple[str, tuple[int, int], int, int]] = {
     "STL10": ("RGB", (96, 96), 5000, 10), "ImageNet": ("RGB", (500, 375), 1281167, 1000), "CelebA": ("RGB", (178, 218), 162770, 40),
     "ImageFolder": ("RGB", (500, 375), 10000, 1000),
 }  # fmt: skip
+
+
+MOST_PIXELS = 1 << 28
+"""A data set with more is no array in memory."""
 
 
 def known_pictures(assume: Callable[[str], None]) -> None:
@@ -297,10 +346,15 @@ def _pictures(kind: Any, mode: str, size: tuple[int, int], count: int, classes: 
         if transform is None:
             transform = next((item for item in args if callable(item)), None)
         vision.__init__(self, "data", transform=transform, target_transform=kwargs.get("target_transform"))
-        self.classes = [str(index) for index in range(classes)]
-        self.class_to_idx = {word: index for index, word in enumerate(self.classes)}
+        with contextlib.suppress(AttributeError):  # where it is a property of the class
+            self.classes = [str(index) for index in range(classes)]
+            self.class_to_idx = {word: index for index, word in enumerate(self.classes)}
         self.targets = self.labels = [index % classes for index in range(count)]
         self.samples = self.imgs = [("", target) for target in self.targets]
+        if count * size[0] * size[1] < MOST_PIXELS:
+            shape = (count, *size[::-1], *((3,) if mode == "RGB" else ()))
+            pixels = importlib.import_module("numpy").zeros(shape, "uint8")
+            self.data = torch.from_numpy(pixels) if mode == "L" else pixels
         self.train, self.split = True, kwargs.get("split", "train")
         if kind.__name__ == "ImageFolder":
             assume("an ImageFolder was assumed to have 500×375 pictures of 1000 classes")
@@ -320,7 +374,7 @@ def _pictures(kind: Any, mode: str, size: tuple[int, int], count: int, classes: 
 # -- files, weights, processes
 
 
-def no_outside(assume: Callable[[str], None]) -> None:
+def no_outside(tape: Tape) -> None:
     """Nothing is written, downloaded, compiled or started; what would do so does nothing, or gives a stand-in."""
     for name in ("makedirs", "mkdir", "remove", "rename", "replace", "unlink"):
         setattr(os, name, _forgiving(getattr(os, name)))
@@ -337,8 +391,10 @@ def no_outside(assume: Callable[[str], None]) -> None:
     put(torch, "compile", _compile)
     from torch.utils import model_zoo
 
-    for place, name in ((torch.hub, "load_state_dict_from_url"), (model_zoo, "load_url"), (torch.hub, "load")):
+    for place, name in ((torch.hub, "load_state_dict_from_url"), (model_zoo, "load_url")):
         put(place, name, lambda *args, **kwargs: StandIn("weights"))
+    put(torch.hub, "load", _from_hub)
+    put(torch.hub, "list", lambda *args, **kwargs: [])
     first = torch.nn.Module.load_state_dict
 
     def load_state_dict(self: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
@@ -347,8 +403,19 @@ def no_outside(assume: Callable[[str], None]) -> None:
     put(torch.nn.Module, "load_state_dict", load_state_dict)
     put(torch.optim.Optimizer, "load_state_dict", lambda self, state: None)
     put(torch.backends.cudnn, "is_available", lambda: True)
-    _one_process()
-    _untrained(assume)
+    _one_process(tape)
+    _untrained()
+
+
+def _from_hub(repository: Any, name: Any = "", *args: Any, **kwargs: Any) -> Any:
+    """Models of torchvision are here; what other repositories make is not known."""
+    if str(repository).startswith("pytorch/vision"):
+        model = getattr(importlib.import_module("torchvision.models"), str(name), None)
+        if model is not None:
+            return model(
+                **{key: value for key, value in kwargs.items() if key not in ("pretrained", "weights", "force_reload")}
+            )
+    return StandIn(f"torch.hub.load({name!r})", origin="unseen")
 
 
 def _forgiving(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -381,10 +448,45 @@ class _Same(torch.nn.Module):
         return contextlib.nullcontext()
 
 
-def _one_process() -> None:
+FIRST_BUCKET, BUCKET = 1 << 20, 25 << 20
+"""torch/nn/parallel/distributed.py: ``bucket_cap_mb``'s default; torch.distributed's ``_DEFAULT_FIRST_BUCKET_BYTES``."""
+
+
+class _Distributed(_Same):
+    """``DistributedDataParallel``: beside the gradients it keeps them in buckets (reducer.cpp, ``initialize_buckets``), unless they
+    are views of these."""
+
+    def __init__(self, module: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(module)
+        limit = int((kwargs.get("bucket_cap_mb") or BUCKET >> 20) * (1 << 20))
+        trained = [] if kwargs.get("gradient_as_bucket_view") else [item for item in module.parameters() if item.requires_grad]
+        self._tml_buckets: list[Any] = []
+        for dtype in dict.fromkeys(item.dtype for item in trained):
+            self._fill([item for item in reversed(trained) if item.dtype == dtype], limit)
+
+    def keep(self, bucket: Any) -> None:
+        """Hold a bucket."""
+        self._tml_buckets.append(bucket)
+
+    def _fill(self, parameters: Sequence[Any], limit: int) -> None:
+        count, cap = 0, FIRST_BUCKET
+        for parameter in parameters:
+            count += parameter.numel()
+            if count * parameter.element_size() >= cap or parameter is parameters[-1]:
+                self.keep(torch.empty(count, dtype=parameter.dtype, device="cuda"))
+                count, cap = 0, limit
+
+
+def _one_process(tape: Tape) -> None:
+    class Distributed(_Distributed):
+        def keep(self, bucket: Any) -> None:
+            """As a part of its own."""
+            tape.mark(bucket, BUCKETS)
+            self._tml_buckets.append(bucket)
+
     put(torch.nn, "DataParallel", _Same)
     put(torch.nn.parallel, "DataParallel", _Same)
-    put(torch.nn.parallel, "DistributedDataParallel", _Same)
+    put(torch.nn.parallel, "DistributedDataParallel", Distributed)
     distributed = torch.distributed
     answers: dict[str, Any] = {
         "init_process_group": None, "destroy_process_group": None, "barrier": None, "get_rank": 0, "get_world_size": 1,
@@ -397,9 +499,8 @@ def _one_process() -> None:
     put(processes, "spawn", lambda fn, args=(), nprocs=1, **kwargs: fn(0, *args))
 
 
-def _untrained(assume: Callable[[str], None]) -> None:
-    """Pretrained models come from their configuration, where a library here has it."""
+def _untrained() -> None:
+    """torchvision's models have their configuration, and no weights."""
     with contextlib.suppress(Exception):  # not installed, or broken
-        timm = importlib.import_module("timm")
-        create = timm.create_model
-        put(timm, "create_model", lambda name, pretrained=False, **kwargs: create(name, pretrained=False, **kwargs))
+        api = importlib.import_module("torchvision.models._api")
+        put(api.WeightsEnum, "get_state_dict", lambda self, *args, **kwargs: StandIn("weights"))
