@@ -2,7 +2,7 @@
 
 Each FOLDER is one project; of a folder that holds projects, name each (``FOLDER/*``). A project is copied, its copy repaired, and told is
 
-- how many findings were repaired, by rule, and in how many files; how many findings printed with a fixable rule have no fix;
+- how many findings were fixed, by rule, and in how many files; how many findings printed with a fixable rule have no fix;
 - what is broken: a changed file that does not compile, that lost a comment, or whose line ends are others;
 - whether a second run changes anything.
 
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         # A process for each: its memory goes with it.
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-            entry, hunks = pool.submit(repaired, folder.resolve(), options).result()
+            entry, hunks = pool.submit(fixed_copy, folder.resolve(), options).result()
         projects[name] = entry
         if asked.hunks is not None:
             with asked.hunks.open("a", encoding="utf-8") as file:
@@ -104,8 +104,8 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def repaired(folder: Path, options: Mapping[str, object]) -> tuple[Entry, list[dict[str, Any]]]:
-    """One project: what was repaired in a copy of it and what is wrong with that, and the changed places."""
+def fixed_copy(folder: Path, options: Mapping[str, object]) -> tuple[Entry, list[dict[str, Any]]]:
+    """One project: what was fixed in a copy of it and what is wrong with that, and the changed places."""
     from torchmemlint.project.config import CommandLine, Configuration
     from torchmemlint.run import fix_paths
     from torchmemlint.source.file import write_source
@@ -127,14 +127,14 @@ def repaired(folder: Path, options: Mapping[str, object]) -> tuple[Entry, list[d
         os.chdir(folder.parent)
     broken = [f"{path}: {fault}" for path in sorted(after) for fault in faults_of(before[path], after[path], path)]
     entry: Entry = {
-        "applied": dict(sorted(Counter(finding.code for finding in done.repaired).items())),
+        "applied": dict(sorted(Counter(finding.code for finding in done.applied).items())),
         "files": len(after),
         "left": dict(sorted(Counter(finding.code for finding in done.outcome.findings).items())),
         "broken": broken,
         "changed by a second run": sorted(again),
         "seconds": round(seconds, 1),
     }
-    return entry, [hunk for path in sorted(after) for hunk in hunks_of(path, before[path], after[path], done.repaired)]
+    return entry, [hunk for path in sorted(after) for hunk in hunks_of(path, before[path], after[path], done.applied)]
 
 
 def faults_of(before: bytes, after: bytes, path: str) -> Iterator[str]:
@@ -177,7 +177,7 @@ def comments(data: bytes) -> Counter[str]:
 
 
 def hunks_of(path: str, before: bytes, after: bytes, findings: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Each changed place of a file, with the codes of the file's findings that were repaired near it, and what is around it."""
+    """Each changed place of a file, with the codes of the file's findings that were fixed near it, and what is around it."""
     import difflib
 
     old, new = (data.decode("utf-8", "replace").splitlines() for data in (before, after))

@@ -26,7 +26,7 @@ from torchmemlint.confirm.command import _qualname
 from torchmemlint.confirm.launch import warmed
 from torchmemlint.confirm.plan import plan
 from torchmemlint.confirm.settle import Options, settle
-from torchmemlint.confirm.verdict import CACHED, COPIED, GRADIENTS, REFUSED, UNSAVED, UNTRAINED, Outcome, Verdict
+from torchmemlint.confirm.verdict import CACHED, COPIED, COPY, GRADIENTS, REFUSED, UNSAVED, UNTRAINED, Outcome, Verdict
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
 
 STEP, FLAG = "# a step", "  # flagged"
@@ -130,8 +130,8 @@ optimizer.step()
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One mistake: what is set up before the loop, the step with the mistake and without, what stands after; ``top`` are definitions
-    (``right_top`` those without the mistake). ``in_bytes``: what runs is the program itself, so its bytes can be compared."""
+    """One mistake: what is set up before the loop (``right_before`` without the mistake), the step with the mistake and without, what stands
+    after; ``top`` are definitions (``right_top`` those without the mistake). ``in_bytes``: what runs is the program itself, so its bytes can be compared."""
 
     name: str
     code: str
@@ -143,6 +143,7 @@ class Family:
     top: str = ""
     right_top: str = ""
     in_bytes: bool = True
+    right_before: str = ""
 
 
 QUIET = BATCH + "with torch.no_grad():\n    y = model(x)\n"
@@ -160,6 +161,29 @@ loss = F.cross_entropy(head(out), y)
 optimizer.zero_grad()
 loss.backward()
 optimizer.step()
+"""
+LOADED = (
+    "file = io.BytesIO()\ntorch.save({{'model': model.state_dict(), 'epoch': 3}}, file)\nfile.seek(0)\n"
+    "state = torch.load(file)" + FLAG + "\nmodel.load_state_dict(state['model'])\nfirst = state['epoch']\n"
+)
+TAUGHT = BATCH + (
+    "out = model(x)\nwanted = teacher(x)" + FLAG + "\nloss = F.cross_entropy(out, y) + F.mse_loss(out, wanted.detach())\n"
+    "optimizer.zero_grad()\nloss.backward()\noptimizer.step()\n"
+)
+EPOCH = """\
+def one_epoch(model, optimizer, batches, validation=False):
+    total = 0.0
+    for x, y in batches:
+        out = model(x){flag}
+        loss = F.cross_entropy(out, y)
+        {train}
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        total += loss.item()
+    return total
+
+
 """
 CACHES = "from functools import cache, lru_cache\n\n\n"
 ROTARY = """\
@@ -288,6 +312,19 @@ FAMILIES = (
         top=CACHES + SCALED.replace("{cached}", "@cache").replace("{flag}", FLAG),
         right_top=CACHES + SCALED.replace("{cached}", "@lru_cache(0)").replace("{flag}", FLAG), in_bytes=False,
     ),
+    Family(
+        "a checkpoint held", "TML506", COPY, LOADED, BATCH + TRAINED, BATCH + TRAINED, top="import io\n\n\n",
+        right_before=LOADED + "del state\n", in_bytes=False,
+    ),
+    Family(
+        "a teacher with a graph", "TML203", "graph", "teacher = Net({width}, {hidden}, {classes}, {layers})\n", TAUGHT, TAUGHT,
+        right_before="teacher = Net({width}, {hidden}, {classes}, {layers})\nteacher.requires_grad_(False)\n",
+    ),
+    Family(
+        "a phase without a backward", "TML201", "graph", "", BATCH + "one_epoch(model, optimizer, [(x, y)], step % 2 == 0)\n",
+        BATCH + "one_epoch(model, optimizer, [(x, y)])\n", top=EPOCH.replace("{train}", "if not validation:").replace("{flag}", FLAG),
+        right_top=EPOCH.replace("{train}", "if out.requires_grad:").replace("{flag}", FLAG), in_bytes=False,
+    ),
 )  # fmt: skip
 
 
@@ -299,11 +336,12 @@ def programs(seed: int = 20, each: int = 4) -> Iterator[Program]:
             shape = drawn(dice)
             for words, body, kind in (("mistake", family.wrong, family.kind), ("clean", family.right, "")):
                 top = family.top if kind else family.right_top or family.top
-                text = _text(family, body, top, shape)
+                before = family.before if kind else family.right_before or family.before
+                text = _text(family, before, body, top, shape)
                 yield Program(f"{family.name} {number} ({words})", family.code, text, kind, family.in_bytes)
 
 
-def _text(family: Family, body: str, top: str, shape: Shape) -> str:
+def _text(family: Family, before: str, body: str, top: str, shape: Shape) -> str:
     sizes = {
         "batch": shape.batch,
         "width": shape.width,
@@ -312,7 +350,7 @@ def _text(family: Family, body: str, top: str, shape: Shape) -> str:
         "layers": shape.layers,
     }
     loop = f"for step in range({STEPS}):\n    {STEP}\n" + indent(body, "    ")
-    code = (SETUP + family.before + loop + family.after).format(**sizes)
+    code = (SETUP + before + loop + family.after).format(**sizes)
     return HEAD + top + ("def run():\n" + indent(code, "    ") + "\n\nrun()\n" if shape.in_function else code)
 
 
@@ -377,8 +415,8 @@ def verdict_on(program: Program, folder: Path) -> Verdict:
     file.write_text(program.text)
     row, line = next((row, line) for row, line in enumerate(program.text.splitlines(), 1) if line.endswith(FLAG))
     start, end = len(line) - len(line.lstrip()) + 1, len(line) - len(FLAG) + 1
-    if program.code == "TML201":
-        start = line.index("model(x)") + 1
+    if program.code in {"TML201", "TML203"}:
+        start = line.index("teacher(x)" if program.code == "TML203" else "model(x)") + 1
     span = Span(Position(row, start), Position(row, end))
     function = _qualname(ast.parse(program.text), row)
     finding = Finding(program.code, "known", Severity.WARNING, Confidence.HIGH, "known", str(file), span, function=function)
@@ -424,13 +462,13 @@ def _bytes_wrong(truth: Measured, verdict: Verdict) -> str:
     return ""
 
 
-def judge(some: Sequence[Program], tell: Callable[[Row], None] = lambda row: None) -> list[Row]:
+def judge(some: Sequence[Program], progress: Callable[[Row], None] = lambda row: None) -> list[Row]:
     """Settle the programs, one after the other."""
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder, warmed():
         for program, truth in zip(some, measured(some), strict=True):
             rows.append(judged(program, truth, verdict_on(program, Path(folder))))
-            tell(rows[-1])
+            progress(rows[-1])
     return rows
 
 
@@ -440,9 +478,9 @@ def table(rows: Sequence[Row]) -> str:
     for row in rows:
         run = row.verdict.before
         grew, peak = (f"{run.live_bytes_per_step:,}", f"{run.peak_bytes:,}") if run else ("", "")
-        said = row.verdict.kind or row.verdict.outcome.value
+        kind = row.verdict.kind or row.verdict.outcome.value
         lines.append(
-            f"| {row.program.name} | {row.program.code} | {said} | {grew} | {row.truth.growth:,.0f} | {peak} | {row.truth.peak:,} | {row.wrong} |"
+            f"| {row.program.name} | {row.program.code} | {kind} | {grew} | {row.truth.growth:,.0f} | {peak} | {row.truth.peak:,} | {row.wrong} |"
         )
     settled = sum(row.verdict.outcome is not Outcome.INCONCLUSIVE for row in rows)
     clean = sum(not row.program.kind for row in rows)

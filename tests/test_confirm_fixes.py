@@ -15,8 +15,8 @@ torch = pytest.importorskip("torch")
 from torchmemlint.confirm.command import main, status_of_fixes  # noqa: E402
 from torchmemlint.confirm.plan import plan_fix  # noqa: E402
 from torchmemlint.confirm.report import fixes  # noqa: E402
-from torchmemlint.confirm.settle import Settled  # noqa: E402
-from torchmemlint.confirm.verdict import Answer, Comparison, inconclusive  # noqa: E402
+from torchmemlint.confirm.settle import Options, Settled, settle  # noqa: E402
+from torchmemlint.confirm.verdict import Answer, Comparison, Located, inconclusive  # noqa: E402
 from torchmemlint.confirm.worker.compare import Backward, Seen, difference, fingerprint, questions, same  # noqa: E402
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, Position, Safety, Severity, Span  # noqa: E402
 
@@ -67,11 +67,11 @@ def settled(answer: Answer, why: str = "", phases: int = 1) -> Settled:
 
 
 def test_the_report_names_what_differs() -> None:
-    items = [settled(Answer.SAME, phases=3), settled(Answer.DIFFERED, "the backward in row 4 leaves different gradients")]
+    items = [settled(Answer.SAME, phases=3), settled(Answer.DIFFERED, "the backward on line 4 leaves different gradients")]
     text = fixes(items)
     assert "x.py:9:9: TML101 a-rule: same" in text
     assert "run in 3 phases" in text
-    assert "because the backward in row 4 leaves different gradients" in text
+    assert "because the backward on line 4 leaves different gradients" in text
     assert text.endswith("2 fixes: 1 same, 1 differed.\n")
     assert fixes([]) == "0 fixes.\n"
 
@@ -108,11 +108,16 @@ def backward(gradient: float | None = 1.0, nodes: int = 2) -> Backward:
         (Seen(results=[1]), Seen(results=[1]), ""),
         (Seen(results=[1]), Seen(results=[2]), "another result"),
         (Seen(backwards=[backward()]), Seen(backwards=[backward()]), ""),
-        (Seen(backwards=[backward()]), Seen(backwards=[backward(None)]), "row 7 leaves different gradients"),
+        (Seen(backwards=[backward()]), Seen(backwards=[backward(None)]), "line 7 leaves different gradients"),
         (Seen(backwards=[backward()]), Seen(backwards=[backward(nodes=1)]), "1 nodes less"),
         (Seen(backwards=[backward()]), Seen(), "a different number of backwards"),
-        (Seen(errors=[("KeyError: 'a'", 3)]), Seen(errors=[("KeyError: 'a'", 4)]), ""),
-        (Seen(), Seen(errors=[("AttributeError: no", 4)]), "row 4 of the fixed code: AttributeError: no"),
+        (Seen(errors=[Located(3, "KeyError: 'a'")]), Seen(errors=[Located(4, "KeyError: 'a'")]), ""),
+        (
+            Seen(errors=[Located(3, "RecursionError: maximum recursion depth exceeded")]),
+            Seen(errors=[Located(4, "RecursionError: maximum recursion depth exceeded in __instancecheck__")]),
+            "",
+        ),
+        (Seen(), Seen(errors=[Located(4, "AttributeError: no")]), "line 4 of the fixed code: AttributeError: no"),
     ],
 )
 def test_results_gradients_and_exceptions_are_compared(first: Seen, second: Seen, words: str) -> None:
@@ -125,3 +130,84 @@ def test_what_asks_the_same_is_turned_together() -> None:
     tree = ast.parse("if a.b:\n    pass\nif not a.b:\n    pass\nif c:\n    pass\n")
     rows = questions(tree)
     assert rows[1] == rows[3] != rows[5]
+
+
+def test_what_is_infinite_in_both_is_the_same() -> None:
+    assert same(fingerprint(float("inf")), fingerprint(float("inf")))
+    assert same(fingerprint({"best": float("nan")}), fingerprint({"best": float("nan")}))
+    assert not same(fingerprint(float("inf")), fingerprint(0.0))
+
+
+def test_what_differs_is_named() -> None:
+    words = difference(Seen(results=[[1, {"a": 0.5}]]), Seen(results=[[1, {"a": 0.25}]]))
+    assert words == "another result: call 1 leaves 0.25 instead of 0.5 in the receiver at ['a']"
+    words = difference(Seen(results=[[fingerprint(torch.ones(2))]]), Seen(results=[[fingerprint(torch.ones(3))]]))
+    assert words == (
+        "another result: call 1 leaves a tensor of shape (3,) and sum 3 instead of a tensor of shape (2,) and sum 2 in the return value"
+    )
+    assert difference(Seen(results=[1]), Seen()) == "another result of call 1"
+
+
+TEACHER = """\
+import torch
+import torch.nn.functional as F
+
+
+def train(student, teacher, loader):
+    for x in loader:
+        out = student(x)
+        wanted = teacher(x)
+        loss = F.mse_loss(out, wanted)
+        loss.backward()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("code", "text", "line", "fixed", "answer"),
+    [
+        ("TML203", TEACHER, "        wanted = teacher(x)", "        with torch.no_grad():\n            wanted = teacher(x)", "same"),
+        ("TML201", TEACHER, "        wanted = teacher(x)", "        with torch.no_grad():\n            wanted = teacher(x)", "differed"),
+        # one network in both parts: what is taken are gradients of parameters that are trained
+        (
+            "TML203", TEACHER.replace("teacher(x)", "student(x)"), "        wanted = student(x)",
+            "        with torch.no_grad():\n            wanted = student(x)", "differed",
+        ),
+        ("TML203", TEACHER, "        wanted = teacher(x)", "        wanted = teacher(x); out = out.detach()", "differed"),
+    ],
+    ids=["a teacher", "a rule that cuts nothing on purpose", "the same network", "the student, too"],
+)  # fmt: skip
+def test_only_what_the_fix_is_meant_to_take_may_be_gone(code: str, text: str, line: str, fixed: str, answer: str) -> None:
+    row = text.split("\n").index(line) + 1
+    span = Span(Position(row, line.index("=") + 3), Position(row, len(line) + 1))
+    edit = Edit(Span(Position(row, 1), Position(row, len(line) + 1)), fixed)
+    fix = Fix("Disable grad mode", Safety.UNSAFE, (edit,))
+    finding = Finding(code, "a-rule", Severity.WARNING, Confidence.HIGH, "m", "x.py", span, function="train", fix=fix)
+    done = settle(plan_fix(finding, text), Options()).verdict.fix
+    assert done is not None
+    assert done.answer.value == answer, done.why
+
+
+@pytest.mark.slow
+def test_results_of_unseen_networks_do_not_depend_on_their_graphs() -> None:
+    """One network on the output of another: under no_grad it gets an input without a graph, and gives the same."""
+    text = "import torch\n\n\ndef run(encoder, decoder, loader):\n    kept = []\n    for x in loader:\n        out = decoder(encoder(x))\n        kept.append(out.detach())\n    return kept\n"
+    edit = Edit(Span(Position(7, 9), Position(7, 34)), "with torch.no_grad():\n            out = decoder(encoder(x))")
+    fix = Fix("Disable grad mode", Safety.UNSAFE, (edit,))
+    span = Span(Position(7, 15), Position(7, 34))
+    finding = Finding("TML201", "a-rule", Severity.WARNING, Confidence.HIGH, "m", "x.py", span, function="run", fix=fix)
+    done = settle(plan_fix(finding, text), Options()).verdict.fix
+    assert done is not None
+    assert done.answer.value == "same", done.why
+
+
+@pytest.mark.slow
+def test_a_fix_that_removes_the_flagged_statement_is_run() -> None:
+    text = "import torch\n\n\ndef run(model, loader):\n    for x in loader:\n        model(x).sum().backward()\n        torch.cuda.empty_cache()\n"
+    edit = Edit(Span(Position(7, 1), Position(8, 1)), "")
+    fix = Fix("Remove the call", Safety.SAFE, (edit,))
+    span = Span(Position(7, 9), Position(7, 33))
+    finding = Finding("TML301", "a-rule", Severity.WARNING, Confidence.HIGH, "m", "x.py", span, function="run", fix=fix)
+    done = settle(plan_fix(finding, text), Options()).verdict.fix
+    assert done is not None
+    assert done.answer.value == "same", done.why

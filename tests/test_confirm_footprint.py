@@ -21,6 +21,7 @@ from torchmemlint.confirm.verdict import (
     UNSAVED,
     UNTRAINED,
     Doubts,
+    Located,
     Outcome,
     Run,
     decide,
@@ -58,7 +59,7 @@ KEPT = replace(RAN, live_bytes=STEPS, keys="tensor", value_bytes=100)
         ("TML403", replace(JOINED, allocated_bytes=STEPS), replace(JOINED, allocated_bytes=STEPS), "inconclusive", "joins its previous result"),
         ("TML403", replace(JOINED, allocated_bytes=STEPS, joined_bytes=()), JOINED, "refuted", "not joined again"),
         ("TML403", replace(JOINED, allocated_bytes=(0,) * 9), JOINED, "inconclusive", "does not report"),
-        ("TML403", replace(JOINED, seen="stand-in", errors=("4: no",)), JOINED, "inconclusive", "never ran on a tensor: 4: no"),
+        ("TML403", replace(JOINED, seen="stand-in", errors=(Located(4, "no"),)), JOINED, "inconclusive", "never ran on a tensor: line 4: no"),
         ("TML505", ZEROED, replace(RAN, peak_bytes=80_000), "confirmed", GRADIENTS),
         ("TML505", ZEROED, replace(RAN, peak_bytes=99_999), "inconclusive", "the peak is elsewhere"),
         ("TML505", RAN, RAN, "refuted", "leaves no gradients"),
@@ -77,7 +78,7 @@ KEPT = replace(RAN, live_bytes=STEPS, keys="tensor", value_bytes=100)
         ("TML109", replace(KEPT, live_bytes=(500,) * 9), replace(KEPT, live_bytes=FLAT), "confirmed", FULL),
         ("TML109", KEPT, KEPT, "refuted", "nothing more is kept"),
         ("TML109", replace(KEPT, keys=""), replace(KEPT, live_bytes=FLAT), "inconclusive", "known to be a tensor or a module"),
-        ("TML109", replace(KEPT, errors=("4: no",)), replace(KEPT, live_bytes=FLAT), "inconclusive", "4: no"),
+        ("TML109", replace(KEPT, errors=(Located(4, "no"),)), replace(KEPT, live_bytes=FLAT), "inconclusive", "4: no"),
     ],
 )  # fmt: skip
 def test_what_two_runs_prove(code: str, before: Run, after: Run | None, outcome: str, words: str) -> None:
@@ -87,7 +88,7 @@ def test_what_two_runs_prove(code: str, before: Run, after: Run | None, outcome:
 
 
 def test_what_may_not_grow_on_is_not_confirmed() -> None:
-    doubts = Doubts("on", bounded="row 7 sets `out` again: how long it grows is unknown")
+    doubts = Doubts("on", bounded="line 7 sets `out` again: how long it grows is unknown")
     verdict = decide_isolated("TML403", JOINED, replace(JOINED, allocated_bytes=STEPS), None, doubts)
     assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, doubts.bounded)
 
@@ -99,12 +100,12 @@ def test_what_may_not_grow_on_is_not_confirmed() -> None:
         ("for x in loader:\n    if out is None:\n        out = x\n    else:\n        out = cat([out, x])", 5, True, ""),
         ("for x in loader:\n    out = x if out is None else cat([out, x])", 2, True, ""),
         ("for x in loader:\n    out = cat([out, x])\n    if x:\n        out = cat([out, y])", 2, True, ""),
-        ("for x in loader:\n    out = cat([out, x])[-4:]", 2, True, "row 2 keeps a part of what it joins"),
-        ("for x in loader:\n    out = cat([out, x])\n    out = out[-4:]", 2, True, "row 3 sets `out` again: how long it grows is unknown"),
-        ("for x in loader:\n    self.out = cat([self.out, x])\n    if full:\n        self.out = None", 2, True, "row 4 sets `self.out` again: how long it grows is unknown"),
-        ("for x in range(4):\n    out = cat([out, x])", 2, False, "the loop in row 1 turns 4 times"),
+        ("for x in loader:\n    out = cat([out, x])[-4:]", 2, True, "line 2 keeps a part of what it joins"),
+        ("for x in loader:\n    out = cat([out, x])\n    out = out[-4:]", 2, True, "line 3 sets `out` again: how long it grows is unknown"),
+        ("for x in loader:\n    self.out = cat([self.out, x])\n    if full:\n        self.out = None", 2, True, "line 4 sets `self.out` again: how long it grows is unknown"),
+        ("for x in range(4):\n    out = cat([out, x])", 2, False, "the loop on line 1 runs 4 times"),
         ("for x in range(4):\n    out = cat([out, x])", 2, True, ""),
-        ("for x in [a, b]:\n    out = cat([out, x])", 2, False, "the loop in row 1 turns 2 times"),
+        ("for x in [a, b]:\n    out = cat([out, x])", 2, False, "the loop on line 1 runs 2 times"),
         ("out = cat([out, x])", 1, True, "it is not in a loop of its function"),
     ],
 )  # fmt: skip

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ pytest.importorskip("torch")
 
 from torchmemlint.confirm.around import project_of
 from torchmemlint.confirm.command import _qualname
+from torchmemlint.confirm.output import text_of
 from torchmemlint.confirm.plan import plan
 from torchmemlint.confirm.settle import Options, Settled, settle_all
 from torchmemlint.findings import Confidence, Finding, Position, Severity, Span
@@ -30,7 +33,9 @@ def flagged(file: Path) -> list[tuple[Finding, str, str]]:
         if mark:
             column, end = len(line) - len(line.lstrip()) + 1, len(line)
             if mark[1] in {"TML201", "TML203"}:
-                call = re.search(r"self\.model\(image\[None\]\)|teacher\(x\)|model\((?:[^()]|\([^()]*\))*\)", line)
+                call = re.search(
+                    r"self\.model\(image\[None\]\)|self\.old\(x\)|teacher\(x\)|model\((?:[^()]|\([^()]*\))*\)", line
+                )
                 assert call is not None
                 column, end = call.start() + 1, call.end() + 1
             span = Span(Position(row, column), Position(row, end))
@@ -54,7 +59,9 @@ def settle(findings: list[Finding]) -> list[Settled]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["trainer", "abstain", "shapes", "unseen", "footprint"])
+@pytest.mark.parametrize(
+    "name", ["trainer", "abstain", "shapes", "unseen", "footprint", "loads", "ways", "layers", "libraries"]
+)
 def test_verdicts_on_our_own_snippets(name: str) -> None:
     expected = flagged(SNIPPETS / f"{name}.py")
     assert expected
@@ -124,3 +131,38 @@ def test_any_executor_can_settle_plans(tmp_path: Path) -> None:
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
         items = list(settle_all(plans, Options(), [], executor))
     assert [item.verdict.outcome.value for item in items] == ["confirmed"] * 2
+
+
+@pytest.mark.slow
+def test_a_notebook_is_run_as_the_module_of_its_cells(tmp_path: Path) -> None:
+    cells = [
+        "# Evaluation\n",
+        "%matplotlib inline\nimport torch\nfrom torch import nn\nmodel = nn.Linear(8, 8).cuda()\nloader = [torch.rand(4, 8)] * 9\n",
+        "kept = []\nfor x in loader:\n    kept.append(model(x))\nprint(len(kept))\n",
+        "def lost(batches):\n    kept = []\n    for x in batches:\n        if False:\n            kept.append(model(x))\n",
+    ]
+    file = tmp_path / "evaluate.ipynb"
+    file.write_text(
+        json.dumps(
+            {
+                "cells": [
+                    {"cell_type": "code" if number else "markdown", "metadata": {}, "source": cell, "outputs": []}
+                    for number, cell in enumerate(cells)
+                ],
+                "metadata": {},
+                "nbformat": 4,
+                "nbformat_minor": 5,
+            }
+        )
+    )
+    in_a_loop = Finding("TML102", "a-rule", Severity.WARNING, Confidence.HIGH, "m", str(file),
+                        Span(Position(3, 5), Position(3, 26)), cell=3)  # fmt: skip
+    never = replace(in_a_loop, span=Span(Position(5, 13), Position(5, 34)), cell=4, function="lost")
+    nowhere = replace(in_a_loop, cell=1)
+    text = text_of(str(file))
+    plans = [plan(finding, text, project_of(str(file))) for finding in (in_a_loop, never, nowhere)]
+    first, second, third = (item for item in settle_all(plans, Options(), ["cpu"]))
+    assert first.verdict.outcome.value == "confirmed"
+    assert first.plan.finding == in_a_loop
+    assert second.verdict.reason == "it grows only where the `if` on line 4 of cell 4 holds, which it did not"
+    assert third.verdict.reason == "the cell of the notebook cannot be read"

@@ -15,7 +15,7 @@ import pytest
 from torchmemlint.confirm import command, html, report
 from torchmemlint.confirm.plan import Plan, consumed_later, fixed_twin
 from torchmemlint.confirm.settle import Settled
-from torchmemlint.confirm.verdict import UNUSED, Doubts, Outcome, Run, Verdict, decide, decide_isolated, slope
+from torchmemlint.confirm.verdict import UNUSED, Doubts, Located, Outcome, Run, Verdict, decide, decide_isolated, slope
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, Position, Safety, Severity, Span
 
 GRAPH = 1 << 20
@@ -91,7 +91,7 @@ def test_what_two_runs_prove(code: str, before: Run, after: Run | None, outcome:
 
 
 def test_a_crash_of_carried_state_is_a_verdict() -> None:
-    crashed = run(errors=("7: RuntimeError: Trying to backward through the graph a second time",))
+    crashed = run(errors=(Located(7, "RuntimeError: Trying to backward through the graph a second time"),))
     assert decide("TML104", crashed, FLAT).kind == "crash at the second step"
     assert decide("TML102", crashed, FLAT).outcome is Outcome.INCONCLUSIVE
 
@@ -100,13 +100,13 @@ def test_a_crash_of_carried_state_is_a_verdict() -> None:
     ("before", "doubts", "words"),
     [
         ({"guesses": ("helper.loss",)}, Doubts("on"), "helper.loss"),
-        ({"decorators": ("guard",)}, Doubts("on"), "guard"),
-        ({"contexts": ("no_gradients",)}, Doubts("on"), "no_gradients"),
-        ({"forced": (12,)}, Doubts("on"), "row 12"),
+        ({"decorators": (Located(4, "guard"),)}, Doubts("on"), "line 4: the decorator `guard`"),
+        ({"contexts": (Located(5, "no_gradients"),)}, Doubts("on"), "line 5: `with no_gradients`"),
+        ({"forced": (12,)}, Doubts("on"), "line 12"),
         ({}, Doubts("unknown"), "callers"),
         ({}, Doubts("default", claimed=False), "does not report this line"),
-        ({}, Doubts("on", frozen=True), "freezes"),
-        ({}, Doubts("on", consumed=True), "later backward"),
+        ({}, Doubts("on", frozen="line 3 freezes `model`"), "line 3 freezes"),
+        ({}, Doubts("on", consumed=7), "line 7: a later backward"),
     ],
 )
 def test_growth_is_no_proof_where_something_unseen_could_turn_it(before: dict[str, Any], doubts: Doubts, words: str) -> None:
@@ -147,7 +147,7 @@ def test_a_graph_that_no_backward_uses(
     built = run(**{"probe_bytes": GRAPH, "attached": True, **before})  # type: ignore[arg-type]
     verdict = decide_isolated("TML201", built, run(**after), None, doubts)  # type: ignore[arg-type]
     assert verdict.outcome is outcome
-    assert any("row 7" in note for note in verdict.notes) == ("turned" in before)
+    assert any("line 7" in note for note in verdict.notes) == ("turned" in before)
 
 
 def test_growth_per_step_is_the_middle_of_the_steady_differences() -> None:
@@ -295,4 +295,4 @@ def test_a_fix_moves_the_flagged_row_with_it() -> None:
 def test_a_later_backward_on_what_is_kept_is_seen(text: str, consumed: bool) -> None:
     import ast
 
-    assert consumed_later(ast.parse(text), "kept", "f") is consumed
+    assert bool(consumed_later(ast.parse(text), "kept", "f")) is consumed

@@ -155,8 +155,7 @@ class TestWall:
             + (HOSTILE / "leaves_children_behind.py").read_text()
         )
         assert said(launch({"runner": "snippet", "source": source}, 20), "left")
-        time.sleep(0.3)
-        assert mark[:15] not in names_of_processes()
+        assert is_gone(mark[:15])
 
     @pytest.mark.slow
     def test_the_wall_cannot_be_taken_down_from_inside(self) -> None:
@@ -211,6 +210,24 @@ class TestWall:
             pytest.skip("the kernel keeps no keys, or a filter around the tests forbids them")
         assert before != after
 
+    @pytest.mark.parametrize("wall", ["enter", "close_in"])
+    def test_each_wall_leaves_the_keyring(self, wall: str, tmp_path: Path) -> None:
+        """With no filter, which would hide it."""
+        script = (
+            "import ctypes, os\nfrom torchmemlint.confirm import sandbox, syscalls\nfrom torchmemlint.confirm.launch import _readable\n"
+            "libc = ctypes.CDLL(None)\nnumber = sandbox.SYS_KEYCTL[os.uname().machine]\n"
+            "mine = libc.syscall(number, 0, -3, 0)\nsyscalls.restrict = lambda *names, **options: None\n"
+            f"sandbox.{wall}(_readable(), {str(tmp_path)!r}, sandbox.Limits(), False)\n"
+            "print(mine, libc.syscall(number, 0, -3, 0), flush=True)"
+        )
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(done.stderr.splitlines()[-1])
+        before, after = map(int, done.stdout.split())
+        if after < 0:
+            pytest.skip("the kernel keeps no keys, or a filter around the tests forbids them")
+        assert before != after
+
     @pytest.mark.slow
     def test_the_disk_cannot_be_filled(self) -> None:
         ended = run("fills_the_disk", 30)
@@ -224,14 +241,22 @@ class TestWall:
         mark = "tml-closed-all"
         ended = run("closes_its_pipes", 20, MARK=mark)
         assert ended.seconds < 20 + IMPORT_SECONDS
-        time.sleep(0.3)
-        assert mark not in names_of_processes()
+        assert is_gone(mark)
 
     @pytest.mark.slow
     def test_where_memory_runs_out_it_is_the_first_to_go(self) -> None:
         """Its processes may have 8 GiB each: together that can be more than there is."""
         source = "emit({'score': open('/proc/self/oom_score_adj').read().strip()})"
         assert said(launch({"runner": "snippet", "source": source}, 20), "score") == "1000"
+
+
+def is_gone(process: str) -> bool:
+    """Whether no process has this name, when the kernel has had its time."""
+    for _ in range(200):
+        if process not in names_of_processes():
+            return True
+        time.sleep(0.05)
+    return False
 
 
 def names_of_processes() -> list[str]:
@@ -376,7 +401,7 @@ class TestLandlock:
         (tmp_path / "precious").write_text("data")
         source = (HOSTILE / "reaches_out.py").read_text()
         head = f"PARENT = {os.getpid()}\nTARGET = {str(tmp_path / 'precious')!r}\nFORK = False\n"
-        # the audit hook refuses ctypes first; whoever goes round it meets the filter
+        # the audit hook refuses ctypes first; code that avoids it meets the filter
         around = "import sys\nfrom torchmemlint.confirm import sandbox\n"
         ended = launch({"runner": "snippet", "source": around + head + source}, 20)
         assert "ctypes" in str(said(ended, "raised"))

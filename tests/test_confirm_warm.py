@@ -173,7 +173,7 @@ def test_the_line_says_which_finding_runs() -> None:
     terminal = Terminal()
     progress = Progress(terminal)
     plans = [made(3), made(8)]
-    done = list(settle_all(plans, Options(), ["cpu"], tell=running_line(progress, 2)))
+    done = list(settle_all(plans, Options(), ["cpu"], on_start=running_line(progress, 2)))
     progress.end()
     assert len(done) == 2
     assert "running 1/2: train.py:3 TML102" in terminal.getvalue()

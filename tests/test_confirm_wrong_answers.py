@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from torchmemlint.confirm.around import project_of
 from torchmemlint.confirm.command import _qualname
 from torchmemlint.confirm.plan import plan
 from torchmemlint.confirm.settle import Options, settle
@@ -18,7 +19,13 @@ from torchmemlint.findings import Confidence, Edit, Finding, Fix, Position, Safe
 
 
 def verdict_on(
-    folder: Path, source: str, code: str, flagged: str, repaired: tuple[str, str] | None = None, timeout: float = 60
+    folder: Path,
+    source: str,
+    code: str,
+    flagged: str,
+    repaired: tuple[str, str] | None = None,
+    timeout: float = 60,
+    project: bool = False,
 ) -> Verdict:
     """The verdict on the line that holds ``flagged``; ``repaired``: what its fix replaces, and by what."""
     text = dedent(source)
@@ -35,7 +42,8 @@ def verdict_on(
     span = Span(Position(row, column), Position(row, column + len(flagged)))
     function = _qualname(ast.parse(text), row)
     finding = Finding(code, "a-rule", Severity.WARNING, Confidence.HIGH, "m", str(file), span, function=function, fix=fix)
-    return settle(plan(finding, text), Options(timeout=timeout)).verdict
+    around = project_of(str(file)) if project else None
+    return settle(plan(finding, text, around), Options(timeout=timeout)).verdict
 
 
 def _position(text: str, offset: int) -> Position:
@@ -176,7 +184,7 @@ def test_a_fix_is_run_in_every_phase(tmp_path: Path) -> None:
     verdict = verdict_on(tmp_path, source, "TML203", "arc(f, y)", fix)
     assert verdict.helped is False
     assert verdict.fix is not None
-    assert "the backward in row 18 goes through a different graph" in verdict.fix.why
+    assert "the backward on line 18 goes through a different graph" in verdict.fix.why
 
 
 @pytest.mark.slow
@@ -222,12 +230,12 @@ LEFT = """
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("way_out", "reason"),
-    [("sys.exit(0)", "row 7: SystemExit: the code leaves the program"), ("return", "row 7 leaves before")],
+    [("sys.exit(0)", "line 7: SystemExit: the code leaves the program"), ("return", "line 7 leaves before")],
 )
 def test_what_the_program_never_comes_to_is_not_confirmed(way_out: str, reason: str, tmp_path: Path) -> None:
     verdict = verdict_on(tmp_path, LEFT.format(way_out=way_out), "TML102", "kept.append(model(x))")
     assert verdict.outcome.value == "inconclusive"
-    assert reason in verdict.reason.replace(": 7: ", ": row 7: ")
+    assert reason in verdict.reason
 
 
 @pytest.mark.slow
@@ -254,7 +262,7 @@ def test_a_line_that_never_ran_says_what_stopped_it(tmp_path: Path) -> None:
     """
     verdict = verdict_on(tmp_path, source, "TML102", "kept.append(model(x))")
     assert verdict.outcome.value == "inconclusive"
-    assert verdict.reason == "the flagged line never ran: 9: KeyError: 'images'"
+    assert verdict.reason == "the flagged line never ran: line 9: KeyError: 'images'"
 
 
 @pytest.mark.slow
@@ -275,7 +283,7 @@ def test_what_never_ends_says_where_it_is(tmp_path: Path) -> None:
     """
     verdict = verdict_on(tmp_path, source, "TML102", "kept.append(model(x))", timeout=4)
     assert verdict.outcome.value == "inconclusive"
-    assert verdict.reason in {"time limit, in row 13", "time limit, in row 12"}
+    assert verdict.reason in {"time limit, on line 13", "time limit, on line 12"}
 
 
 @pytest.mark.slow
@@ -292,3 +300,123 @@ def test_an_if_whose_answer_rests_on_a_stand_in_is_not_known(tmp_path: Path) -> 
         evaluate(None, None, None)
     """
     assert verdict_on(tmp_path, source, "TML102", "kept.append(model(x))").outcome.value == "confirmed"
+
+
+ON_OPTION = """
+    import torch
+
+    class Trainer:
+        def __init__(self, policy, critic, optimizer, reparametrize=False):
+            self.policy, self.critic, self.optimizer = policy, critic, optimizer
+            self.reparametrize = reparametrize
+
+        def train(self, loader):
+            for x, y in loader:
+                score = self.critic(x)
+                loss = ((self.policy(x) - y) ** 2).mean() * score.mean().item()
+                if self.reparametrize:
+                    {other}
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_what_holds_with_the_default_of_an_option_says_so(tmp_path: Path) -> None:
+    source = ON_OPTION.replace("{other}", "loss = loss - score.mean()")
+    verdict = verdict_on(tmp_path, source, "TML201", "self.critic(x)")
+    assert verdict.outcome.value == "confirmed"
+    assert any("with the default options: if the `if` on line 13 goes the other way" in note for note in verdict.notes)
+    verdict = verdict_on(tmp_path, ON_OPTION.replace("{other}", "loss = loss * 2"), "TML201", "self.critic(x)")
+    assert verdict.outcome.value == "confirmed"
+    assert not any("default options" in note for note in verdict.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("source", "code", "flagged", "words"),
+    [
+        (
+            """
+            from elsewhere import trainer
+
+            def run(model, loader):
+                total = 0
+                for x in loader:
+                    loss = model(x)
+                    trainer.step(loss)
+                    total += loss
+                return total
+            """, "TML101", "total += loss", "line 8: `elsewhere.trainer.step` is not in this file",
+        ),
+        (
+            """
+            from elsewhere import loss_of
+
+            def run(loader):
+                total = 0
+                for x in loader:
+                    loss = loss_of(x)
+                    total += loss
+                return total
+            """, "TML101", "total += loss", "line 7: the value comes from `elsewhere.loss_of`",
+        ),
+        (
+            """
+            from elsewhere import guard
+
+            def run(model, loader):
+                kept = []
+                for x in loader:
+                    with guard(x):
+                        kept.append(model(x))
+                return kept
+            """, "TML102", "kept.append(model(x))", "line 7: `with guard",
+        ),
+        (
+            """
+            from elsewhere import guard
+
+            @guard
+            def run(model, loader):
+                kept = []
+                for x in loader:
+                    kept.append(model(x))
+                return kept
+            """, "TML102", "kept.append(model(x))", "line 4: the decorator `elsewhere.guard`",
+        ),
+        (
+            """
+            def run(model, x):
+                out = model(x)
+                return out
+            """, "TML101", "out = model(x)", "line 3: ",
+        ),
+    ],
+    ids=["a callee", "a value", "a context", "a decorator", "the flagged line"],
+)  # fmt: skip
+def test_an_abstention_names_the_line_that_it_rests_on(
+    source: str, code: str, flagged: str, words: str, tmp_path: Path
+) -> None:
+    verdict = verdict_on(tmp_path, source, code, flagged)
+    assert verdict.outcome.value == "inconclusive"
+    assert verdict.reason.startswith(words), verdict.reason
+
+
+@pytest.mark.slow
+def test_names_of_a_star_import_are_those_of_the_module(tmp_path: Path) -> None:
+    """`torch`, and what makes the value, come from another file of the project."""
+    (tmp_path / "nets.py").write_text("import torch\n\n\ndef loss_of(model, x):\n    return torch.sum(model(x) ** 2)\n")
+    source = """
+        from nets import *
+
+        def run(model, loader):
+            total = 0
+            for x in loader:
+                loss = loss_of(model, torch.abs(x))
+                total += loss
+            return float(total)
+        """
+    verdict = verdict_on(tmp_path, source, "TML101", "total += loss", project=True)
+    assert (verdict.outcome.value, verdict.kind) == ("confirmed", "whole graph per step")

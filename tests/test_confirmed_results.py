@@ -50,8 +50,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def check(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     status = main(["check", "--isolated", "--select", "TML1", *arguments, "train.py"])
-    said = capsys.readouterr()
-    return status, said.out, said.err
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
 
 
 def test_frames_show_what_was_measured(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchmemlint.errors import SourceError
+from torchmemlint.source import is_notebook
 
 if TYPE_CHECKING:
     from torchmemlint.index.project import Project
+    from torchmemlint.source.notebook import CellRows
 
 MAX_FILES = 1500
 MAX_SETTINGS = 60
@@ -22,7 +24,18 @@ _SKIPPED = frozenset({"node_modules", "__pycache__", "build", "dist", "venv", ".
 def project_of(path: str) -> Project | None:
     """The project of all modules in the file's outermost package (or, outside a package, in its folder); None for an
     unreadable file."""
-    return _project(_top(path))
+    return _project(_top(path), path if is_notebook(path) else "")
+
+
+@lru_cache(maxsize=64)
+def cells_of(path: str) -> CellRows | None:
+    """Where the cells of a notebook begin in the module that they make; None where it cannot be read."""
+    from torchmemlint.source.file import read_source
+
+    try:
+        return read_source(Path(path), path).cells
+    except (SourceError, OSError):
+        return None
 
 
 def _top(path: str) -> str:
@@ -68,15 +81,16 @@ def _files(top: str, endings: str | tuple[str, ...] = ".py") -> Iterator[str]:
 
 
 @lru_cache(maxsize=8)
-def _project(top: str) -> Project:
+def _project(top: str, notebook: str) -> Project:
     from torchmemlint.index.module_facts import module_facts
     from torchmemlint.index.project import Project
     from torchmemlint.source.file import read_source
+    from torchmemlint.source.tolerant import readable
 
     facts = []
-    for path in _files(top):
+    for path in [*([notebook] if notebook else []), *_files(top)]:
         try:
-            facts.append(module_facts(path, read_source(Path(path), path).text))
+            facts.append(module_facts(path, readable(read_source(Path(path), path).text)))
         except (SourceError, OSError, RecursionError):
             continue
         if len(facts) >= MAX_FILES:

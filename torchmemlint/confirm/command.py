@@ -125,8 +125,8 @@ def settle_and_report(arguments: argparse.Namespace) -> int:
     progress = Progress()
     try:
         with opened() as elsewhere:
-            tell = running_line(progress, sum(plan.job is not None for plan in plans))
-            settled = list(settle_all(plans, options, devices, elsewhere[0] if elsewhere else None, tell))
+            on_start = running_line(progress, sum(plan.job is not None for plan in plans))
+            settled = list(settle_all(plans, options, devices, elsewhere[0] if elsewhere else None, on_start))
     finally:
         progress.end()
     if arguments.snapshots:
@@ -142,14 +142,14 @@ def running_line(progress: Progress, total: int) -> Callable[[Plan], None]:
     """What says on a terminal which finding's experiment begins; it may be called from any thread."""
     lock, begun = threading.Lock(), itertools.count(1)
 
-    def tell(plan: Plan) -> None:
+    def started(plan: Plan) -> None:
         finding = plan.finding
         with lock:
             progress.say(
                 f"running {next(begun)}/{total}: {printable(finding.path)}:{finding.span.start.row} {finding.code}"[:WIDTH]
             )
 
-    return tell
+    return started
 
 
 WIDTH = 120
@@ -214,7 +214,7 @@ def _asked_for(path: str, row: int, rule: str | None) -> Finding:
     try:
         tree = ast.parse(text or "")
     except SyntaxError as error:
-        raise UsageError(f"{quoted(path)}: cannot be parsed: {error.msg} in row {error.lineno}") from error
+        raise UsageError(f"{quoted(path)}: cannot be parsed: {error.msg} on line {error.lineno}") from error
     lines = (text or "").splitlines()
     if not 1 <= row <= len(lines) or not lines[row - 1].strip():
         raise UsageError(f"{quoted(path)}:{row}: there is no code on this line")

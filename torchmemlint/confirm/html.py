@@ -128,7 +128,8 @@ def chart(runs: Sequence[tuple[str, Run]], nodes: bool = False) -> str:
 
 
 def _code(plan: Plan, text: str) -> str:
-    row, last = plan.finding.span.start.row, plan.finding.span.end.row
+    shown = plan.cells.in_module(plan.finding) if plan.cells is not None else plan.finding  # the text is that of the module
+    row, last = shown.span.start.row, shown.span.end.row
     blocks = [f"<div><b>broken</b>{_excerpt(text, row, last, range(row, last + 1))}</div>"]
     fixed = plan.job.get("fixed_source") if plan.job else None
     if plan.job and isinstance(fixed, str):

@@ -245,8 +245,8 @@ def _impossible(records: Sequence[Mapping[str, object]], resident: int) -> str:
         run = record.get("run")
         if isinstance(run, dict) and run.get("device") == "cpu":
             series = run.get("live_bytes")
-            said = [run.get("peak_bytes"), *(series if isinstance(series, list) else ())]
-            most = max((item for item in said if isinstance(item, int)), default=0)
+            claimed = [run.get("peak_bytes"), *(series if isinstance(series, list) else ())]
+            most = max((item for item in claimed if isinstance(item, int)), default=0)
             if most > max(0, resident - before) + SPARE_BYTES:
                 return f"{most} bytes are said to be held; the process grew by {max(0, resident - before)}"
     return ""
@@ -270,7 +270,7 @@ _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has no other
 
 
 def printable(text: object, limit: int = 300) -> str:
-    """What a child said, in one line that a terminal only prints: no escape sequences, no turned direction, no half characters."""
+    """The output of a child, in one line that a terminal only prints: no escape sequences, no turned direction, no half characters."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in str(text)[: 4 * limit]).split())[:limit]
 
 

@@ -47,7 +47,7 @@ def write(text: str, file: str | None) -> None:
 
 def write_snapshots(settled: Sequence[Settled], folder: str) -> list[Settled]:
     """Write the memory snapshots into ``folder``, each with a note in its verdict of where it is."""
-    told = []
+    with_notes = []
     for number, item in enumerate(settled, 1):
         if item.snapshot:
             finding = item.plan.finding
@@ -60,8 +60,8 @@ def write_snapshots(settled: Sequence[Settled], folder: str) -> list[Settled]:
                 raise UsageError(f"{path}: {error.strerror or error}") from error
             notes = (*item.verdict.notes, f"memory snapshot, for pytorch.org/memory_viz: {path}")
             item = replace(item, snapshot=b"", verdict=replace(item.verdict, notes=notes))
-        told.append(item)
-    return told
+        with_notes.append(item)
+    return with_notes
 
 
 @lru_cache(maxsize=256)

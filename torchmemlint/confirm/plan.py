@@ -5,21 +5,26 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from torchmemlint.confirm.around import files_around, settings_around
+from torchmemlint.confirm.around import cells_of, files_around, settings_around
+from torchmemlint.confirm.freezing import frozen_near
+from torchmemlint.confirm.syntax import functions_in, is_definition, last_name, names_in
 from torchmemlint.confirm.verdict import Doubts
 from torchmemlint.errors import SourceError
 from torchmemlint.files.reading import MAX_BYTES, as_text, read_beginning, read_text
 from torchmemlint.findings import Confidence, Finding
 from torchmemlint.rules import rule_of
-from torchmemlint.rules.card import About, Repair
+from torchmemlint.rules.card import About, Repair, Shown
+from torchmemlint.source import is_notebook
+from torchmemlint.source.tolerant import readable
 from torchmemlint.torch_facts import TORCH
 
 if TYPE_CHECKING:
     from torchmemlint.index.project import Project
+    from torchmemlint.source.notebook import CellRows
 
 _TAKES_GRADIENTS = TORCH.words["back-propagates"] | {"grad"}
 """Attributes by which code asks for gradients, or looks at them."""
@@ -34,10 +39,44 @@ class Plan:
     job: Mapping[str, object] | None
     doubts: Doubts
     reason: str = ""
+    cells: CellRows | None = None
+
+    def in_cells(self, words: str) -> str:
+        """Words about lines of the code that ran; of a notebook, about those of its cells."""
+        if self.cells is None:
+            return words
+        return _ROWS.sub(self._in_cell, words)
+
+    def _in_cell(self, row: re.Match[str]) -> str:
+        assert self.cells is not None
+        cell, place = self.cells.place(int(row[1]))
+        return f"line {place} of cell {cell}"
+
+
+_ROWS = re.compile(r"\bline (\d+)")
 
 
 def plan(finding: Finding, text: str | None, project: Project | None = None) -> Plan:
-    """The experiment for a finding in a file of this text; ``project`` tells the grad mode of the function's callers."""
+    """The experiment for a finding in a file of this text (of a notebook: the module that its cells make); ``project`` tells the grad mode
+    of the function's callers."""
+    return _planned(finding, lambda finding: _plan(finding, text, project))
+
+
+def _planned(finding: Finding, make: Callable[[Finding], Plan]) -> Plan:
+    """The plan of a finding; one in a notebook is made of the same in the module of its cells."""
+    if finding.cell is None:
+        return make(finding)
+    cells = cells_of(finding.path)
+    try:
+        inside = None if cells is None else cells.in_module(finding)
+    except KeyError:
+        inside = None
+    if inside is None:
+        return Plan(finding, None, Doubts(), "the cell of the notebook cannot be read")
+    return replace(make(inside), finding=finding, cells=cells)
+
+
+def _plan(finding: Finding, text: str | None, project: Project | None) -> Plan:
     rule = rule_of(finding.code)
     if rule.about is About.ALLOCATOR:
         return Plan(finding, None, Doubts(), "cuda only: the rule is about the CUDA allocator")
@@ -51,15 +90,34 @@ def plan(finding: Finding, text: str | None, project: Project | None = None) -> 
     grad, claimed = str(job["grad"]), bool(finding.message)
     statement = _statement_at(tree, finding.span.start.row)
     place = _kept_in(statement) if rule.about is not About.NEEDLESS_GRAPH else None
-    name = _last_name(place)
+    name = last_name(place)
     doubts = Doubts(
         grad,
-        bool(name) and consumed_later(tree, name, finding.function, isinstance(place, ast.Name)),
-        _freezes(tree, finding.function, job.get("modules", {})),
+        consumed_later(tree, name, finding.function, isinstance(place, ast.Name)) if name else 0,
+        frozen_near(tree, finding.function, _forward_called(finding, tree), _modules_of(job)),
         claimed,
         bounded(tree, finding.span.start.row, claimed) if rule.repair is Repair.ROOM else "",
     )
     return Plan(finding, job, doubts)
+
+
+def _forward_called(finding: Finding, tree: ast.Module) -> str:
+    """What is called in the place that a finding about a forward points at; "" for other findings."""
+    if rule_of(finding.code).about is not About.NEEDLESS_GRAPH:
+        return ""
+    start, end = finding.span.start, finding.span.end
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and (node.lineno, node.col_offset + 1) == (start.row, start.column)
+    ]
+    exact = [node for node in calls if (node.end_lineno, (node.end_col_offset or 0) + 1) == (end.row, end.column)]
+    return next((ast.unparse(node.func) for node in [*exact, *calls]), "")
+
+
+def _modules_of(job: Mapping[str, object]) -> dict[str, ast.Module]:
+    modules = job.get("modules")
+    return {name: ast.parse(text) for name, text in modules.items()} if isinstance(modules, dict) else {}
 
 
 def bounded(tree: ast.Module, row: int, claimed: bool) -> str:
@@ -77,16 +135,16 @@ def bounded(tree: ast.Module, row: int, claimed: bool) -> str:
     loop = max(loops, key=lambda node: node.lineno)
     parts = [statement.value.body, statement.value.orelse] if isinstance(statement.value, ast.IfExp) else [statement.value]
     if any(isinstance(part, ast.Subscript) for part in parts):
-        return f"row {row} keeps a part of what it joins"
+        return f"line {row} keeps a part of what it joins"
     if isinstance(loop, ast.For) and not claimed and (turns := _turns(loop.iter)):
-        return f"the loop in row {loop.lineno} turns {turns} times"
+        return f"the loop on line {loop.lineno} runs {turns} times"
     words = ast.unparse(place)
     beside = {id(node) for node in _branches_beside(loop, statement)}
     for node in ast.walk(loop):
         if isinstance(node, (ast.Assign, ast.AnnAssign, ast.Delete)) and node is not statement and id(node) not in beside:
             targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
             if any(ast.unparse(target) == words for target in targets) and words not in _joined(node):
-                return f"row {node.lineno} sets `{words}` again: how long it grows is unknown"
+                return f"line {node.lineno} sets `{words}` again: how long it grows is unknown"
     return ""
 
 
@@ -124,6 +182,10 @@ def _turns(items: ast.expr) -> int:
 
 def plan_fix(finding: Finding, text: str | None, project: Project | None = None) -> Plan:
     """The experiment on a finding's fix alone: whether it changes what the program does."""
+    return _planned(finding, lambda finding: _plan_fix(finding, text, project))
+
+
+def _plan_fix(finding: Finding, text: str | None, project: Project | None) -> Plan:
     found = _program(finding, text)
     if isinstance(found, str):
         return Plan(finding, None, Doubts(), found)
@@ -136,11 +198,10 @@ def plan_fix(finding: Finding, text: str | None, project: Project | None = None)
 
 def _program(finding: Finding, text: str | None) -> tuple[str, ast.Module] | str:
     """The text of a finding's file and its tree, or why its code is not run."""
-    if finding.cell is not None:
-        return "notebooks are not supported"
     if text is None:
         return "the file cannot be read"
     try:
+        text = readable(text)
         return text, ast.parse(text)
     except (SyntaxError, ValueError, RecursionError) as error:
         return f"the file cannot be parsed: {error}"
@@ -159,16 +220,20 @@ def _job(finding: Finding, text: str, tree: ast.Module, project: Project | None,
     if project is not None:
         job |= _project_modules(finding.path, tree, project)
     settings = fractions_of(settings_around(finding.path)) if project is not None else {}
-    job["defaults"] = {**settings, **defaults_in([tree, *_parsed(job.get("modules"))])}
+    job["defaults"] = {**settings, **defaults_in([tree, *_modules_of(job).values()])}
     fixed = fixed_twin(finding, text)
     if fixed is not None:
         job["fixed_source"], job["fixed_row"] = fixed
+        job["cuts"] = _cuts(finding)
     return job
 
 
-def _parsed(modules: object) -> Iterator[ast.Module]:
-    if isinstance(modules, dict):
-        yield from (ast.parse(text) for text in modules.values())
+def _cuts(finding: Finding) -> str:
+    """What the finding's fix takes from backwards on purpose, as ``worker.compare.Cut`` names it."""
+    rule = rule_of(finding.code)
+    if Shown.ONLY_CONSTANT in rule.shown:
+        return "others"
+    return "earlier" if rule.repair is Repair.DETACH_STATE else ""
 
 
 def defaults_in(trees: Iterable[ast.AST]) -> Mapping[str, float]:
@@ -260,7 +325,8 @@ def fixed_twin(finding: Finding, text: str) -> tuple[str, int] | None:
     from torchmemlint.source.file import source_from_text
 
     try:
-        result = apply_fixes(source_from_text(finding.path, text), [finding], unsafe=True)
+        name = f"{finding.path}.py" if is_notebook(finding.path) else finding.path  # the text is that of its module
+        result = apply_fixes(source_from_text(name, text), [finding], unsafe=True)
     except SourceError:
         return None
     if not result.applied:
@@ -344,12 +410,6 @@ def _imported(tree: ast.Module, package: str) -> Iterator[str]:
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
-def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield node
-
-
 def _statement_at(tree: ast.Module, row: int) -> ast.stmt | None:
     found: ast.stmt | None = None
     for node in ast.walk(tree):
@@ -377,74 +437,33 @@ def _kept_in(statement: ast.stmt | None) -> ast.expr | None:
     return target
 
 
-def _last_name(place: ast.expr | None) -> str:
-    return place.attr if isinstance(place, ast.Attribute) else place.id if isinstance(place, ast.Name) else ""
-
-
-def consumed_later(tree: ast.Module, name: str, function: str, local: bool = False) -> bool:
-    """Whether code of this file reads the place ``name`` (or calls the function that returns it) where it also runs a
-    backward; a ``local`` name is only read in its own function."""
+def consumed_later(tree: ast.Module, name: str, function: str, local: bool = False) -> int:
+    """The line where code of this file reads the place ``name`` (or calls the function that returns it) in a function that also runs a
+    backward, 0 for none; a ``local`` name is only read in its own function."""
     own = function.rsplit(".", 1)[-1]
     returned = any(
-        isinstance(node, ast.Return) and node.value is not None and name in _names(node.value)
-        for scope in _functions(tree) if scope.name == own for node in ast.walk(scope)
+        isinstance(node, ast.Return) and node.value is not None and name in names_in(node.value)
+        for scope in functions_in(tree) if scope.name == own for node in ast.walk(scope)
     )  # fmt: skip
-    for scope in [*_functions(tree), tree]:
+    for scope in [*functions_in(tree), tree]:
         nodes = (
             list(ast.walk(scope))
             if scope is not tree
-            else [node for top in tree.body if not _is_definition(top) for node in ast.walk(top)]
+            else [node for top in tree.body if not is_definition(top) for node in ast.walk(top)]
         )
         if not any(isinstance(node, ast.Attribute) and node.attr in _TAKES_GRADIENTS for node in nodes):
             continue
         elsewhere = local and own != getattr(scope, "name", own)
         for node in nodes:
-            if returned and isinstance(node, ast.Call) and own in _names(node.func):
-                return True
+            if returned and isinstance(node, ast.Call) and own in names_in(node.func):
+                return node.lineno
             if elsewhere:
                 continue
-            if isinstance(node, ast.Call) and any(name in _names(argument) for argument in node.args):
-                return True  # sum(losses), torch.stack(self.log_probs)
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and name in _names(node.func.value):
+            if isinstance(node, ast.Call) and any(name in names_in(argument) for argument in node.args):
+                return node.lineno  # sum(losses), torch.stack(self.log_probs)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and name in names_in(node.func.value):
                 if node.func.attr in {"backward", "mean", "sum"}:
-                    return True
-            if isinstance(node, (ast.For, ast.comprehension)) and name in _names(node.iter):
-                return True
-    return False
-
-
-def _names(node: ast.AST) -> set[str]:
-    found = {item.id for item in ast.walk(node) if isinstance(item, ast.Name)}
-    return found | {item.attr for item in ast.walk(node) if isinstance(item, ast.Attribute)}
-
-
-def _is_definition(node: ast.stmt) -> bool:
-    return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-
-
-def _freezes(tree: ast.Module, function: str, modules: object) -> bool:
-    """Whether the function, its class or a base of it, or the module's own statements switch ``requires_grad`` of
-    something off."""
-    outermost = function.split(".", 1)[0]
-    near = [node for node in tree.body if not _is_definition(node) or getattr(node, "name", "") == outermost]
-    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    if isinstance(modules, dict) and outermost in classes:
-        for text in modules.values():
-            classes |= {
-                node.name: node for node in ast.parse(text).body if isinstance(node, ast.ClassDef) and node.name not in classes
-            }
-    waiting, seen = [outermost], set()
-    while waiting:
-        name = waiting.pop()
-        if name in classes and name not in seen:
-            seen.add(name)
-            near.append(classes[name])
-            waiting += [ast.unparse(base).rsplit(".", 1)[-1] for base in classes[name].bases]
-    for node in (item for top in near for item in ast.walk(top)):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value is False:
-            if any(isinstance(target, ast.Attribute) and target.attr == "requires_grad" for target in node.targets):
-                return True
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
-            if node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value is False:
-                return True
-    return False
+                    return node.lineno
+            if isinstance(node, (ast.For, ast.comprehension)) and name in names_in(node.iter):
+                return node.iter.lineno
+    return 0

@@ -11,6 +11,7 @@ from torchmemlint.files.quoting import quoted
 from torchmemlint.reporters import Context
 from torchmemlint.reporters import as_json as dumped
 from torchmemlint.reporters.json import entry
+from torchmemlint.reporters.style import in_cell
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 ASCII_BLOCKS = "_.:-=+*#"
@@ -85,7 +86,8 @@ def full(settled: Sequence[Settled], ascii_only: bool = False) -> str:
         finding, verdict = item.plan.finding, item.verdict
         word = verdict.outcome.value + (f": {verdict.kind}" if verdict.kind else "")
         start = finding.span.start
-        lines.append(f"{quoted(finding.path)}:{start.row}:{start.column}: {finding.code} {finding.name}: {word}")
+        where = in_cell(finding) or f"{start.row}:{start.column}: "
+        lines.append(f"{quoted(finding.path)}:{where}{finding.code} {finding.name}: {word}")
         if finding.message:
             lines.append(f"    {finding.message}")
         if verdict.reason:
@@ -111,7 +113,8 @@ def fixes(settled: Sequence[Settled]) -> str:
     for item in settled:
         finding, fix = item.plan.finding, item.verdict.fix or Comparison(Answer.NOT_RUN, item.verdict.reason)
         start = finding.span.start
-        lines.append(f"{quoted(finding.path)}:{start.row}:{start.column}: {finding.code} {finding.name}: {fix.answer.value}")
+        where = in_cell(finding) or f"{start.row}:{start.column}: "
+        lines.append(f"{quoted(finding.path)}:{where}{finding.code} {finding.name}: {fix.answer.value}")
         if finding.fix is not None:
             lines.append(f"    fix: {finding.fix.message}")
         if fix.why:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from math import isfinite
 
 from torchmemlint.confirm.launch import Ended, printable
-from torchmemlint.confirm.verdict import Answer, Comparison, Run
+from torchmemlint.confirm.verdict import Answer, Comparison, Located, Run
 
 MAX_SNAPSHOT_BYTES = 256 << 20
 MAX_WHOLE = 1 << 62
@@ -47,9 +47,9 @@ def snapshot_of(ended: Ended) -> tuple[bytes, str]:
 def comparison_of(ended: Ended) -> Comparison | None:
     """What a child says of its finding's fix; None where it compared nothing."""
     for record in ended.records:
-        told = record.get("compared")
-        if isinstance(told, dict) and told.get("answer") in {answer.value for answer in Answer}:
-            return Comparison(Answer(told["answer"]), printable(told.get("why", "")), _whole(told.get("phases")))
+        answer = record.get("compared")
+        if isinstance(answer, dict) and answer.get("answer") in {known.value for known in Answer}:
+            return Comparison(Answer(answer["answer"]), printable(answer.get("why", "")), _whole(answer.get("phases")))
     return None
 
 
@@ -66,6 +66,9 @@ def _run(figures: Mapping[str, object]) -> Run:
     def texts(name: str) -> tuple[str, ...]:
         return _texts(figures.get(name))
 
+    def located(name: str) -> tuple[Located, ...]:
+        return _located(figures.get(name))
+
     modes, seconds = figures.get("grad_modes"), figures.get("seconds")
     return Run(
         live_bytes=series("live_bytes"),
@@ -79,7 +82,7 @@ def _run(figures: Mapping[str, object]) -> Run:
         fallbacks=whole("fallbacks"),
         seen=word("seen"),
         place=word("place"),
-        errors=texts("errors"),
+        errors=located("errors"),
         device=word("device"),
         seconds=min(float(seconds), 1e6) if isinstance(seconds, float) and isfinite(seconds) else 0.0,
         mode=word("mode"),
@@ -88,17 +91,19 @@ def _run(figures: Mapping[str, object]) -> Run:
         graphs_built=whole("graphs_built"),
         grad_modes=tuple(mode is True for mode in modes) if isinstance(modes, list) else (),
         guesses=texts("guesses"),
-        decorators=texts("decorators"),
-        contexts=texts("contexts"),
+        decorators=located("decorators"),
+        contexts=located("contexts"),
         forced=series("forced"),
         later_backwards=whole("later_backwards"),
         empty_backwards=whole("empty_backwards"),
-        swallowed=texts("swallowed"),
+        swallowed=located("swallowed"),
         probe_bytes=whole("probe_bytes"),
         value_bytes=whole("value_bytes"),
+        ran=whole("ran"),
         went_back=whole("went_back"),
         turned=series("turned"),
-        blocked=texts("blocked"),
+        assumed=series("assumed"),
+        blocked=located("blocked"),
         may_retain=figures.get("may_retain") is True,
         hung=figures.get("hung") is True,
         allocated_bytes=series("allocated_bytes"),
@@ -109,6 +114,9 @@ def _run(figures: Mapping[str, object]) -> Run:
         hidden_inputs=figures.get("hidden_inputs") is True,
         keys=word("keys"),
         partly_freed=figures.get("partly_freed") is True,
+        backward_row=whole("backward_row"),
+        guess_row=whole("guess_row"),
+        needed_at=series("needed_at"),
         escapes=escapes if isinstance(escapes := figures.get("escapes"), bool) else None,
     )
 
@@ -123,3 +131,8 @@ def _list(value: object) -> tuple[int, ...]:
 
 def _texts(value: object) -> tuple[str, ...]:
     return tuple(printable(item) for item in value[:5]) if isinstance(value, list) else ()
+
+
+def _located(value: object) -> tuple[Located, ...]:
+    pairs = [item for item in value if isinstance(item, list) and len(item) == 2] if isinstance(value, list) else []
+    return tuple(Located(_whole(line), printable(text)) for line, text in pairs[:5])

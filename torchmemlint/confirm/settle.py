@@ -17,7 +17,15 @@ from torchmemlint.confirm.devices import devices_for
 from torchmemlint.confirm.launch import Ended, launch, printable, stopping, warmed
 from torchmemlint.confirm.plan import Plan
 from torchmemlint.confirm.results import comparison_of, run_of, snapshot_of
-from torchmemlint.confirm.verdict import Answer, Comparison, Verdict, decide_isolated, inconclusive, with_comparison
+from torchmemlint.confirm.verdict import (
+    Answer,
+    Comparison,
+    Verdict,
+    decide_isolated,
+    inconclusive,
+    naming_line,
+    with_comparison,
+)
 from torchmemlint.errors import TorchmemlintError
 
 
@@ -48,6 +56,18 @@ class Settled:
 
 def settle(plan: Plan, options: Options) -> Settled:
     """Run one experiment and decide. A plain function of plain data: any executor, also of another machine, can call it."""
+    done = _settled(plan, options)
+    verdict, fix = done.verdict, done.verdict.fix
+    shown = replace(
+        verdict,
+        reason=plan.in_cells(verdict.reason),
+        notes=tuple(map(plan.in_cells, verdict.notes)),
+        fix=fix and replace(fix, why=plan.in_cells(fix.why)),
+    )
+    return replace(done, verdict=shown)
+
+
+def _settled(plan: Plan, options: Options) -> Settled:
     if plan.job is None:
         return Settled(plan, inconclusive(plan.reason, device=options.device))
     if plan.job.get("runner") == "compared":
@@ -59,9 +79,9 @@ def settle(plan: Plan, options: Options) -> Settled:
         return Settled(plan, _not_believed(ended, options.device), ended.sandbox, version, ended.seconds)
     before, control, fixed = run_of(ended, "before"), run_of(ended, "after"), run_of(ended, "fixed")
     if before is None:
-        said = next((printable(record["failed"]) for record in ended.records if "failed" in record), "")
+        failure = next((printable(record["failed"]) for record in ended.records if "failed" in record), "")
         verdict = inconclusive(
-            said or _ending(ended) or _last_line(ended.output) or "the child process gave no answer", device=options.device
+            failure or _ending(ended) or _last_line(ended.output) or "the child process gave no answer", device=options.device
         )
     else:
         inert = run_of(ended, "inert before"), run_of(ended, "inert after")
@@ -69,10 +89,17 @@ def settle(plan: Plan, options: Options) -> Settled:
         verdict = with_comparison(verdict, comparison_of(ended))
         if ended.ending and verdict.after is None:
             verdict = replace(verdict, reason=f"{_ending(ended)}; {verdict.reason}")
+    verdict = naming_line(verdict, _flagged_row(plan))
     snapshot, why_not = snapshot_of(ended)
     if why_not:
         verdict = replace(verdict, notes=(*verdict.notes, f"no memory snapshot: {why_not}"))
     return Settled(plan, verdict, ended.sandbox, version, ended.seconds, snapshot)
+
+
+def _flagged_row(plan: Plan) -> int:
+    """The flagged line; of a notebook, in the module that its cells make."""
+    place = (plan.job or {}).get("place")
+    return int(place[0]) if isinstance(place, list) else plan.finding.span.start.row
 
 
 def _not_believed(ended: Ended, device: str) -> Verdict:
@@ -101,13 +128,13 @@ def settle_all(
     options: Options,
     devices: Sequence[str],
     executor: Executor | None = None,
-    tell: Callable[[Plan], None] = lambda plan: None,
+    on_start: Callable[[Plan], None] = lambda plan: None,
 ) -> Iterator[Settled]:
     """Settle every plan, in order, as results come.
 
     ``devices`` names a device for each experiment that may run at the same time: ``["cpu"] * 2``, or each GPU once. With an
     ``executor`` all run there, and ``options.device`` is what it means on the machine that it runs on (``"auto"`` too). An
-    experiment that the executor loses is inconclusive; a machine without torch is an error. Here ``tell`` is called with each
+    experiment that the executor loses is inconclusive; a machine without torch is an error. Here ``on_start`` is called with each
     plan that begins, and torch is imported once for all of them.
     """
     if executor is not None:
@@ -121,7 +148,7 @@ def settle_all(
     def on_a_free_device(plan: Plan) -> Settled:
         device = free.get()
         if plan.job is not None:
-            tell(plan)
+            on_start(plan)
         try:
             return settle(plan, replace(options, device=device))
         finally:
@@ -173,7 +200,7 @@ def _ending(ended: Ended) -> str:
     """How the child ended; at the time limit with the row that it was in, which the child tells shortly before."""
     _, found, frames = ended.output.rpartition("Timeout (")
     row = _ROW.search(frames) if found and ended.ending == "time limit" else None
-    return f"time limit, in row {row[1]}" if row else ended.ending
+    return f"time limit, on line {row[1]}" if row else ended.ending
 
 
 def _last_line(text: str) -> str:

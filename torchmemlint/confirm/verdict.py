@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -32,6 +33,10 @@ UNUSED = "a graph at each call, that no backward uses"
 
 COPY = "a second copy of the weights at peak"
 """A checkpoint beside the model that it is for; the device that it was saved from is pretended on a CPU."""
+
+
+COPY_WHILE_LOADING = "a second copy of the weights until they are dropped"
+"""The same where no module runs in the function that loads."""
 
 
 OWN_RUN = "run(steps)"
@@ -76,6 +81,26 @@ class Comparison:
     phases: int = 0
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Located:
+    """An exception or a name, and the line of the flagged file that it is about; 0: the line is unknown."""
+
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{on_line(self.line)}{self.text}"
+
+    @classmethod
+    def raised(cls, line: int, error: Exception, longest: int = 300) -> Located:
+        """An exception of the code, with so many characters at most."""
+        return cls(line, f"{type(error).__name__}: {error}"[:longest])
+
+    def packed(self) -> list[object]:
+        """As JSON has it."""
+        return [self.line, self.text]
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """One variant's figures, a sample per step at the head of the loop.
@@ -92,7 +117,7 @@ class Run:
     seen               what the probe saw: "tensor", "number", "other", "stand-in" or "" (the line never ran)
     place              what holds the value: "real", "stand-in", "local" (of a call without a loop), "context" (of an
                        ``autograd.Function``) or "" (not known)
-    errors             the first exceptions of the code that ran, as "row: Type: text"
+    errors             the first exceptions of the code that ran, with its type
     attached           a probed tensor hung on a graph
     backwards          how many backward calls ran
     graphs_built       how many stand-in forwards built a graph
@@ -105,7 +130,9 @@ class Run:
     swallowed          callees out of sight that were handed a graph and may have run a backward on it
     probe_bytes        bytes that the graph of one flagged value saves for a backward
     value_bytes        bytes of the storages of one flagged value; of a checkpoint, what the call leaves allocated
+    ran                how often modules were called after a flagged load
     went_back          how often a backward came through a flagged value
+    assumed            rows of ``if`` statements whose answer may be another one in another step or call: the flagged line's side was taken
     turned             rows of ``if`` statements whose guessed answer was turned, to come to the phase without a backward
     escapes            something with a graph leaves the flagged function (None: it did not come to its end)
     blocked            what led past the flagged line or ended the run, in words
@@ -118,6 +145,9 @@ class Run:
     raised             how the flagged call refused its arguments
     ungraphed          the flagged call gave a value without a graph, in grad mode
     hidden_inputs      whether inputs of the flagged call ask for a gradient is not known
+    backward_row       the row of the last backward, 0 for none
+    guess_row          the row that calls the first of ``guesses``
+    needed_at          rows of ``if`` statements whose answer, an option's default or a guess, keeps a backward from the flagged value
     keys               what the flagged cache was called with: "module", "tensor", or "" for nothing that is known
     """
 
@@ -132,7 +162,7 @@ class Run:
     fallbacks: int = 0
     seen: str = ""
     place: str = ""
-    errors: tuple[str, ...] = ()
+    errors: tuple[Located, ...] = ()
     device: str = "cpu"
     seconds: float = 0.0
     mode: str = ""
@@ -141,18 +171,20 @@ class Run:
     graphs_built: int = 0
     grad_modes: tuple[bool, ...] = ()
     guesses: tuple[str, ...] = ()
-    decorators: tuple[str, ...] = ()
-    contexts: tuple[str, ...] = ()
+    decorators: tuple[Located, ...] = ()
+    contexts: tuple[Located, ...] = ()
     forced: tuple[int, ...] = ()
     later_backwards: int = 0
     empty_backwards: int = 0
-    swallowed: tuple[str, ...] = ()
+    swallowed: tuple[Located, ...] = ()
     probe_bytes: int = 0
     value_bytes: int = 0
+    ran: int = 0
     went_back: int = 0
     turned: tuple[int, ...] = ()
+    assumed: tuple[int, ...] = ()
     escapes: bool | None = None
-    blocked: tuple[str, ...] = ()
+    blocked: tuple[Located, ...] = ()
     partly_freed: bool = False
     allocated_bytes: tuple[int, ...] = ()
     joined_bytes: tuple[int, ...] = ()
@@ -161,6 +193,9 @@ class Run:
     ungraphed: bool = False
     hidden_inputs: bool = False
     keys: str = ""
+    backward_row: int = 0
+    guess_row: int = 0
+    needed_at: tuple[int, ...] = ()
     hung: bool = False
     may_retain: bool = False
 
@@ -212,15 +247,15 @@ class Doubts:
 
     grad      the grad mode that its callers start it in: "on", "off", "unknown", or "default" where no caller in sight
               changes it
-    consumed  something may run a backward later on what the flagged place keeps
+    consumed  the line where something may run a backward later on what the flagged place keeps, 0 for none
     claimed   the linter itself reports the line (it is not only asked about)
-    frozen    the file switches ``requires_grad`` of parameters off somewhere
+    frozen    which line may freeze all that the flagged forward trains, in words, "" for none
     bounded   why what the flagged line lets grow may not grow on, "" where nothing in sight says so
     """
 
     grad: str = "unknown"
-    consumed: bool = False
-    frozen: bool = False
+    consumed: int = 0
+    frozen: str = ""
     claimed: bool = True
     bounded: str = ""
 
@@ -246,6 +281,8 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
     value was seen, that no operation was replaced, that nothing grows and that the peak is the twin's.
     """
     rule = rule_of(code)
+    if rule.repair is Repair.LOAD and before.mode != OWN_RUN:
+        return decide_load(before, after)
     if rule.repair in OF_FOOTPRINT and before.mode != OWN_RUN:
         return decide_footprint(rule.repair, before, after)
     if _needed(rule, before, after):
@@ -266,8 +303,14 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
         return Verdict(
             Outcome.REFUTED, "", "another backward() goes through this graph, and fails without it", before.device, before, after
         )  # fmt: skip
+    if before.went_back and after.backwards < before.backwards and Shown.NO_BACKWARD in rule.shown:
+        return inconclusive(
+            f"{on_line(before.backward_row)}a backward() goes through this graph, and does not run without it", before, after
+        )
     if after.empty_backwards > before.empty_backwards:
-        return inconclusive("a backward() may need the graph that the fix removes", before, after)
+        return inconclusive(
+            f"{on_line(before.backward_row)}a backward() may need the graph that the fix removes", before, after
+        )
     kind = growth_kind(rule, before, after)
     if kind and before.seen not in {"tensor", "number"}:
         return inconclusive(_stopped("something grows, but the flagged line never ran on a tensor", before), before, after)
@@ -297,7 +340,7 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
     if _differ(before, after):
         return inconclusive("it does not grow, but uses more memory than the fixed version", before, after)
     if before.fallbacks or before.errors:
-        why = before.errors[0] if before.errors else f"{before.fallbacks} operations had to be replaced"
+        why = str(before.errors[0]) if before.errors else f"{before.fallbacks} operations had to be replaced"
         return inconclusive(f"nothing grew, but not everything ran: {why}", before, after)
     return Verdict(
         Outcome.REFUTED,
@@ -308,6 +351,24 @@ def decide(code: str, before: Run, after: Run | None) -> Verdict:
         after,
         None,
     )
+
+
+def decide_load(before: Run, after: Run | None) -> Verdict:
+    """What the two runs prove of a checkpoint that is loaded onto a device: whether its weights are held when the modules run."""
+    if before.seen != "tensor":
+        return inconclusive(_stopped("the flagged line never ran", before), before, after)
+    if after is None or after.seen != "tensor":
+        why = _stopped("the flagged line never ran", after) if after else "there is no fixed version to compare with"
+        return inconclusive(f"no control: {why}", before, after)
+    more = before.peak_bytes - after.peak_bytes
+    if before.value_bytes and more >= 0.9 * before.value_bytes and before.ran == after.ran:
+        kind = COPY if before.ran else COPY_WHILE_LOADING
+        return Verdict(Outcome.CONFIRMED, kind, "", before.device, before, after, True)
+    if not before.value_bytes:
+        return inconclusive("`map_location` names the host", before, after)
+    if before.ran:
+        return inconclusive("the loaded weights are freed before the model runs", before, after)
+    return inconclusive(_stopped("the loaded weights do not raise the peak of this function", before), before, after)
 
 
 def decide_footprint(repair: Repair, before: Run, after: Run | None) -> Verdict:
@@ -410,7 +471,7 @@ _REFUTED = {
 
 
 def _again(run: Run) -> bool:
-    return any("backward through the graph a second time" in error for error in run.errors)
+    return any("backward through the graph a second time" in error.text for error in run.errors)
 
 
 SAME_BYTES = 4096
@@ -458,14 +519,24 @@ def decide_isolated(
         reason = reason or _doubt_of_growth(rule, verdict.kind, before, doubts)
         if reason:
             return inconclusive(reason, before, twin)
-        if control and fixed and len(fixed.live_bytes) >= MIN_STEPS:
-            helped = _flat(verdict.kind, before, fixed) and bool(growth_kind(rule, before, fixed))
+        if control and fixed and (rule.repair is Repair.LOAD or len(fixed.live_bytes) >= MIN_STEPS):
+            helped = _helps(rule, verdict.kind, before, fixed)
             notes = () if helped else ("the printed fix does not stop the growth",)
             verdict = replace(verdict, after=fixed, helped=helped, notes=(*verdict.notes, *notes))
+        if before.assumed:
+            rows = ", ".join(f"line {row}" for row in before.assumed)
+            verdict = replace(verdict, notes=(*verdict.notes, f"where the `if` on {rows} leads to this line"))
         if before.turned:
-            rows = ", ".join(map(str, before.turned))
+            rows = ", ".join(f"line {row}" for row in before.turned)
+            verdict = replace(verdict, notes=(*verdict.notes, f"in the phase that the `if` on {rows} separates from training"))
+        if before.needed_at:
+            rows = ", ".join(f"line {row}" for row in before.needed_at)
             verdict = replace(
-                verdict, notes=(*verdict.notes, f"in the phase that the `if` in row {rows} separates from training")
+                verdict,
+                notes=(
+                    *verdict.notes,
+                    f"with the default options: if the `if` on {rows} goes the other way, a backward uses the graph",
+                ),
             )
         if doubts.grad == "default" and not before.backwards and "kept" not in verdict.kind:
             verdict = replace(verdict, notes=(*verdict.notes, "assumes that no caller outside the project disables grad mode"))
@@ -499,37 +570,44 @@ def _without_guesses(code: str, verdict: Verdict, before: Run, inert: tuple[Run 
             return again, ""
         if len(before.guesses) == 1 and first.empty_backwards > 0 == before.empty_backwards:
             return replace(verdict, notes=(f"`backward()` shows that `{before.guesses[0]}` returns a value with a graph",)), ""
-    return verdict, f"the value comes from `{before.guesses[0]}`, which is not in this file"
+    return verdict, f"{on_line(before.guess_row)}the value comes from `{before.guesses[0]}`, which is not in this file"
 
 
 def _doubt_of_growth(rule: Rule, kind: str, before: Run, doubts: Doubts) -> str:
     if before.forced:
-        return f"it grows only where the `if` in row {before.forced[0]} holds, which it did not"
+        return f"it grows only where the `if` on line {before.forced[0]} holds, which it did not"
     if rule.repair in OF_FOOTPRINT:
         return doubts.bounded
+    if kind in {COPY, COPY_WHILE_LOADING}:
+        return ""
     if kind == EACH:  # a later backward takes what is kept: that is what is said
         return ""
     if "graph per step" in kind and (doubts.consumed or (before.later_backwards and Shown.ONLY_CONSTANT not in rule.shown)):
         # (a target network is not trained: whatever a later backward runs through, this graph is for nothing)
-        return "a later backward may use the kept value: it is retained until then"
+        return f"{on_line(doubts.consumed or before.backward_row)}a later backward may use the kept value: it is retained until then"
     if before.may_retain and "per step" in kind and rule.about is About.GRAPH_KEPT:
-        return "it is unknown whether a backward keeps its graph: a later one may use the kept value"
+        return f"{on_line(before.backward_row)}it is unknown whether this backward keeps its graph: a later one may use the kept value"
     if "device" in kind or "storage" in kind or kind == "tensors kept" or before.place == "context":
         return ""
     if kind == UNUSED and before.escapes is not False and not doubts.claimed:
         return "its callers may need the graph of its result"
+    if doubts.frozen and Shown.ONLY_CONSTANT in rule.shown:
+        return f"{doubts.frozen}, and whether this forward trains others is unknown"
     if before.backwards and rule.about is About.NEEDLESS_GRAPH and not doubts.claimed:
         return "the linter does not report this line, and its result may be part of another step's backward"
     if before.backwards:  # a training step: grad mode is on, parameters are trained
         return ""
     if before.swallowed:
-        return f"`{before.swallowed[0]}` is not in this file, gets the graph, and may run a backward"
+        callee = before.swallowed[0]
+        return f"{on_line(callee.line)}`{callee.text}` is not in this file, gets the graph, and may run a backward"
     if before.decorators:
-        return f"the decorator `{before.decorators[0]}` is not in this file, and may disable grad mode"
+        decorator = before.decorators[0]
+        return f"{on_line(decorator.line)}the decorator `{decorator.text}` is not in this file, and may disable grad mode"
     if before.contexts:
-        return f"`with {before.contexts[0]}` is not in this file, and may disable grad mode"
+        context = before.contexts[0]
+        return f"{on_line(context.line)}`with {context.text}` is not in this file, and may disable grad mode"
     if doubts.frozen:
-        return "the file freezes parameters, and code outside the function decides which"
+        return f"{doubts.frozen}, and whether this forward trains others is unknown"
     if not doubts.claimed and before.escapes is not False:
         return "the linter does not report this line, and its callers may need the graph of its result"
     if doubts.grad not in {"on", "default"}:
@@ -539,9 +617,9 @@ def _doubt_of_growth(rule: Rule, kind: str, before: Run, doubts: Doubts) -> str:
 
 def _doubt_of_nothing(rule: Rule, before: Run) -> str:
     if before.guesses:
-        return f"the value comes from `{before.guesses[0]}`, which is not in this file"
+        return f"{on_line(before.guess_row)}the value comes from `{before.guesses[0]}`, which is not in this file"
     if before.forced:
-        return f"the line was only reached by overriding the `if` in row {before.forced[0]}"
+        return f"the line was only reached by overriding the `if` on line {before.forced[0]}"
     if rule.repair in OF_FOOTPRINT:
         return ""
     if before.attached:
@@ -583,7 +661,7 @@ def growth_kind(rule: Rule, before: Run, after: Run) -> str:
     if uncollected > 0:
         return "until the cyclic collector runs"
     higher = more >= max(1, before.peak_bytes // 20) or (graph > 0 and more >= graph // 2)
-    if rule.repair is Repair.LOAD:
+    if rule.repair is Repair.LOAD:  # of a fixture, that loads a file of its own
         return COPY if higher else ""
     if rule.about in OF_GRAPHS and higher and before.attached and (graph or rule.repair is Repair.OWN_FIX):
         return "extra graph at peak"
@@ -594,6 +672,12 @@ def growth_kind(rule: Rule, before: Run, after: Run) -> str:
     if rule.about in OF_GRAPHS:
         return ""
     return "higher peak" if higher else ""
+
+
+def _helps(rule: Rule, kind: str, before: Run, fixed: Run) -> bool:
+    if rule.repair is Repair.LOAD:
+        return decide_load(before, fixed).outcome is Outcome.CONFIRMED
+    return _flat(kind, before, fixed) and bool(growth_kind(rule, before, fixed))
 
 
 def _flat(kind: str, before: Run, after: Run) -> bool:
@@ -617,8 +701,20 @@ def _why_not_run(run: Run) -> str:
 
 def _stopped(words: str, run: Run) -> str:
     """The words, and what stopped the run: the row and its exception, or the ``if`` that led past."""
-    why = next(iter([*run.errors, *run.blocked]), "")
+    why = next(iter([*run.errors, *run.blocked]), None)
     return f"{words}: {why}" if why else words
+
+
+def on_line(line: int) -> str:
+    """What a sentence about the line begins with; nothing where the line is unknown."""
+    return f"line {line}: " if line else ""
+
+
+def naming_line(verdict: Verdict, row: int) -> Verdict:
+    """An abstention that names no line is about the flagged one, in ``row``."""
+    if verdict.outcome is not Outcome.INCONCLUSIVE or re.search(r"\bline \d", verdict.reason):
+        return verdict
+    return replace(verdict, reason=f"line {row}: {verdict.reason}")
 
 
 def run_json(run: Run | None) -> dict[str, object] | None:

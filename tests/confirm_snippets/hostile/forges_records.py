@@ -9,7 +9,7 @@ run = {
     "seconds": float("nan"),
     "seen": "tensor",
     "place": "\x1b]0;owned\x07\x1b[2J",
-    "errors": ["\x1b[31mred\n\ud800", "\u202egnp.exe"],
+    "errors": [[1, "\x1b[31mred\n\ud800"], [huge, "\u202egnp.exe"], ["\x1b[2J", 4], "no pair"],
 }
 emit({"variant": ["before"], "run": 7})
 emit({"variant": "before", "run": run})

@@ -7,17 +7,27 @@ import gc
 import inspect
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import torch
 
+from torchmemlint.confirm.verdict import Located
 from torchmemlint.confirm.worker import cut, standins
 from torchmemlint.confirm.worker.meter import meter_for
 from torchmemlint.confirm.worker.standins import StandIn
 from torchmemlint.torch_facts import TORCH
 
-if TYPE_CHECKING:
-    from torchmemlint.confirm.worker.isolate import Target
+
+class Target(Protocol):
+    """The flagged function's file, the device, and the grad mode of its calls (see ``isolate.Target``)."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def grad(self) -> str: ...
+
 
 _MEMBERS = TORCH.words["tensor-members"]
 _PLAIN: Mapping[str, object] = {"int": 4, "float": 0.5, "bool": True, "str": "cpu", "bytes": b""}
@@ -109,17 +119,18 @@ def _is_tensor(item: ast.arg, node: cut.FunctionNode) -> bool:
     )
 
 
-Drive = Callable[["Target", ast.Module, Any], dict[str, Any]]
+Wanted = TypeVar("Wanted", bound=Target)
+Drive: TypeAlias = Callable[[Wanted, ast.Module, Any], dict[str, Any]]
 
 
-def measured(target: Target, site: cut.Site, cached: bool, make: Drive, harness: Any) -> Mapping[str, object]:
+def measured(target: Wanted, site: cut.Site, cached: bool, make: Drive[Wanted], harness: Any) -> Mapping[str, object]:
     """The figures of STEPS calls; ``make`` runs the module's definitions under ``harness`` and gives its names."""
     started = time.monotonic()
     gc.collect()
     torch.manual_seed(0)
     standins.begin(standins.Record())
     standins.weight()
-    errors: list[str] = []
+    errors: list[Located] = []
     keys: Keys | None = None
     modes: set[bool] = set()
     meter = meter_for(target.device)
@@ -145,14 +156,14 @@ def measured(target: Target, site: cut.Site, cached: bool, make: Drive, harness:
             gc.collect()
             live.append(meter.live_bytes())
         except Exception as error:
-            errors.append(f"{node.lineno if (node := site.function) else 0}: {type(error).__name__}: {error}"[:300])
+            errors.append(Located.raised(node.lineno if (node := site.function) else 0, error))
             error.__traceback__ = None
         peak = meter.peak_bytes()
     rows = range(site.function.lineno, (site.function.end_lineno or 0) + 1) if site.function else range(0)
-    errors = [*errors, *(text for text in harness.errors if int(text.partition(":")[0]) in rows)]
+    errors = [*errors, *(item for item in harness.errors if item.line in rows)]
     return {
         "live_bytes": live, "uncollected_bytes": live, "peak_bytes": peak, "device": target.device, "grad_modes": sorted(modes),
-        "seen": "tensor" if len(live) > 1 else "", "errors": errors[:5], "seconds": time.monotonic() - started,
+        "seen": "tensor" if len(live) > 1 else "", "errors": [item.packed() for item in errors[:5]], "seconds": time.monotonic() - started,
         "value_bytes": standins.FORWARD_BYTES, "keys": keys.words if keys else "", "mode": "cached function",
         "fallbacks": len(standins.record.fallbacks),
     }  # fmt: skip

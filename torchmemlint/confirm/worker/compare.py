@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ast
 import gc
+import math
 import re
 import time
+import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,9 +21,11 @@ from typing import Any
 
 import torch
 
+from torchmemlint.confirm.verdict import Located
 from torchmemlint.confirm.worker import cut, isolate, standins
 from torchmemlint.confirm.worker.meter import StorageMeter, tensors_in
 from torchmemlint.confirm.worker.standins import StandIn
+from torchmemlint.str_enum import StrEnum
 
 SECONDS = 10.0
 """No further phase is begun after this much CPU time."""
@@ -29,15 +33,36 @@ PHASES = 8
 LISTED, STEPS = 6, 3
 CALLS = 2
 """So often is a function without a loop around the line called: what it keeps, the second call finds."""
+MANY_LEAVES = 500
+"""Of more parameters below flagged forwards no others are looked for."""
+
+
+Gradients = list[tuple[tuple[int, ...], float | None]]
+"""Of each leaf that a backward came to, its shape and the sum of a gradient (None: it has none)."""
+
+
+class Cut(StrEnum):
+    """What a fix takes from the backwards of the program on purpose.
+
+    OTHERS   the gradients of parameters that nothing trains there: a teacher's, a generator's in the discriminator's step
+    EARLIER  what earlier steps add to the gradients: the state of a recurrent network
+    """
+
+    NONE = ""
+    OTHERS = "others"
+    EARLIER = "earlier"
 
 
 @dataclass(frozen=True, slots=True)
 class Backward:
-    """One backward: the kinds of nodes that hung below it, the gradients that it left, and its row."""
+    """One backward: the kinds of nodes that hung below it, the gradients that it left, and its row; what it added to the gradients of
+    the leaves, those below a flagged forward apart."""
 
     nodes: Counter[str]
-    gradients: list[tuple[tuple[int, ...], float | None]]
+    gradients: Gradients
     row: int
+    added: Gradients = field(default_factory=list)
+    added_to_flagged: Gradients = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -46,7 +71,7 @@ class Seen:
 
     results: list[object] = field(default_factory=list)
     backwards: list[Backward] = field(default_factory=list)
-    errors: list[tuple[str, int]] = field(default_factory=list)
+    errors: list[Located] = field(default_factory=list)
     guessed: set[int] = field(default_factory=set)
     reached: int = 0
 
@@ -59,6 +84,15 @@ class Watcher(isolate.Harness):
         self._order, self._answers = order, turned
         self.seen_here = Seen()
         self._whiles_here: Counter[int] = Counter()
+        self._flagged: list[torch.Tensor] = []
+
+    def forward(self, call: Any, exact: bool = False) -> Any:
+        """A flagged forward: takes down the parameters that its result hangs on."""
+        value = call() if isinstance(call, types.FunctionType) else call
+        roots = [tensor for tensor in tensors_in(value) if tensor.requires_grad] if len(self._flagged) < MANY_LEAVES else []
+        _, leaves = below(roots)
+        self._flagged += [leaf for leaf in leaves if not any(leaf is item for item in self._flagged)]
+        return value
 
     def tick(self) -> None:
         """Nothing is sampled."""
@@ -89,10 +123,10 @@ class Watcher(isolate.Harness):
         except Exception:
             return False
 
-    def branch(self, wanted: bool | None, remainder: bool, row: int, test: Any) -> bool:
+    def branch(self, wanted: bool | None, varies: bool, option: bool, row: int, test: Any) -> bool:
         """The answer itself; where nobody knows it the guess, or in another phase the opposite."""
         truth, known = isolate.answer(test)
-        if known:
+        if known and not option:
             return truth
         number = self._order.get(row, 0)
         self.seen_here.guessed.add(number)
@@ -104,16 +138,21 @@ class Watcher(isolate.Harness):
 
     def failed(self, row: int, error: Exception) -> None:
         """A guarded statement raised."""
-        self.seen_here.errors.append((f"{type(error).__name__}: {error}"[:160], row))
+        self.seen_here.errors.append(Located.raised(row, error, 160))
         error.__traceback__ = None
 
     def before_backward(self, roots: list[torch.Tensor]) -> Callable[[], None]:
         """What hangs below a backward now, and after it which gradients there are."""
         names, leaves = below(roots)
+        first = [0.0 if leaf.grad is None else _number(leaf.grad) for leaf in leaves]
 
         def after() -> None:
             gradients = [(tuple(leaf.shape), None if leaf.grad is None else _number(leaf.grad)) for leaf in leaves]
-            self.seen_here.backwards.append(Backward(names, gradients, isolate.row_here()))
+            added: tuple[Gradients, Gradients] = ([], [])
+            for leaf, before, (shape, there) in zip(leaves, first, gradients, strict=True):
+                of_flagged = any(leaf is item for item in self._flagged)
+                added[of_flagged].append((shape, None if there is None else there - before))
+            self.seen_here.backwards.append(Backward(names, gradients, isolate.row_here(), *added))
 
         return after
 
@@ -185,7 +224,22 @@ def _figure(value: tuple[object, ...] | list[object]) -> bool:
 def _close(mine: object, other: object) -> bool:
     if not isinstance(mine, (int, float)) or not isinstance(other, (int, float)):
         return mine == other
+    if not (math.isfinite(mine) and math.isfinite(other)):
+        return mine == other or (math.isnan(mine) and math.isnan(other))
     return abs(mine - other) <= 1e-4 * max(1.0, abs(mine), abs(other))
+
+
+def _as_much(mine: float | None, other: float | None) -> bool:
+    """Whether two gradients are equal but for rounding: of a stand-in they are small."""
+    if mine is None or other is None or not (math.isfinite(mine) and math.isfinite(other)):
+        return mine is other or _close(mine, other)
+    return abs(mine - other) <= 1e-3 * max(abs(mine), abs(other)) + 1e-9
+
+
+def _gradients_agree(mine: Gradients, other: Gradients) -> bool:
+    return len(mine) == len(other) and all(
+        one[0] == two[0] and _as_much(one[1], two[1]) for one, two in zip(mine, other, strict=True)
+    )
 
 
 def questions(tree: ast.Module) -> Mapping[int, int]:
@@ -211,55 +265,125 @@ def run_once(target: isolate.Target, turned: frozenset[int]) -> Seen | None:
     order = questions(tree)
     gc.collect()
     torch.manual_seed(0)
-    record = standins.Record(frozenset(), cut.modules_of(tree, site.klass))
+    record = standins.Record(frozenset(), cut.modules_of(tree, site.klass), apart=True)
     standins.begin(record)
-    standins.weight()
     watcher = Watcher(order, turned)
     record.on_backward = watcher.before_backward
-    program = cut.plain(tree, site)
+    program = cut.plain(tree, site, target.flaw)
     with torch.set_grad_enabled(target.grad != "off"):
         errors = isolate.drive(program, site, watcher, target, CALLS)
     standins.begin(standins.Record())
     seen = watcher.seen_here
-    for text in errors:
-        row, _, words = text.partition(": ")
-        seen.errors.append((words, int(row) if row.isdigit() else 0))
+    seen.errors += errors
     return seen
 
 
 def _words(text: str) -> str:
+    """What an exception says, without the numbers, which differ from run to run. Where the limit of the recursion strikes differs, too:
+    a decorator is one more frame."""
+    if text.startswith(RecursionError.__name__):
+        return RecursionError.__name__
     return re.sub(r"0x[0-9a-f]+|\d+", "N", text)
 
 
-def difference(first: Seen, second: Seen) -> str:
-    """What the repaired function does otherwise, in words; "" for nothing."""
-    known = Counter(_words(text) for text, _ in first.errors)
-    for text, row in second.errors:
-        if known[_words(text)] <= 0:
-            return f"row {row} of the fixed code: {text}"
-        known[_words(text)] -= 1
+def difference(first: Seen, second: Seen, meant: Cut = Cut.NONE) -> str:
+    """What the repaired function does otherwise than it is meant to, in words; "" for nothing."""
+    known = Counter(_words(error.text) for error in first.errors)
+    for error in second.errors:
+        if known[_words(error.text)] <= 0:
+            return f"line {error.line} of the fixed code: {error.text}"
+        known[_words(error.text)] -= 1
     for mine, other in zip_longest(first.backwards, second.backwards):
         if mine is None or other is None:
             return "the fixed code runs a different number of backwards"
+        if meant and cuts_only(mine, other, meant):
+            continue
         if mine.nodes != other.nodes:
             fewer = sum((mine.nodes - other.nodes).values())
             more = sum((other.nodes - mine.nodes).values())
-            return f"the backward in row {mine.row} goes through a different graph: {fewer} nodes less, {more} more"
-        if not same(mine.gradients, other.gradients):
-            return f"the backward in row {mine.row} leaves different gradients"
-    if not same(first.results, second.results):
-        return "another result"
+            return f"the backward on line {mine.row} goes through a different graph: {fewer} nodes less, {more} more"
+        if not _gradients_agree(mine.gradients, other.gradients):
+            return f"the backward on line {mine.row} leaves different gradients"
+    return _other_result(first.results, second.results)
+
+
+def cuts_only(mine: Backward, other: Backward, meant: Cut) -> bool:
+    """Whether the repaired code's backward lacks what the fix is meant to take, and nothing else."""
+    if other.nodes - mine.nodes or not other.nodes:
+        return False
+    if meant is Cut.EARLIER:
+        return not Counter(shape for shape, _ in other.added) - Counter(shape for shape, _ in mine.added)
+    added = [*other.added, *other.added_to_flagged]
+    may_lack = list(mine.added_to_flagged)
+    for leaf in mine.added:
+        if not _taken(leaf, added):
+            return False
+    return all(_taken(leaf, may_lack) for leaf in added)
+
+
+def _taken(leaf: tuple[tuple[int, ...], float | None], of: Gradients) -> bool:
+    """Take a leaf of this shape, to which as much was added, out of ``of``; False where it has none."""
+    found = next((index for index, (shape, amount) in enumerate(of) if shape == leaf[0] and _as_much(amount, leaf[1])), None)
+    if found is None:
+        return False
+    del of[found]
+    return True
+
+
+PARTS_OF_A_CALL = ("the return value", "the receiver", "the arguments")
+"""What is compared of each call, in this order."""
+
+
+def _other_result(first: list[object], second: list[object]) -> str:
+    """Which call leaves something else in the repaired code, where, and what; "" for none."""
+    for number, (mine, other) in enumerate(zip_longest(first, second), 1):
+        if same(mine, other):
+            continue
+        found = first_difference(mine, other)
+        if found is None:
+            return f"another result of call {number}"
+        (part, *path), one, two = found
+        where = PARTS_OF_A_CALL[part] if isinstance(part, int) and part < len(PARTS_OF_A_CALL) else str(part)
+        inside = "".join(f"[{key!r}]" for key in path)
+        return f"another result: call {number} leaves {_shown(two)} instead of {_shown(one)} in {where}{inside and ' at ' + inside}"
     return ""
+
+
+def first_difference(mine: object, other: object) -> tuple[tuple[object, ...], object, object] | None:
+    """The way to the first part in which two fingerprints differ, and that part of each; None where they differ as a whole, or not."""
+    if isinstance(mine, dict) and isinstance(other, dict):
+        pairs: list[tuple[object, object, object]] = [
+            (key, mine.get(key, "nothing"), other.get(key, "nothing")) for key in {**mine, **other}
+        ]
+    elif isinstance(mine, (list, tuple)) and isinstance(other, (list, tuple)) and not (_figure(mine) and _figure(other)):
+        pairs = [(index, one, two) for index, (one, two) in enumerate(zip_longest(mine, other, fillvalue="nothing"))]
+    else:
+        return None
+    for key, one, two in pairs:
+        if not same(one, two):
+            deeper = first_difference(one, two)
+            return ((key, *deeper[0]), deeper[1], deeper[2]) if deeper is not None else ((key,), one, two)
+    return None
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple) and value and value[0] == "tensor":
+        return f"a tensor of shape {value[1]} and sum {value[2]:.4g}"
+    if isinstance(value, tuple) and value and value[0] == "number":
+        return f"{value[1]:.4g}"
+    return repr(value)[:60]
 
 
 def compared(job: Mapping[str, Any]) -> Mapping[str, object]:
     """The answer on the job's fix: "same", "differed" or "could not be run", and why; ``phases`` that were run."""
     target = isolate.target_of(job)
-    repaired = isolate.fixed(target, str(job["fixed_source"]), int(job["fixed_row"]))
+    source = str(job["fixed_source"])
+    repaired = isolate.fixed(target, source, _row_of_a_statement(source, int(job["fixed_row"])))
+    meant = Cut(str(job.get("cuts", "")))
     deadline = time.process_time() + SECONDS
     waiting: list[frozenset[int]] = [frozenset()]
     phases = reached = 0
-    worst = ""
+    worst, cut_off = "", False
     while waiting and phases < PHASES and (phases < 1 or time.process_time() < deadline):
         turned = waiting.pop(0)
         first = run_once(target, turned)
@@ -268,16 +392,36 @@ def compared(job: Mapping[str, Any]) -> Mapping[str, object]:
             return {"answer": "could not be run", "why": "the flagged line is in no statement", "phases": phases}
         phases += 1
         reached += first.reached
-        why = difference(first, second)
+        why = difference(first, second, meant)
+        if why:
+            # The first run of all tells which parts stand-ins play: once it is known, the original may go another way, too.
+            again = run_once(target, turned)
+            assert again is not None
+            if difference(first, again):
+                second = run_once(repaired, turned) or second
+                why, first = difference(again, second, meant), again
+                if why and difference(again, run_once(target, turned) or again):
+                    return {"answer": "could not be run", "why": "two runs of the original differ", "phases": phases}
+        cut_off = cut_off or any(
+            mine.nodes != other.nodes for mine, other in zip(first.backwards, second.backwards, strict=False)
+        )
         if why:
             where = f" (in phase {phases}: with inverted answers to the unknown `if` statements)" if turned else ""
             return {"answer": "differed", "why": f"{why}{where}", "phases": phases}
-        worst = worst or next((f"row {row}: {text}" for text, row in first.errors), "")
+        worst = worst or next((str(error) for error in first.errors), "")
         if not turned:
             waiting += [frozenset({number}) for number in sorted(first.guessed)]
     if not reached:
         return {"answer": "could not be run", "why": worst or "the flagged line never ran", "phases": phases}
-    return {"answer": "same", "why": worst and f"as far as it ran: {worst}", "phases": phases}
+    notes = ["a backward goes through less of the graph, as the fix intends"] if cut_off else []
+    notes += [f"as far as it ran: {worst}"] if worst else []
+    return {"answer": "same", "why": "; ".join(notes), "phases": phases}
+
+
+def _row_of_a_statement(source: str, row: int) -> int:
+    """The row, or the nearest one above that has a statement: a fix may remove the flagged one."""
+    tree = ast.parse(source)
+    return next((above for above in range(row, 0, -1) if cut.locate(tree, cut.Place(above)) is not None), row)
 
 
 def run_compared(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], None]) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from torchmemlint.confirm.worker.calls import InPlace, over_parameters
@@ -193,6 +193,7 @@ class _Body(ast.NodeTransformer):
         self.sampled = self.loops[level] if level < len(self.loops) else None
         self.lenient = False  # an initialiser that checks its arguments would refuse stand-ins
         self.inside = False  # a function; nested ones are left alone unless they hold the line
+        self._changing: tuple[frozenset[str], frozenset[str]] | None = None
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         return node if self.inside and not self._holds(node) else self._function(node)
@@ -318,11 +319,38 @@ class _Body(ast.NodeTransformer):
             wanted = ast.Constant(False)  # a way out before the flagged line
         if flagged:
             node.test = self._probe_expression(node.test)
-        remainder = any(isinstance(item, ast.Mod) for item in ast.walk(node.test))
-        node.test = _call("branch", wanted, ast.Constant(remainder), ast.Constant(node.lineno), _later(node.test))
+        varies = self._varies(node.test) or (not self._holds(node) and isinstance(node.body[-1], ast.Raise))
+        options = options_of(self.site.function) if self.site is not None else frozenset()
+        kept = kept_options(self.site.klass) if self.site is not None else frozenset()
+        asks = any(
+            (isinstance(item, ast.Name) and item.id in options)
+            or (isinstance(item, ast.Attribute) and _is_own(item) and item.attr in kept)
+            for item in ast.walk(node.test)
+        )
+        node.test = _OfNone().visit(node.test)
+        node.test = _call(
+            "branch", wanted, ast.Constant(varies), ast.Constant(asks), ast.Constant(node.lineno), _later(node.test)
+        )
         node.body = self.block(node.body)
         node.orelse = self.block(node.orelse) if node.orelse else []
         return node
+
+    def _varies(self, test: ast.expr) -> bool:
+        """Whether the answer may be another one in another step or call: it is about what a loop around the line counts, an option of
+        the function, or what other methods set in the receiver. (So it is where an ``if`` raises: what is run is a program that works.)"""
+        if self.site is None:
+            return False
+        if self._changing is None:
+            self._changing = changing(self.site)
+        names, attributes = self._changing
+        # `if p.grad is not None` guards what is behind it: to go past it would raise where there is none.
+        guards = {id(item) for each in ast.walk(test) if _asks_for_none(each) for item in ast.walk(each)}
+        return any(
+            isinstance(item, ast.Mod)
+            or (isinstance(item, ast.Name) and item.id in names and id(item) not in guards)
+            or (isinstance(item, ast.Attribute) and isinstance(item.value, ast.Name) and item.attr in attributes)
+            for item in ast.walk(test)
+        )
 
     def _return(self, node: ast.Return, flagged: bool) -> list[ast.stmt]:
         if node.value is None or isinstance(node.value, ast.Constant):
@@ -338,8 +366,6 @@ class _Body(ast.NodeTransformer):
         names = [] if isinstance(node, (ast.Import, ast.ImportFrom)) else _store_names(node)
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             names = [(item.asname or item.name).split(".")[0] for item in node.names if item.name != "*"]
-            if isinstance(node, ast.ImportFrom) and any(item.name == "*" for item in node.names):
-                return [ast.Pass()]
         if flagged:
             self._probe(node)
         if self.repair is Repair.SWITCH and flagged:
@@ -374,7 +400,7 @@ class _Body(ast.NodeTransformer):
             self._in_place(node)
             return
         if self.repair is Repair.LOAD:
-            self._tell_place(node)
+            self._probe_place(node)
             return
         if self.repair in OF_FORWARDS:
             if not self._wrap_call(node):
@@ -402,7 +428,7 @@ class _Body(ast.NodeTransformer):
         assert self.repair is not None
         InPlace(self.repair, HARNESS).generic_visit(node)
 
-    def _tell_place(self, node: ast.stmt) -> None:
+    def _probe_place(self, node: ast.stmt) -> None:
         """Send the flagged load's ``map_location`` through the probe: whether it names the host, and what it is."""
         assert self.site is not None
         calls = [item for item in ast.walk(node) if isinstance(item, ast.Call)]
@@ -453,6 +479,87 @@ class _Body(ast.NodeTransformer):
             value.value = _call("value", value.value)
             return value
         return _call("value", value)
+
+
+def _asks_for_none(node: ast.AST) -> bool:
+    """Whether a node is a comparison with None."""
+    return isinstance(node, ast.Compare) and any(
+        isinstance(each, ast.Constant) and each.value is None for each in node.comparators
+    )
+
+
+class _OfNone(ast.NodeTransformer):
+    """Tells the harness of each ``x is None``: of a stand-in, nobody knows."""
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        if len(node.ops) != 1 or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+            return node
+        if not (isinstance(node.comparators[0], ast.Constant) and node.comparators[0].value is None):
+            return node
+        node.left = _call("asked", node.left)
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
+        return node
+
+
+def changing(site: Site) -> tuple[frozenset[str], frozenset[str]]:
+    """Names that loops around the flagged line count, or that are options of its function (they have a default); and attributes that
+    methods of its class set, other than the initialiser."""
+    names: set[str] = set()
+    for loop in site.loops:
+        if not isinstance(loop, ast.While):
+            names |= {item.id for item in ast.walk(loop.target) if isinstance(item, ast.Name)}
+        names |= {
+            item.target.id for item in ast.walk(loop) if isinstance(item, ast.AugAssign) and isinstance(item.target, ast.Name)
+        }
+    if site.function is not None:
+        arguments = site.function.args
+        given = [*arguments.posonlyargs, *arguments.args]
+        names |= {item.arg for item in given[len(given) - len(arguments.defaults) :]} if arguments.defaults else set()
+        names |= {
+            item.arg for item, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if default is not None
+        }
+    methods = site.klass.body if site.klass is not None else ()
+    attributes = {
+        item.attr
+        for method in methods
+        if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and method.name != "__init__"
+        for item in ast.walk(method)
+        if isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Store) and isinstance(item.value, ast.Name)
+    }
+    return frozenset(names), frozenset(attributes)
+
+
+def options_of(function: FunctionNode | None) -> frozenset[str]:
+    """Parameters with a default: callers may give another value."""
+    if function is None:
+        return frozenset()
+    arguments = function.args
+    given = [*arguments.posonlyargs, *arguments.args]
+    pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    return frozenset(
+        [*(item.arg for item in given[len(given) - len(arguments.defaults) :]), *(item.arg for item, value in pairs if value)]
+    )
+
+
+def _is_own(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def kept_options(klass: ast.ClassDef | None) -> frozenset[str]:
+    """Attributes that the initialiser sets to a parameter with a default: who makes the object may give another value."""
+    methods = klass.body if klass is not None else []
+    init = next((node for node in methods if isinstance(node, ast.FunctionDef) and node.name == "__init__"), None)
+    options = options_of(init)
+    return frozenset(
+        target.attr
+        for node in (ast.walk(init) if init is not None else ())
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in options
+        for target in node.targets
+        if isinstance(target, ast.Attribute) and _is_own(target)
+    )
 
 
 class _WrapCall(ast.NodeTransformer):
@@ -553,9 +660,21 @@ def _guard_classes(tree: ast.Module, site: Site | None) -> None:
     """Guard every method of the file's classes: ``__init__`` and helpers are run with stand-ins too."""
     for klass in tree.body:
         if isinstance(klass, ast.ClassDef):
+            klass.body = [node for node in klass.body if not _is_left_to_subclasses(node)] or [ast.Pass()]
             for node in klass.body:
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and (site is None or node not in site.around):
                     _Body().visit(node)
+
+
+def _is_left_to_subclasses(node: ast.stmt) -> bool:
+    """Whether a method says only that others implement it: it is out of sight."""
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return False
+    last = node.body[-1]
+    raised = last.exc if isinstance(last, ast.Raise) else None
+    raised = raised.func if isinstance(raised, ast.Call) else raised
+    words = all(isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant) for item in node.body[:-1])
+    return words and isinstance(raised, ast.Name) and raised.id == "NotImplementedError"
 
 
 def modules_of(tree: ast.Module, klass: ast.ClassDef | None) -> frozenset[str]:
@@ -585,6 +704,24 @@ def modules_of(tree: ast.Module, klass: ast.ClassDef | None) -> frozenset[str]:
     return frozenset(found)
 
 
+def set_later(klass: ast.ClassDef, attribute: str) -> Iterator[ast.Expression]:
+    """What methods other than the initialiser set an attribute to, where it needs nothing but the receiver and the module."""
+    for method in klass.body:
+        if not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) or method.name == "__init__":
+            continue
+        own = {item.arg for item in ast.walk(method) if isinstance(item, ast.arg)} - {"self"} | set(_stored_in(method))
+        for node in ast.walk(method):
+            if not isinstance(node, ast.Assign) or isinstance(node.value, (ast.Constant, ast.Await, ast.Yield)):
+                continue
+            aimed = any(ast.unparse(target) == f"self.{attribute}" for target in node.targets)
+            if aimed and not any(isinstance(item, ast.Name) and item.id in own for item in ast.walk(node.value)):
+                yield ast.fix_missing_locations(ast.Expression(node.value))
+
+
+def _stored_in(method: ast.AST) -> Iterator[str]:
+    yield from (item.id for item in ast.walk(method) if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store))
+
+
 def definitions(tree: ast.Module) -> ast.Module:
     """Another module of the project: its definitions alone."""
     _soften(tree)
@@ -606,10 +743,10 @@ def whole(tree: ast.Module, site: Site, flaw: Flaw, level: int) -> ast.Module:
     return ast.fix_missing_locations(ast.Module(body, []))
 
 
-def plain(tree: ast.Module, site: Site) -> ast.Module:
-    """As ``whole``, with nothing sampled, probed or mended: loops and conditions are the harness's, and each time that the flagged
-    statement comes it is told."""
-    rewrite = _Plain(site)
+def plain(tree: ast.Module, site: Site, flaw: Flaw) -> ast.Module:
+    """As ``whole``, with nothing sampled or mended: loops and conditions are the harness's, each time that the flagged statement comes it
+    is told, and a flagged forward goes through the harness."""
+    rewrite = _Plain(site, flaw)
     _soften(tree)
     _guard_classes(tree, site)
     if site.function is None:
@@ -623,8 +760,9 @@ def plain(tree: ast.Module, site: Site) -> ast.Module:
 class _Plain(_Body):
     """Guards and conditions alone."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, flaw: Flaw) -> None:
         super().__init__(site, None, len(site.loops))
+        self._of_forward = flaw.repair in OF_FORWARDS
 
     def statement(self, node: ast.stmt) -> list[ast.stmt]:
         done = super().statement(node)
@@ -633,10 +771,14 @@ class _Plain(_Body):
         return [ast.copy_location(ast.Expr(_call("reached")), node), *done]
 
     def _probe(self, node: ast.stmt) -> None:
-        return
+        if self._of_forward:
+            self._wrap_call(node)
 
     def _probe_expression(self, value: ast.expr) -> ast.expr:
-        return value
+        holder = ast.Expr(value)
+        if self._of_forward:
+            self._wrap_call(holder)
+        return holder.value
 
 
 def _is_future(node: ast.stmt) -> bool:
@@ -653,9 +795,10 @@ def sliced(tree: ast.Module, site: Site, flaw: Flaw, level: int) -> ast.Module |
     position = next((index for index, node in enumerate(site.around) if node is loop), len(site.around))
     outside = site.around[start:position]
     block = site.function.body if site.function else tree.body
-    first: list[ast.stmt] = [node for node in _initialisers(block, loop)]
-    names = {node.id for node in ast.walk(loop) if isinstance(node, ast.Name)}
-    known = {name for node in first for name in _store_names(node)}
+    closures = [node for node in block if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))] if site.function else []
+    first: list[ast.stmt] = [*_initialisers(block, loop), *closures]
+    names = {node.id for part in [loop, *closures] for node in ast.walk(part) if isinstance(node, ast.Name)}
+    known = {name for node in first for name in _own_stores(node)}
     if site.function is not None:
         arguments = site.function.args
         known |= {item.arg for item in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}

@@ -9,6 +9,7 @@ import base64
 import builtins
 import contextlib
 import copy
+import dis
 import faulthandler
 import functools
 import gc
@@ -27,11 +28,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
-from torchmemlint.confirm.verdict import slope
-from torchmemlint.confirm.worker import cached, cut, standins
+from torchmemlint.confirm.verdict import Located, slope
+from torchmemlint.confirm.worker import cached, cut, saved, standins
 from torchmemlint.confirm.worker.calls import over_parameters
 from torchmemlint.confirm.worker.footprint import Checkpoint, Joins, let_go
 from torchmemlint.confirm.worker.meter import (
@@ -66,10 +66,14 @@ SEARCH_SECONDS = 12.0
 """No further way to run the line is tried after this much CPU time (wall time depends on what else the machine does)."""
 OTHER_STEPS = 16
 """Loops that the flagged line is not in run this often at most; one in another a quarter as often."""
+FORWARDS_AFTER_LOAD = 40
+"""A run of a flagged load ends after so many calls of modules."""
 RUN_SECONDS = 8.0
 """A run that has taken this much CPU time ends at the next sample."""
 
 
+MODULE_RUNS = 6
+"""So often is a module run whose own statement is flagged, outside a loop."""
 SNAPSHOT_BYTES = 8 << 20
 """A memory snapshot of more than this, packed, does not go through the pipe."""
 
@@ -99,16 +103,17 @@ class Harness:
         self.fragmented = 0
         self.at_end: Callable[[], None] = lambda: None
         self.repair, self._force, self._turned = repair, force, turned
-        self.own_fix = False
+        self.own_fix = self.once = False
         self.looks = True
         self.waits = False
         self._waited = 0
         self.guessed: dict[int, bool] = {}
-        self.value_bytes = self.went_back = 0
+        self.assumed: dict[int, bool] = {}
+        self.value_bytes = self.went_back = self.ran = 0
         self.graphs: list[int] = []
         self.partly = False
         self.left = 0
-        self.blocked: dict[int, str] = {}
+        self.blocked: dict[int, Located] = {}
         self.done = False
         self.sampled: Sampled | None = None
         self.escapes: bool | None = None
@@ -128,9 +133,9 @@ class Harness:
         self._depth = 0
         self.seen: set[str] = set()
         self.grad_modes: set[bool] = set()
-        self.contexts: set[str] = set()
+        self.contexts: set[Located] = set()
         self.places: set[str] = set()
-        self.errors: list[str] = []
+        self.errors: list[Located] = []
         self.forced: list[int] = []
         self.hits = 0
         self._look: Callable[[], object] | None = None
@@ -171,7 +176,7 @@ class Harness:
 
     def _stop_in_time(self) -> None:
         if time.process_time() > self._deadline:
-            self.blocked[0] = f"it ran for {RUN_SECONDS:.0f} seconds, as far as row {row_here()}"
+            self.blocked[0] = Located(0, f"it ran for {RUN_SECONDS:.0f} seconds, as far as line {row_here()}")
             raise EndOfRun
 
     def look(self, place: Callable[[], object]) -> None:
@@ -225,13 +230,21 @@ class Harness:
         )
 
     def _items(self, items: Any) -> Iterator[Any]:
+        """What a loop runs over; where that cannot be had, some data."""
+        count = 0
         try:
             value = items() if callable(items) and not isinstance(items, StandIn) else items
             self._counting = isinstance(value, range)
-            yield from value
+            for item in value:
+                count += 1
+                yield item
+                del item
+            return
         except (TypeError, ValueError, RuntimeError, AttributeError, StopIteration) as error:
             row = row_here()
-            self.blocked.setdefault(row, f"row {row}: {type(error).__name__}: {error}"[:200])
+            self.blocked.setdefault(row, Located.raised(row, error, 200))
+        for _ in range(2 if not count else 0):
+            yield standins.data()
 
     async def aloop(self, role: str, items: Any) -> Any:
         """The same for ``async for``; the iterable is not asked, stand-ins are."""
@@ -259,20 +272,30 @@ class Harness:
         except Exception:
             return False
 
-    def branch(self, wanted: bool | None, remainder: bool, row: int, test: Any) -> bool:
-        """Stands in an if's condition: ``wanted`` is the side that the flagged line is on."""
+    def asked(self, value: Any) -> Any:
+        """What an ``if`` asks of, whether it is None."""
+        if isinstance(value, StandIn):
+            standins.record.asked += 1
+        return value
+
+    def branch(self, wanted: bool | None, varies: bool, option: bool, row: int, test: Any) -> bool:
+        """Stands in an if's condition: ``wanted`` is the side that the flagged line is on; ``varies``: it may be either in some step;
+        ``option``: its answer is what the default of an option says."""
         truth, known = answer(test)
-        if wanted is None and not known:
+        if wanted is None and (option or not known):
             truth = truth != (row in self._turned)
             self.guessed[row] = truth
         if wanted is None or (wanted == truth):
             return truth
-        if not known or remainder:
+        if not known:
+            return wanted
+        if varies:
+            self.assumed[row] = wanted
             return wanted
         if self._force:
             self.forced.append(row)
             return wanted
-        self.blocked.setdefault(row, f"the `if` in row {row} leads elsewhere")
+        self.blocked.setdefault(row, Located(0, f"the `if` on line {row} leads elsewhere"))
         return truth
 
     def context(self, manager: Any, text: str) -> Any:
@@ -280,10 +303,10 @@ class Harness:
         try:
             value = manager() if callable(manager) and not isinstance(manager, StandIn) else manager
         except Exception as error:
-            self.errors.append(f"with {text}: {type(error).__name__}"[:200])
+            self.errors.append(Located(row_here(), f"with {text}: {type(error).__name__}"[:200]))
             return StandIn(text)
         if isinstance(value, StandInTensor):  # `with amp.scale_loss(loss, optimizer) as scaled:`
-            return contextlib.nullcontext(value)
+            return _opened(text, value)
         if isinstance(value, type) or not (hasattr(type(value), "__enter__") or hasattr(type(value), "__aenter__")):
             return StandIn(text)
         return value
@@ -308,10 +331,10 @@ class Harness:
         try:
             with torch.no_grad() if self.repair in _NO_GRAD else contextlib.nullcontext():
                 value = call()
+                if isinstance(value, StandIn) and value._called is not None:
+                    value = value.tml_tensor()
         finally:
             standins.record.trusted = False
-        if isinstance(value, StandIn) and value._called is not None:
-            value = value.tml_tensor()
         if exact or _kind(value) == "tensor":  # of several calls, those that make no tensor are not the forward
             self._saw(value)
         return value
@@ -326,7 +349,19 @@ class Harness:
         """The probe on the place that a checkpoint is loaded to: unless it names the host, the device that it was saved from."""
         self.hits += 1
         self.seen.add("tensor")
+        self._reset_peak()
+        self.value_bytes = 0 if host else saved.FILE_BYTES
+        standins.record.on_forward = self._ran
+        self.ran = 0
         return "cpu" if host or self.repair is Repair.LOAD else standins.ON_DEVICE
+
+    def _ran(self) -> None:
+        """A module runs after the load: from here on the peak is that of its work, and some of it is enough."""
+        if self.ran == 0:
+            self._reset_peak()
+        self.ran += 1
+        if self.ran > FORWARDS_AFTER_LOAD:
+            raise EndOfRun
 
     def joined(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Stands for a flagged ``cat``."""
@@ -386,7 +421,7 @@ class Harness:
         return value
 
     def _weigh(self, value: Any) -> None:
-        graph = walk(value)
+        graph = walk(value, owned=standins.record.owned)
         self.partly = self.partly or graph.freed_slots > 0
         if graph.retained_bytes and not graph.freed_slots:
             self.graphs.append(graph.retained_bytes)
@@ -423,12 +458,22 @@ class Harness:
     def failed(self, row: int, error: Exception) -> None:
         """A guarded statement raised."""
         if len(self.errors) < 20:
-            self.errors.append(f"{row}: {type(error).__name__}: {error}"[:300])
+            self.errors.append(Located.raised(row, error))
         error.__traceback__ = None  # it holds every frame's tensors
 
     def standin(self, name: str) -> StandIn:
         """For a name that the failed statement should have bound."""
         return StandIn(name, origin="given" if self.claimed else "unseen")
+
+
+@contextlib.contextmanager
+def _opened(text: str, value: Any) -> Iterator[Any]:
+    """A manager that nobody sees, and that gives ``value``."""
+    standins.record.open_contexts.append(Located(row_here(), text))
+    try:
+        yield value
+    finally:
+        standins.record.open_contexts.pop()
 
 
 def answer(test: Any) -> tuple[bool, bool]:
@@ -522,13 +567,22 @@ class Modules:
             for key, value in space.items():
                 setattr(module, key, value)
         module = self._loaded[absolute]
-        return _Package({**vars(module)})
+        return _all_of(vars(module), absolute) if "*" in (wanted or ()) else _Package({**vars(module)})
 
     def namespace(self, tree: ast.Module, harness: Harness | None, absolute: str) -> dict[str, Any]:
         """The globals that the definitions of a module leave."""
         space = _namespace(tree, harness or Harness(StorageMeter(), None, False), self, absolute)
         exec(compile(tree, f"<{absolute}>", "exec", __future__.annotations.compiler_flag), space)
         return space
+
+
+def _all_of(names: Mapping[str, Any], absolute: str) -> types.ModuleType:
+    """A module of the project for ``from … import *``."""
+    listed = names.get("__all__")
+    public = listed if isinstance(listed, list) else [name for name in names if not name.startswith("_")]
+    module = types.ModuleType(absolute)
+    vars(module).update({name: names[name] for name in public if name in names})
+    return module
 
 
 class _Package:
@@ -661,9 +715,10 @@ def prepare_torch(device: str) -> None:
     for name, dtype in _LEGACY.items():
         setattr(torch, name, functools.partial(_legacy, getattr(torch, name), dtype))
     torch.load = _load  # type: ignore[assignment]
+    saved.let_in()
     if torch.device(device).type == "cpu":
         _without_cuda()
-    torch.nn.modules.module.register_module_forward_pre_hook(standins.fitted)  # type: ignore[arg-type]
+    torch.nn.modules.module.register_module_forward_pre_hook(standins.entered)  # type: ignore[arg-type]
     for dropout in (torch.nn.Dropout, torch.nn.Dropout2d, torch.nn.Dropout3d, torch.nn.AlphaDropout):
         dropout.__init__ = functools.partialmethod(_dropout, dropout.__init__)  # type: ignore[method-assign, assignment]
     first = DataLoader.__init__
@@ -687,18 +742,8 @@ def prepare_torch(device: str) -> None:
 
 
 def _load(file: Any = None, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """A checkpoint: a stand-in that holds some weights, on the device or, where it is loaded to the host, uncounted."""
-    loaded = StandIn("loaded")
-    if map_location is standins.ON_DEVICE or map_location == "cpu":
-        loaded._parts["weights that were saved"] = _weights_of_a_file(map_location == "cpu")
-    return loaded
-
-
-def _weights_of_a_file(host: bool) -> torch.Tensor:
-    if not host:
-        return torch.zeros(standins.FORWARD_BYTES // 4)
-    with _disable_current_modes():  # where no meter of the device sees them
-        return torch.zeros(standins.FORWARD_BYTES // 4, device="cpu")
+    """A checkpoint: a stand-in, whose weights are on the device where the flagged call loads them there."""
+    return saved.loaded(map_location is standins.ON_DEVICE)
 
 
 def _dropout(self: Any, first: Any, p: Any = 0.5, *args: Any, **kwargs: Any) -> None:
@@ -715,6 +760,7 @@ def _without_cuda() -> None:
     }  # fmt: skip
     for name, answer_of in answers.items():
         setattr(cuda, name, _answering(answer_of))  # each its own: torch._dynamo refuses two names of one function
+    cuda.is_available = lambda: sys._getframe(1).f_code.co_filename.startswith("<")  # to the code there is one; not to torch
 
 
 def _stream() -> StandIn:
@@ -788,13 +834,16 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
     repair = target.flaw.repair
     site = cut.locate(ast.parse(target.source), target.place)
     if site is None:
-        emit({"failed": f"row {target.place.row} holds no statement"})
+        emit({"failed": f"line {target.place.row} holds no statement"})
         return
     if repair is Repair.NO_CACHE:
         _of_a_cache(target, site, emit)
         return
     if row := cut.left_before(site):
-        emit({"failed": f"row {row} leaves before the flagged line: it never runs"})
+        emit({"failed": f"line {row} leaves before the flagged one: it never runs"})
+        return
+    if repair is Repair.LOAD:
+        _of_a_load(target, site, job, emit)
         return
     deadline = time.process_time() + SEARCH_SECONDS
     for attempt in _attempts(len(site.loops), first_loop(site, repair)):
@@ -818,6 +867,8 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
         figures = _measure(other, None, chosen)
         if not figures["backwards"] and figures["seen"] == "tensor" and len(_series(figures, "live_bytes")) > standins.STEPS:
             target, best = other, figures
+    if target.claimed and repair in cut.OF_FORWARDS and best["seen"] == "tensor" and not best["went_back"]:
+        best = {**best, "needed_at": _needed_at(target, chosen, best, deadline)}
     emit({"variant": "before", "run": best})
     if job.get("snapshot") and torch.device(target.device).type == "cuda" and _grows(best):
         emit(_snapshot(target, chosen))
@@ -841,6 +892,23 @@ def run_isolated(job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], 
         emit({"variant": "inert after", "run": repaired(doubtful)})
 
 
+OTHER_ANSWERS = 4
+"""So many `if` statements below the flagged line are tried with the other answer."""
+
+
+def _needed_at(target: Target, chosen: tuple[str, int, bool], best: Mapping[str, object], deadline: float) -> list[int]:
+    """Rows of the ``if`` statements below the flagged line that an option's default or a guess answered, and where the other answer
+    sends a backward through the flagged value."""
+    below = [row for row in _series(best, "guessed") if row > target.place.row and row not in target.turned]
+    found = []
+    for row in below[:OTHER_ANSWERS]:
+        if time.process_time() > deadline:
+            break
+        if _measure(replace(target, turned=target.turned | {row}), None, chosen)["went_back"]:
+            found.append(row)
+    return found
+
+
 def fixed(target: Target, source: str, row: int) -> Target:
     """The target in the file with the finding's own fix, whose flagged statement is in ``row``."""
     longer = source.count("\n") - target.source.count("\n")
@@ -848,9 +916,27 @@ def fixed(target: Target, source: str, row: int) -> Target:
     return replace(target, source=source, place=cut.Place(row, target.place.column), turned=turned)
 
 
+def _of_a_load(target: Target, site: cut.Site, job: Mapping[str, Any], emit: Callable[[Mapping[str, object]], None]) -> None:
+    """A load, once: no growth is asked about, but what is held when the modules run. The first run tells which parts of the file hold
+    weights."""
+    best: Mapping[str, object] = {}
+    chosen = ("whole function", 0, False)
+    for attempt in [chosen, ("whole function", 0, True), *([("slice", len(site.loops) - 1, True)] if site.loops else [])]:
+        known = saved.learned()
+        best, chosen = _measure(target, None, attempt), attempt
+        if best["hits"]:
+            if saved.learned() != known:
+                best = _measure(target, None, attempt)
+            break
+    emit({"variant": "before", "run": best})
+    if job.get("fixed_source"):
+        emit({"variant": "fixed", "run": _measure(fixed(target, job["fixed_source"], int(job["fixed_row"])), None, chosen)})
+    emit({"variant": "after", "run": _measure(target, Repair.LOAD, chosen)})
+
+
 def _of_a_cache(target: Target, site: cut.Site, emit: Callable[[Mapping[str, object]], None]) -> None:
     if site.function is None:
-        emit({"failed": f"row {target.place.row} is in no function"})
+        emit({"failed": f"line {target.place.row} is in no function"})
         return
 
     def make(target: Target, program: ast.Module, harness: Harness) -> dict[str, Any]:
@@ -945,7 +1031,7 @@ def _measure(
     meter = meter_for(target.device)
     make = cut.whole if mode == "whole function" else cut.sliced
     program = make(tree, site, target.flaw, level)
-    errors: list[str] = []
+    errors: list[Located] = []
     standins.weight()  # of ours, and no part of the program
     with meter:
         record.on_host = meter.forget
@@ -953,6 +1039,7 @@ def _measure(
         harness.claimed = target.claimed
         harness.looks = target.flaw.repair is not Repair.NO_CHECKPOINT
         harness.own_fix = target.flaw.repair is Repair.OWN_FIX
+        harness.once = target.flaw.repair is Repair.LOAD
         harness.at_end = at_end
         meter.reset_peak()
         if program is not None:
@@ -985,19 +1072,26 @@ def _measure(
         "graph_bytes": _graph_bytes(harness, per_step * standins.FORWARD_BYTES),
         "probe_bytes": harness.probe_bytes,
         "value_bytes": harness.value_bytes,
+        "ran": harness.ran,
         "went_back": harness.went_back,
         "turned": sorted(target.turned & harness.guessed.keys()),
+        "assumed": sorted(harness.assumed),
         "guards": _guards(tree, record.backward_rows, harness.guessed),
         "fallbacks": len(fallbacks),
         "seen": seen,
         "place": place,
-        "errors": list(dict.fromkeys([*errors, *fallbacks]))[:5],
+        "errors": [item.packed() for item in dict.fromkeys([*errors, *fallbacks])][:5],
         "device": target.device,
         "seconds": time.monotonic() - started,
         "mode": f"{mode}, loop {level}" + (", forced branch" if harness.forced else ""),
         "grad_modes": sorted(harness.grad_modes),
         "decorators": _decorators(record, site),
-        "contexts": sorted(harness.contexts),
+        "contexts": [item.packed() for item in sorted(harness.contexts)],
+        "backward_row": record.backward_row,
+        "guess_row": next(
+            (row for name, row in record.guess_rows.items() if min(harness.guesses, default="").startswith(name)), 0
+        ),
+        "guessed": sorted(harness.guessed),
         "attached": harness.attached
         or ((harness.inexact or harness.own_fix) and end.graph_forwards > 0)
         or (harness.own_fix and record.hung),
@@ -1013,7 +1107,7 @@ def _measure(
         "may_retain": record.may_retain,
         "left": harness.left,
         "hits": harness.hits,
-        "blocked": list(harness.blocked.values())[:3],
+        "blocked": [item.packed() for item in harness.blocked.values()][:3],
         "partly_freed": harness.partly,
         "allocated_bytes": harness.allocated,
         "joined_bytes": harness.joins.bytes,
@@ -1052,15 +1146,19 @@ def _guards(tree: ast.Module, backwards: Iterable[tuple[int, ...]], guessed: Map
     return sorted(rows)
 
 
-def _decorators(record: standins.Record, site: cut.Site) -> list[str]:
-    around = {node.name for node in site.around if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
-    return [decorator for function, decorator in record.unknown_decorators if function in around]
+def _decorators(record: standins.Record, site: cut.Site) -> list[list[object]]:
+    around = {node.name: node for node in site.around if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    return [
+        [next((item.lineno for item in around[function].decorator_list), 0), decorator]
+        for function, decorator in record.unknown_decorators
+        if function in around
+    ]
 
 
-def _swallowed(record: standins.Record, site: cut.Site) -> list[str]:
+def _swallowed(record: standins.Record, site: cut.Site) -> list[list[object]]:
     """Callees out of sight, other than in the flagged statement, that may have run a backward."""
     own = range(site.statement.lineno, (site.statement.end_lineno or site.statement.lineno) + 1)
-    return [name for name, row in record.swallowed if row not in own]
+    return [callee.packed() for callee in record.swallowed if callee.line not in own]
 
 
 def _per_step(counts: list[int]) -> int:
@@ -1068,17 +1166,25 @@ def _per_step(counts: list[int]) -> int:
     return sorted(differences)[len(differences) // 2] if differences else 0
 
 
-def drive(program: ast.Module, site: cut.Site, harness: Harness, target: Target, calls: int = 0) -> list[str]:
+def drive(program: ast.Module, site: cut.Site, harness: Harness, target: Target, calls: int = 0) -> list[Located]:
     """Execute the program and call the flagged function: once where it has a loop to sample, else once per step, or as many ``calls`` as are
     wanted."""
-    errors: list[str] = []
+    errors: list[Located] = []
     sys.argv = ["module.py"]
     with standins.Bench(target.device):
         space: dict[str, Any] = {}
         try:
             name = "__main__" if site.function is None else str(target.module)
             space = _namespace(program, harness, Modules(target.modules, target.packages, target.module), name)
-            exec(compile(program, standins.CODE, "exec", __future__.annotations.compiler_flag), space)
+            code = compile(program, standins.CODE, "exec", __future__.annotations.compiler_flag)
+            again = site.function is None and not (site.loops or site.comprehends or harness.once or calls)
+            for _ in range(MODULE_RUNS if again else 1):
+                if again:
+                    harness.tick()
+                exec(code, space)
+            if again:
+                harness.tick()
+                harness.at_end()
             if site.function is not None:
                 _call_flagged(site, space, harness, calls)
         except EndOfRun:
@@ -1086,9 +1192,9 @@ def drive(program: ast.Module, site: cut.Site, harness: Harness, target: Target,
         except SystemExit as error:
             row = _row_of(error)
             harness.left = row
-            errors.append(f"{row}: SystemExit: the code leaves the program")
+            errors.append(Located(row, "SystemExit: the code leaves the program"))
         except Exception as error:
-            errors.append(f"{_row_of(error)}: {type(error).__name__}: {error}"[:300])
+            errors.append(Located.raised(_row_of(error), error))
             error.__traceback__ = None
         harness._look = None
         space.clear()
@@ -1128,6 +1234,12 @@ def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness, calls
         with contextlib.suppress(Exception):
             if "__init__" in vars(klass):
                 vars(klass)["__init__"](receiver, *_arguments(vars(klass)["__init__"], skip=1))
+        for name in [name for name, value in receiver._parts.items() if value is None and name in _set_later(klass)]:
+            del receiver._parts[name]  # None until another method sets it
+            for value in cut.set_later(site.klass, name):
+                with contextlib.suppress(Exception):
+                    receiver._parts[name] = eval(compile(value, standins.CODE, "eval"), space, {"self": receiver})
+                    break
         function = _method(receiver, klass, outermost.name)
     else:
         holder = next((node for node in site.around if isinstance(node, ast.ClassDef)), None)
@@ -1146,6 +1258,8 @@ def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness, calls
         scope = {"self": receiver} if receiver is not None else {first: None}
         harness.look(lambda: eval(text, scope))
     known = _standins_in(receiver) if receiver is not None else frozenset()
+    if harness.once:
+        calls = 1
     for _ in range((calls or standins.STEPS) if repeat else 1):
         if repeat:
             harness.tick()
@@ -1158,6 +1272,19 @@ def _call_flagged(site: cut.Site, space: dict[str, Any], harness: Harness, calls
     if repeat:
         harness.tick()
         harness.at_end()
+
+
+def _set_later(klass: type) -> frozenset[str]:
+    """Attributes that methods other than the initialisers set."""
+    return frozenset(
+        instruction.argval
+        for base in klass.__mro__
+        if base is not object and not base.__module__.startswith("torch")
+        for name, function in vars(base).items()
+        if isinstance(function, types.FunctionType) and name != "__init__"
+        for instruction in dis.get_instructions(function)
+        if instruction.opname == "STORE_ATTR"
+    )
 
 
 def _applied(site: cut.Site, space: Mapping[str, Any], name: str) -> Callable[[], Any] | None:

@@ -270,7 +270,7 @@ def meter_for(device: str) -> Meter:
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class GraphNodes:
     """What hangs on a value: autograd nodes, bytes of saved tensors (leaves excluded), saved slots and how many a
     backward freed."""
 
@@ -319,12 +319,13 @@ def _saved_names(kind: type, memory: dict[type, tuple[str, ...]]) -> tuple[str, 
     return names
 
 
-def walk(value: object, limit: int = 200_000) -> Graph:
+def walk(value: object, limit: int = 200_000, owned: Iterable[int] = ()) -> GraphNodes:
     """Follow ``grad_fn`` from every tensor in ``value``.
 
     A slot that raises has been freed by a backward. Bytes count each storage once and leave out leaves (parameters and
     inputs that
-    require grad); inputs without grad that a loader owns too are counted, so the figure is an upper bound.
+    require grad) and the storages ``owned``, which modules keep anyway; inputs without grad that a loader owns too are counted, so the
+    figure is an upper bound.
     """
     roots = []
     count = 0
@@ -336,7 +337,7 @@ def walk(value: object, limit: int = 200_000) -> Graph:
     seen: dict[object, None] = {}
     stack: list[Any] = roots
     storages: dict[int, int] = {}
-    leaves: set[int] = set()
+    leaves: set[int] = set(owned)
     names: dict[type, tuple[str, ...]] = {}
     slots = freed = 0
     while stack and len(seen) < limit:
@@ -360,7 +361,7 @@ def walk(value: object, limit: int = 200_000) -> Graph:
         stack.extend(parent for parent, _ in node.next_functions if parent is not None)
     held = sum(size for key, size in storages.items() if key not in leaves)
     interior = sum(type(node).__name__ != "AccumulateGrad" for node in seen)
-    return Graph(interior, held, slots, freed, count, bool(stack))
+    return GraphNodes(interior, held, slots, freed, count, bool(stack))
 
 
 def _saved_values(node: Any, names: Iterable[str]) -> Iterator[torch.Tensor | None]:

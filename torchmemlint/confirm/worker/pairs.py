@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from torchmemlint.confirm.verdict import Located
 from torchmemlint.confirm.worker.meter import meter_for, walk
 
 STEPS = 8
@@ -72,7 +73,7 @@ def measure(files: Mapping[str, str], module: str, device: str, steps: int, name
     retained: list[int] = []
     requested: list[int] = []
     peak = graph = 0
-    errors: list[str] = []
+    errors: list[Located] = []
     meter = meter_for(device)
     try:
         with meter:
@@ -99,11 +100,11 @@ def measure(files: Mapping[str, str], module: str, device: str, steps: int, name
                 gc.collect()
     except Exception as error:  # whatever the code raises is a result
         frames = traceback.extract_tb(error.__traceback__)
-        errors.append(f"{frames[-1].lineno}: {type(error).__name__}: {error}"[:300])
+        errors.append(Located.raised(frames[-1].lineno or 0, error))
     return {
         "live_bytes": live, "uncollected_bytes": uncollected, "nodes": nodes, "retained_bytes": retained,
         "requested_bytes": requested, "peak_bytes": peak,
-        "graph_bytes": graph, "attached": graph > 0, "seen": "tensor", "place": "real", "errors": errors, "device": device,
+        "graph_bytes": graph, "attached": graph > 0, "seen": "tensor", "place": "real", "errors": [item.packed() for item in errors], "device": device,
         "seconds": time.monotonic() - started, "mode": "run(steps)",
     }  # fmt: skip
 

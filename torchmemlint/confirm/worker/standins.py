@@ -16,9 +16,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
+from torchmemlint.confirm.verdict import Located
 from torchmemlint.torch_facts import TORCH
 
 FORWARD_BYTES = 1 << 20
@@ -42,37 +44,44 @@ class Record:
     ``inert`` names callees out of sight whose results are plain data in this run: what still grows then does not rest on them.
     ``modules`` names attributes of the flagged method's class that some line of it sets to a module. ``asked`` counts how often
     something depended on whether a stand-in is true; ``hung`` tells that an operation of the code gave a value with a graph.
+    ``apart``: each stand-in model has a parameter of its own, else they share one. ``owned`` are the storages of the parameters and buffers
+    of the real modules that ran: what a graph saves of frozen weights or running means is there without it.
     """
 
-    def __init__(self, inert: frozenset[str] = frozenset(), modules: frozenset[str] = frozenset()) -> None:
+    def __init__(self, inert: frozenset[str] = frozenset(), modules: frozenset[str] = frozenset(), apart: bool = False) -> None:
         self.modules = modules
-        self.fallbacks: list[str] = []
-        self.forwards = 0
+        self.apart = apart
+        self.fallbacks: list[Located] = []
         self.graph_forwards = 0
         self.unknown_decorators: list[tuple[str, str]] = []
-        self.open_contexts: list[str] = []
+        self.open_contexts: list[Located] = []
         self.backwards = 0
         self.trusted = False
         self.inert = inert
         self.empty_backwards = 0
         self.backward_rows: set[tuple[int, ...]] = set()
-        self.swallowed: list[tuple[str, int]] = []
+        self.backward_row = 0
+        self.guess_rows: dict[str, int] = {}
+        self.swallowed: list[Located] = []
         self.asked = 0
         self.hung = False
+        self.owned: set[int] = set()
         self.may_retain = False
         self.on_backward: Callable[[list[torch.Tensor]], Callable[[], None]] | None = None
         self.on_host: Callable[[torch.Tensor], None] = lambda tensor: None
+        self.on_forward: Callable[[], None] = lambda: None
 
     def fallback(self, what: str) -> None:
         """Note that an operation was replaced."""
         if len(self.fallbacks) < 200:
-            self.fallbacks.append(what)
+            self.fallbacks.append(Located(_row_of_the_code(), what))
 
     def swallow(self, name: str, row: int) -> None:
         """Note that a callee out of sight was handed a graph and that the code makes nothing of its result: it may run a
         backward on it."""
-        if name.rsplit(".", 1)[-1] not in _KEEPERS and (name, row) not in self.swallowed:
-            self.swallowed.append((name, row))
+        callee = Located(row, name)
+        if name.rsplit(".", 1)[-1] not in _KEEPERS and callee not in self.swallowed:
+            self.swallowed.append(callee)
 
 
 _KEEPERS = frozenset(
@@ -83,7 +92,7 @@ _KEEPERS = frozenset(
     """
     )
 )  # fmt: skip
-"""Callees that by their name keep or tell what they are given."""
+"""Callees that by their name keep or print what they are given."""
 _TRAINERS = frozenset(words("backward step optimize optimise train update"))
 """Words in names of callees that may run a backward even where their result is used."""
 
@@ -98,22 +107,22 @@ record = Record()
 _roles: dict[str, str] = {}
 _keyed: set[str] = set()
 """Callees whose result some run read by a key: it is a dict, and has no method of a tensor."""
-_weight: torch.Tensor | None = None
+_weights: dict[str, torch.Tensor] = {}
 
 
 def begin(fresh: Record) -> None:
     """Start a run; the parts that stand-ins play stay as the first run saw them."""
-    global record, _weight
+    global record
     record = fresh
-    _weight = None
+    _weights.clear()
 
 
-def weight() -> torch.Tensor:
-    """The one parameter of all stand-in models."""
-    global _weight
-    if _weight is None:
-        _weight = torch.full((FORWARD_BYTES // 4,), 0.5, requires_grad=True)
-    return _weight
+def weight(name: str = "") -> torch.Tensor:
+    """The parameter of a stand-in model: the same one for all, unless the run keeps them apart."""
+    owner = name if record.apart else ""
+    if owner not in _weights:
+        _weights[owner] = torch.full((FORWARD_BYTES // 4,), 0.5, requires_grad=True)
+    return _weights[owner]
 
 
 def _plain_data() -> torch.Tensor:
@@ -172,12 +181,12 @@ def forward(name: str, inputs: list[torch.Tensor], guess: str = "") -> torch.Ten
         model = (_is_network(name) and not loses) or not (hangs or loses)
         role = _roles.setdefault(name, "model" if model else "criterion" if len(inputs) > 1 or loses else "layer")
         link = link_to(inputs)
-        record.forwards += 1
+        record.on_forward()
         plain = _plain_data()
         if role == "criterion":
             result = link.sin() + plain.mean()  # saves as good as nothing, as losses do
         else:
-            result = _activations(weight() if role == "model" else None, link) + plain
+            result = _activations(weight(name) if role == "model" else None, link) + plain
             record.graph_forwards += result.requires_grad
     result._tml_made = name  # type: ignore[attr-defined]
     return marked(as_standin(result), guess or guess_of(inputs), bool(guess))
@@ -210,6 +219,15 @@ def _shape_for(module: Any, tensor: torch.Tensor) -> tuple[int, ...] | None:
 SPATIAL = 16
 
 
+def entered(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Before each call of a real module."""
+    record.on_forward()
+    for tensor in (*module._parameters.values(), *module._buffers.values()):
+        if tensor is not None and not is_lazy(tensor):
+            record.owned.add(tensor.untyped_storage()._cdata)
+    return fitted(module, args)
+
+
 def fitted(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """The arguments of a layer, of which a stand-in tensor that it would refuse takes the rank and width that it wants: the shape of
     data that nobody has is the first layer's to say."""
@@ -240,13 +258,22 @@ def _fitted_target(name: str, args: Any) -> Any:
     return None
 
 
+SHARE = 1e-3
+
+
 def link_to(inputs: list[torch.Tensor]) -> torch.Tensor:
-    """A zero that hangs on the graphs of all inputs; nothing is saved for it."""
+    """A zero (or what is as good as that) that hangs on the graphs of all inputs; nothing is saved for it."""
     total = torch.zeros(())
     for tensor in inputs:
-        if tensor.requires_grad and tensor.is_floating_point():
-            total = total + tensor.sum() * 0.0
+        # Where results are compared, they are the same with a graph and without one.
+        if (tensor.requires_grad or record.apart) and tensor.is_floating_point():
+            total = total + tensor.sum() * (_share() / max(1, tensor.numel()))
     return total
+
+
+def _share() -> float:
+    """What of its inputs and parameters is in a stand-in's result: nothing, or, where gradients are compared, as much as shows in them."""
+    return SHARE if record.apart else 0.0
 
 
 def _activations(parameters: torch.Tensor | None, link: torch.Tensor) -> torch.Tensor:
@@ -256,7 +283,7 @@ def _activations(parameters: torch.Tensor | None, link: torch.Tensor) -> torch.T
     for layer in range(LAYERS):
         size = FORWARD_BYTES // 4 // LAYERS
         start = parameters[layer * size : (layer + 1) * size] if parameters is not None else torch.full((size,), 0.5) + link
-        result = result + start.exp().sum() * 0.0
+        result = result + start.exp().sum() * (_share() / size)
     return result
 
 
@@ -440,9 +467,9 @@ class Bench(TorchFunctionMode):
         if name in {"__setitem__", "__format__", "__repr__"}:
             return "0.5" if name != "__setitem__" else None
         record.fallback(f"{name}: {type(error).__name__}: {str(error)[:80]}")
-        floats = [tensor for tensor in inputs if tensor.requires_grad and tensor.is_floating_point()]
+        floats = [tensor for tensor in inputs if (tensor.requires_grad or record.apart) and tensor.is_floating_point()]
         result = _plain_data()
-        if floats and name not in _CUTS and torch.is_grad_enabled():
+        if floats and name not in _CUTS and (torch.is_grad_enabled() or record.apart):
             result = _activations(None, link_to(floats)) + result
         return as_standin(result)
 
@@ -467,7 +494,9 @@ def _backward(func: Any, args: Any, kwargs: Any) -> Any:
     """Run a backward (or ``autograd.grad``); of a stand-in that is no scalar, that of its sum; of one without a graph nothing
     (but that is noted)."""
     record.backwards += 1
-    record.backward_rows.add(_rows_of_the_code())
+    rows = _rows_of_the_code()
+    record.backward_rows.add(rows)
+    record.backward_row = next(iter(rows), 0)
     roots = _tensors(args[:1] or kwargs.get("outputs"))
     standin = any(isinstance(tensor, StandInTensor) for tensor in roots)
     empty = bool(roots) and not any(tensor.requires_grad for tensor in roots)
@@ -485,6 +514,11 @@ def _backward(func: Any, args: Any, kwargs: Any) -> Any:
     if done is not None:
         done()
     return result
+
+
+def _row_of_the_code() -> int:
+    """The innermost of these rows, 0 for none."""
+    return next(iter(_rows_of_the_code()), 0)
 
 
 def _rows_of_the_code() -> tuple[int, ...]:
@@ -646,6 +680,10 @@ class _Alone:
         return getattr(self._owner.tml_tensor(), self._name)()
 
 
+_UNIMPLEMENTED = torch.nn.Module.forward
+"""The ``forward`` of a module whose subclasses have one."""
+
+
 class Guess(int):
     """The answer of a comparison with a stand-in: a bool, except that nobody knows it."""
 
@@ -740,7 +778,7 @@ class StandIn:
     # -- calls
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         klass = self._klass
-        if klass is not None and hasattr(klass, "forward"):
+        if klass is not None and getattr(klass, "forward", _UNIMPLEMENTED) is not _UNIMPLEMENTED:
             return klass.forward(self, *args, **kwargs)
         if (
             len(args) == 1
@@ -755,6 +793,8 @@ class StandIn:
         if inputs:
             return self._forward(inputs, sys._getframe(1))
         unknown = [item for item in leaves((args, kwargs)) if isinstance(item, StandIn)]
+        for item in unknown:
+            item.tml_taken(self._name)
         return StandIn(f"{self._name}()", called=(self, unknown, torch.is_grad_enabled()) if unknown else None)
 
     def _forward(self, inputs: list[torch.Tensor], caller: Any) -> Any:
@@ -764,8 +804,11 @@ class StandIn:
         if discarded and "backward" in last and inputs:  # accelerator.backward(loss), engine.backward(loss)
             return inputs[0].backward()  # type: ignore[no-untyped-call, unused-ignore]
         if attached and (discarded or not _TRAINERS.isdisjoint(last.split("_"))):
-            record.swallow(self._name, caller.f_lineno)
-        return forward(self._name, inputs, self._guess())
+            record.swallow(self._name, _row_of_the_code())
+        guess = self._guess()
+        if guess:
+            record.guess_rows.setdefault(guess, _row_of_the_code())
+        return forward(self._name, inputs, guess)
 
     def _guess(self) -> str:
         """Whether this callee, called with tensors, may be no model at all: then its name."""
@@ -773,9 +816,12 @@ class StandIn:
         trusted = (record.trusted or noun) and not self._name.endswith((".generate", ".sample"))
         return "" if self._origin == "given" or trusted else str(self._name)
 
+    def tml_taken(self, callee: str) -> None:
+        """It is an argument of this callee."""
+
     # -- contexts
     def __enter__(self) -> Any:
-        record.open_contexts.append(self._name)
+        record.open_contexts.append(Located(_row_of_the_code(), self._name))
         return self
 
     def __exit__(self, *exc: Any) -> None:

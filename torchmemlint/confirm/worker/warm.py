@@ -30,7 +30,7 @@ def serve(descriptor: int, runners: str, main: Callable[[str], None]) -> None:
     children: dict[int, int] = {}
     if not _warm_up():
         return
-    _tell(control, {"ready": True})
+    _answer(control, {"ready": True})
     while True:
         ready, _, _ = select.select([control], [], [], SWEEP_SECONDS if children else None)
         if ready:
@@ -73,7 +73,7 @@ def _heard(control: socket.socket) -> tuple[dict[str, int | str] | None, list[in
     return (json.loads(data) if data else None), list(descriptors)
 
 
-def _tell(control: socket.socket, answer: dict[str, object]) -> None:
+def _answer(control: socket.socket, answer: dict[str, object]) -> None:
     with contextlib.suppress(OSError):
         control.send(json.dumps(answer).encode())
 
@@ -91,7 +91,7 @@ def _start(
         pid = os.fork()
     except OSError as error:
         pid = -1
-        _tell(control, {"started": number, "failed": str(error)})
+        _answer(control, {"started": number, "failed": str(error)})
     if pid == 0:
         try:
             _become(control, descriptors, work)
@@ -102,7 +102,7 @@ def _start(
         os.close(descriptor)
     if pid > 0:
         children[number] = pid
-        _tell(control, {"started": number, "pid": pid})
+        _answer(control, {"started": number, "pid": pid})
 
 
 def _become(control: socket.socket, descriptors: list[int], work: str) -> None:
@@ -129,4 +129,4 @@ def _sweep(control: socket.socket, children: dict[int, int]) -> None:
         if ended:
             del children[number]
             resident = usage.ru_maxrss if sys.platform == "darwin" else usage.ru_maxrss << 10
-            _tell(control, {"ended": number, "status": os.waitstatus_to_exitcode(status), "resident": resident})
+            _answer(control, {"ended": number, "status": os.waitstatus_to_exitcode(status), "resident": resident})
