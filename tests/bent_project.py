@@ -1,5 +1,5 @@
 """A small training project whose files depend on each other, in many variants: each switch changes one thing that another
-file's findings rest on. For tests that compare what is remembered with what is worked out afresh."""
+file's findings rest on. For tests that compare what is memoized with what is worked out afresh."""
 
 from __future__ import annotations
 

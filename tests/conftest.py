@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,23 @@ from hypothesis import settings
 
 settings.register_profile("patient", deadline=None)  # a loaded machine is slow, which is no failure
 settings.load_profile("patient")
+
+
+THRESHOLD = gc.get_threshold()
+
+
+def pytest_runtest_teardown() -> None:
+    """A command has garbage collected seldom, since it ends soon. A test that calls one in this process does not leave it so: a whole run
+    of the tests held 3 GB."""
+    gc.set_threshold(*THRESHOLD)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Collects garbage while pytest-xdist still waits for its workers, and leaves nothing to collect. Later, pytest collects it again;
+    if a worker needs more than five seconds for that, execnet sends it SIGINT, and a test seems to have raised KeyboardInterrupt."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

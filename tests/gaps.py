@@ -178,15 +178,15 @@ def pieces(text: str) -> dict[str, list[str]]:
 
 def alarm_gaps(texts: Texts, twin: bool = False) -> list[Gap]:
     """Missed and false alarms; nothing is expected of a twin."""
-    told: dict[tuple[str, int, str], str] = {}
+    reported: dict[tuple[str, int, str], str] = {}
     for finding in alarms(texts):
-        told.setdefault((finding.path, finding.span.start.row, finding.code), finding.message)
+        reported.setdefault((finding.path, finding.span.start.row, finding.code), finding.message)
     wanted = set() if twin else {(name, *mark) for name, text in texts.items() for mark in marks(text)}
     out = []
-    for kind, some in (("missed", wanted - told.keys()), ("false", told.keys() - wanted)):
+    for kind, some in (("missed", wanted - reported.keys()), ("false", reported.keys() - wanted)):
         for name, row, code in some:
             shown = name.replace(".py", ".fixed.py") if twin else name
-            out.append(Gap(shown, row, function_at(texts[name], row), kind, code, told.get((name, row, code), "")))
+            out.append(Gap(shown, row, function_at(texts[name], row), kind, code, reported.get((name, row, code), "")))
     return sorted(out)
 
 
@@ -224,7 +224,7 @@ def again_gaps(case: Case) -> list[Gap]:
 
 def noqa_gaps(case: Case, broken: Iterable[Gap]) -> list[Gap]:
     """What is still told, in rows with a marker, with every marker turned into a suppression: what a finding spoke for in other
-    loops is told there, then."""
+    loops is reported there, then."""
     skip = {(gap.path, gap.function) for gap in broken}
     texts = {name: MARKER.sub(r"  # noqa: \1", text) for name, text in case.texts.items()}
     found = [(one.path, one.span.start.row, one.code, one.message) for one in alarms(texts)]
@@ -234,7 +234,7 @@ def noqa_gaps(case: Case, broken: Iterable[Gap]) -> list[Gap]:
 
 
 def twin_gaps(case: Case) -> list[Gap]:
-    """Alarms in what is repaired."""
+    """Alarms in what is fixed."""
     return [gap for gap in alarm_gaps(case.repaired, twin=True) if gap.path.replace(".fixed.py", ".py") in case.twins]
 
 
@@ -266,8 +266,8 @@ HEAD = """\
 def main() -> None:
     found = [*(gap for case in cases() for gap in gaps(case)), *alarm_gaps(examples().texts)]
     print(table(found))
-    told = {kind: sum(gap.kind == kind for gap in found) for kind in ("missed", "false", "fix", "again", "noqa")}
-    print("; ".join(f"{kind}: {count}" for kind, count in told.items()))
+    reported = {kind: sum(gap.kind == kind for gap in found) for kind in ("missed", "false", "fix", "again", "noqa")}
+    print("; ".join(f"{kind}: {count}" for kind, count in reported.items()))
     if "--write" in sys.argv:
         KNOWN.write_text(HEAD + "".join(f"{line}\n" for line in sorted({gap.known_as for gap in found})), encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""A CUDA allocator of this machine's memory: what ``torch.cuda`` says is told by a model of the caching allocator that is fed with the
+"""A CUDA allocator of this machine's memory: what ``torch.cuda`` says comes from a model of the caching allocator that is fed with the
 tensors of the CPU. It shows that the path of a CUDA run holds together where there is no GPU.
 
 The model, as in c10/cuda/CUDACachingAllocator.cpp: a block is a multiple of 512 bytes; blocks up to 1 MiB are cut from segments of 2 MiB,
@@ -67,8 +67,8 @@ class CachingAllocator:
             if start is not None:
                 break
         else:
-            room = 2 * MIB if small else 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
-            segment = Segment(room, small, [(0, room)])
+            segment_size = 2 * MIB if small else 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
+            segment = Segment(segment_size, small, [(0, segment_size)])
             self.segments.append(segment)
             start = segment.take(size)
         assert start is not None
@@ -159,6 +159,7 @@ def pretend() -> Allocator:
     cuda.memory_allocated = allocator.counters("memory_allocated", allocator.model.allocated)
     cuda.max_memory_allocated = allocator.counters("max_memory_allocated", lambda: allocator.model.peak)
     cuda.memory_reserved = allocator.counters("memory_reserved", allocator.model.reserved)
+    cuda.max_memory_reserved = allocator.counters("max_memory_reserved", allocator.model.reserved)  # it never shrinks by itself
     cuda.reset_peak_memory_stats = allocator.counters("reset_peak_memory_stats", allocator.restart_peak)
     cuda.memory_stats = allocator.counters("memory_stats", lambda: {"requested_bytes.all.current": allocator.model.requested()})
     cuda.empty_cache = allocator.model.empty_cache

@@ -24,8 +24,8 @@ from torchmemlint.index.query_log import queries_and_notes
 from torchmemlint.lower import ir
 from torchmemlint.project.settings import Settings
 from torchmemlint.semantics.dispatch import evaluate
-from torchmemlint.semantics.events import Record
 from torchmemlint.semantics.machine import Machine
+from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Meter, Mode, State
 from torchmemlint.semantics.values import Const, Obj, Plain, Tensor, Tuple, Unknown, Value

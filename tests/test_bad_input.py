@@ -5,12 +5,15 @@ The good neighbour of every bad file holds a mistake that is always found (a syn
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from torchmemlint.cli import main
 
 NEIGHBOUR = "import torch\nneighbour = (\n"
 
@@ -32,7 +35,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def said(done: subprocess.CompletedProcess[str], name: str) -> list[str]:
+def lines_about(done: subprocess.CompletedProcess[str], name: str) -> list[str]:
     """The lines about one file, after seeing that its neighbour was checked."""
     assert "neighbour.py:2:13: TML000" in done.stdout
     return [line for line in (done.stdout + done.stderr).splitlines() if name in line]
@@ -48,7 +51,6 @@ CANNOT_PARSE = {
     "a chain of 5,000 calls": (b"import torch\nx = y" + b".detach()" * 5_000 + b"\nx.backward()\n", "TML000"),
     "indentation": (b"import torch\nif x:\npass\n", "3:"),
     "no python": (b"import torch, once upon a time\n", "1:"),
-    "utf-16": ("import torch\n".encode("utf-16"), "TML000"),
 }
 
 
@@ -57,7 +59,7 @@ def test_a_file_that_cannot_be_parsed_is_one_finding(tree: Path, case: str) -> N
     data, expected = CANNOT_PARSE[case]
     (tree / "bad.py").write_bytes(data)
     done = lint("bad.py", "neighbour.py", "--output-format", "concise", cwd=tree)
-    lines = said(done, "bad.py")
+    lines = lines_about(done, "bad.py")
     assert done.returncode == 1
     assert len(lines) == 1
     assert lines[0].startswith("bad.py:")
@@ -69,14 +71,14 @@ def test_a_file_that_cannot_be_parsed_is_one_finding(tree: Path, case: str) -> N
 def test_such_a_file_can_be_ignored(tree: Path, case: str) -> None:
     (tree / "bad.py").write_bytes(CANNOT_PARSE[case][0])
     done = lint(".", "--per-file-ignores", "bad.py:TML000", "--output-format", "concise", cwd=tree)
-    assert said(done, "bad.py") == []
+    assert lines_about(done, "bad.py") == []
     assert lint("bad.py", "--ignore", "TML000", cwd=tree).returncode == 0
 
 
 def test_a_syntax_error_without_torch_is_found_where_the_file_is_named(tree: Path) -> None:
     (tree / "plain.py").write_text("x = (\n")
     assert lint("plain.py", "--output-format", "concise", cwd=tree).stdout.startswith("plain.py:1:5: TML000")
-    assert said(lint(".", "--output-format", "concise", cwd=tree), "plain.py") == []
+    assert lines_about(lint(".", "--output-format", "concise", cwd=tree), "plain.py") == []
 
 
 @pytest.mark.slow
@@ -90,7 +92,7 @@ def test_syntax_newer_than_the_running_python_says_which_it_needs(tree: Path) ->
     }[sys.version_info[:2]]
     (tree / "newer.py").write_text("import torch\n" + newer)
     done = lint("newer.py", "neighbour.py", "--output-format", "concise", cwd=tree)
-    lines = said(done, "newer.py")
+    lines = lines_about(done, "newer.py")
     assert (done.returncode, len(lines)) == (1, 1)
     assert f"Python {version}" in lines[0]
 
@@ -105,7 +107,7 @@ def test_files_with_nothing_in_them_are_clean(tmp_path: Path, content: bytes) ->
 def test_a_file_of_5_mb_in_one_line_is_skipped_and_says_so(tree: Path) -> None:
     (tree / "big.py").write_bytes(b"import torch; x = [" + b"1, " * 1_700_000 + b"]\n")
     done = lint(".", "--output-format", "concise", cwd=tree)
-    assert said(done, "big.py") == ["torchmemlint: note: big.py: skipped: larger than 1 MB"]
+    assert lines_about(done, "big.py") == ["torchmemlint: note: big.py: skipped: larger than 1 MB"]
     assert done.returncode == 1
     named = lint("big.py", "-q", cwd=tree)
     assert (named.returncode, named.stderr) == (2, "torchmemlint: error: big.py: not checked: larger than 1 MB\n")
@@ -114,7 +116,7 @@ def test_a_file_of_5_mb_in_one_line_is_skipped_and_says_so(tree: Path) -> None:
 def test_a_line_of_almost_1_mb_is_checked(tree: Path) -> None:
     (tree / "long.py").write_bytes(b"import torch; x = [" + b"1, " * 330_000 + b"\n")
     done = lint(".", "--output-format", "concise", cwd=tree)
-    lines = said(done, "long.py")
+    lines = lines_about(done, "long.py")
     assert (done.returncode, len(lines)) == (1, 1)
     assert len(lines[0]) < 200
 
@@ -124,7 +126,7 @@ def test_a_line_of_almost_1_mb_is_checked(tree: Path) -> None:
 
 def test_a_missing_path(tree: Path) -> None:
     done = lint("missing.py", "neighbour.py", "--output-format", "concise", cwd=tree)
-    assert said(done, "missing.py") == ["torchmemlint: error: missing.py: no such file or directory"]
+    assert lines_about(done, "missing.py") == ["torchmemlint: error: missing.py: no such file or directory"]
     assert done.returncode == 2
     assert lint("missing.py", "--exit-zero", cwd=tree).returncode == 2
 
@@ -134,10 +136,10 @@ def test_an_unreadable_file(tree: Path) -> None:
     (tree / "secret.py").write_text("import torch\n")
     (tree / "secret.py").chmod(0)
     by_hand = lint("secret.py", "neighbour.py", "--output-format", "concise", cwd=tree)
-    assert said(by_hand, "secret.py") == ["torchmemlint: error: secret.py: permission denied"]
+    assert lines_about(by_hand, "secret.py") == ["torchmemlint: error: secret.py: permission denied"]
     assert by_hand.returncode == 2
     walked = lint(".", "--output-format", "concise", cwd=tree)
-    assert said(walked, "secret.py") == ["secret.py:1:1: TML000 cannot be read: Permission denied"]
+    assert lines_about(walked, "secret.py") == ["secret.py:1:1: TML000 cannot be read: Permission denied"]
     assert walked.returncode == 1
 
 
@@ -146,17 +148,17 @@ def test_a_loop_of_links(tree: Path) -> None:
     (tree / "inner").mkdir()
     (tree / "inner" / "up").symlink_to("..")
     walked = lint(".", "--output-format", "concise", cwd=tree)
-    assert said(walked, "loop.py") == []
+    assert lines_about(walked, "loop.py") == []
     assert walked.stdout.count("neighbour.py") == 1
     by_hand = lint("loop.py", "neighbour.py", "--output-format", "concise", cwd=tree)
-    assert len(said(by_hand, "loop.py")) == 1
+    assert len(lines_about(by_hand, "loop.py")) == 1
     assert by_hand.returncode == 2
 
 
 def test_a_pipe_is_not_opened(tree: Path) -> None:
     os.mkfifo(tree / "pipe.py")
     by_hand = lint("pipe.py", "neighbour.py", "--output-format", "concise", cwd=tree)
-    assert said(by_hand, "pipe.py") == ["torchmemlint: error: pipe.py: is a FIFO, not a regular file"]
+    assert lines_about(by_hand, "pipe.py") == ["torchmemlint: error: pipe.py: is a FIFO, not a regular file"]
     assert by_hand.returncode == 2
     assert lint(".", cwd=tree).returncode == 1
 
@@ -164,7 +166,7 @@ def test_a_pipe_is_not_opened(tree: Path) -> None:
 def test_a_notebook_that_is_none_gets_one_line(tree: Path) -> None:
     (tree / "n.ipynb").write_text("{}")
     done = lint("n.ipynb", "neighbour.py", "--output-format", "concise", cwd=tree)
-    assert said(done, "n.ipynb") == ["n.ipynb:1:1: TML000 not a notebook: its JSON has no list of cells"]
+    assert lines_about(done, "n.ipynb") == ["n.ipynb:1:1: TML000 not a notebook: its JSON has no list of cells"]
     assert done.returncode == 1
 
 
@@ -204,8 +206,8 @@ def test_wrong_usage_is_exit_status_2(tree: Path, arguments: list[str], expected
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[tool.torchmemlint\n", "is not valid TOML"),
-        ("]][[ not toml", "is not valid TOML"),
+        ("[tool.torchmemlint\n", "not valid TOML"),
+        ("]][[ not toml", "not valid TOML"),
         ("[tool.torchmemlint]\nselct = ['TML1']\n", "unknown key `selct`; did you mean `select`?"),
         ("[tool.torchmemlint]\nselect = ['TML101x']\n", "did you mean `TML101`?"),
     ],
@@ -215,7 +217,7 @@ def test_a_broken_pyproject_is_one_line_and_files_elsewhere_are_checked(tree: Pa
     (tree / "sub" / "pyproject.toml").write_text(text)
     (tree / "sub" / "a.py").write_text(NEIGHBOUR)
     done = lint(".", "--output-format", "concise", cwd=tree)
-    lines = said(done, "sub")
+    lines = lines_about(done, "sub")
     assert done.returncode == 2
     assert len(lines) == 1
     assert lines[0].startswith("torchmemlint: error: ")
@@ -236,3 +238,12 @@ def test_bad_standard_input_is_a_finding_and_fix_gives_it_back(tmp_path: Path, d
     )
     assert (fixed.returncode, fixed.stdout) == (1, data)
     assert b"TML000" in fixed.stderr
+
+
+def test_an_error_at_the_end_of_a_line_points_to_no_character(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.py").write_text("import torch\n\n\ndef f(x):\n\n\ny = torch.ones(1)\n")
+    main([str(tmp_path / "a.py"), "--isolated", "--no-cache", "--output-format", "json"])
+    lines = (tmp_path / "a.py").read_text().split("\n")
+    for finding in json.loads(capsys.readouterr().out):
+        end = finding["end_location"]
+        assert end["column"] <= len(lines[end["row"] - 1]) + 1

@@ -117,7 +117,7 @@ def test_a_copy_of_a_file_is_new(folder: Path, capsys: pytest.CaptureFixture[str
     assert lint(capsys)[1][0] == "copy.py:9 TML101"
 
 
-def test_repaired_findings_leave_when_the_baseline_is_pruned(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fixed_findings_leave_when_the_baseline_is_pruned(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lint(capsys, "--write-baseline")
     (folder / "a.py").write_text(TOTAL.replace("+= loss", "+= loss.detach()"))
     assert lint(capsys)[1][-1] == "1 finding is in the baseline but no longer found; run `--prune-baseline`."
@@ -189,10 +189,13 @@ def test_an_editor_s_text_and_the_public_call_obey_it(folder: Path, capsys: pyte
         ("[]", "is not a baseline"),
         ('{"version": 1}', "is not a baseline"),
         ('{"version": 2, "files": {}}', "has version 2"),
-        ('{"version": 1, "files": {"a.py": [{}]}}', "an entry lacks"),
-        ('{"version": 1, "files": {"a.py": {}}}', "an entry lacks"),
-        ('{"version": 1, "files": {"a.py": [{"code": "T", "function": "", "statement": "", "count": 0}]}}', "an entry lacks"),
-        ('{"version": 1, "files": {"a.py": [{"code": 1, "function": "", "statement": ""}]}}', "an entry lacks"),
+        ('{"version": 1, "files": {"a.py": [{}]}}', "an entry is incomplete"),
+        ('{"version": 1, "files": {"a.py": {}}}', "an entry is incomplete"),
+        (
+            '{"version": 1, "files": {"a.py": [{"code": "T", "function": "", "statement": "", "count": 0}]}}',
+            "an entry is incomplete",
+        ),
+        ('{"version": 1, "files": {"a.py": [{"code": 1, "function": "", "statement": ""}]}}', "an entry is incomplete"),
         ("[" * 100_000, "is not valid JSON"),
     ],
 )
@@ -212,7 +215,8 @@ def test_writing_goes_with_nothing_that_looks_at_less(folder: Path, capsys: pyte
 
 def test_nothing_is_written_after_a_problem(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--write-baseline", "a.py", "missing.py"]) == 2
-    assert "no baseline was written" in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "torchmemlint: error: missing.py: no such file or directory; no baseline was written"
     assert not (folder / ".torchmemlint-baseline.json").exists()
 
 

@@ -15,6 +15,7 @@ import pytest
 from benchmarks.bounds.__main__ import MIXTURES, faults, heaviest, row, search, tree
 from benchmarks.bounds.measure import Cost, cost
 from benchmarks.bounds.shapes import SHAPES, random_mix
+from benchmarks.bounds.whole import rows
 from torchmemlint import analysis
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import ClassRef, Project
@@ -97,7 +98,7 @@ def test_a_folder_with_odd_letters_stands_for_itself() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_too_large_is_told_and_no_error(tmp_path: Path) -> None:
+def test_what_is_too_large_is_reported_and_no_error(tmp_path: Path) -> None:
     for name, text in SHAPES["sums_from_outside"](2400).items():
         (tmp_path / name).write_text(text)
     small = SHAPES["sums_from_outside"](30)["a.py"]
@@ -138,18 +139,18 @@ def test_a_step_more_or_less_decides(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["names_bound_to_each_other", "totals_of_one_loss", "gradients_zeroed"])
-def test_questions_before_a_repair_take_no_time(name: str, tmp_path: Path) -> None:
+def test_questions_before_a_fix_take_no_time(name: str, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(SHAPES[name](300)["a.py"])
     assert cpu(lambda: checked(tmp_path)) < 10
 
 
-def test_a_finding_stays_where_its_repair_takes_too_long_to_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finding_stays_where_its_fix_takes_too_long_to_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.py").write_text(
         "import torch\n\ndef evaluate(model, loader):\n    model.eval()\n    for x in loader:\n        print(model(x).argmax())\n"
     )
     (before,) = checked(tmp_path).findings
     assert before.fix is not None
-    monkeypatch.setattr(analysis, "MAX_FOLLOWED", 3)
+    monkeypatch.setattr(analysis, "MAX_TRACKED", 3)
     (after,) = checked(tmp_path).findings
     assert after.fix is None
     assert after.help.endswith("there is no automatic fix: it takes too long to follow")
@@ -192,7 +193,7 @@ def test_libcst_is_not_given_what_fills_the_memory(name: str, size: int, tmp_pat
     assert measured.megabytes < 90
 
 
-@pytest.mark.parametrize("name", ["appended", "deleted"])
+@pytest.mark.parametrize("name", ["appended", "deleted", "functions_that_call_all", "sums_in_loop"])
 def test_what_libcst_may_just_read_keeps_the_bound_of_memory(name: str) -> None:
     """As heavy as it gets: libcst's tree and where its nodes stand are in memory together."""
     case = (name, heaviest(name))
@@ -209,6 +210,7 @@ BETWEEN_PYTHONS = 1.0
 def test_what_is_in_brackets_weighs_more() -> None:
     assert weight("a + b  # ((((") == 6
     assert weight("f(a)") == 2 + 3 + 3 + 2
+    assert weight("f(\na)\n\n  # a comment\nb\n") == weight("f(a)") + 2 + 2 + 2 + 2
     assert weight('\'((((\' + ("""((\n""")') == 2 + 2 + 3 + 3 + 2
     assert weight("f'{a}'") == 5 * 2
     assert weight("(" * 50 + ")" * 50) > 10 * weight("()" * 10)
@@ -224,7 +226,7 @@ def test_long_files_take_seconds_and_no_memory_for_each_function(name: str) -> N
     assert measured.megabytes < 130
 
 
-def test_a_long_chain_of_classes_ends_out_of_sight() -> None:
+def test_a_long_chain_of_classes_ends_unknown() -> None:
     chain = "\n".join(f"class C{i}(C{i - 1}): pass" for i in range(1, 300))
     facts = module_facts("a.py", f"import torch\nclass C0(torch.nn.Module): pass\n{chain}\n")
     project = Project.build([facts])
@@ -301,3 +303,23 @@ def test_a_minute_of_search_finds_nothing(tmp_path: Path) -> None:
     grave = {key: faults for key, faults in found.items() if any(is_grave(fault) for fault in faults)}
     assert grave == {}
     assert len(record.read_text().splitlines()) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is told in other units elsewhere")
+def test_a_run_over_a_folder_tells_what_each_file_took(tmp_path: Path) -> None:
+    folder, record = tmp_path / "project", tmp_path / "records" / "whole.jsonl"
+    folder.mkdir()
+    for name, size in (("long", 800), ("short", 20)):
+        (folder / f"{name}.py").write_text(SHAPES["appended"](size)["a.py"])
+    (folder / "plain.py").write_text("VALUE = 1\n")
+    lines = {path.name: path.read_text().count("\n") + 1 for path in folder.iterdir()}
+    ((name, row),) = rows([folder], record)
+    assert (name, row["files"], row["long"], row["lines"]) == ("project", 3, 1, sum(lines.values()))
+    assert 0 < row["longest"][0] <= row["seconds"] < 60
+    assert row["worst"][1] == row["longest"][1] == lines["long.py"]
+    assert row["worst"][0] == pytest.approx(row["longest"][0] / lines["long.py"] * 1000, abs=0.1)
+    assert 20 < row["megabytes"] < 1000
+    before = record.read_text()
+    assert dict(rows([folder], record)) == {"project": row}  # it is not run again
+    assert record.read_text() == before

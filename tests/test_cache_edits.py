@@ -288,7 +288,7 @@ def walk(seed: int, edits: int, root: Path, run: Callable[..., tuple[int, str, s
                 (root / name).write_text(text, encoding="utf-8")
         written = dict(files)
         words = (".", "--preview", "-v", "--output-format", "json")
-        if ways.random() < 0.1:  # all is found and written down anew
+        if ways.random() < 0.1:  # all is found and written down again
             shutil.rmtree(root / FOLDER, ignore_errors=True)
         cached, fresh = run(*words, "--cache-dir", FOLDER, "-j", ways.choice("112")), run(*words, "--no-cache")
         assert cached == fresh, f"seed {seed}, after edit {turn}: {done[-3:]}"

@@ -23,8 +23,8 @@ def found(folder: Path, row: int, code: str = "TML201", confidence: str = "high"
 
 @pytest.fixture(scope="module")
 def kept() -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
-    return told
+    figures: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
+    return figures
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -58,11 +58,11 @@ def test_true_and_false_findings(tmp_path: Path) -> None:
     tally(sums, findings, labels, tmp_path, {"3": "note"})
     assert dict(sums.true) == {("high", "error"): 1, ("low", "warning"): 1}
     assert dict(sums.false) == {("medium", "warning"): 1}
-    told = record(sums)
-    assert told["mistakes"] == {"B": 3}
-    assert told["costly"] == 1
-    assert [told["found"][level]["B"] for level in ("high", "medium", "low", "printed")] == [1, 1, 2, 1]
-    assert told["cost"] == {"error reported as error": 1, "note reported as warning": 1}
+    figures = record(sums)
+    assert figures["mistakes"] == {"B": 3}
+    assert figures["costly"] == 1
+    assert [figures["found"][level]["B"] for level in ("high", "medium", "low", "printed")] == [1, 1, 2, 1]
+    assert figures["cost"] == {"error reported as error": 1, "note reported as warning": 1}
 
 
 def test_one_cause_answers_for_two_labels(tmp_path: Path) -> None:

@@ -46,10 +46,10 @@ def test_every_field_of_a_card_has_a_reader_and_is_set_by_some_rule() -> None:
 
 @pytest.mark.parametrize("words", [About, Advice, Once, Repair, Same, Shown])
 def test_no_word_on_cards_is_idle(words: type[About | Advice | Once | Repair | Same | Shown]) -> None:
-    said: set[object] = set()
+    used: set[object] = set()
     for rule in ALL_RULES:
-        said |= {rule.about, rule.once, rule.repair, rule.explains, *rule.shown, *rule.advice}
-    assert set(words) <= said
+        used |= {rule.about, rule.once, rule.repair, rule.explains, *rule.shown, *rule.advice}
+    assert set(words) <= used
 
 
 def test_who_explains_says_what_findings_must_share() -> None:

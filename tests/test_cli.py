@@ -23,7 +23,7 @@ from torchmemlint.commands import check
 from torchmemlint.commands import rule as rule_command
 from torchmemlint.errors import UsageError
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, Position, Safety, Severity, Span
-from torchmemlint.project import selection
+from torchmemlint.project import results, selection
 from torchmemlint.rules.card import About, Rule
 from torchmemlint.running import inspecting
 
@@ -37,7 +37,7 @@ CARDS = (
 MISTAKE = re.compile(r"(?:x \+= loss|y = loss)\b(?!\.)|z = loss\b|crash\(\)")
 
 
-def stand_in(shared: workers.InspectAll, path: str) -> workers.Checked:
+def stand_in(shared: workers.InspectAll, path: str) -> results.Checked:
     """What the analysis would do, as far as these tests need it; the rest of ``workers.inspect`` is the real one."""
     text = (shared.texts.get(path) or workers.read(path)).text
     settings = shared.settings[path]
@@ -59,7 +59,7 @@ def stand_in(shared: workers.InspectAll, path: str) -> workers.Checked:
                         noqa_row=row,
                     )
                 )
-    return workers.Checked(path, tuple(suppress.apply(findings, text, settings, path)), ("looked at",))
+    return results.Checked(path, tuple(suppress.apply(findings, text, settings, path)), ("looked at",))
 
 
 def install(put: Callable[[object, str, object], None] = setattr) -> None:
@@ -339,9 +339,9 @@ def test_diff_changes_nothing(lint: Runner) -> None:
     assert (lint.folder / "a.py").read_text() == A
     assert done.returncode == 1
     assert "-x += loss\n+x += loss.detach()\n" in done.stdout
-    assert done.stderr == "Would fix 1 error. 1 unsafe fix with `--unsafe-fixes`.\n"
+    assert done.stderr == "Would fix 1 error (1 more with `--unsafe-fixes`).\n"
     none = lint("--diff", "--select", "TML301")
-    assert (none.returncode, none.stdout, none.stderr) == (0, "", "No safe fixes. 1 unsafe fix with `--unsafe-fixes`.\n")
+    assert (none.returncode, none.stdout, none.stderr) == (0, "", "No safe fixes (1 with `--unsafe-fixes`).\n")
     assert lint("--diff", "--exit-zero").returncode == 0
 
 
@@ -405,7 +405,7 @@ def test_per_file_ignores_on_the_command_line(lint: Runner) -> None:
 
 def test_rule_pages(lint: Runner) -> None:
     assert lint("rule", "TML101").stdout == (
-        "TML101 running-total\nSeverity: error. Fix: safe. On by default.\n\nThe page of TML101.\n"
+        "TML101 running-total\nSeverity: at worst error. Fix: safe. On by default.\n\nThe page of TML101.\n"
     )
     assert lint("rule", "cap").stdout.startswith("TML308 cap\nSeverity: note. Fix: none. Off by default.")
     assert lint("rule", "TML101", "--output-format", "markdown").stdout.startswith("# TML101: running-total\n")
@@ -422,7 +422,7 @@ def test_rule_pages(lint: Runner) -> None:
     assert lint("rule", "TML101", "--all").returncode == 2
 
 
-@pytest.mark.parametrize("place", ["a.py", "a.py:x", "a.py:0", "missing.py:1", ":3"])
+@pytest.mark.parametrize("place", ["a.py", "a.py:x", "a.py:0", "a.py:9999", "missing.py:1", ":3"])
 def test_trace_of_a_wrong_place(lint: Runner, place: str) -> None:
     done = lint("trace", place)
     assert done.returncode == 2

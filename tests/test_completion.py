@@ -15,7 +15,7 @@ import pytest
 from torchmemlint import cli
 from torchmemlint.rules import ALL_RULES
 
-SHELLS = ("bash", "zsh", "fish")
+SHELLS = ("bash", "zsh", "fish", "powershell")
 PATIENCE = 20.0
 
 
@@ -26,7 +26,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("scripts")
     made = {}
     for shell in SHELLS:
-        made[shell] = folder / f"complete.{shell}"
+        made[shell] = folder / ("_torchmemlint" if shell == "zsh" else f"complete.{shell}")
         made[shell].write_text(script(shell, cli.parsers()))
     return made
 
@@ -39,10 +39,10 @@ def files(tmp_path: Path) -> Path:
 
 
 def in_bash(script: Path, folder: Path, line: str) -> list[str]:
-    """What bash would offer: it splits words at = and :, as here."""
-    words = line.replace("=", " = ").split(" ")
+    """What bash would offer."""
+    words = line.split(" ")
     program = f"source {script}; COMP_WORDS=({' '.join(repr(word) for word in words)}); COMP_CWORD={len(words) - 1}; "
-    program += 'COMP_WORDBREAKS=" ="; _torchmemlint; printf "%s\\n" "${COMPREPLY[@]}"'
+    program += '_shtab_torchmemlint; printf "%s\\n" "${COMPREPLY[@]}"'
     done = subprocess.run(["bash", "-c", program], cwd=folder, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     return done.stdout.split("\n")[:-1]
@@ -61,8 +61,8 @@ def in_fish(script: Path, folder: Path, line: str) -> list[str]:
     return [one.split("\t")[0] for one in done.stdout.splitlines()]
 
 
-def in_zsh(script: Path, folder: Path, line: str) -> str:
-    """What stands on the terminal of an interactive zsh after a tab."""
+def in_zsh(script: Path, folder: Path, line: str, expected: list[str]) -> str:
+    """What stands on the terminal of an interactive zsh after a tab, when all that is expected does."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(folder)
@@ -70,25 +70,20 @@ def in_zsh(script: Path, folder: Path, line: str) -> str:
         os.execlp("zsh", "zsh", "-f", "-i")
     shown = ""
 
-    def until(words: str) -> None:
+    def until(*words: str) -> None:
         nonlocal shown
         end = time.monotonic() + PATIENCE
-        while words not in shown and time.monotonic() < end:
+        while not all(one in shown for one in words) and time.monotonic() < end:
             if select.select([terminal], [], [], 0.1)[0]:
                 shown += os.read(terminal, 65536).decode("utf-8", "replace")
 
     try:
-        setup = f"unsetopt zle_bracketed_paste prompt_cr; autoload -U compinit; compinit -u -D; source {script}; print rea''dy"
+        setup = f"unsetopt zle_bracketed_paste prompt_cr; fpath=({script.parent} $fpath); autoload -U compinit; compinit -u -D; print rea''dy"
         os.write(terminal, f"{setup}\n".encode())
         until("ready")
         shown = ""
         os.write(terminal, f"{line}\t".encode())
-        end = time.monotonic() + PATIENCE
-        quiet = time.monotonic()
-        while time.monotonic() < end and (time.monotonic() - quiet < 1.5 or len(shown) <= len(line)):
-            if select.select([terminal], [], [], 0.1)[0]:
-                shown += os.read(terminal, 65536).decode("utf-8", "replace")
-                quiet = time.monotonic()
+        until(*expected)
     finally:
         os.close(terminal)
         os.waitpid(pid, 0)
@@ -120,7 +115,6 @@ def test_the_shell_can_read_it(scripts: dict[str, Path], shell: str) -> None:
 CASES = [
     ("torchmemlint --output-fo", {"--output-format"}),
     ("torchmemlint --output-format js", {"json", "json-lines"}),
-    ("torchmemlint --output-format=js", {"json", "json-lines"}),
     ("torchmemlint --select TML10", {rule.code for rule in ALL_RULES if rule.code.startswith("TML10")}),
     ("torchmemlint rul", {"rule", "rules"}),
     ("torchmemlint trai", {"train it.py"}),
@@ -139,6 +133,12 @@ def test_bash(scripts: dict[str, Path], files: Path, line: str, expected: set[st
     if shutil.which("bash") is None:
         pytest.skip("needs bash")
     assert set(in_bash(scripts["bash"], files, line)) == expected
+
+
+@pytest.mark.parametrize("word", ["--output-format", "json-lines", "TML101", "inference-with-grad", "confirm", "--snapshots"])
+def test_powershell_knows_the_words(scripts: dict[str, Path], word: str) -> None:
+    """Read as text: no PowerShell is to be had here."""
+    assert f"'{word}'" in scripts["powershell"].read_text()
 
 
 @pytest.mark.parametrize(("line", "expected"), CASES)
@@ -161,17 +161,18 @@ def test_fish(scripts: dict[str, Path], files: Path, line: str, expected: set[st
         ("torchmemlint trai", ["torchmemlint train\\ it.py"]),
         ("torchmemlint complet", ["torchmemlint completion"]),
         ("torchmemlint oom --sr", ["torchmemlint oom --src"]),
+        ("torchmemlint --select TML101 trai", ["TML101 train\\ it.py"]),
     ],
 )
 def test_zsh(scripts: dict[str, Path], files: Path, line: str, expected: list[str]) -> None:
     if shutil.which("zsh") is None:
         pytest.skip("needs zsh")
-    shown = in_zsh(scripts["zsh"], files, line)
+    shown = in_zsh(scripts["zsh"], files, line, expected)
     assert all(words in shown for words in expected), shown
 
 
 def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["completion", "bash"]) == 0
-    assert capsys.readouterr().out.endswith("complete -o filenames -F _torchmemlint torchmemlint\n")
+    assert capsys.readouterr().out.endswith("complete -o bashdefault -F _shtab_torchmemlint torchmemlint\n")
     with pytest.raises(SystemExit):
         cli.main(["completion", "csh"])

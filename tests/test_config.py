@@ -110,7 +110,7 @@ def test_the_closest_word_is_always_one_of_the_valid_ones() -> None:
 def test_every_key_is_an_option_and_every_option_reaches_the_settings() -> None:
     names = {key.replace("-", "_") for key in KEYS}
     assert names == set(Options.__dataclass_fields__)
-    assert names - {"extend", "select", "extend_select", "ignore"} <= set(Settings.__dataclass_fields__)
+    assert names - {"extend", "select", "extend_select", "ignore", "preview"} <= set(Settings.__dataclass_fields__)
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
@@ -174,9 +174,9 @@ def test_isolated_ignores_files(tree: Path) -> None:
 
 def test_config_takes_a_file_or_a_setting(tree: Path) -> None:
     (tree / "pyproject.toml").write_text('[tool.torchmemlint]\nfail-on = "error"\nunsafe-fixes = true\n')
-    (tree / "pkg" / "ci.toml").write_text("preview = true\n")
+    (tree / "pkg" / "ci.toml").write_text("force-exclude = true\n")
     from_file = settings("a.py", config=("pkg/ci.toml",))
-    assert (from_file.preview, from_file.fail_on, from_file.root) == (True, Severity.WARNING, str(tree))
+    assert (from_file.force_exclude, from_file.fail_on, from_file.root) == (True, Severity.WARNING, str(tree))
     with_setting = settings("a.py", config=("fail-on = 'note'", "target-torch='2.4.1'"))
     assert (with_setting.fail_on, with_setting.unsafe_fixes, with_setting.target_torch) == (Severity.NOTE, True, (2, 4))
 
@@ -194,7 +194,7 @@ def test_config_takes_a_file_or_a_setting(tree: Path) -> None:
         ("per-file-ignores = ['a']", "`per-file-ignores` must be a table"),
         ("select = ['TML999']", "unknown rule or prefix `TML999`; did you mean"),
         ("per-file-ignores = {'a.py' = ['TLM1']}", "unknown rule or prefix `TLM1`; did you mean"),
-        ("select = [", "is not valid TOML"),
+        ("select = [", "not valid TOML"),
     ],
 )
 def test_mistakes_in_a_file_name_the_file_and_the_key(tree: Path, text: str, message: str) -> None:
@@ -208,7 +208,7 @@ def test_mistakes_in_a_file_name_the_file_and_the_key(tree: Path, text: str, mes
 
 def test_files_that_cannot_be_read_as_configuration(tree: Path) -> None:
     (tree / "pyproject.toml").write_bytes(b"[tool.torchmemlint]\n# \xff\n")
-    with pytest.raises(ConfigError, match="is not UTF-8"):
+    with pytest.raises(ConfigError, match="not UTF-8"):
         settings("a.py")
     (tree / "pyproject.toml").write_text("[tool]\ntorchmemlint = 3\n")
     with pytest.raises(ConfigError, match="must be a table"):

@@ -43,11 +43,11 @@ def all_questions(module: ModuleFacts) -> Iterator[Query]:
     """Whatever can be asked about a module."""
     path = module.path
     yield from ((kind, path) for kind in ("imports", "module_name", "differentiates_somewhere"))
-    yield ("speaks_of_cuda",)
+    yield ("mentions_cuda",)
     for facts in module.functions:
         ref, name = FunctionRef(path, facts.qualname), facts.qualname
         last = name.rpartition(".")[2]
-        yield from ((kind, ref) for kind in ("grad_mode", "callers", "facts"))
+        yield from ((kind, ref) for kind in ("grad_mode", "callers", "facts", "is_test"))
         yield from ((kind, last) for kind in ("methods_named", "calls_by_name", "is_attribute_only", "says"))
         for param in facts.params:
             yield "functions_given", ref, param.name
@@ -91,7 +91,7 @@ class Kept:
         self.facts = facts_of(files)
         self.words = word_index.serialized(self._shapes(), self.facts.values())
         self.segments: list[Segment] = []
-        self.told: dict[Query, tuple[str, int]] = {}
+        self.known: dict[Query, tuple[str, int]] = {}
         project = self._project(0)
         self._ask(project, self._questions(), Segment(0, 0))
 
@@ -112,9 +112,9 @@ class Kept:
     def _ask(self, project: Project, questions: set[Query], segment: Segment) -> None:
         answers = QueryResults(project, FileDigests((), None))
         for question in sorted(questions, key=str):
-            ((_, told),), code = answers.recorded([question])
+            ((_, known),), code = answers.recorded([question])
             (node,) = array("Q", zlib.decompress(code))
-            self.told[question] = told, node
+            self.known[question] = known, node
         segment.read(serialized(project.log))
         self.segments.append(segment)
 
@@ -135,19 +135,19 @@ class Kept:
             self.__init__(files)  # type: ignore[misc]
             return 0, 0, set()
         gone = {*then} - {*facts}  # nobody asks about what is gone but who has heard of it from an answer
-        self.told = {each: told for each, told in self.told.items() if gone.isdisjoint(_paths_in(each))}
+        self.known = {each: known for each, known in self.known.items() if gone.isdisjoint(_paths_in(each))}
         affected = graph.invalidated(invalidated_keys(graph, keys, edits, Firewalls(project)))
         # Questions keep the code of the segment in which they were asked, where it is a key's.
-        again = {question for question, (_, code) in self.told.items() if code in affected.nodes}
+        again = {question for question, (_, code) in self.known.items() if code in affected.nodes}
         fresh = QueryResults(Project.build([*facts.values()]), FileDigests((), None))
-        for question, (told, _) in self.told.items():
+        for question, (known, _) in self.known.items():
             if question not in again:
-                assert fresh.fingerprint(question) == told, (question, told, fresh.fingerprint(question))
-        before = len(self.told)
-        new = self._questions() - self.told.keys()
+                assert fresh.fingerprint(question) == known, (question, known, fresh.fingerprint(question))
+        before = len(self.known)
+        new = self._questions() - self.known.keys()
         self._ask(project, again | new, Segment(graph.size, graph.size))
         for question in again | new:
-            assert fresh.fingerprint(question) == self.told[question][0], question
+            assert fresh.fingerprint(question) == self.known[question][0], question
         return before, len(again), again
 
 
@@ -161,11 +161,11 @@ def test_that_there_is_no_answer_rests_on_what_was_looked_for() -> None:
     files = {"a.py": "def g():\n    pass\n"}
     project = Project.build(facts_of(files).values(), first_node=0)
     question = "grad_mode", FunctionRef("a.py", "f")
-    ((_, told),), codes = QueryResults(project, FileDigests((), None)).recorded([question])
+    ((_, known),), codes = QueryResults(project, FileDigests((), None)).recorded([question])
     segment = Segment(0, 0)
     segment.read(serialized(project.log))
     (code,) = array("Q", zlib.decompress(codes))
-    assert told == "-"
+    assert known == "-"
     assert code in DependencyGraph([segment]).invalidated({(HEAD, "a.py", "f")}).nodes
 
 

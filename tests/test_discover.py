@@ -182,11 +182,11 @@ def test_paths_that_cannot_be_checked_are_problems(tree: Path) -> None:
     result = look("missing.py", "nowhere", "note.txt", "n.ipynb", "s.pyi", "loop.py", "pipe.py", "ok.py")
     assert [file.path for file in result.files] == ["n.ipynb", "ok.py"]
     assert len(result.problems) == 6
-    said = "\n".join(result.problems)
-    assert "missing.py: no such file or directory" in said
-    assert "note.txt: is not a Python file" in said
-    assert "pipe.py: is a FIFO, not a regular file" in said
-    assert "loop.py: too many levels of symbolic links" in said
+    problems = "\n".join(result.problems)
+    assert "missing.py: no such file or directory" in problems
+    assert "note.txt: not a Python file or a notebook" in problems
+    assert "pipe.py: is a FIFO, not a regular file" in problems
+    assert "loop.py: too many levels of symbolic links" in problems
 
 
 def test_a_pipe_below_a_folder_is_left_out_with_a_note(tree: Path) -> None:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shlex
 import sys
 import textwrap
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from torchmemlint import check_source
+from torchmemlint import check_paths, check_source
 from torchmemlint.project.config import KEYS
 from torchmemlint.project.selection import ABOUT_THE_RUN
 from torchmemlint.rules import ALL_RULES, page
-from torchmemlint.rules.api import PAGE_HEADINGS, Rule
+from torchmemlint.rules.api import Rule
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -31,6 +33,9 @@ README = ROOT / "README.md"
 GUIDE = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CODES = {rule.code for rule in ALL_RULES}
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+
+PAGE_HEADINGS = ("What it does", "What it costs", "Example", "Fix", "When to ignore", "References")
+"""The headings of a rule's page, in this order."""
 
 each_rule = pytest.mark.parametrize("rule", ALL_RULES, ids=lambda rule: rule.code)
 each_file = pytest.mark.parametrize("path", GUIDE, ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -57,6 +62,12 @@ def prose(text: str) -> str:
     return FENCE.sub("", text)
 
 
+def code(text: str) -> str:
+    """The code blocks: those between fences, and those that are indented."""
+    fenced = "\n".join(block for _, block in FENCE.findall(text))
+    return fenced + "\n" + "\n".join(re.findall(r"^    .+$", prose(text), re.MULTILINE))
+
+
 # --- what is generated ----------------------------------------------------------------------------------------------
 
 
@@ -75,6 +86,7 @@ def test_generated_files_are_current() -> None:
     assert not stale, "run `python docs/generate.py`"
 
 
+@pytest.mark.slow
 def test_there_is_no_page_of_a_rule_that_is_gone() -> None:
     written = {path for path in generated() if path.parent.name == "rules"}
     assert set((ROOT / "docs" / "rules").iterdir()) == written
@@ -102,16 +114,20 @@ def test_a_page_has_a_summary_and_all_headings(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", [rule for rule in ALL_RULES if rule.code != "TML001"], ids=lambda rule: rule.code)
-def test_the_example_of_a_page_is_reported_and_its_repair_is_not(rule: Rule, tmp_path: Path) -> None:
+def test_the_example_of_a_page_is_reported_and_its_fix_is_not(rule: Rule, tmp_path: Path) -> None:
     bad, good = (block for kind, block in FENCE.findall(page(rule.code)) if kind == "python")
     name = str(tmp_path / "example.py")
     options = {"preview": True, "extend-select": [rule.code]}
-    assert rule.code in {finding.code for finding in check_source(bad, name, options=options, isolated=True)}
+    found = check_source(bad, name, options={**options, "notes": True}, isolated=True)
+    printed = [finding.severity.value for finding in found if finding.code == rule.code]
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(rf"^\| \[{rule.code}\](?:[^|]*\|){{2}} (\w+)", index, re.MULTILINE)
+    assert printed[:1] == [shown], "the table has the severity that the example is reported with"
     assert check_source(good, name, options=options, isolated=True) == []
 
 
 @each_rule
-def test_a_page_tells_of_a_fix_only_where_there_is_one(rule: Rule) -> None:
+def test_a_page_describes_a_fix_only_where_there_is_one(rule: Rule) -> None:
     fix = re.split(r"^## .+$", page(rule.code), flags=re.MULTILINE)[4].strip()
     assert fix.startswith("None") is (rule.fix.value == "none")
     if rule.fix.value != "none":
@@ -187,15 +203,19 @@ def test_its_configuration_is_valid(path: Path) -> None:
 
 @each_file
 def test_its_commands_have_the_options_that_they_use(path: Path) -> None:
-    from torchmemlint.cli import check_parser, split_command
+    from torchmemlint.cli import parsers, split_command
 
+    made = parsers()
     for line in re.findall(
-        r"^(?:\$ |- run: | *- (?:script: )?| *sh ')?torchmemlint (.+?)'?$", path.read_text(encoding="utf-8"), re.MULTILINE
+        r"^ *(?:\$ |- run: |- (?:script: )?|sh ')?(?:\w+=\S+ |\.venv/bin/)*torchmemlint (.+?)'?$",
+        code(path.read_text(encoding="utf-8")),
+        re.MULTILINE,
     ):
-        words = re.split(r"\s+(?:#|>|\|)\s*", line)[0].split()
+        words = shlex.split(re.split(r"\s+(?:#|>|2>|\|)\s*", line)[0])
         command, rest = split_command(words)
-        if command == "check":
-            check_parser().parse_args(rest)  # SystemExit for an option that does not exist
+        if "--watch" in rest and "--" in rest:
+            rest = rest[: rest.index("--")]
+        made[command].parse_args(rest)  # SystemExit for an option that does not exist
 
 
 CHECKED = {"": str, "lua": str, "lisp": str, "sh": str, "console": str, "diff": str, "text": str, "groovy": str}
@@ -223,10 +243,78 @@ def test_its_code_blocks_can_be_read(path: Path) -> None:
             read(kind, textwrap.dedent(block))
 
 
+def test_hints_name_packages_that_can_be_installed() -> None:
+    """Until there is a release, `pip install torchmemlint[…]` fails: hints name the packages of the extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = {re.split(r"[<>=;\[ ]", one)[0] for extra in project["optional-dependencies"].values() for one in extra}
+    code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "torchmemlint").rglob("*.py"))
+    hints = re.findall(r"pip install '?([\w.-]+)", code)
+    assert {"pygls", "distributed", "torch"} <= {*hints} <= names
+
+
 def test_the_advice_against_empty_cache_is_clean() -> None:
     text = (ROOT / "docs" / "empty-cache.md").read_text(encoding="utf-8")
     (block,) = (block for kind, block in FENCE.findall(text) if kind == "python")
     assert check_source(block, "advice.py", options={"notes": True}, isolated=True) == []
+
+
+def blocks_of(name: str) -> list[str]:
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    return [block for kind, block in FENCE.findall(text) if kind == "python"]
+
+
+def test_the_program_that_checks_paths_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (block,) = blocks_of("getting-started.md")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text((ROOT / "examples" / "loss_accumulation.py").read_text())
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "block.py", "exec"), {})
+    assert "src/train.py 17 TML101" in capsys.readouterr().out
+
+
+def test_the_program_that_reports_memory_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = blocks_of("oom.md")
+    exec(compile(block, "block.py", "exec"), {})
+    assert capsys.readouterr().out.startswith("device ")
+
+
+def test_the_rule_in_the_guide_is_one() -> None:
+    (block,) = blocks_of("adding-a-rule.md")
+    made: dict[str, Any] = {}
+    exec(compile(block, "block.py", "exec"), made)
+    assert isinstance(made["RULE"], Rule)
+    assert callable(made["check"])
+
+
+def test_the_example_of_reused_results_is_reported(tmp_path: Path) -> None:
+    for block in blocks_of("contributing/incremental.md"):
+        (tmp_path / block.partition("\n")[0].removeprefix("# ")).write_text(block)
+    found = check_paths([str(tmp_path)], options={"min-confidence": "low"}, isolated=True)
+    assert [(Path(one.path).name, one.code) for one in found] == [("losses.py", "TML201")]
+
+
+TRAINING = """import torch
+def train(model, loader, optimizer, criterion):
+    total = 0
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+{}
+    print(total)
+"""
+
+
+def test_the_comments_suppress() -> None:
+    one_by_one, by_block = blocks_of("suppressing.md")
+    statements = [part for part in re.split(r"(?<=TML101)\n|(?<=caller)\n\n", one_by_one) if part]
+    assert len(statements) == 3
+    block = by_block.replace("...", "total += loss")
+    for statement, left in [("total += loss", 1), *((one, 0) for one in [*statements, block])]:
+        text = TRAINING.format(textwrap.indent(statement.strip("\n"), " " * 8))
+        assert len(check_source(text, "train.py", isolated=True)) == left, text
 
 
 def test_the_page_of_a_package_index_has_no_relative_link(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,6 +341,7 @@ def test_a_curve_has_axes_units_and_both_schemes(path: Path) -> None:
     assert "prefers-color-scheme: dark" in path.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_there_is_no_curve_of_a_rule_that_is_gone() -> None:
     assert set((ROOT / "docs" / "images").glob("*.svg")) == {path for path in generated() if path.suffix == ".svg"}
 
@@ -265,6 +354,6 @@ def test_ci_runs_the_tests_as_the_readme_does() -> None:
 
 
 @each_file
-def test_it_speaks_of_the_project_alone(path: Path) -> None:
+def test_it_is_about_the_project_only(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert not re.search(r"/(?:work|root|home)/|\bTODO\b|\bOUTPUT\b|\bMEASURED\b", text)

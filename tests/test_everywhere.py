@@ -90,7 +90,7 @@ def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def told(text: str) -> Found:
+def findings_in(text: str) -> Found:
     found = re.findall(r"^(?:\./)?(\S+\.py):(\d+):(\d+): (TML\d{3}) ", text, re.MULTILINE)
     return {(path, int(row), int(column), code) for path, row, column, code in found}
 
@@ -99,7 +99,7 @@ def by_flake8(folder: Path) -> Found:
     words = [sys.executable, "-m", "flake8", "--select=TML", "--exclude=vendored,.git", "."]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
     assert done.stderr == ""
-    return told(done.stdout)
+    return findings_in(done.stdout)
 
 
 def by_pre_commit(folder: Path) -> Found:
@@ -115,7 +115,7 @@ def by_pre_commit(folder: Path) -> Found:
     words = [sys.executable, "-m", "pre_commit", "run", "--all-files", "--verbose"]
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 1, done.stdout + done.stderr
-    return told(done.stdout)
+    return findings_in(done.stdout)
 
 
 async def by_server(folder: Path, names: list[str]) -> Found:
@@ -141,13 +141,13 @@ async def by_server(folder: Path, names: list[str]) -> Found:
 
 def test_the_same_findings_everywhere(tmp_path: Path) -> None:
     names = write_tree(tmp_path)
-    expected = told(command(tmp_path, ".").stdout)
+    expected = findings_in(command(tmp_path, ".").stdout)
     files = {path for path, *_ in expected}
     assert {"train.py", "half_fixes.py", "running_total.py", "evaluate_function.py"} <= files
     assert {code for path, _, _, code in expected if path == "train.py"} == {"TML101", "TML103"}
     assert len([one for one in expected if one[0] == "half_fixes.py"]) == 1, "the baseline has the others"
     assert files.isdisjoint({"score.py", "vendored/copy.py", "teacher.py"})
-    assert told(command(tmp_path, "--force-exclude", *names).stdout) == expected
+    assert findings_in(command(tmp_path, "--force-exclude", *names).stdout) == expected
     assert by_pre_commit(tmp_path) == expected
     assert by_flake8(tmp_path) == expected
     assert asyncio.run(by_server(tmp_path, names)) == expected

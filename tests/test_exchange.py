@@ -70,15 +70,20 @@ def asked(one: Project) -> list[object]:
 
 
 def test_what_one_publishes_the_others_receive_once(exchange: Exchange) -> None:
-    told: dict[str | tuple[str, int], object] = {"one": 1, "none": [], "large": ["x" * 300_000], ("work", 3): [("a", True)]}
+    published: dict[str | tuple[str, int], object] = {
+        "one": 1,
+        "none": [],
+        "large": ["x" * 300_000],
+        ("work", 3): [("a", True)],
+    }
 
     def work() -> None:
-        for of, value in told.items():
+        for of, value in published.items():
             exchange.publish(of, value)
         assert exchange.received("one") is None  # one's own
 
     beside(work)
-    assert {of: exchange.received(of) for of in told} == told
+    assert {of: exchange.received(of) for of in published} == published
     assert exchange.received("one") is None
 
 
@@ -129,7 +134,7 @@ def test_what_is_not_written_to_its_end_is_not_heard(exchange: Exchange, damage:
     assert exchange.received("of") == "whole"
 
 
-def test_a_closed_board_is_silent() -> None:
+def test_a_closed_exchange_is_silent() -> None:
     exchange = Exchange(2)
     exchange.begin("work")
     exchange.close()
@@ -148,7 +153,7 @@ def test_one_that_is_forked_from_a_writer_writes_nothing(exchange: Exchange) -> 
     assert exchange.received("second") is None
 
 
-def test_answers_are_the_same_with_a_board(exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_the_same_with_an_exchange(exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = asked(project())
     one = project()
     one.share_through(exchange)

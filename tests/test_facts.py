@@ -51,6 +51,7 @@ def test_imports_of_every_form() -> None:
         "torch": "torch",
         "F": "torch.nn.functional",
         "os": "os",
+        "os.path": "os.path",
         "ng": "torch.no_grad",
         "nn": "torch.nn",
         "sibling": ".sibling",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.field import __main__ as field
+from benchmarks.reliability.__main__ import main as reliability
 
 LEAK = """\
 import torch
@@ -89,7 +90,7 @@ def measure(packages: Path, *words: str) -> int:
 
 
 @pytest.mark.slow
-def test_the_record_tells_the_score_the_rules_and_the_seconds(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_record_has_the_score_the_rules_and_the_seconds(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert measure(packages) == 0
     assert "A ['TML101']" in capsys.readouterr().out  # of the labelled package alone
     record = (packages / "score.md").read_text(encoding="utf-8")
@@ -106,8 +107,8 @@ def test_a_revision_is_compared_in_its_own_checkout(packages: Path, linter: Path
     commit(linter, rows(3, 9))
     commit(linter, rows(9, 12))
     assert measure(packages, "--diff", "HEAD~1") == 0
-    told = capsys.readouterr().out.partition("Since ")[2]
-    assert told.splitlines() == [
+    printed = capsys.readouterr().out.partition("Since ")[2]
+    assert printed.splitlines() == [
         git(linter, "rev-parse", "HEAD~1")[:12] + ":",
         "TML101 running-total: 1 added, 1 removed",
         "  - leaky==1.0/a.py:3 kept",
@@ -150,3 +151,50 @@ def test_a_failed_run_leaves_the_last_record(packages: Path, linter: Path) -> No
 def test_a_folder_without_labelled_packages_is_refused(tmp_path: Path, packages: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert field.main([str(tmp_path / "empty"), "--field", str(tmp_path)]) == 2
+
+
+def test_two_revisions_over_folders_are_a_table(packages: Path, linter: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commit(linter, rows(3, 9))
+    commit(linter, rows(9, 12, 15))
+    folders = [str(packages / name) for name in ("leaky==1.0", "unlabelled==1.0")]
+    assert reliability(["ecosystem", "HEAD~1..HEAD", *folders, "--times", "2"]) == 1
+    said = capsys.readouterr().out
+    lines = said.splitlines()
+    assert [line.split("|")[1:5] for line in lines[2:5]] == [
+        [" leaky==1.0 ", " 3 ", " 2 ", " 1 "],
+        [" unlabelled==1.0 ", " 3 ", " 2 ", " 1 "],
+        [" all ", " 6 ", " 4 ", " 2 "],
+    ]
+    assert "### leaky==1.0\n\nTML101 running-total: 2 added, 1 removed\n  - a.py:3 kept\n  + a.py:12 kept\n" in said
+    assert reliability(["ecosystem", "HEAD", *folders]) == 0  # the working tree is the commit
+    assert capsys.readouterr().out.endswith("no finding added or removed\n")
+    assert len(git(linter, "worktree", "list").splitlines()) == 1
+
+
+def test_a_folder_that_one_revision_cannot_check_is_named(
+    packages: Path, linter: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commit(linter, rows(3))
+    commit(linter, "import sys\nsys.exit(3 if 'leaky' in sys.argv[2] else print('[]'))")
+    folders = [str(packages / name) for name in ("leaky==1.0", "unlabelled==1.0")]
+    assert reliability(["ecosystem", "HEAD~1..HEAD", *folders]) == 2
+    said = capsys.readouterr().out
+    assert "| leaky==1.0 | failed |" in said
+    assert "### leaky==1.0\n\nafter: leaky==1.0: the linter ended with 3" in said
+    assert "| all | 0 | 0 | 1 |" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("nowhere", "."), "nowhere"),
+        (("HEAD..nowhere", "."), "nowhere"),
+        (("HEAD", "no-such-folder"), "no folder: no-such-folder"),
+    ],
+)
+def test_what_cannot_be_compared_is_told(
+    packages: Path, linter: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
+) -> None:
+    commit(linter, rows(3))
+    assert reliability(["ecosystem", *words]) == 2
+    assert said in capsys.readouterr().err.splitlines()[-1]

@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tokenize
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,6 +86,7 @@ def test_findings_at_their_places(folder: Path, jobs: str) -> None:
     assert ours(flake8(folder, "-j", jobs, "--disable-noqa", ".")) == sorted([*ALWAYS, "./a.py:3:2: TML101 `total` is kept"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "2"])
 @pytest.mark.parametrize(
     ("arguments", "shown"),
@@ -203,6 +205,7 @@ def test_the_same_findings_as_the_command(tmp_path: Path) -> None:
     assert ours(flake8(tmp_path, "--disable-noqa", ".", stand_in=False)) == sorted(line.replace("././", "./") for line in at)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "2"])
 @pytest.mark.parametrize(
     ("arguments", "asked"),
@@ -239,7 +242,18 @@ def test_where_none_of_ours_is_selected_nothing_is_read(
     assert mark.exists() is asked
 
 
-def test_a_flake8_that_does_not_tell_is_taken_to_select() -> None:
+@pytest.mark.parametrize(("asked", "imports"), [("E9", False), ("TML", True)])
+def test_where_none_of_ours_is_selected_the_plugin_imports_nothing(folder: Path, asked: str, imports: bool) -> None:
+    """flake8 itself imports the plugin by ``importlib``, which Python does not list here: what is listed, the plugin imported."""
+    command = [sys.executable, "-X", "importtime", "-m", "flake8", "-j", "1", f"--select={asked}", "c.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert done.returncode == 0
+    assert "flake8.style_guide" in imported
+    assert bool({name for name in imported if name.startswith(("torchmemlint.", "libcst"))}) is imports
+
+
+def test_a_flake8_that_does_not_answer_is_taken_to_select() -> None:
     assert flake8_plugin._selects_any(Namespace())
 
 
@@ -302,6 +316,7 @@ def test_the_same_as_the_command(tmp_path: Path, jobs: str) -> None:
     assert len(ours(flake8(tmp_path, "-j", jobs, "--select=TML", "--disable-noqa", ".", stand_in=False))) == 2
 
 
+@pytest.mark.slow
 def test_one_run_answers_for_all_files_that_are_as_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.py").write_text(MISTAKE)
@@ -323,3 +338,40 @@ def test_one_run_answers_for_all_files_that_are_as_saved(tmp_path: Path, monkeyp
         assert asked == ["./a.py"]
     finally:
         Checker.parse_options(Namespace(select=["E"], extend_select=[], filenames=["-"]))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(b"\n", b"\r\n"), (b"\n", b"\r"), (b"import torch\n", b"# -*- coding: latin-1 -*-\nimport torch  # \xe9\n")],
+)
+def test_ends_of_lines_and_encodings_need_no_run_of_their_own(
+    before: bytes, after: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "a.py"
+    path.write_bytes(MISTAKE.encode().replace(before, after))
+    assert path.read_bytes() != MISTAKE.encode()
+    asked: list[str] = []
+
+    def watched(text: str, filename: str, *_: object, **__: object) -> list[Finding]:
+        asked.append(filename)
+        return []
+
+    monkeypatch.setattr(run, "check_text", watched)
+    Checker.parse_options(Namespace(select=["TML"], extend_select=[], filenames=["a.py"]))
+    try:
+        with tokenize.open(path) as read:
+            lines = read.readlines()
+        assert [report[2][:6] for report in Checker(ast.parse(""), "a.py", lines).run()] == ["TML101"]
+        assert asked == []
+    finally:
+        Checker.parse_options(Namespace(select=["E"], extend_select=[], filenames=["-"]))
+
+
+@pytest.mark.parametrize(("asked", "given"), [(3, 3), (-1, None)])
+def test_flake8_says_how_many_processes(asked: int, given: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: list[int | None] = []
+    monkeypatch.setattr(run, "check_paths", lambda names, configuration, jobs_, **_: jobs.append(jobs_))
+    Checker.parse_options(Namespace(select=["TML"], extend_select=[], filenames=["."], jobs=Namespace(n_jobs=asked)))
+    Checker.parse_options(Namespace(select=["E"], extend_select=[], filenames=["-"]))
+    assert jobs == [given]

@@ -1,9 +1,11 @@
 """Processes forked from one that works beside them, and may die of it."""
 
+import mmap
 import os
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +15,9 @@ from torchmemlint.incremental.cache import Cache
 from torchmemlint.processes import forks
 from torchmemlint.processes.pool import run_all
 from torchmemlint.project.config import CommandLine, Configuration
+from torchmemlint.project.results import Checked, Scanned
 from torchmemlint.run import Means, check_paths
-from torchmemlint.workers import Checked, InspectAll, ScanAll, Scanned, inspect, scan
+from torchmemlint.workers import InspectAll, ScanAll, inspect, scan
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks as Linux does")
 
@@ -59,9 +62,9 @@ def kill(mark: Path) -> None:
 
 def test_what_is_begun_beside_is_there_when_it_is_asked_for() -> None:
     found = [forks.beside(lambda number=number: b"%d %d" % (number, os.getpid())) for number in range(3)]  # type: ignore[misc]
-    told = [(each() or b"").split() for each in found]
-    assert [int(number) for number, _ in told] == [0, 1, 2]
-    assert len({os.getpid(), *(int(process) for _, process in told)}) == 4
+    answers = [(each() or b"").split() for each in found]
+    assert [int(number) for number, _ in answers] == [0, 1, 2]
+    assert len({os.getpid(), *(int(process) for _, process in answers)}) == 4
     large = b"x" * 3_000_000
     assert forks.beside(lambda: large)() == large
 
@@ -124,15 +127,21 @@ def test_every_piece_is_done_once(helpers: int) -> None:
 
 
 def test_helpers_do_a_share() -> None:
+    """Each process waits with its piece until the other two have one as well."""
+    begun = mmap.mmap(-1, 60)
+
     def work(number: int) -> int:
-        threading.Event().wait(0.005)
-        return os.getpid()
+        begun[number] = 1
+        together = slice(number // 3 * 3, number // 3 * 3 + 3)
+        for _ in range(6000):
+            if all(begun[together]):
+                return os.getpid()
+            threading.Event().wait(0.01)
+        raise AssertionError("a helper takes no piece")
 
     found = forks.attempt(lambda: [pid for _, pid in forks.together(work, 60, 2)])
     assert found is not None
-    assert len(found) == 60
-    assert min(found.count(pid) for pid in set(found)) > 5
-    assert len(set(found)) == 3
+    assert sorted(Counter(found).values()) == [20, 20, 20]
 
 
 def test_what_a_helper_was_at_when_it_died_is_left_out() -> None:
@@ -250,7 +259,7 @@ def test_several_processes_fill_a_cache_as_one_does(tmp_path: Path, monkeypatch:
     assert any(name.split("/")[1] == "results" for name in names(tmp_path / "2"))
 
 
-def test_trouble_with_a_cache_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trouble_with_a_cache_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "project", {f"m{number}.py": TRAIN for number in range(4)})
     monkeypatch.chdir(tmp_path / "project")
     cache = Cache.below(str(tmp_path / "cache"))

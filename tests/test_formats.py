@@ -11,6 +11,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -20,7 +21,7 @@ from torchmemlint.cli import check_parser
 from torchmemlint.files.quoting import printable, printable_path
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.reporters import FORMATS, Context, render, sarif
-from torchmemlint.rules import ALL_RULES
+from torchmemlint.rules import ALL_RULES, page
 
 ROOT = Path(__file__).parent.parent
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -119,7 +120,21 @@ def test_sarif_says_what_github_reads() -> None:
     assert first["locations"][0]["physicalLocation"]["contextRegion"]["snippet"] == {"text": "abc\n    total += loss\n"}
 
 
-def test_sarif_tells_the_way_and_links_it() -> None:
+def test_sarif_leads_to_the_page_of_a_rule_with_and_without_an_address() -> None:
+    def rule(docs: str | None) -> dict[str, Any]:
+        (run,) = json.loads(render("sarif", [finding()], Context(docs=docs)))["runs"]
+        (only,) = run["tool"]["driver"]["rules"]
+        assert isinstance(only, dict)
+        return only
+
+    assert "helpUri" not in rule(None)
+    for text in rule(None)["help"].values():
+        assert page("TML101").strip() in text
+        assert text.endswith("This page: `torchmemlint rule TML101`.")
+    assert rule("https://example.org/rules")["helpUri"] == "https://example.org/rules/TML101.html"
+
+
+def test_sarif_has_the_steps_and_links_them() -> None:
     (result,) = json.loads(render("sarif", [finding()], Context()))["runs"][0]["results"]
     (flow,) = result["codeFlows"]
     way = [location["location"] for location in flow["threadFlows"][0]["locations"]]
@@ -272,7 +287,7 @@ def test_lintrunner_gets_one_replacement_for_a_file() -> None:
         None,
     ]
     assert messages[0]["original"] == plain
-    assert "also repaired: a.py:4:1: TML101" in messages[0]["description"]
+    assert "also fixed: a.py:4:1: TML101" in messages[0]["description"]
     allowed = {"path", "line", "char", "code", "severity", "name", "description", "original", "replacement"}
     for message in messages:
         assert set(message) == allowed
@@ -447,7 +462,7 @@ def test_reports_after_fixing_and_of_standard_input(project: Path) -> None:
         ("a.py/r.json", "cannot be written"),
     ],
 )
-def test_what_cannot_be_written_is_said_in_one_line(project: Path, value: str, words: str) -> None:
+def test_what_cannot_be_written_is_reported_in_one_line(project: Path, value: str, words: str) -> None:
     done = lint("a.py", "--output-file", value, cwd=project)
     assert done.returncode == 2
     (line,) = [line for line in done.stderr.splitlines() if "output-file" in line]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from torchmemlint.processes.frames import with_room
+from torchmemlint.processes.frames import with_frame_chunk
 
 CALLS = 300
 
@@ -32,14 +32,14 @@ def test_no_depth_is_dear() -> None:
         return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
     plain = max(deep(300, faults))
-    roomy = max(with_room(deep)(300, faults))
-    assert roomy < CALLS // 2
+    in_large_frame = max(with_frame_chunk(deep)(300, faults))
+    assert in_large_frame < CALLS // 2
     if (3, 11) <= sys.version_info < (3, 14):  # as these do it: some depth has a page for each call
         assert plain >= CALLS
 
 
 def test_arguments_answers_and_errors_pass() -> None:
-    @with_room
+    @with_frame_chunk
     def divide(a: int, *, by: int) -> float:
         """Of two numbers."""
         return a / by

@@ -97,7 +97,7 @@ GRAMMAR = {
     "x = b'a' b'b', '', \"\"\"q'\"\"\", u'u'": "Assign([x], Sequence(tuple, [b'ab', '', \"q'\", 'u']))",
     "x = 'a' f'{b!r:>{w}}' f'{f\"{c}\"}'": "Assign([x], FormattedString([b, w, FormattedString([c])]))",
     "[f(x) async for x in y if z if w for v in x]": (
-        "ExprStmt(Comprehension(list, Call(f, [Arg(x)]), None, [CompClause(x, y, [z, w], True), CompClause(v, x, [])]))"
+        "ExprStmt(Comprehension(list, Call(f, [Arg(x)]), None, [CompClause(x, y, [z, w]), CompClause(v, x, [])]))"
     ),
     "sum(x for x in y)": "ExprStmt(Call(sum, [Arg(Comprehension(generator, x, None, [CompClause(x, y, [])]))]))",
     "{k: v for k, v in d}": "ExprStmt(Comprehension(dict, v, k, [CompClause(Sequence(tuple, [k, v]), d, [])]))",
@@ -115,12 +115,12 @@ GRAMMAR = {
         "Try([ExprStmt(a)], [Handler(Sequence(tuple, [B, C]), e, [ExprStmt(b)]), Handler(None, None, [ExprStmt(c)])],"
         " [ExprStmt(d)], [ExprStmt(f)])"
     ),
-    "try: a\nexcept* B: b": "Try([ExprStmt(a)], [Handler(B, None, [ExprStmt(b)], True)], [], [])",
+    "try: a\nexcept* B: b": "Try([ExprStmt(a)], [Handler(B, None, [ExprStmt(b)])], [], [])",
     "with (a() as b, c): d": "With([WithItem(Call(a, []), b), WithItem(c, None)], [ExprStmt(d)])",
     "raise A from B": "Raise(A, B)",
     "assert a, b": "Assert(a, b)",
     "del (a), b.c, d[0]": "Delete([a, Attr(b, c), Subscript(d, [0])])",
-    "global a, b": "Scope(global, [a, b])",
+    "global a, b": "OuterNames()",
     "import a.b.c, d.e as f": "ImportStmt([[a, a], [f, d.e]])",
     "from ..m import n as k, o": "ImportStmt([[k, ..m.n], [o, ..m.o]])",
     "from . import x": "ImportStmt([[x, .x]])",
@@ -128,7 +128,7 @@ GRAMMAR = {
     "type X[T: int] = list[T]": "Assign([X], Subscript(list, [T]))",
     "@d\n@e(1)\nasync def f[T](x: int = 2, *a: *T) -> int:\n  async with x: await y\n  async for i in x: yield i": (
         "FunctionDef(Function(f, [Param(x, int, 2), Param(a, Star(T), None, *)], [d, Call(e, [Arg(1)])],"
-        " [With([WithItem(x, None)], [ExprStmt(Await(y))], True), For(i, x, [ExprStmt(Yield(i))], [], True)],"
+        " [With([WithItem(x, None)], [ExprStmt(Await(y))]), For(i, x, [ExprStmt(Yield(i))], [])],"
         " True, True, int))"
     ),
     "def f():\n  x = yield\n  return (yield from x)": (
@@ -158,7 +158,7 @@ def test_construct(source: str) -> None:
 
 
 OPEN = ("x = f'{a[1, 2]}'", "x = f'{f(k=1, *a)}'")
-"""What ``ast`` does not tell from something else before Python 3.12, whose f-strings have odd positions."""
+"""What ``ast`` does not distinguish from something else before Python 3.12, whose f-strings have odd positions."""
 AGREED = (
     "a[1, 2]; a[(1, 2)]; a[(1), (2)]; a[((1), 2)]; a[(1, 2), 3]; a[1,]; a[()]; a[(1, 2)[0], (3)]; a[(')', '('), '(']; a[é, (é)]",
     "a[(1 # )\n), (2)]; a[( # (\n1, 2)]; a[(1, 2), 3:4]; a[\n(\n1), 2\n]",
@@ -203,7 +203,7 @@ def test_a_finding_is_refused_where_libcst_reads_something_else() -> None:
         lowered.span(0)
 
 
-def test_a_literal_none_case_is_told_from_a_pattern_without_literal() -> None:
+def test_a_literal_none_case_differs_from_a_pattern_without_literal() -> None:
     _, module = lower_text("match x:\n  case None: a\n  case C(): b\n")
     (match,) = module.body
     assert isinstance(match, ir.Match)

@@ -127,3 +127,39 @@ def test_many_changes_are_left_to_the_next_run_over_the_folder(here: Path, found
     lay_out({"library.py": LIBRARY + "\n\n", "caller.py": CALLER, **{f"part{n}.py": CALLER + "#\n" for n in range(60)}}, here)
     assert found("caller.py") == found("caller.py", "--no-cache") != of("caller.py", whole)
     assert of("caller.py", found(".")) == found("caller.py")
+
+
+def test_an_answer_without_all_files_says_so(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "pyproject.toml").touch()
+    (here / "library.py").write_text(LIBRARY)
+    (here / "caller.py").write_text(CALLER)
+    (here / "beside.py").write_text("import torch\nx = torch.ones(3)\n")
+
+    def run(*arguments: str) -> tuple[str, str]:
+        neighbours.forget()
+        main([*arguments, "--preview", "--min-confidence", "low", "-v"])
+        return capsys.readouterr()
+
+    def says(*arguments: str) -> tuple[bool, bool, bool]:
+        in_json, verbose = run("--output-format", "json", *arguments)
+        findings = json.loads(in_json)
+        assert findings
+        in_sarif = json.loads(run("--output-format", "sarif", *arguments)[0])["runs"][0]["invocations"][0]
+        ids = [note["descriptor"]["id"] for note in in_sarif.get("toolExecutionNotifications", ())]
+        return all(one.get("partial") is True for one in findings), "partial: 1 file around" in verbose, "partial" in ids
+
+    assert says("caller.py") == (True, True, True)
+    assert says(".") == (False, False, False)
+    assert says("caller.py") == (False, False, False), "the run over the folder knows all files"
+    assert says("caller.py", "--no-cache") == (True, True, True)
+    assert says("caller.py", "beside.py", "--no-cache") == (False, False, False), "all files are named or were read"
+
+
+def test_facts_in_the_cache_do_not_change_the_answer(here: Path, found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbours, "MAX_BYTES_READ", 1_500)
+    lay_out(bent_project.project(()), here)
+    (here / "pyproject.toml").touch()
+    names = sorted(path.relative_to(here).as_posix() for path in here.rglob("*.py"))
+    without = [found(name, "--no-cache") for name in names]
+    found(".", "--select", "TML101")  # of other settings: nothing is answered from it, but all facts are known
+    assert [found(name) for name in names] == without

@@ -143,7 +143,7 @@ def test_what_is_no_notebook(raw: str, words: str, place: tuple[int, int]) -> No
 
 
 def test_an_old_notebook_is_not_read() -> None:
-    assert "format of before 2015" in read('{"worksheets": [], "nbformat": 3}')[1].other
+    assert "format from before 2015" in read('{"worksheets": [], "nbformat": 3}')[1].other
 
 
 # --- places ---------------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def test_a_notebook_has_the_findings_of_its_code_as_a_script() -> None:
     ]
 
 
-def test_broken_cells_are_told_and_the_others_are_checked() -> None:
+def test_broken_cells_are_reported_and_the_others_are_checked() -> None:
     found = check("import torch\nmodel = torch.nn.Linear(3, 3)\ntotal = 0", "x = (", TRAINING, "y = $  # noqa")
     assert [(one.code, one.cell, one.span.start) for one in found] == [
         ("TML000", 2, Position(1, 5)),
@@ -397,7 +397,7 @@ def test_nbformat_finds_the_fixed_notebook_valid() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_defined_again_is_told_once() -> None:
+def test_what_is_defined_again_is_reported_once() -> None:
     evaluate = "def evaluate(model, loader):\n    model.eval()\n    for x in loader:\n        print(model(x).argmax().item())"
     found = check("import torch", evaluate, "print(1)", evaluate, "print(2)", evaluate)
     assert [(finding.code, finding.cell) for finding in found] == [("TML201", 6)]

@@ -25,7 +25,7 @@ PARTS = sorted(
 )
 
 
-def tell(raw: bytes) -> list[str]:
+def explain(raw: bytes) -> list[str]:
     log = read_log("log", io.BytesIO(raw))
     for case in log.cases:
         assert isinstance(case.diagnosis.kind, Kind)
@@ -39,19 +39,19 @@ def tell(raw: bytes) -> list[str]:
 @given(st.binary(max_size=4000))
 @settings(max_examples=150, deadline=None)
 def test_binary(raw: bytes) -> None:
-    tell(raw)
+    explain(raw)
 
 
 @given(st.text(max_size=2000))
 @settings(max_examples=150, deadline=None)
 def test_text(text: str) -> None:
-    tell(text.encode("utf-8", "surrogatepass"))
+    explain(text.encode("utf-8", "surrogatepass"))
 
 
 @given(st.lists(st.sampled_from(PARTS), max_size=120))
 @settings(max_examples=300, deadline=None)
 def test_pieces_of_messages_in_any_order(parts: list[str]) -> None:
-    tell(" ".join(parts).encode())
+    explain(" ".join(parts).encode())
 
 
 @given(st.sampled_from(LOGS), st.integers(0, 1000), st.integers(0, 1000), st.binary(max_size=6))
@@ -59,15 +59,15 @@ def test_pieces_of_messages_in_any_order(parts: list[str]) -> None:
 def test_truncated_and_damaged_messages(log: str, start: int, stop: int, inserted: bytes) -> None:
     raw = log.encode()
     low, high = sorted((start % (len(raw) + 1), stop % (len(raw) + 1)))
-    tell(raw[low:high])
-    tell(raw[:low] + inserted + raw[high:])
+    explain(raw[low:high])
+    explain(raw[:low] + inserted + raw[high:])
 
 
 @pytest.mark.parametrize("log", LOGS, ids=[str(entry["name"]) for entry in (*KNOWN, *FROM_FORMATS)])
 def test_every_beginning_of_a_message_is_read(log: str) -> None:
     raw = log.encode()
     for end in range(0, len(raw), 7):
-        tell(raw[:end])
+        explain(raw[:end])
 
 
 class Portions:
@@ -122,7 +122,7 @@ HOSTILE = {
 def test_hostile_logs_take_linear_time(text: str) -> None:
     """Quadratic matching of 150 KB takes minutes; linear, a fraction of a second. The bound leaves room for a busy machine."""
     started = time.process_time()
-    tell(text.encode())
+    explain(text.encode())
     assert time.process_time() - started < 5
 
 

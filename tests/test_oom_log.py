@@ -171,7 +171,7 @@ def test_nothing_outside_the_root_is_opened(tmp_path: Path, named: str) -> None:
         ("/home/me/pytorch_models/train.py", False),
     ],
 )
-def test_library_frames_are_told_apart(path: str, library: bool) -> None:
+def test_library_frames_are_distinguished(path: str, library: bool) -> None:
     assert is_library(path) is library
 
 
@@ -207,8 +207,8 @@ def test_findings_on_the_failing_call_path_come_first(
     monkeypatch.setattr(command, "findings_for", check)
     assert command.main([str(log), "--src", str(tmp_path), "--output-format", "json"]) == 0
     assert asked == [[str(tmp_path)]]
-    (told,) = json.loads(capsys.readouterr().out)["logs"][0]["messages"]
-    assert [(item["row"], item["place"]) for item in told["findings"]] == [
+    (message,) = json.loads(capsys.readouterr().out)["logs"][0]["messages"]
+    assert [(item["row"], item["place"]) for item in message["findings"]] == [
         (5, "on the failing call path"),
         (3, "on the failing call path"),
         (2, "in its files"),
@@ -275,7 +275,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys:
     assert "<stdin>:9: CUDA on device 0: genuine" in capsys.readouterr().out
 
 
-def test_every_kind_is_told_in_full_and_the_rest_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_kind_is_explained_in_full_and_the_rest_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cap = OOM.format(q=300, gpu=7).replace("Of the allocated", "23.00 GiB allowed; Of the allocated")
     text = "\n".join([*(f"[rank{rank}]: {OOM.format(q=200 + rank, gpu=rank)}" for rank in range(3)), f"[rank7]: {cap}"])
     (tmp_path / "log").write_text(text, encoding="utf-8")

@@ -58,7 +58,8 @@ def lint(capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
 # --- fixing ---------------------------------------------------------------------------------------------------------
 
 
-def test_fix_only_repairs_and_does_not_judge_the_rest(lint, project: Path) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.slow
+def test_fix_only_fixes_and_does_not_report_the_rest(lint, project: Path) -> None:  # type: ignore[no-untyped-def]
     assert lint("--fix-only", "--output-format=concise") == (0, "Fixed 1 finding.\nAll checks passed!\n", "")
     assert (project / "a.py").read_text() == FIXED
     (project / "a.py").write_text("import torch\ndef f(:\n")
@@ -91,7 +92,7 @@ def test_unfixable_and_fixable(lint, project: Path) -> None:  # type: ignore[no-
 
 
 def test_the_diff_names_what_waits(lint) -> None:  # type: ignore[no-untyped-def]
-    assert lint("--diff")[2] == "Would fix 1 warning. 1 unsafe fix with `--unsafe-fixes`.\n"
+    assert lint("--diff")[2] == "Would fix 1 warning (1 more with `--unsafe-fixes`).\n"
     assert lint("--diff", "--unsafe-fixes")[2] == "Would fix 1 error, 1 warning.\n"
 
 
@@ -146,18 +147,68 @@ def test_what_cannot_be_read_in_a_folder_is_named(lint, project: Path) -> None: 
     err = lint("-v", ".")[2]
     assert "torchmemlint: note: wide.py: skipped: UTF-16, which Python does not read\n" in err
     assert "torchmemlint: note: link.py: no such file or directory\n" in err
+    assert lint("wide.py")[0] == 2
+    assert lint("wide.py")[2] == "torchmemlint: error: wide.py: not checked: UTF-16, which Python does not read\n"
 
 
-@pytest.mark.parametrize("name", ["clean", "merge", "rule", "trace"])
+def test_skipped_files_are_not_counted_as_checked(lint, project: Path) -> None:  # type: ignore[no-untyped-def]
+    def counted(*arguments: str) -> str:
+        return str(lint("-v", *arguments)[2]).splitlines()[-1]
+
+    (project / "big.py").write_text("x = 1\n" * 200_000)
+    assert counted(".") == "torchmemlint: note: checked 2 files, skipped 1"
+    assert counted("a.py") == "torchmemlint: note: checked 1 file"
+    assert counted("a.py", "big.py") == "torchmemlint: note: checked 1 file, skipped 1"
+    assert counted("--shard=1/3", ".") == counted("--shard=2/3", ".") == "torchmemlint: note: checked 1 file"
+    assert counted("--shard=3/3", ".") == "torchmemlint: note: checked 0 files, skipped 1"
+
+
+def test_a_named_file_that_a_folder_s_results_answer_for_counts_once(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, expected in ((["."], "checked 2 files"), (["a.py"], "checked 1 file"), (["."], "checked 2 files")):
+        cli.main(["-v", "--cache-dir", ".cache", *arguments])
+        assert capsys.readouterr().err.splitlines()[-1] == f"torchmemlint: note: {expected}"
+
+
+@pytest.mark.parametrize("command", ["merge", "oom"])
+def test_an_empty_path_is_shown(command: str, lint, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+    assert cli.main([command, ""]) == 2
+    assert capsys.readouterr().err == "torchmemlint: error: '': cannot be read: No such file or directory\n"
+
+
+def test_an_option_with_a_slip_is_suggested(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--outputformat=json"])
+    assert "unrecognized arguments: --outputformat=json; did you mean --output-format?\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [name for name in cli.COMMANDS if name not in ("check", "confirm", "server")])
 def test_a_folder_that_is_called_like_a_command(name: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = f"torchmemlint: note: `{name}` is the command; to check the path, write ./{name}\n"
     for there in (False, True):
         if there:
             (project / name).mkdir()
-        with suppress(SystemExit):
-            cli.main([name])
-        assert (words in capsys.readouterr().err) is there
+        for options in ([], ["-q", "--output-format", "concise"]):
+            with suppress(SystemExit):
+                cli.main([*options, name])
+            assert (words in capsys.readouterr().err) is there
     assert cli.main([f"./{name}", "--no-cache"]) == 0
+
+
+def test_a_folder_called_confirm_is_not_run(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "confirm").mkdir()
+    assert cli.main(["confirm"]) == 2
+    assert "write ./confirm for the path" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_folder_called_server(
+    terminal: bool, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "server").mkdir()
+    monkeypatch.setattr("sys.stdin.isatty", lambda: terminal)
+    monkeypatch.setattr("torchmemlint.lsp.command.main", lambda _: 0)
+    cli.main(["server"])
+    assert ("to check the path, write ./server" in capsys.readouterr().err) is terminal, "an editor is not asked"
 
 
 # --- configuration --------------------------------------------------------------------------------------------------
@@ -209,6 +260,7 @@ def test_long_words_are_wrapped(lint) -> None:  # type: ignore[no-untyped-def]
     assert all(len(line) <= 100 for line in details), details
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["--version"], ["a.py"], ["rule", "TML101"], ["--show-settings"], ["--diff"]]
@@ -223,3 +275,16 @@ def test_a_full_disk_is_one_line(arguments: list[str], project: Path) -> None:
     assert done.returncode == 2
     assert "torchmemlint: error: standard output: No space left on device\n" in done.stderr
     assert "report" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell")
+@pytest.mark.parametrize("arguments", ["--help", "a.py", "--fix", "rule TML101", "oom a.py", "completion bash"])
+def test_a_closed_output_is_one_line(arguments: str, project: Path) -> None:
+    import subprocess
+
+    command = f"{sys.executable} -m torchmemlint {arguments} >&-"
+    done = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "standard output: Bad file descriptor" in done.stderr

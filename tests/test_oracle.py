@@ -445,13 +445,13 @@ def unsound(claims: dict[int, set[str]], seen: Observed) -> list[str]:
     """What runs showed and the engine excludes."""
     out = []
     for row, graphs in sorted(seen.graphs.items()):
-        said = claims.get(row, set())
-        if True in graphs and said and said <= {"no graph", "number"}:
-            out.append(f"row {row}: claimed {said}, but there is a graph")
+        claimed = claims.get(row, set())
+        if True in graphs and claimed and claimed <= {"no graph", "number"}:
+            out.append(f"row {row}: claimed {claimed}, but there is a graph")
     for row, modes in sorted(seen.modes.items()):
-        said = claims.get(row, set())
-        if said and "grad unknown" not in said and not modes <= said:
-            out.append(f"row {row}: claimed {said}, but torch says {modes}")
+        claimed = claims.get(row, set())
+        if claimed and "grad unknown" not in claimed and not modes <= claimed:
+            out.append(f"row {row}: claimed {claimed}, but torch says {modes}")
     return out
 
 
@@ -459,13 +459,13 @@ def unseen(claims: dict[int, set[str]], seen: Observed) -> list[str]:
     """What the engine is sure of and no run showed, though they came by."""
     out = []
     for row, graphs in sorted(seen.graphs.items()):
-        said = claims.get(row, set())
-        if graphs == {False} and said & {"graph", "graph freed"}:
-            out.append(f"row {row}: claimed {said}, but no run has a graph")
+        claimed = claims.get(row, set())
+        if graphs == {False} and claimed & {"graph", "graph freed"}:
+            out.append(f"row {row}: claimed {claimed}, but no run has a graph")
     for row, modes in sorted(seen.modes.items()):
-        said = claims.get(row, set()) - {"grad unknown"}
-        if not said <= modes:
-            out.append(f"row {row}: claimed {said}, but torch says {modes}")
+        claimed = claims.get(row, set()) - {"grad unknown"}
+        if not claimed <= modes:
+            out.append(f"row {row}: claimed {claimed}, but torch says {modes}")
     return out
 
 
@@ -495,16 +495,16 @@ def test_the_engine_and_torch_agree_on_programs_never_seen(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "expected"),
     [
         ({10: {"no graph"}, 11: {"grad on"}}, ["row 10: claimed {'no graph'}, but there is a graph"]),
         ({10: {"graph"}, 11: {"grad off"}}, ["row 11: claimed {'grad off'}, but torch says {'grad on'}"]),
         ({10: {"maybe graph"}, 11: {"grad unknown"}}, []),
     ],
 )
-def test_the_judge_sees_a_wrong_claim(wrong: dict[int, set[str]], told: list[str]) -> None:
+def test_the_judge_sees_a_wrong_claim(wrong: dict[int, set[str]], expected: list[str]) -> None:
     seen = Observed(graphs={10: {True, False}}, modes={11: {"grad on"}})
-    assert unsound(wrong, seen) == told
+    assert unsound(wrong, seen) == expected
 
 
 def test_the_judge_asks_for_a_claimed_graph() -> None:

@@ -18,10 +18,14 @@ def test_every_reveal_says_what_stands_beside_it(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     found = revealed(text)
     lines = text.splitlines()
-    told = {
+    reported = {
         row: " | ".join(sorted(found.get(row, {"never reached"}))) for row, line in enumerate(lines, 1) if PROBE.match(line)
     }
     wanted = {row: match[1] for row, line in enumerate(lines, 1) if (match := EXPECTED.search(line))}
-    assert told.keys() == wanted.keys()
-    wrong = [f"{path.stem}:{row} {lines[row - 1].strip()}\n    but: {told[row]}" for row in told if told[row] != wanted[row]]
+    assert reported.keys() == wanted.keys()
+    wrong = [
+        f"{path.stem}:{row} {lines[row - 1].strip()}\n    but: {reported[row]}"
+        for row in reported
+        if reported[row] != wanted[row]
+    ]
     assert not wrong, "\n" + "\n".join(wrong)

@@ -1,4 +1,4 @@
-"""What a run tells of itself while it goes on, and of its time."""
+"""What a run reports about itself while it goes on, and of its time."""
 
 import io
 import re
@@ -41,7 +41,7 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_nothing_is_told_in_the_first_second(seconds: list[float]) -> None:
+def test_nothing_is_shown_in_the_first_second(seconds: list[float]) -> None:
     line = Progress(out := Terminal())
     line.begin("reading", 20)
     for _ in range(8):
@@ -66,7 +66,7 @@ def test_then_one_line_is_written_over_and_taken_away(seconds: list[float]) -> N
     assert "\n" not in out.getvalue()
 
 
-def test_nothing_is_told_in_a_pipe(seconds: list[float]) -> None:
+def test_nothing_is_shown_in_a_pipe(seconds: list[float]) -> None:
     line = Progress(out := io.StringIO())
     line.begin("reading", 100)
     for _ in range(50):
@@ -81,11 +81,11 @@ def same(first: object, second: object) -> object:
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_a_run_tells_of_every_file(jobs: int, here: Path) -> None:
-    told: list[int] = []
+def test_a_run_counts_every_file(jobs: int, here: Path) -> None:
+    progress: list[int] = []
     paths = [str(path) for path in here.rglob("*.py")]
-    pool.run_all(same, None, paths, jobs, same, told.append)
-    assert sum(told) == len(paths)
+    pool.run_all(same, None, paths, jobs, same, progress.append)
+    assert sum(progress) == len(paths)
 
 
 def test_a_run_on_a_terminal(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from torchmemlint.index.dependency_log import DependencyLog
 from torchmemlint.index.edges import Caller
+from torchmemlint.index.grad_effects import OFF, on_if
 from torchmemlint.index.memo import Memo
 from torchmemlint.index.modes import CallerMode
 from torchmemlint.index.module_facts import module_facts
@@ -468,7 +469,7 @@ def test_caller_under_a_manager(prelude: str, manager: str, expected: str) -> No
     assert mode(f"{prelude}def f(y): pass\ndef g(x):\n  with {manager}:\n    f(x)\n", "f") == expected
 
 
-def test_manager_effect_is_told_to_the_engine() -> None:
+def test_manager_effect_reaches_the_engine() -> None:
     p = project(
         m="""
         import torch
@@ -482,7 +483,7 @@ def test_manager_effect_is_told_to_the_engine() -> None:
     )
     facts = p.facts(FunctionRef("m.py", "g"))
     effects = [p.manager_effect("m.py", "g", use) for call in facts.calls for use in call.managers]
-    assert effects == ["param:flag", "param:phase == 'train'", "param:not flag", "off", None]
+    assert effects == [on_if("flag"), on_if("phase == 'train'"), on_if("not flag"), OFF, None]
 
 
 STATEMENTS = {
@@ -823,7 +824,7 @@ def test_real_code_in_any_order() -> None:
     assert not {"off", "mixed"} & {mode.mode for mode in modes.values()}
 
 
-def test_remembered_answers_do_not_depend_on_where_a_circle_is_entered() -> None:
+def test_memoized_results_do_not_depend_on_where_a_cycle_is_entered() -> None:
     graph = {"a": "b", "b": "cx", "c": "ay", "x": "", "y": "", "d": "d"}
 
     def answers(order: str) -> dict[str, frozenset[str]]:
@@ -846,3 +847,42 @@ def test_no_caller_is_no_answer_where_files_were_left_out() -> None:
     ref = FunctionRef("m.py", "predict")
     assert Project.build(facts).grad_mode(ref).mode == "no-callers"
     assert Project.build(facts, complete=False).grad_mode(ref).mode == "escapes"
+
+
+# --- files that nothing uses
+
+PROGRAM = "from parts.net import Net\nimport steps\nif __name__ == '__main__':\n    steps.run(Net())\n"
+CLASS = "import torch\nclass Net(torch.nn.Module):\n    pass\n"
+
+
+def unused(path: str, **more: str) -> bool:
+    files = {"train": PROGRAM, "steps": "def run(net):\n    pass\n", "parts__net": CLASS, "parts__old": CLASS}
+    files["old"] = "from parts.net import Net\ndef run(net: Net):\n    pass\n"
+    return project(**files | more).is_unused_file(path)
+
+
+def test_a_file_that_no_program_imports_is_unused() -> None:
+    files = ["old.py", "parts/net.py", "parts/old.py", "steps.py", "train.py"]
+    assert [path for path in files if unused(path)] == ["old.py", "parts/old.py"]
+
+
+def test_what_may_be_imported_by_a_text_is_not_unused() -> None:
+    assert not unused("parts/old.py", by_name="import importlib\nnet = importlib.import_module('parts.' + name)\n")
+
+
+def test_what_runs_by_itself_is_not_unused() -> None:
+    assert not unused("parts/old.py", parts__old=CLASS + "for step in range(3):\n    print(Net()(step))\n")
+    assert not unused("parts/old.py", parts__old=CLASS + "def main():\n    Net()\n")
+
+
+def test_a_library_may_be_used_by_others() -> None:
+    files = {"pkg__init": "", "pkg__net": CLASS, "pkg__more": CLASS, "tests__test_net": "from pkg.net import Net\nNet()\n"}
+    assert not project(**files).is_unused_file("pkg/more.py")
+    bare = {"lib__net": CLASS, "lib__model": "from lib.net import Net\n", "lib__more": "from lib.net import Net\n" + CLASS}
+    assert not project(**bare).is_unused_file("lib/more.py")
+    assert project(**files, train="from pkg.net import Net\nNet()\n").is_unused_file("pkg/more.py")
+
+
+def test_files_apart_are_not_unused() -> None:
+    assert not project(one=CLASS, other=CLASS).is_unused_file("one.py")
+    assert not project(one=CLASS, other="import one\none.Net()\n", third=CLASS).is_unused_file("third.py")

@@ -48,7 +48,7 @@ def nothing_is_lost(texts: Mapping[str, str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-def test_remembered_answers_are_queries_of_every_file_that_uses_them(seed: int) -> None:
+def test_memoized_results_are_queries_of_every_file_that_uses_them(seed: int) -> None:
     for on in bent_project.walk(seed, 6):
         nothing_is_lost(bent_project.project(on))
 
@@ -62,7 +62,7 @@ def test_the_same_for_fixtures(folder: str) -> None:
 
 def test_findings_rest_on_the_callers_of_their_function() -> None:
     found = dict(analyses(bent_project.project(()), alone=False))
-    assert ("source", "pkg/steps.py", "train_step") in found["train.py"].queries
+    assert ("code", "pkg/steps.py", "train_step") in found["train.py"].queries
     assert ("grad_mode", FunctionRef("pkg/steps.py", "validate")) in found["pkg/steps.py"].queries
 
 
@@ -102,7 +102,7 @@ def test_a_circle_is_charged_to_both_sides() -> None:
     assert queries_and_notes(page)[0] == {("outer",), ("inner",)}
 
 
-def test_a_result_that_fails_rests_on_its_queries_and_is_not_remembered() -> None:
+def test_a_result_that_fails_depends_on_its_queries_and_is_not_memoized() -> None:
     query_log = QueryLog()
     known: dict[str, tuple[int, QueryTrace]] = {}
 

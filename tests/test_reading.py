@@ -97,7 +97,7 @@ def test_a_regular_file_up_to_a_limit(tmp_path: Path) -> None:
     assert reason(raised.value) == "is a folder, not a regular file"
 
 
-def test_a_file_whose_size_is_not_told(tmp_path: Path) -> None:
+def test_a_file_of_unknown_size(tmp_path: Path) -> None:
     if not os.path.exists("/proc/self/maps"):
         pytest.skip("no /proc")
     assert os.stat("/proc/self/maps").st_size == 0

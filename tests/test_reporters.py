@@ -128,7 +128,7 @@ error[TML101]: `total` keeps the autograd graph of every step it adds
  6 -     x = f()
  7 -     x = f()
  8 -     x = f()
-   | … and 13 more rows
+   | … and 13 more lines
 """
     )
     apart = replace(both, flow=(FlowStep("src/a.py", span(3, 2, 3), "made here"),), fix=None)

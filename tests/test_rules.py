@@ -67,6 +67,18 @@ def test_cost_and_confidence_are_those_that_are_marked(case: Case) -> None:
 
 
 @each_case
+def test_no_two_findings_contradict_each_other(case: Case) -> None:
+    """One forward is either used for a number or kept with its graph, and either evaluates or teaches."""
+    found = alarms(case.texts, "ALL", "low")
+    cut = {(one.path, one.span) for one in found if "every result is detached" in one.message}
+    for one in found:
+        kept = {(step.path, step.span) for step in one.flow if step.message.endswith("its result carries an autograd graph")}
+        assert (one.path, one.span) in cut or not cut & kept, one
+    for code, other in (("TML201", "TML203"), ("TML101", "TML204"), ("TML102", "TML204")):
+        assert not {one.span for one in found if one.code == code} & {one.span for one in found if one.code == other}
+
+
+@each_case
 def test_a_twin_is_silent(case: Case) -> None:
     judge(case, twin_gaps(case), {"false"}, [name.replace(".py", ".fixed.py") for name in case.twins])
 

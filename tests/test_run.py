@@ -16,13 +16,14 @@ from torchmemlint.processes.pool import run_all
 from torchmemlint.project import neighbours as around
 from torchmemlint.project.config import CommandLine, Configuration
 from torchmemlint.project.discover import Found
+from torchmemlint.project.results import Checked, Scanned
 from torchmemlint.project.settings import Settings
 from torchmemlint.run import check_paths, check_text, fix_paths
 from torchmemlint.running.linking import link
 from torchmemlint.running.scanning import scan_files
 from torchmemlint.running.state import Run
 from torchmemlint.screen import called_names, imported_names, may_fire, torch_related
-from torchmemlint.workers import Checked, ScanAll, ScanAround, Scanned, crashed, scan
+from torchmemlint.workers import ScanAll, ScanAround, crashed, scan
 
 # --- screen ---------------------------------------------------------------------------------------------------------
 
@@ -114,11 +115,12 @@ def test_around_a_named_file_are_those_that_it_calls_and_those_that_call_it(tree
             ".venv/lib/engine_user.py": "from pkg.engine import evaluate\n",
         },
     )
-    facts, complete = around.surroundings(scanned("pkg/engine.py"), ScanAround())
+    facts, complete, unread = around.surroundings(scanned("pkg/engine.py"), ScanAround())
     assert complete
+    assert unread == 1
     assert [one.path for one in facts] == ["pkg/__init__.py", "pkg/meter.py", "tools/by_import.py", "tools/by_name.py"]
     assert {one.path for one in _linked("pkg/engine.py")} == {"pkg/engine.py", *(one.path for one in facts)}
-    absolute, _ = around.surroundings(scanned(f"{tree.as_posix()}/pkg/engine.py"), ScanAround())
+    absolute, *_ = around.surroundings(scanned(f"{tree.as_posix()}/pkg/engine.py"), ScanAround())
     assert [one.path for one in absolute] == [f"{tree.as_posix()}/{one.path}" for one in facts]
 
 
@@ -148,19 +150,35 @@ def _linked(path: str) -> list[ModuleFacts]:
 
 def test_a_script_outside_of_any_project_only_has_the_files_beside_it(tree: Path) -> None:
     write(tree, {"s/train.py": EVALUATE, "s/use.py": "import train\n", "s/deep/use.py": "import train\n"})
-    facts, _ = around.surroundings(scanned("s/train.py"), ScanAround())
+    facts, *_ = around.surroundings(scanned("s/train.py"), ScanAround())
     assert [one.path for one in facts] == ["s/use.py"]
 
 
 def test_the_search_has_an_end(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tree, {"pyproject.toml": "", "a.py": EVALUATE, **{f"u{n}.py": "import a\n" for n in range(12)}})
     monkeypatch.setattr(around, "MAX_FILES", 5)
-    facts, complete = around.surroundings(scanned("a.py"), ScanAround())
+    facts, complete, _ = around.surroundings(scanned("a.py"), ScanAround())
     assert (len(facts), complete) == (5, False)
     monkeypatch.setattr(around, "MAX_LISTED", 3)
     around._neighbours.cache_clear()
-    facts, complete = around.surroundings(scanned("a.py"), ScanAround())
+    facts, complete, _ = around.surroundings(scanned("a.py"), ScanAround())
     assert (len(facts), complete) == (2, False)  # a.py is one of the three that were opened
+
+
+@pytest.mark.parametrize(("bound", "bytes_", "most"), [("MAX_BYTES_READ", 30, 2), ("MAX_BYTES_LISTED", 100, 12)])
+def test_the_search_ends_by_size_and_asks_no_clock(
+    bound: str, bytes_: int, most: int, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tree, {"pyproject.toml": "", "a.py": EVALUATE, **{f"u{n:02}.py": "import a\n" + "# more\n" * n for n in range(12)}})
+    monkeypatch.setattr(around, bound, bytes_)
+    around.forget()
+    first = around.surroundings(scanned("a.py"), ScanAround())
+    assert 0 < len(first.read) <= most
+    assert not first.complete
+    around.forget()
+    with_cache = around.surroundings(scanned("a.py"), ScanAround())
+    assert [one.path for one in first.read] == [one.path for one in with_cache.read]
+    around.forget()
 
 
 # --- several processes ----------------------------------------------------------------------------------------------
@@ -269,6 +287,6 @@ def test_fixing_writes_nothing_and_converges(tree: Path) -> None:
     fixed = fix_paths(["."], isolated(**{"unsafe-fixes": True}), 1)
     assert set(fixed.after) == {"a.py", "b.py"}
     assert all("total += loss.detach()" in text for text in fixed.after.values())
-    assert [finding.code for finding in fixed.repaired] == ["TML101", "TML101"]
+    assert [finding.code for finding in fixed.applied] == ["TML101", "TML101"]
     assert fixed.outcome.findings == ()
     assert (tree / "a.py").read_text() == TRAIN

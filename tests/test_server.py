@@ -181,6 +181,58 @@ async def test_an_editor_that_asks_for_diagnostics(tmp_path: Path) -> None:
     await client.shutdown_session()
 
 
+DEPENDING = """import torch
+
+def compute(model, batch):
+    loss = model(batch).mean()
+    loss.backward(retain_graph=True)
+    return loss
+
+def train(model, loader, optimizer):
+    total = 0
+    for batch in loader:
+        total += compute(model, batch)
+        optimizer.step()
+    print(total)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+async def test_what_depends_on_a_change_follows(client: LanguageClient, tmp_path: Path) -> None:
+    uri = put(client, tmp_path / "a.py", DEPENDING)
+    await shown(client, uri, ["TML105", "TML101"])
+    for version, text in enumerate((DEPENDING + "\n", DEPENDING.replace("return loss", "return loss.detach()")), 2):
+        change(client, uri, text, version)
+    await shown(client, uri, ["TML105"])
+    change(client, uri, DEPENDING, 4)
+    await shown(client, uri, ["TML105", "TML101"])
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+async def test_an_editor_that_asks_is_asked_to_ask_again(tmp_path: Path) -> None:
+    client = await start(tmp_path, pulls=True)
+    uri = put(client, tmp_path / "a.py", DEPENDING)
+    asked = types.DocumentDiagnosticParams(types.TextDocumentIdentifier(uri))
+
+    async def codes() -> list[object]:
+        report = await client.text_document_diagnostic_async(asked)
+        assert isinstance(report, types.RelatedFullDocumentDiagnosticReport)
+        return [one.code for one in report.items]
+
+    assert await codes() == ["TML105", "TML101"]
+    change(client, uri, DEPENDING.replace("return loss", "return loss.detach()"))
+    found = await codes()  # first with ``train`` as it was
+    for _ in range(600):
+        if found == ["TML105"]:
+            break
+        await asyncio.sleep(0.1)
+        found = await codes()
+    assert found == ["TML105"]
+    await client.shutdown_session()
+
+
 @pytest.mark.slow
 @pytest.mark.asyncio
 async def test_quick_fixes(client: LanguageClient, tmp_path: Path) -> None:
@@ -323,7 +375,7 @@ async def test_no_text_ends_the_server(client: LanguageClient, tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.asyncio
-async def test_a_broken_configuration_is_told_once(client: LanguageClient, tmp_path: Path) -> None:
+async def test_a_broken_configuration_is_reported_once(client: LanguageClient, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.torchmemlint]\nselekt = ["TML1"]\n')
     uri = put(client, tmp_path / "a.py", TRAIN)
     await shown(client, uri, [])
@@ -419,6 +471,7 @@ async def test_the_same_findings_as_the_command(client: LanguageClient, tmp_path
         assert [(one.code, one.range.start.line + 1, one.range.start.character + 1) for one in found] == expected, name
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_edits_of_actions_are_made_when_one_is_chosen(client: LanguageClient, tmp_path: Path) -> None:
     uri = put(client, tmp_path / "a.py", TRAIN)
@@ -440,3 +493,23 @@ def test_without_pygls(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     monkeypatch.setattr(command, "find_spec", lambda _: None)
     assert cli.main(["server"]) == 2
     assert capsys.readouterr().err == "torchmemlint: error: the server needs pygls: pip install 'pygls>=2,<3'\n"
+
+
+def test_what_cannot_be_written_is_tried_once() -> None:
+    """Not reported to the editor over the same pipe, again and again."""
+    from torchmemlint.lsp.server import make_server
+
+    class Full:
+        tried = 0
+
+        def write(self, data: bytes) -> None:
+            self.tried += 1
+            raise OSError(28, "No space left on device")
+
+        def close(self) -> None:
+            raise AssertionError
+
+    server, full = make_server(), Full()
+    server.protocol.set_writer(full)
+    server.window_log_message(types.LogMessageParams(types.MessageType.Info, "x"))
+    assert full.tried == 1

@@ -1,9 +1,10 @@
-"""Settings about code out of sight reach the engine, and every setting and table of torch knowledge is read somewhere."""
+"""Settings about code that is not visible reach the engine, and every setting and table of torch knowledge is read somewhere."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def evaluate(model, loader):
 """
 
 
-def told(folder: Path, text: str, **options: object) -> set[tuple[int, str]]:
+def reported(folder: Path, text: str, **options: object) -> set[tuple[int, str]]:
     path = folder / "code.py"
     path.write_text(text)
     configuration = Configuration(CommandLine({"select": ["ALL"], "preview": True, **options}, isolated=True))
@@ -51,8 +52,8 @@ def told(folder: Path, text: str, **options: object) -> set[tuple[int, str]]:
 
 def test_recorders_keep_what_they_are_given(tmp_path: Path) -> None:
     text = (ROOT / "settings/recorders.py").read_text()
-    assert told(tmp_path, without_marks(text), recorders=RECORDERS) == marks(text)
-    assert told(tmp_path, without_marks(text)) == set()
+    assert reported(tmp_path, without_marks(text), recorders=RECORDERS) == marks(text)
+    assert reported(tmp_path, without_marks(text)) == set()
 
 
 def test_a_recorder_is_named_in_the_finding(tmp_path: Path) -> None:
@@ -66,14 +67,14 @@ def test_a_recorder_is_named_in_the_finding(tmp_path: Path) -> None:
 def test_detaching_calls_cut(tmp_path: Path) -> None:
     text = STEP.format(statement="kept.append(ourlib.plain(loss))")
     row = text.splitlines().index("        kept.append(ourlib.plain(loss))") + 1
-    assert (row, "TML102") in told(tmp_path, text.replace("ourlib.plain(loss)", "loss + 1"))
-    assert row not in {at for at, _ in told(tmp_path, text, **{"detaching-calls": ["ourlib.plain"]})}
+    assert (row, "TML102") in reported(tmp_path, text.replace("ourlib.plain(loss)", "loss + 1"))
+    assert row not in {at for at, _ in reported(tmp_path, text, **{"detaching-calls": ["ourlib.plain"]})}
 
 
 def test_no_grad_wrappers_switch_grad_mode_off(tmp_path: Path) -> None:
     text = STEP.format(statement="pass")
-    assert "TML201" in {code for _, code in told(tmp_path, text)}
-    assert "TML201" not in {code for _, code in told(tmp_path, text, **{"no-grad-wrappers": ["ourlib.evaluating"]})}
+    assert "TML201" in {code for _, code in reported(tmp_path, text)}
+    assert "TML201" not in {code for _, code in reported(tmp_path, text, **{"no-grad-wrappers": ["ourlib.evaluating"]})}
 
 
 @pytest.mark.parametrize(
@@ -85,28 +86,44 @@ def test_no_grad_wrappers_switch_grad_mode_off(tmp_path: Path) -> None:
 )
 def test_types_that_carry_no_graph_cut(tmp_path: Path, converted: str) -> None:
     text = STEP.format(statement=f"kept.append({converted})")
-    assert not {code for _, code in told(tmp_path, text)} & {"TML101", "TML102", "TML204", "TML402"}
+    assert not {code for _, code in reported(tmp_path, text)} & {"TML101", "TML102", "TML204", "TML402"}
 
 
 @pytest.mark.parametrize("converted", ["loss.to(float)", "loss.type(torch.float16)", 'loss.type("torch.FloatTensor")'])
 def test_types_that_carry_a_graph_keep_it(tmp_path: Path, converted: str) -> None:
     text = STEP.format(statement=f"kept.append({converted})")
-    assert {code for _, code in told(tmp_path, text)} & {"TML102", "TML204"}
+    assert {code for _, code in reported(tmp_path, text)} & {"TML102", "TML204"}
+
+
+FOLDER = Path(torchmemlint.__file__).parent
+HOMES = {
+    Settings: (FOLDER / "project/settings.py", re.compile(r"(\w+\.)*settings(\[.*\]|_for\(.*\))?")),
+    TorchFacts: (FOLDER / "torch_facts/loader.py", re.compile(r"TORCH|torch|self\._torch")),
+}
+"""Where the fields of each are defined, and how code calls the object that has them."""
 
 
 def nodes() -> Iterator[ast.AST]:
-    """Every node of the package's code, without the modules that define and fill the fields."""
-    folder = Path(torchmemlint.__file__).parent
-    for path in sorted(folder.rglob("*.py")):
-        if path.relative_to(folder).as_posix() not in {"settings.py", "config.py"}:
-            yield from ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    """Every node of the package's code."""
+    for path in sorted(FOLDER.rglob("*.py")):
+        yield from ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+
+
+def reads(node: ast.AST, receiver: re.Pattern[str]) -> bool:
+    return (
+        isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and bool(receiver.fullmatch(ast.unparse(node.value)))
+    )
 
 
 @pytest.mark.slow
-def test_every_setting_and_table_has_a_reader() -> None:
-    read = {node.attr for node in nodes() if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
-    fields = {field.name for kind in (Settings, TorchFacts) for field in dataclasses.fields(kind)}
-    assert fields - read == set()
+@pytest.mark.parametrize("kind", [Settings, TorchFacts])
+def test_every_setting_and_table_has_a_reader(kind: type[Settings] | type[TorchFacts]) -> None:
+    home, receiver = HOMES[kind]
+    own = re.compile("self")
+    found = [node for node in nodes() if reads(node, receiver)]
+    found += [node for node in ast.walk(ast.parse(home.read_text(encoding="utf-8"))) if reads(node, own)]
+    read = {node.attr for node in found if isinstance(node, ast.Attribute)}
+    assert {field.name for field in dataclasses.fields(kind)} - read == set()
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""One mistake is told in every shape in which code comes: a function, a method, a script, a cell, through a helper."""
+"""One mistake is reported in every shape in which code comes: a function, a method, a script, a cell, through a helper."""
 
 from __future__ import annotations
 
@@ -93,14 +93,14 @@ def main(net: nn.Module, optimizer: torch.optim.Optimizer):
 """
 
 
-def told(path: Path, code: str, capsys: pytest.CaptureFixture[str]) -> int:
+def reported(path: Path, code: str, capsys: pytest.CaptureFixture[str]) -> int:
     cli.main(["check", str(path), "--isolated", "--exit-zero", "--no-cache", "--select", code, "--output-format", "json"])
     return len([finding for finding in json.loads(capsys.readouterr().out) if finding["code"] == code])
 
 
 @pytest.mark.parametrize("cell", [False, True])
 @pytest.mark.parametrize("text", [SCRIPT, FUNCTION, METHOD, ENVIRONMENT], ids=["script", "function", "method", "environment"])
-def test_told_in_every_shape(text: str, cell: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reported_in_every_shape(text: str, cell: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = text.replace("BACKWARD", "loss.backward(retain_graph=True)").replace("AFTER", "torch.cuda.empty_cache()")
     plain = text.replace("BACKWARD", "loss.backward()").replace("AFTER", "pass")
     for source, count in ((kept, 1), (plain, 0)):
@@ -113,4 +113,4 @@ def test_told_in_every_shape(text: str, cell: bool, tmp_path: Path, capsys: pyte
         else:
             path = tmp_path / "a.py"
             path.write_text(source)
-        assert [told(path, code, capsys) for code in ("TML105", "TML301")] == [count, count]
+        assert [reported(path, code, capsys) for code in ("TML105", "TML301")] == [count, count]

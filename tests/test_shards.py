@@ -16,9 +16,10 @@ import pytest
 
 from torchmemlint.cli import main
 from torchmemlint.findings import Confidence, Edit, Finding, Fix, FlowStep, Position, Safety, Severity, Span
+from torchmemlint.project.results import Checked
 from torchmemlint.reporters import Context, render
 from torchmemlint.reporters.json import findings_in
-from torchmemlint.workers import Checked, InspectAll, inspect
+from torchmemlint.workers import InspectAll, inspect
 
 COPIES = 6
 
@@ -89,7 +90,7 @@ def test_shards_do_not_fix(here: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "cannot be combined with --fix" in capsys.readouterr().err
 
 
-def test_reports_of_overlapping_runs_tell_each_finding_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_of_overlapping_runs_have_each_finding_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, whole = output(capsys, ".", "--output-format", "json")
     (here / "a.json").write_text(whole)
     (here / "b.json").write_text(whole)
@@ -121,7 +122,7 @@ def test_what_is_no_report(content: str, words: str, here: Path, capsys: pytest.
 
 def test_reports_that_are_not_there(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["merge", "none.json"]) == 2
-    assert capsys.readouterr().err == "torchmemlint: error: none.json: No such file or directory\n"
+    assert capsys.readouterr().err == "torchmemlint: error: none.json: cannot be read: No such file or directory\n"
     (here / "a.json").write_text("[]")
     assert main(["merge", "a.json", "-o", "x.what"]) == 2
     assert "unknown format" in capsys.readouterr().err
@@ -185,7 +186,7 @@ def test_the_files_need_not_be_where_the_work_is_done(
         ("nothing", "must be module:factory"),
         ("no_such_module:make", "ModuleNotFoundError"),
         ("json:no_such_name", "AttributeError"),
-        ("builtins:dict", "gives a dict, which is no concurrent.futures.Executor"),
+        ("builtins:dict", "returns a dict, not a concurrent.futures.Executor"),
         ("builtins:len", "TypeError"),
     ],
 )

@@ -195,7 +195,7 @@ def test_a_repository_s_own_configuration_runs_nothing(repository: Path, lint: L
 @needs_git
 @pytest.mark.parametrize(
     ("revision", "words"),
-    [("nonsense", "knows no revision `nonsense`"), ("--output=x", "is no revision"), ("other", "no common")],
+    [("nonsense", "no revision `nonsense`"), ("--output=x", "is not a revision"), ("other", "no common")],
 )
 def test_a_revision_that_cannot_be_compared(repository: Path, lint: Lint, revision: str, words: str) -> None:
     git("checkout", "-q", "--orphan", "other")
@@ -212,7 +212,7 @@ def test_outside_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, l
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.py").write_text(OLD)
     code, (error,) = lint("--since=HEAD")
-    assert (code, error) == (2, "torchmemlint: error: --since: a.py is in no git repository\n")
+    assert (code, error) == (2, "torchmemlint: error: --since: a.py is not in a git repository\n")
 
 
 def test_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lint: Lint) -> None:

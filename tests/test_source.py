@@ -113,7 +113,7 @@ def test_byte_order_mark_is_not_text_and_comes_back() -> None:
         (b"# coding: ascii\n'\xe9'\n", "not valid ascii", 2, 2),
     ],
 )
-def test_what_is_no_source_is_told_with_its_place(data: bytes, message: str, row: int, column: int) -> None:
+def test_what_is_no_source_is_reported_with_its_place(data: bytes, message: str, row: int, column: int) -> None:
     with pytest.raises(SourceError, match=message) as raised:
         decode_source("a.py", data)
     assert (raised.value.row, raised.value.column) == (row, column)

@@ -181,7 +181,7 @@ def test_what_a_comment_says() -> None:
 
 
 @pytest.mark.parametrize("comment", ["ignore[TML101", "ignore[]", "ignore[T*]", "ignored"])
-def test_what_means_nothing_is_told(comment: str) -> None:
+def test_what_means_nothing_is_reported(comment: str) -> None:
     directives = read_directives(f"\n# torchmemlint: {comment}\n")
     assert directives.found == ()
     ((row, message),) = directives.problems

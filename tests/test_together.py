@@ -1,4 +1,4 @@
-"""One finding that speaks for several places: a cause in several loops of a function, and what is told once a file."""
+"""One finding that stands for several places: a cause in several loops of a function, and what is reported once a file."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_comment_on_a_later_loop_is_used() -> None:
     assert not check(loops(third=NOQA), select="TML002")
 
 
-def test_a_deprecated_name_is_told_once_a_file() -> None:
+def test_a_deprecated_name_is_reported_once_a_file() -> None:
     (one,) = check(NAMES.format(noqa=""), select="TML501")
     assert places(one) == [5, 10, 15]
     assert one.fix is not None
@@ -105,4 +105,4 @@ def test_one_fix_renames_all_of_them(tmp_path: Path) -> None:
     options = {"select": ["TML501"], "unsafe-fixes": True}
     fixed = fix_paths([str(tmp_path)], Configuration(CommandLine(options, isolated=True)), 1)
     assert "torch.cuda.amp" not in fixed.after[str(tmp_path / "a.py")]
-    assert len(fixed.repaired) == 1
+    assert len(fixed.applied) == 1

@@ -119,9 +119,9 @@ def test_text_that_parses_is_read_as_it_is() -> None:
 
 
 def test_findings_of_python_2_are_notes_without_a_fix() -> None:
-    told, about = found_in(PYTHON_2)
-    assert (told.code, told.span.start.row, told.severity, told.fix) == ("TML101", 8, Severity.NOTE, None)
-    assert told.help.startswith("written for Python 2: ")
+    finding, about = found_in(PYTHON_2)
+    assert (finding.code, finding.span.start.row, finding.severity, finding.fix) == ("TML101", 8, Severity.NOTE, None)
+    assert finding.help.startswith("written for Python 2: ")
     assert (about.code, about.severity) == ("TML000", Severity.NOTE)
     assert about.message.startswith("written for Python 2")
 
@@ -144,7 +144,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_what_cannot_be_read_is_left_out_and_told(case: str) -> None:
+def test_what_cannot_be_read_is_left_out_and_reported(case: str) -> None:
     rows = TRAIN.count("\n")
     text = "import torch\n" + TRAIN.format(name="first") + BROKEN[case] + TRAIN.format(name="last")
     behind = 1 + rows + BROKEN[case].count("\n")
@@ -172,7 +172,7 @@ def test_lone_carriage_returns_end_rows() -> None:
     assert Lines.of(found.text).row(7) == Lines.of(text).row(7) == "y = 2"
 
 
-def test_names_in_what_is_left_out_go_out_of_sight() -> None:
+def test_names_in_what_is_left_out_are_unknown() -> None:
     """A helper that a function which cannot be read may train with is not said to be used by nobody."""
     found = reading("def helper(m):\n    return m(1)\ndef bad(self, m):\n    self.kept = helper(m)\n    m.y z\n")
     assert f"self.kept = {NOT_READ}(helper, m, m.y, z); return {NOT_READ}()" in found.text

@@ -98,7 +98,7 @@ def test_an_effect_without_a_handler_is_refused(monkeypatch: pytest.MonkeyPatch)
         assembly.check()
 
 
-def test_a_file_of_a_library_speaks_of_that_library() -> None:
+def test_a_file_of_a_library_is_about_that_library() -> None:
     """Names and bases in ``skorch.toml`` are skorch's."""
     aliases = {
         "abseil.toml": {"absl"},
@@ -111,7 +111,7 @@ def test_a_file_of_a_library_speaks_of_that_library() -> None:
     for path in sorted(Path(loader.__file__).parent.glob("*.toml")):
         allowed = aliases.get(path.name, {path.stem})
         facts = loader.parse({path.name: path.read_text(encoding="utf-8")})
-        names = [*facts.functions, *facts.classes, *facts.runners, *facts.servers, *facts.inert_calls, *facts.roots]
+        names = [*facts.functions, *facts.classes, *facts.runners, *facts.servers, *facts.inert_calls, *facts.package_effects]
         names += [*(base for base, _ in facts.hooks), *facts.class_patterns, *facts.function_patterns]
         assert {name.partition(".")[0] for name in names} <= allowed, path.name
 

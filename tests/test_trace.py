@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from torchmemlint import cli
+from torchmemlint.project import neighbours
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 
@@ -41,16 +42,16 @@ def test_an_evaluation_with_grad_mode_on(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("file", "function", "words", "reason"),
     [
-        ("TML101/running_total.py", "quiet_terms_of_one_loss", "objective +=", "TML101 is silent: the kept value is back-propagated itself"),
-        ("TML201/evaluate_function.py", "quiet_with_block", "hits += (model", "TML201 is silent: grad mode is off here"),
-        ("TML201/evaluate_function.py", "quiet_training_in_eval_mode", "loss = crit", "TML201 is silent: its graph is back-propagated"),
-        ("TML201/evaluate_function.py", "quiet_frozen_model", "hits += (model", "TML201 is silent: all parameters of the module are"),
+        ("TML101/running_total.py", "quiet_terms_of_one_loss", "objective +=", "TML101 does not report it: the kept value is back-propagated itself"),
+        ("TML201/evaluate_function.py", "quiet_with_block", "hits += (model", "TML201 does not report it: grad mode is off here"),
+        ("TML201/evaluate_function.py", "quiet_training_in_eval_mode", "loss = crit", "TML201 does not report it: its graph is back-propagated"),
+        ("TML201/evaluate_function.py", "quiet_frozen_model", "hits += (model", "TML201 does not report it: all parameters of the module are"),
     ],
 )  # fmt: skip
 def test_why_a_rule_is_silent(capsys: pytest.CaptureFixture[str], file: str, function: str, words: str, reason: str) -> None:
     out = traced(capsys, FIXTURES / file, function, words)
     assert any(line.startswith(reason) for line in out), out
-    assert not any(line.startswith("TML") and " is silent: " not in line for line in out)
+    assert not any(line.startswith("TML") and " does not report it: " not in line for line in out)
 
 
 def test_where_a_graph_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,7 +60,7 @@ def test_where_a_graph_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
     assert "none: no rule checks anything here" in out
 
 
-def test_a_suppressed_finding_is_still_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_suppressed_finding_is_still_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     text = (FIXTURES / "TML101" / "running_total.py").read_text(encoding="utf-8")
     file = tmp_path / "train.py"
     file.write_text(text.replace("# expect: TML101", "# noqa: TML101"), encoding="utf-8")
@@ -100,7 +101,7 @@ def test_a_notebook_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert "notebooks cannot be traced" in capsys.readouterr().err
 
 
-def test_a_function_that_no_word_speaks_for_is_not_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_function_without_a_trigger_is_not_analyzed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "app.py"
     path.write_text(
         "from torch import nn\n\n\nclass Net(nn.Linear):\n    def names(self, x):\n        got = self(x)\n        return got.data\n",
@@ -110,3 +111,66 @@ def test_a_function_that_no_word_speaks_for_is_not_asked(capsys: pytest.CaptureF
     out = capsys.readouterr().out
     assert "TML201 does not check this function" in out
     assert "another finding" not in out
+
+
+LIBRARY = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(8, 512), torch.nn.Linear(512, 512))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def scores(model, x):
+    return model(x)
+"""
+CALLER = """
+from library import Net, scores
+
+
+def evaluate(loader):
+    model = Net()
+    model.eval()
+    hits = 0
+    for x, y in loader:
+        hits += (scores(model, x).argmax(1) == y).sum().item()
+    return hits
+"""
+CALLED = "called by `evaluate` (caller.py:10)"
+
+
+def test_it_reads_what_the_check_reads(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file alone, within the bounds of the search around it; the folder's files where these are given, or an earlier run read them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TORCHMEMLINT_CACHE_DIR", ".cache")
+    monkeypatch.delenv("TORCHMEMLINT_NO_CACHE", raising=False)
+    monkeypatch.setattr(neighbours, "MAX_FILES", 0)
+    Path("library.py").write_text(LIBRARY, encoding="utf-8")
+    Path("caller.py").write_text(CALLER, encoding="utf-8")
+
+    def traced_with(*paths: str) -> list[str]:
+        neighbours.forget()
+        assert cli.main(["trace", "library.py:15", *paths]) == 0
+        return [line.strip() for line in capsys.readouterr().out.splitlines()]
+
+    alone = traced_with()
+    assert CALLED not in alone
+    assert "note: the project around the given files is too large to search completely: some callers are unknown" in alone
+    assert CALLED in traced_with(".")
+    assert any(line.endswith("/caller.py:10)") for line in traced_with(str(tmp_path)))
+    cli.main(["check", "."])
+    assert CALLED in traced_with()
+
+
+def test_the_check_must_read_the_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "library.py").write_text(LIBRARY, encoding="utf-8")
+    assert cli.main(["trace", f"{tmp_path}/library.py:15", f"{tmp_path}/other"]) == 2
+    assert "does not read this file" in capsys.readouterr().err

@@ -55,7 +55,7 @@ def test_what_a_finding_needs_is_used(comment: str) -> None:
         ("torchmemlint: ignore", "this comment suppresses nothing"),
         ("torchmemlint: disable[TML3]", "`TML3` suppresses nothing here"),
         ("torchmemlint: file-ignore[TML301]", "`TML301` suppresses nothing here"),
-        ("torchmemlint: ignor[TML301]", "`torchmemlint: ignor` means nothing; use ignore, file-ignore, disable or enable"),
+        ("torchmemlint: ignor[TML301]", "unknown directive `torchmemlint: ignor`; use ignore, file-ignore, disable or enable"),
     ],
 )
 def test_what_no_finding_needs(comment: str, message: str) -> None:

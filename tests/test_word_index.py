@@ -53,11 +53,11 @@ def by_words(data: bytes, looked: Looked) -> Modules:
 def test_the_words_of_a_module_are_those_of_which_it_says_something() -> None:
     for module in facts_of(first_files()).values():
         tables = of_one(module)
-        said = {(kind, word) for kind, several in tables.words() for word in several}
+        contained = {(kind, word) for kind, several in tables.words() for word in several}
         contents = {(kind, word) for kind, word, value in tables.contents() if value}
-        assert said == {each for each in contents if each[0] != keys.READS}
+        assert contained == {each for each in contents if each[0] != keys.READS}
         reads = {text.rpartition(".")[2] for facts in module.functions for text in facts.reads}
-        assert reads <= {word for kind, word in said if kind == keys.WORD}  # so these modules are looked at for them
+        assert reads <= {word for kind, word in contained if kind == keys.WORD}  # so these modules are looked at for them
 
 
 def the_same(facts: Mapping[str, ModuleFacts], modules: Modules) -> None:

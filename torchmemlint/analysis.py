@@ -10,14 +10,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torchmemlint import rules
-from torchmemlint.errors import TOO_LARGE, SourceError, TooLargeError
+from torchmemlint.errors import TOO_LARGE, SourceError, TooLargeError, UnreadError
 from torchmemlint.files.quoting import quoted
 from torchmemlint.findings import Confidence, Finding
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow
-from torchmemlint.rules.root_cause import told_once
-from torchmemlint.semantics import purpose, roots
+from torchmemlint.rules.root_cause import one_per_cause
+from torchmemlint.semantics import purpose, root_choice
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import UNBOUNDED, RunLimit
 from torchmemlint.semantics.world import World
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Analysis:
-    """What one file's analysis gave: findings, those for which they speak (``also``), notes for ``-v``, a traceback for each crash of
+    """What one file's analysis gave: findings, those that they stand for (``also``), notes for ``-v``, a traceback for each crash of
     ours, and the queries that all of it rests on."""
 
     findings: list[Finding] = field(default_factory=list)
@@ -42,23 +42,28 @@ class Analysis:
     crashes: list[str] = field(default_factory=list)
     queries: set[Query] = field(default_factory=set)
 
+    def add(self, found: OfFunction) -> None:
+        self.findings += found.findings
+        self.also |= dict(found.also)
+
 
 @dataclass(frozen=True, slots=True)
 class OfFunction:
-    """What the analysis of one outermost function gave: findings, those for which they speak, notes, the steps that it took, and
+    """What the analysis of one outermost function gave: findings, those that they stand for, notes, the steps that it took, and
     those for which values were followed for repairs."""
 
     findings: tuple[Finding, ...]
     also: tuple[tuple[Finding, tuple[Finding, ...]], ...]
     notes: tuple[str, ...]
     steps: int
-    followed: int
+    tracked: int
 
 
 class Memory(Protocol):
     """Results of functions from one check of a file to the next (``incremental.functions``)."""
 
     def known(self, ref: FunctionRef, /) -> OfFunction | None: ...
+    def last_result(self, ref: FunctionRef, /) -> OfFunction | None: ...
     def store(self, ref: FunctionRef, result: OfFunction, trace: QueryTrace, /) -> None: ...
 
 
@@ -90,8 +95,8 @@ OTHER_FRAMEWORKS = TORCH.words["rival-frameworks"]
 
 def is_of_another_framework(project: Project, path: str) -> bool:
     """Whether a file imports another framework, and nothing of torch or around it: its networks are not ours."""
-    roots = {target.lstrip(".").partition(".")[0] for _, target in project.imports(path)}
-    return bool(roots & OTHER_FRAMEWORKS) and not any("torch" in root or "lightning" in root for root in roots)
+    packages = {target.lstrip(".").partition(".")[0] for _, target in project.imports(path)}
+    return bool(packages & OTHER_FRAMEWORKS) and not any("torch" in each or "lightning" in each for each in packages)
 
 
 def is_candidate(
@@ -102,7 +107,7 @@ def is_candidate(
     trainers: frozenset[str],
     enough: frozenset[str],
 ) -> bool:
-    """Whether an outermost function is worth running as a root: its words may make one of the rules speak. ``enough`` are the
+    """Whether an outermost function is worth running as a root: its words may make one of the rules report. ``enough`` are the
     words that do by themselves."""
     words = facts.names
     if words & enough:
@@ -112,11 +117,11 @@ def is_candidate(
     if words & BACKWARD:
         return True
     if words & WITHOUT_GRAPH:
-        # Under an effective decorator there is no graph to speak of, nor where a constructor changes weights.
-        plain = roots.is_off_by_decorator(runs.world, ref, WITHOUT_GRAPH) or (
+        # Under an effective decorator there is no graph worth mentioning, nor where a constructor changes weights.
+        plain = root_choice.is_off_by_decorator(runs.world, ref, WITHOUT_GRAPH) or (
             facts.qualname.endswith(".__init__")
             and not words & (WITHOUT_GRAPH - NO_GRAD)
-            and not roots.may_misuse(runs.world, ref, NO_GRAD)
+            and not root_choice.may_misuse(runs.world, ref, NO_GRAD)
         )
         if not plain or may_infer(runs, ref, facts, checks):
             return True
@@ -127,7 +132,7 @@ def is_candidate(
         receiver, _, name = call.callee.rpartition(".")
         if name in trainers and receiver in ("", "self") and call.loops:
             return True
-    if roots.trains_in_a_loop(runs.world, ref):
+    if root_choice.trains_in_a_loop(runs.world, ref):
         return True
     if words & WIDE_EXCEPTIONS and any("out of memory" in line for line in runs.world.lines(ref.path)):
         return True
@@ -139,7 +144,7 @@ def may_waste_graphs(runs: Runs, ref: FunctionRef, facts: FunctionFacts) -> bool
     a loop: what they run once costs little."""
     if facts.qualname == "<module>" and not any(call.loops for call in facts.calls):
         return False
-    return roots.may_waste_graphs(runs.world, ref)
+    return root_choice.may_waste_graphs(runs.world, ref)
 
 
 def may_infer(runs: Runs, ref: FunctionRef, facts: FunctionFacts, checks: Sequence[ModuleType]) -> bool:
@@ -147,14 +152,14 @@ def may_infer(runs: Runs, ref: FunctionRef, facts: FunctionFacts, checks: Sequen
     rule that is not about graphs, or of one that says itself that it may have something to say, it runs a model with grad mode on, or something that it calls
     back-propagates."""
     world = runs.world
-    spoken = [m for m in checks if facts.names & m.RULE.triggers]
+    triggered = [m for m in checks if facts.names & m.RULE.triggers]
     # What a function loads may go into a model in a function that it calls.
-    in_callees = roots.BACKWARD | {"load_state_dict"} if "load" in facts.names else roots.BACKWARD
+    in_callees = root_choice.BACKWARD | {"load_state_dict"} if "load" in facts.names else root_choice.BACKWARD
     return (
-        any(m.RULE.roots for m in spoken)
-        or any(m.may_find(ref, runs) for m in spoken if hasattr(m, "may_find"))
-        or roots.may_build_graphs(world, ref)
-        or roots.reaches(world, ref, in_callees)
+        any(m.RULE.root_words for m in triggered)
+        or any(m.may_find(ref, runs) for m in triggered if hasattr(m, "may_find"))
+        or root_choice.may_build_graphs(world, ref)
+        or root_choice.reaches(world, ref, in_callees)
     )
 
 
@@ -170,9 +175,11 @@ def analyze_module(
     runs: Runs | None = None,
     ask: AskRule | None = None,
     memory: Memory | None = None,
+    report_early: Callable[[Analysis], None] | None = None,
 ) -> Analysis:
     """The findings of one file, unsorted. ``runs`` shares what earlier files made the engine learn; ``ask`` stands in for
-    ``ask_rule``; ``memory`` has results of functions that still hold."""
+    ``ask_rule``; ``memory`` has results of functions that still hold. ``report_early`` hears what is found once the functions whose
+    own text changed were run, before those are that depend on them."""
     from torchmemlint.index.query_log import QueryTrace, queries_and_notes
 
     assert runs is not None
@@ -183,40 +190,89 @@ def analyze_module(
         return analysis
     codes = frozenset(settings.codes)
     trace.queries.add(("text", path))
-    checks = checks_for(codes)
+    roots = [*roots_of(project, path, runs, checks_for(codes, beside=True))]
+    one = _OneFunction(runs, codes, checks_for(codes), ask or ask_rule, trace, memory)
+    if memory is not None and report_early is not None:
+        first = one.changed_first(roots, memory)
+        if first is not None:
+            report_early(first)
     steps = 0
-    runs.world.following.left = MAX_FOLLOWED
-    for number, ref in enumerate(roots_of(project, path, runs, checks_for(codes, beside=True))):
+    runs.world.following.left = MAX_TRACKED
+    for number, ref in enumerate(roots):
         if steps > MAX_IN_FILE:
             project.query_log.note(f"{path}: {ref.qualname}: {TOO_LARGE}")
             continue
         found = memory.known(ref) if memory is not None else None
         if found is not None:
             trace.notes.extend(found.notes)
-            runs.world.following.left -= found.followed
+            runs.world.following.left -= found.tracked
         else:
-            own, left = QueryTrace(), runs.world.following.left
-            trace.used.add(own)
-            project.query_log.current = own
-            try:
-                drafts, walked = bounded_drafts_of(runs, ref, checks, ask or ask_rule)
-                told = [d for d in told_once(drafts) if d.finding.code in codes]
-                findings, also = tuple(d.finding for d in told), tuple((d.finding, d.also) for d in told if d.also)
-                taken = runs.steps.get(ref, 0) + walked + (TOLD if drafts else 0)
-                runs.forget()  # of hundreds of functions the records would fill the memory
-            except Exception:  # the one function is lost, the run goes on
-                analysis.crashes.append(f"{quoted(path)}: {ref.qualname}: {traceback.format_exc()}")
-                continue
-            finally:
-                project.query_log.current = trace
-            found = OfFunction(findings, also, (), taken, left - runs.world.following.left)
-            if memory is not None:
-                memory.store(ref, replace(found, notes=tuple(queries_and_notes(own)[1])), own)
-        analysis.findings += found.findings
-        analysis.also |= dict(found.also)
-        steps += found.steps + (ONE_MORE if number >= MANY else 0)
+            found = one.run(ref, analysis)
+        if found is not None:
+            analysis.add(found)
+            steps += found.steps + (ONE_MORE if number >= MANY else 0)
     analysis.queries, analysis.notes = queries_and_notes(trace)
     return analysis
+
+
+@dataclass(frozen=True, slots=True)
+class _OneFunction:
+    """How the functions of a file are run, one at a time; what each rests on goes into ``trace``."""
+
+    runs: Runs
+    codes: frozenset[str]
+    checks: Sequence[Any]
+    ask: AskRule
+    trace: QueryTrace
+    memory: Memory | None
+
+    def run(self, ref: FunctionRef, analysis: Analysis) -> OfFunction | None:
+        """What a function gives; None where it makes us fail, which goes into ``analysis``."""
+        from torchmemlint.index.query_log import QueryTrace, queries_and_notes
+
+        runs, query_log = self.runs, self.runs.world.query_log
+        runs.world.go_on()
+        own, left = QueryTrace(), runs.world.following.left
+        self.trace.used.add(own)
+        query_log.current = own
+        try:
+            drafts, walked = bounded_drafts_of(runs, ref, self.checks, self.ask)
+            kept = [d for d in one_per_cause(drafts) if d.finding.code in self.codes]
+            findings, also = tuple(d.finding for d in kept), tuple((d.finding, d.also) for d in kept if d.also)
+            taken = runs.steps.get(ref, 0) + walked + (STEPS_TO_LOCATE if drafts else 0)
+            runs.forget()  # of hundreds of functions the records would fill the memory
+        except UnreadError:
+            raise
+        except Exception:  # the one function is lost, the run goes on
+            analysis.crashes.append(f"{quoted(ref.path)}: {ref.qualname}: {traceback.format_exc()}")
+            return None
+        finally:
+            query_log.current = self.trace
+        found = OfFunction(findings, also, (), taken, left - runs.world.following.left)
+        if self.memory is not None:
+            self.memory.store(ref, replace(found, notes=tuple(queries_and_notes(own)[1])), own)
+        return found
+
+    def changed_first(self, roots: Sequence[FunctionRef], memory: Memory) -> Analysis | None:
+        """Runs the functions whose own text changed. What is found then, with what those that depend on them gave before; None where
+        nothing does."""
+        first = Analysis()
+        changed, waiting = [], False
+        for ref in roots:
+            found = memory.known(ref)
+            if found is None:
+                found = memory.last_result(ref)
+                waiting |= found is not None
+            if found is None:
+                changed.append(ref)
+            else:
+                first.add(found)
+        for ref in changed if waiting else ():
+            self.runs.world.following.left = MAX_TRACKED
+            found = self.run(ref, first)
+            if found is not None:
+                first.add(found)
+        return first if waiting else None
 
 
 def checks_for(codes: frozenset[str], beside: bool = False):  # type: ignore[no-untyped-def]
@@ -231,7 +287,7 @@ def roots_of(project: Project, path: str, runs: Runs, checks) -> Iterator[Functi
     """The outermost functions of a file, and its own statements, that are worth a run: rules are asked of these alone."""
     trainers = training_names(project, path)
     choosers = [m.is_root for m in checks if hasattr(m, "is_root")]
-    enough = frozenset[str]().union(*(m.RULE.roots for m in checks))
+    enough = frozenset[str]().union(*(m.RULE.root_words for m in checks))
     seen: set[FunctionRef] = set()
     for facts in project.module(path).functions:
         ref = FunctionRef(path, facts.qualname)
@@ -250,7 +306,7 @@ def ask_rule(module, event, flow):  # type: ignore[no-untyped-def]
 MAX_IN_FILE = 15_000_000
 """Steps that the runs over the functions of one file, and the walks for the rules, may take; the functions that follow are not
 analysed."""
-TOLD = 20_000
+STEPS_TO_LOCATE = 20_000
 """Steps that are counted for a function with a finding: libcst reads it, and what it calls, in milliseconds."""
 MANY = 1_000
 """Functions of a file that are looked at for no more than their own steps; no file of 51 packages and 185 repositories defines more
@@ -259,8 +315,8 @@ ONE_MORE = 10_000
 """Steps that are counted for each function beyond these: what it starts with, and what is asked of its callers, takes milliseconds."""
 MAX_WALKED = 4_000_000
 """Steps that the rules, asked about one root, may go from graph to graph, in its records and its callers'."""
-MAX_FOLLOWED = 2_000_000
-"""Steps that values are followed for the repairs of one file; the findings that follow have none, and say so."""
+MAX_TRACKED = 2_000_000
+"""Steps that values are followed for the fixes of one file; the findings that follow have none, and say so."""
 MAX_ASKED = 2_000_000_000
 """Events and graphs that the rules may look at, over all events of a root: each may look through the whole record for each."""
 
@@ -281,7 +337,7 @@ def bounded_drafts_of(runs: Runs, ref, checks, ask):  # type: ignore[no-untyped-
 
 
 def drafts_of(runs: Runs, ref, checks, ask):  # type: ignore[no-untyped-def]
-    """Every draft of the rules over one root's records, the same place told once."""
+    """Every draft of the rules over one root's records, the same place reported once."""
     seen: dict[tuple[object, ...], Draft] = {}
     asked: dict[type, list[object]] = {}
     records = runs.records(ref)

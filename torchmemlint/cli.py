@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             refuse_file_names(arguments)
             refuse_command(command)
-            if note := named_like_a_command(command, rest):
+            if note := named_like_a_command(command, rest, VALUED):
                 print(f"torchmemlint: note: {note}", file=sys.stderr)
         except UsageError as error:
             print(f"torchmemlint: error: {error}", file=sys.stderr)
@@ -85,10 +85,10 @@ def program() -> NoReturn:
         _stop_by_signals()
         try:
             status = main()
-        except SystemExit as end:  # argparse has spoken
+        except SystemExit as end:  # argparse printed help or an error
             status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
         try:
-            if not sys.stdout.closed:  # the language server closes what it speaks on
+            if not sys.stdout.closed:  # the language server closes its output
                 sys.stdout.flush()
         except BrokenPipeError:
             _close_stdout()
@@ -121,7 +121,7 @@ def _stopped(stopped: KeyboardInterrupt) -> int:
 
 def _open_streams() -> None:
     """A standard stream that was closed (``>&-``) is there again, so that no file takes its number: nothing can be written to
-    standard output, and nobody reads standard error. Nor does an error where there is no room for messages end the run."""
+    standard output, and nobody reads standard error. Nor does an error where there is no space for messages end the run."""
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             opened = os.open(os.devnull, os.O_WRONLY if descriptor == 2 else os.O_RDONLY)
@@ -133,7 +133,7 @@ def _open_streams() -> None:
 
 
 def _failed(error: OSError) -> int:
-    """The exit status where the system refused something, which is told in one line."""
+    """The exit status where the system refused something, in one line."""
     words = error.strerror or str(error)
     if error.filename is not None:
         words = f"{os.fsdecode(error.filename)}: {words}"
@@ -214,7 +214,7 @@ def _dispatch(command: str, rest: Sequence[str]) -> int:
         if command == "completion":
             from torchmemlint.commands import completion
 
-            print(completion.script(completion_parser().parse_args(rest).shell, parsers()), end="")
+            print(completion.script(completion_parser().parse_args(rest).shell, parsers()).rstrip())
             return 0
         if command == "server":
             from torchmemlint.lsp import command as server
@@ -242,7 +242,7 @@ def _dispatch(command: str, rest: Sequence[str]) -> int:
 
 
 def _close_stdout() -> None:
-    """Whoever read our output has gone (``| head``), or there is no room for it; what Python still holds back must not complain at
+    """The reader of our output has gone (``| head``), or there is no space for it; what Python still holds back must not complain at
     exit."""
     with suppress(OSError):  # a stream of another kind, which a program put there that calls us
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -253,10 +253,26 @@ def _parser(command: str, description: str) -> argparse.ArgumentParser:
 
     class Parser(argparse.ArgumentParser):
         def _print_message(self, message: str, file: Any = None) -> None:
-            """As argparse does it, but where there is no room for the help that is an error."""
+            """As argparse does it, but where there is no space for the help that is an error."""
             (file or sys.stderr).write(message)
 
-    parser = Parser(f"torchmemlint {command}", description=description, allow_abbrev=False)
+        def error(self, message: str) -> NoReturn:
+            """As argparse does it, with the option that may have been meant."""
+            from difflib import get_close_matches
+
+            unknown = message.partition("unrecognized arguments: ")[2].split(" ")[0].partition("=")[0]
+            near = get_close_matches(unknown, self._option_string_actions, 1) if unknown.startswith("-") else []
+            super().error(f"{message}; did you mean {near[0]}?" if near else message)
+
+    class Formatter(argparse.RawDescriptionHelpFormatter):
+        """Breaks lines between words, not inside of ``.torchmemlint-baseline.json``."""
+
+        def _split_lines(self, text: str, width: int) -> list[str]:
+            from textwrap import wrap
+
+            return wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+    parser = Parser(f"torchmemlint {command}", description=description, allow_abbrev=False, formatter_class=Formatter)
     parser.add_argument("-V", "--version", action="version", version=f"torchmemlint {__version__}")
     return parser
 
@@ -269,7 +285,7 @@ commands:
   torchmemlint budget FILE       estimate what a training step needs on a GPU, without one (experimental, needs torch)
   torchmemlint oom LOG           explain the out-of-memory error in a log
   torchmemlint server            start the language server (needs pygls)
-  torchmemlint completion SHELL  print a completion script for bash, zsh or fish
+  torchmemlint completion SHELL  print a completion script for bash, zsh, fish or PowerShell
   torchmemlint clean             remove the cache
   torchmemlint merge JSON ...    merge the reports of several --shard runs
   Each has --help. To check a file or folder with the name of a command, write ./rule.
@@ -328,13 +344,12 @@ def completion_parser() -> argparse.ArgumentParser:
     from torchmemlint.commands.completion import SHELLS
 
     parser = _parser("completion", "Print a shell completion script.")
-    parser.add_argument("shell", choices=SHELLS)
+    parser.add_argument("shell", choices=SHELLS, help="the shell to write it for")
     return parser
 
 
 def check_parser() -> argparse.ArgumentParser:
     """The arguments of ``check``; options that are settings have the setting's key as ``dest``, and None when not given."""
-    import argparse
 
     from torchmemlint.findings import Severity
     from torchmemlint.reporters import FORMATS
@@ -342,7 +357,6 @@ def check_parser() -> argparse.ArgumentParser:
     severities = [severity.value for severity in Severity]
     parser = _parser("[check]", "Find mistakes in PyTorch code that waste or leak GPU memory.")
     parser.usage = "torchmemlint [check] [options] [PATH ...]"
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = HELP
     parser.add_argument(
         "paths",
@@ -393,7 +407,9 @@ def check_parser() -> argparse.ArgumentParser:
     output.add_argument(
         "--statistics", action="store_true", help="print the number of findings per rule instead of the findings"
     )
-    output.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    output.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="colored output (default: auto, on a terminal)"
+    )
     output.add_argument("--show-files", action="store_true", help="print the files that would be checked")
     output.add_argument("--show-settings", action="store_true", help="print the settings of the first file")
     output.add_argument("-q", "--quiet", action="store_true", help="print findings and errors only")
@@ -402,18 +418,20 @@ def check_parser() -> argparse.ArgumentParser:
     adopt.add_argument(
         "--baseline",
         metavar="FILE",
-        help="do not report what FILE lists (default: .torchmemlint-baseline.json, if there is one)",
+        help="do not report the findings in FILE (default: .torchmemlint-baseline.json, if it exists)",
     )
-    adopt.add_argument("--no-baseline", dest="baseline", action="store_const", const="", help="report that, too")
     adopt.add_argument(
-        "--write-baseline", action="store_true", help="list in the baseline what is found now, and report nothing"
+        "--no-baseline", dest="baseline", action="store_const", const="", help="report the findings in the baseline, too"
     )
-    adopt.add_argument("--prune-baseline", action="store_true", help="take out of the baseline what is no longer found")
+    adopt.add_argument(
+        "--write-baseline", action="store_true", help="write the current findings to the baseline, and report nothing"
+    )
+    adopt.add_argument("--prune-baseline", action="store_true", help="remove entries from the baseline whose finding is gone")
     words = "write `# torchmemlint: ignore[CODE] REASON` for every finding"
     adopt.add_argument("--add-ignore", nargs="?", const="", metavar="REASON", help=f"{words} (with =, as --add-ignore=WHY)")
     words = "write `# noqa: CODE REASON`, which flake8 reads, too"
     adopt.add_argument("--add-noqa", nargs="?", const="", metavar="REASON", help=words)
-    adopt.add_argument("--since", metavar="REV", help="only findings on lines that changed since a git revision")
+    adopt.add_argument("--since", metavar="REV", help="report only findings on lines that changed since a git revision")
     proof = parser.add_argument_group("proof")
     proof.add_argument(
         "--confirmed",
@@ -511,7 +529,9 @@ def merge_parser() -> argparse.ArgumentParser:
     )
     _printed(parser, "min_confidence", "notes")
     parser.add_argument("--exit-zero", action="store_true", help="exit with status 0 even if there are findings")
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    parser.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="colored output (default: auto, on a terminal)"
+    )
     return parser
 
 
@@ -519,7 +539,7 @@ def rule_parser() -> argparse.ArgumentParser:
     parser = _parser("rule", "Explain a rule: what it finds, what it costs, how to fix it, when to ignore it.")
     parser.add_argument("rule", nargs="?", metavar="RULE", help="a code or a name")
     parser.add_argument("--all", action="store_true", help="every rule")
-    parser.add_argument("--output-format", choices=("text", "markdown", "json"), default="text")
+    parser.add_argument("--output-format", choices=("text", "markdown", "json"), default="text", help="default: text")
     return parser
 
 
@@ -528,14 +548,32 @@ def clean_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--cache-dir", metavar="FOLDER", help="cache folder (default: in your cache folder, or $TORCHMEMLINT_CACHE_DIR)"
     )
-    parser.add_argument("--config", action="append", default=[], metavar="FILE|KEY=VALUE")
+    parser.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="FILE|KEY=VALUE",
+        help="a configuration file to use, or one setting as TOML",
+    )
     parser.add_argument("--isolated", action="store_true", help="ignore configuration files")
     return parser
 
 
 def trace_parser() -> argparse.ArgumentParser:
     parser = _parser("trace", "Show what the analysis knows at a line, and why each rule did or did not report it.")
-    parser.add_argument("place", metavar="FILE:LINE")
-    parser.add_argument("--config", action="append", default=[], metavar="FILE|KEY=VALUE")
+    parser.add_argument("place", metavar="FILE:LINE", help="a Python file, and a line in it")
+    parser.add_argument(
+        "checked",
+        nargs="*",
+        metavar="PATH",
+        help="the paths of the check to explain (default: a check of FILE alone, which reads less than one of its folder)",
+    )
+    parser.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="FILE|KEY=VALUE",
+        help="a configuration file to use, or one setting as TOML",
+    )
     parser.add_argument("--isolated", action="store_true", help="ignore configuration files")
     return parser

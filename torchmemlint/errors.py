@@ -4,7 +4,9 @@
     ├── UsageError        the command line cannot be carried out (exit status 2)
     ├── ConfigError       a setting is unknown, or its value is not valid (exit status 2)
     ├── SourceError       a file cannot be read, decoded or parsed (the file's result is TML000, the run goes on)
+    │   ├── CannotReadError of a file that the system does not read: what is in it is unknown
     │   └── TooLargeError of a function, which libcst would take too much memory to read (a note)
+    ├── UnreadError       a file that was read before cannot be read again: what is found now may be incomplete
     ├── TorchFactsError   the table of torch knowledge is inconsistent (a defect of torchmemlint)
     └── BaselineError     a baseline file cannot be read or written (exit status 2)
 
@@ -42,6 +44,15 @@ class SourceError(TorchmemlintError):
         return self.message
 
 
+class UnreadError(TorchmemlintError):
+    """A file that could be read when it was scanned cannot be read again. No SourceError: nothing that would leave out a function
+    or a finding for its source may go on without what the file says."""
+
+
+class CannotReadError(SourceError):
+    """The system does not read a file, or it is no regular file. Another run may be able to."""
+
+
 class TooLargeError(SourceError):
     """A function asks too much of libcst."""
 
@@ -52,6 +63,10 @@ class TorchFactsError(TorchmemlintError):
 
 class BaselineError(TorchmemlintError):
     """A baseline file cannot be used."""
+
+
+class Cancelled(BaseException):
+    """Nobody waits any more for what is done. No Exception: what goes on after the failure of one function must not go on now."""
 
 
 class Stopped(KeyboardInterrupt):

@@ -146,8 +146,8 @@ class Finding:
     @property
     def details(self) -> tuple[tuple[str, str], ...]:
         """What is said of a finding beside its message: a word, and the text behind it."""
-        told = (("cost", self.cost), ("confidence", self.sureness), ("help", self.help))
-        return tuple((word, text) for word, text in told if text)
+        parts = (("cost", self.cost), ("confidence", self.sureness), ("help", self.help))
+        return tuple((word, text) for word, text in parts if text)
 
     @property
     def cost_key(self) -> tuple[int, int, tuple[str, int, int, int, str, str]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import codecs
+import gc
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
     # Row (1-based), column (0-based, code points), "CODE message", the plugin.
     Report = tuple[int, int, str, type["Checker"]]
+
+_PREFIX = "TML"
 
 
 class Checker:
@@ -53,7 +56,7 @@ class Checker:
         if cls._selected:
             # A failure is reported for each file, where flake8 expects reports.
             with suppress(Exception):
-                cls._known = cls._whole(list(getattr(options, "filenames", None) or ["."]))
+                cls._known = cls._whole(list(getattr(options, "filenames", None) or ["."]), _jobs(options))
 
     def run(self) -> Iterator[Report]:
         if not self._selected:
@@ -73,11 +76,10 @@ class Checker:
         from torchmemlint.files.quoting import printable
         from torchmemlint.run import check_text
         from torchmemlint.source import normal
-        from torchmemlint.workers import read_bytes
 
         text = "".join(self._lines)
         findings = self._known.get(normal(self._filename).replace(os.sep, "/"))
-        if findings is None or text.encode() != read_bytes(self._filename).removeprefix(codecs.BOM_UTF8):
+        if findings is None or not _is_content_of(text, self._filename):
             settings = self._settings().for_file(self._filename)
             findings = check_text(text, self._filename, settings, comments=False, means=self._shared())
         for finding in findings:
@@ -85,14 +87,21 @@ class Checker:
             yield at.row, at.column - 1, f"{finding.code} {printable(finding.message)}", type(self)
 
     @classmethod
-    def _whole(cls, names: Sequence[str]) -> dict[str, list[Finding]]:
+    def _whole(cls, names: Sequence[str], jobs: int | None) -> dict[str, list[Finding]]:
         """The findings of each file that flake8 was given, or that is in a folder which it was given: of one run, made before flake8
         starts its processes."""
         if "-" in names:
             return {}
         from torchmemlint.run import check_paths
 
-        outcome = check_paths(names, cls._settings(), comments=False, means=cls._shared())
+        # Little of what a run makes is garbage. flake8 then would look through what is left of it again and again.
+        thresholds = gc.get_threshold()
+        gc.set_threshold(50_000, 20, 100)
+        try:
+            outcome = check_paths(names, cls._settings(), jobs, comments=False, means=cls._shared())
+        finally:
+            gc.set_threshold(*thresholds)
+            gc.freeze()
         known: dict[str, list[Finding]] = {path: [] for path in outcome.settings}
         for finding in outcome.findings:
             known[finding.path].append(finding)
@@ -118,14 +127,43 @@ class Checker:
         return cls._configuration
 
 
+def _jobs(options: Namespace) -> int | None:
+    """The number of processes that flake8 was asked for; None where it decides itself."""
+    jobs = getattr(getattr(options, "jobs", None), "n_jobs", 0)
+    return jobs if isinstance(jobs, int) and jobs > 0 else None
+
+
+def _is_content_of(text: str, filename: str) -> bool:
+    """Whether a file is what flake8 read: in any encoding, and with any ends of lines, which flake8 makes those of Unix."""
+    from torchmemlint.errors import SourceError
+    from torchmemlint.source import is_notebook
+    from torchmemlint.workers import read_bytes
+
+    try:
+        data = read_bytes(filename)
+        if text.encode() == data.removeprefix(codecs.BOM_UTF8):
+            return True
+        from torchmemlint.source.file import decode_source
+
+        return not is_notebook(filename) and _in_unix_lines(decode_source(filename, data).text) == _in_unix_lines(text)
+    except (SourceError, UnicodeError):
+        return False
+
+
+def _in_unix_lines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 def _selects_any(options: Namespace) -> bool:
-    """Whether flake8 prints any of our codes, as it decides itself; True where this flake8 does not tell."""
+    """Whether flake8 prints any of our codes, as it decides itself; True where this flake8 does not say.
+
+    It decides by the longest prefix that names a code: what it is asked to select, or else all of ours. So no list of our rules, whose
+    import takes a tenth of flake8's own start, is needed."""
     try:
         from flake8.style_guide import Decision, DecisionEngine
 
         engine = DecisionEngine(options)
-        from torchmemlint.rules import ALL_RULES
-
-        return any(engine.decision_for(rule.code) is Decision.Selected for rule in ALL_RULES)
+        named = {word for word in engine.selected if word.startswith(_PREFIX)}
+        return any(engine.decision_for(code) is Decision.Selected for code in sorted({_PREFIX, *named}))
     except (ImportError, AttributeError, TypeError):
         return True

@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
+from torchmemlint.errors import UsageError
+from torchmemlint.files.quoting import quoted
 from torchmemlint.findings import Finding
-from torchmemlint.processes.frames import with_room
+from torchmemlint.processes.frames import with_frame_chunk
 from torchmemlint.project.config import Configuration
 from torchmemlint.project.discover import Found, discover
 from torchmemlint.project.settings import Settings
 from torchmemlint.running import checking, fixing
 from torchmemlint.running.fixing import Fixed as Fixed
+from torchmemlint.running.inspecting import with_broken
 from torchmemlint.running.linking import link
 from torchmemlint.running.named_files import from_folder
 from torchmemlint.running.reporting import Outcome as Outcome
-from torchmemlint.running.reporting import outcome_of
+from torchmemlint.running.reporting import outcome_of, partial_notes
 from torchmemlint.running.scanning import scan_files
 from torchmemlint.running.state import Means as Means
 from torchmemlint.running.state import Run
@@ -30,6 +34,9 @@ from torchmemlint.source import normal
 from torchmemlint.workers import read
 
 if TYPE_CHECKING:
+    from threading import Event
+
+    from torchmemlint.incremental.cache import Cache
     from torchmemlint.incremental.functions import FunctionResults
     from torchmemlint.index.project import Project
     from torchmemlint.source.file import SourceFile
@@ -49,8 +56,8 @@ def check_paths(
 ) -> Outcome:
     """Checks files and folders; ``jobs`` None lets the size of the work decide.
 
-    ``since`` keeps the findings on rows that changed since a git revision; ``baseline`` False tells those that the baseline
-    hides, too; ``comments`` False those that comments suppress. Raises UsageError where git cannot tell, and BaselineError for a baseline that cannot be read.
+    ``since`` keeps the findings on rows that changed since a git revision; ``baseline`` False reports those that the baseline
+    hides, too; ``comments`` False those that comments suppress. Raises UsageError where git does not know, and BaselineError for a baseline that cannot be read.
     """
     return _check(_over(paths, configuration, jobs, since, baseline, shard, means, comments), configuration)
 
@@ -88,11 +95,19 @@ def check_source(
     *,
     comments: bool = True,
     memory: FunctionResults | None = None,
+    report_early: Callable[[Outcome], None] | None = None,
+    cancel: Event | None = None,
 ) -> Outcome:
     """As ``check_text``, for a source that is already decoded; ``buffers`` stand in for other files of the project, by path.
-    ``memory`` has the results of its functions from one check to the next."""
+    ``memory`` has the results of its functions from one check to the next; ``report_early`` hears what is found before functions are
+    run that only depend on what changed. Raises Cancelled once ``cancel`` is set."""
     run = _source(source, settings, buffers, comments)
-    run.memory = memory
+    if memory is not None:
+        run.memory, memory.cancel = memory, cancel
+        if report_early is not None:
+            memory.report_early = lambda checked: report_early(
+                outcome_of(replace(run, checked={checked.path: with_broken(run, checked)}))
+            )
     return _check(run)
 
 
@@ -103,17 +118,38 @@ def fix_source(
     return _fix(_source(source, settings, buffers, comments))
 
 
-def project_around(path: str, settings: Settings) -> Project:
-    """The linked project that a single file is checked in. Raises SourceError when the file itself cannot be parsed."""
+class Traced(NamedTuple):
+    """The linked project that a file is checked in, the file's name there, and what was not read of it."""
+
+    project: Project
+    path: str
+    notes: tuple[str, ...]
+
+
+@with_frame_chunk
+def project_around(
+    path: str, settings: Settings, configuration: Configuration, given: Sequence[str] = (), cache: Cache | None = None
+) -> Traced:
+    """What a check of the ``given`` paths reads; without them, what a check of this file alone does: an earlier run over its folder
+    where ``cache`` has one that still holds. Raises SourceError if the file itself cannot be parsed, UsageError if the check would
+    not read it."""
     from torchmemlint.index.module_facts import module_facts
 
     module_facts(path, read(path).text)
-    run = Run([Found(path, settings)], 1, by_hand=True)
-    scan_files(run, [path])
-    return link(run)
+    run = Run([Found(path, settings)], 1, by_hand=True, means=Means(cache))
+    folder = None if given else from_folder(run, configuration)
+    given = given or (folder.given if folder is not None else ())
+    if given:
+        run = replace(_over(given, configuration, None), means=Means(cache))
+        same = os.path.abspath(path)
+        path = next((name for name in run.settings if os.path.abspath(name) == same), "")
+        if not path:
+            raise UsageError(f"a check of {', '.join(map(quoted, given))} does not read this file")
+    scan_files(run, list(run.settings))
+    return Traced(link(run), path, partial_notes(run))
 
 
-@with_room
+@with_frame_chunk
 def _check(run: Run, configuration: Configuration | None = None) -> Outcome:
     folder = from_folder(run, configuration) if configuration is not None else None
     if folder is None:
@@ -121,7 +157,7 @@ def _check(run: Run, configuration: Configuration | None = None) -> Outcome:
     return outcome_of(folder or run)
 
 
-@with_room
+@with_frame_chunk
 def _fix(run: Run, refused: Callable[[str], str] | None = None, configuration: Configuration | None = None) -> Fixed:
     folder = from_folder(run, configuration) if configuration is not None else None
     return fixing.fix(folder or run, refused or (lambda path: ""), checked=folder is not None)

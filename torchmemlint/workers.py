@@ -9,77 +9,58 @@ All take what all files share as their first argument; ``pool`` maps them over f
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
-from torchmemlint.errors import SourceError
+from torchmemlint.errors import CannotReadError, SourceError, UnreadError
 from torchmemlint.files.digest import digest
 from torchmemlint.files.quoting import quoted
 from torchmemlint.files.reading import MAX_BYTES, MAX_NOTEBOOK_BYTES, read_beginning, reason
 from torchmemlint.findings import INTERNAL_ERROR, UNPARSABLE, UNUSED_SUPPRESSION, Confidence, Finding, Position, Severity, Span
+from torchmemlint.project.results import Checked, Scanned
 from torchmemlint.project.settings import Settings
 from torchmemlint.screen import imported_names, may_fire, torch_related
 from torchmemlint.source import is_notebook
 
 if TYPE_CHECKING:
-    from torchmemlint.incremental.cache import Cache
-    from torchmemlint.incremental.functions import FunctionResults
-    from torchmemlint.incremental.query_results import QueryResults
+    from torchmemlint.analysis import Analysis, Memory
     from torchmemlint.index.facts import ModuleFacts
     from torchmemlint.index.project import Project
-    from torchmemlint.running.profile import Profile
+    from torchmemlint.index.query_log import Query
     from torchmemlint.semantics.runs import Runs
+    from torchmemlint.semantics.world import World
     from torchmemlint.source.file import SourceFile
     from torchmemlint.source.tolerant import Reading
 
+    class FunctionMemory(Memory, Protocol):
+        """Results of functions from an earlier check (see ``incremental.functions.FunctionResults``)."""
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """One file's findings after suppression; ``notes`` are for ``-v``, ``crashes`` are tracebacks of ours."""
+        report_early: Callable[[Checked], None] | None
 
-    path: str
-    findings: tuple[Finding, ...]
-    notes: tuple[str, ...] = ()
-    crashes: tuple[str, ...] = ()
-    queries: tuple[tuple[str, str], ...] = ()
-    """The queries that the rest depends on, with their fingerprints: only under a cache, until they are stored."""
-    dependencies: bytes = b""
-    """The codes of their dependencies, in their order, in ``segment`` (``incremental.dependency_graph``), packed by zlib; nothing
-    where that is unknown."""
-    segment: str = ""
-    entry: str = ""
-    """Digest of what the cache stores of this."""
-    reads: tuple[tuple[str, str], ...] = ()
-    """Then, the other files whose texts it rests on, with the function there; "" for all of the text."""
+        def begin(self, world: World, texts: Mapping[str, SourceFile], /) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Scanned:
-    """What is known of a file before the project is.
+class FactsStore(Protocol):
+    """Facts of known contents (see ``incremental.cache.Cache``)."""
 
-    facts      None when the file was screened out, skipped or cannot be parsed
-    candidate  a rule may fire here, so the file is inspected
-    imports    for a file that is not torch-related: the names that it imports (``screen.imported_names``)
-    failed     TML000 for a file (or for cells of a notebook) that cannot be read or parsed, TML001 where we failed
-    skipped    why a readable file is not checked, "" when it is
-    digest     of the content, ``shape`` of the shape of the facts, ``sources`` of the functions' texts: only under a cache
-    """
+    def facts(self, content: str, path: str, /) -> tuple[ModuleFacts, str, Mapping[str, str]] | None: ...
+    def store_facts(self, content: str, facts: ModuleFacts, sources: Mapping[str, str], /) -> str: ...
 
-    path: str
-    facts: ModuleFacts | None = None
-    candidate: bool = False
-    imports: frozenset[bytes] = frozenset()
-    failed: Checked | None = None
-    skipped: str = ""
-    digest: str = ""
-    shape: str = ""
-    sources: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def too_large(self) -> bool:
-        """Whether it is skipped for its size."""
-        return self.skipped.startswith(("skipped: larger", "skipped: more"))
+class Recorder(Protocol):
+    """Takes down what findings rest on (see ``incremental.query_results.QueryResults``)."""
+
+    def saw_text(self, path: str, content: str, /) -> None: ...
+    def recorded(self, queries: Iterable[Query], /) -> tuple[tuple[tuple[str, str], ...], bytes]: ...
+    def without_storing(self) -> Recorder: ...
+
+
+class Watch(Protocol):
+    """Takes the time of what is done (see ``running.profile.Profile``)."""
+
+    def make_runs(self, project: Project, settings: Settings, read: Callable[[str], str], /) -> Runs: ...
+    def ask(self, module: Any, event: object, flow: object, /) -> Iterable[Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +71,14 @@ class ScanAll:
     settings: Mapping[str, Settings]
     texts: Mapping[str, SourceFile]
     parse_all: bool = False
-    cache: Cache | None = None
+    cache: FactsStore | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ScanAround:
     """Scans one file, or the text that stands in for it, that is not checked but stands around those that are."""
 
-    cache: Cache | None = None
+    cache: FactsStore | None = None
 
     def __call__(self, path: str, text: SourceFile | None = None) -> Scanned:
         texts = {} if text is None else {path: text}
@@ -114,26 +95,29 @@ class InspectAll:
     settings: Mapping[str, Settings]
     texts: Mapping[str, SourceFile]
     comments: bool = True
-    results: QueryResults | None = None
+    results: Recorder | None = None
     store: Callable[[Checked], Checked] | None = None
-    watch: Profile | None = None
-    memory: FunctionResults | None = None
+    watch: Watch | None = None
+    memory: FunctionMemory | None = None
     engines: dict[Settings, Runs] = field(default_factory=dict)
     """One engine a process (and kind of settings), made when the first file is inspected: what it learns serves the next."""
 
     def source(self, path: str) -> SourceFile:
-        """Any file of the project. Raises SourceError."""
+        """Any file of the project. Raises SourceError, and UnreadError where it can no longer be read."""
         if path in self.texts:
             return self.texts[path]
         from torchmemlint.source.file import decode_source
 
-        data = read_bytes(path)
+        try:
+            data = read_bytes(path)
+        except SourceError as error:
+            raise UnreadError(f"{quoted(path)} {error}") from error
         if self.results is not None:
             self.results.saw_text(path, digest(data))
         return decode_source(path, data)
 
     def text(self, path: str) -> str:
-        """The text of any file of the project. Raises SourceError."""
+        """The text of any file of the project. Raises as ``source``."""
         return self.source(path).text
 
 
@@ -146,14 +130,13 @@ def scan(shared: ScanAll, path: str) -> Scanned:
         content = digest(data) if shared.cache is not None else ""
         if len(data) > _limit(path):
             return Scanned(path, skipped=f"skipped: larger than {_limit(path) // 1_000_000} MB", digest=content)
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return Scanned(path, skipped="skipped: UTF-16, which Python does not read", digest=content)
         if not shared.parse_all and not torch_related(data):
-            failed = None
-            if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                failed = Checked(path, (), (f"{quoted(path)}: skipped: UTF-16, which Python does not read",))
-            return Scanned(path, imports=imported_names(data), failed=failed, digest=content)
+            return Scanned(path, imports=imported_names(data), digest=content)
         settings = shared.settings[path]
         known = shared.cache.facts(content, path) if shared.cache is not None and not is_notebook(path) else None
-        if known is not None and not known[0].repaired:  # then what could not be read is told again
+        if known is not None and not known[0].repaired:  # then what could not be read is reported again
             facts, shape, sources = known
             names = imported_names(data)
             return Scanned(path, facts, may_fire(data, settings.codes), names, None, "", content, shape, sources)
@@ -193,7 +176,6 @@ def inspect(shared: InspectAll, path: str) -> Checked:
     settings = shared.settings[path]
     try:
         from torchmemlint.analysis import analyze_module, make_runs
-        from torchmemlint.suppress import apply
 
         if settings not in shared.engines:
             shared.project.query_log.records = shared.results is not None or shared.memory is not None
@@ -201,38 +183,49 @@ def inspect(shared: InspectAll, path: str) -> Checked:
             shared.engines[settings] = make(shared.project, settings, shared.text)
         ask = None if shared.watch is None else shared.watch.ask
         if shared.memory is not None:
-            shared.memory.begin(shared.project, shared.texts)
-        analysis = analyze_module(shared.project, path, settings, shared.engines[settings], ask, shared.memory)
-        findings = [*analysis.findings, *(_internal_error(path, crash) for crash in analysis.crashes)]
-        kept = []
-        if findings or UNUSED_SUPPRESSION in settings.codes:
-            source = shared.source(path)
-            reading = source.reading(shared.project.module(path).repaired)
-            whole = not (analysis.notes or analysis.crashes) and (reading is None or reading.is_whole)
-            text = source.text if reading is None else reading.text
-            comments = shared.comments
-            kept = apply(findings, text, settings, path, comments=comments, judge_comments=whole, also=analysis.also)
-            if reading is not None:
-                kept = [reading.told(finding) for finding in kept]
-        queries, codes = shared.results.recorded(analysis.queries) if shared.results is not None else ((), b"")
-        checked = Checked(path, tuple(kept), tuple(analysis.notes), tuple(analysis.crashes), queries, codes)
+            shared.memory.begin(shared.engines[settings].world, shared.texts)
+        engine, report = shared.engines[settings], shared.memory.report_early if shared.memory is not None else None
+        first = None if report is None else lambda analysis: report(_checked(shared, path, analysis))
+        checked = _checked(shared, path, analyze_module(shared.project, path, settings, engine, ask, shared.memory, first))
         return checked if shared.store is None else shared.store(checked)
-    except SourceError as error:  # it was readable when it was scanned
+    except UnreadError as error:
+        return cannot_parse(path, CannotReadError(f"was not checked: {error}"), settings, "")
+    except SourceError as error:
         return cannot_parse(path, error, settings, "")
     except Exception as error:
         return crashed(path, _traceback(error))
+
+
+def _checked(shared: InspectAll, path: str, analysis: Analysis) -> Checked:
+    """What an analysis found, less what comments suppress."""
+    from torchmemlint.suppress import apply
+
+    settings = shared.settings[path]
+    findings = [*analysis.findings, *(_internal_error(path, crash) for crash in analysis.crashes)]
+    kept = []
+    if findings or UNUSED_SUPPRESSION in settings.codes:
+        source = shared.source(path)
+        reading = source.reading(shared.project.module(path).repaired)
+        whole = not (analysis.notes or analysis.crashes) and (reading is None or reading.is_whole)
+        text = source.text if reading is None else reading.text
+        comments = shared.comments
+        kept = apply(findings, text, settings, path, comments=comments, judge_comments=whole, also=analysis.also)
+        if reading is not None:
+            kept = [reading.relocated(finding) for finding in kept]
+    queries, codes = shared.results.recorded(analysis.queries) if shared.results is not None else ((), b"")
+    return Checked(path, tuple(kept), tuple(analysis.notes), tuple(analysis.crashes), queries, codes)
 
 
 def _broken(path: str, source: SourceFile, reading: Reading | None, settings: Settings) -> Checked | None:
     """TML000 for what does not parse, in a notebook for each cell; the rest is checked without it."""
     if source.notebook is None:
         return None if reading is None else _read_in_part(path, reading, settings)
-    told = [cannot_parse(path, error, settings, text, cell) for cell, text, error in source.notebook.broken]
+    broken = [cannot_parse(path, error, settings, text, cell) for cell, text, error in source.notebook.broken]
     read = [(cell.number, cell.reading) for cell in source.notebook.cells if cell.reading is not None]
-    of_older = [(cell, one) for cell, one in read if one.is_of_older_python]  # told once
+    of_older = [(cell, one) for cell, one in read if one.is_of_older_python]  # reported once
     read = [(cell, one) for cell, one in read if not one.is_of_older_python] + of_older[:1]
-    told += [_read_in_part(path, one, settings, cell) for cell, one in read]
-    return Checked(path, tuple(finding for one in told for finding in one.findings)) if told else None
+    broken += [_read_in_part(path, one, settings, cell) for cell, one in read]
+    return Checked(path, tuple(finding for one in broken for finding in one.findings)) if broken else None
 
 
 def _read_in_part(path: str, reading: Reading, settings: Settings, cell: int | None = None) -> Checked:
@@ -243,7 +236,7 @@ def _read_in_part(path: str, reading: Reading, settings: Settings, cell: int | N
 
 
 def inspect_comments(shared: ScanAll, path: str) -> Checked:
-    """Judges the suppression comments (TML002) of a file in which no other rule can speak."""
+    """Judges the suppression comments (TML002) of a file in which no other rule can report."""
     settings = shared.settings[path]
     try:
         from torchmemlint.suppress import apply
@@ -268,7 +261,7 @@ def read_bytes(path: str) -> bytes:
     try:
         return read_beginning(path, _limit(path) + 1)
     except OSError as error:
-        raise SourceError(reason(error)) from error
+        raise CannotReadError(reason(error)) from error
 
 
 def _limit(path: str) -> int:
@@ -290,8 +283,17 @@ def cannot_parse(
         UNPARSABLE, "unparsable-file", path, error.message.removeprefix("is "), Position(error.row, error.column)
     )
     finding = replace(finding, cell=cell, severity=severity)
+    if _at_end_of_line(text, error.row, error.column):
+        finding = replace(finding, span=Span(finding.span.start, finding.span.start))  # there is no character to point to
     wanted = [finding] if finding.code in settings.codes else []
-    return Checked(path, tuple(apply(wanted, text, settings, path, judge_comments=False)))
+    unread = error.message if isinstance(error, CannotReadError) else ""
+    return Checked(path, tuple(apply(wanted, text, settings, path, judge_comments=False)), unread=unread)
+
+
+def _at_end_of_line(text: str, row: int, column: int) -> bool:
+    """Whether a position of a text is behind the last character of a line that another follows."""
+    lines = text.split("\n")
+    return row < len(lines) and column > len(lines[row - 1].rstrip("\r"))
 
 
 def crashed(path: str, traceback: str) -> Checked:

@@ -233,7 +233,7 @@ def test_processes_that_are_spawned(shadows: Path) -> None:
 
 
 def test_torchmemlint_s_own_folder_is_left_in_the_path() -> None:
-    """Whoever develops it runs it from its folder."""
+    """Developers run it from its folder."""
     root = Path(__file__).parent.parent.parent
     done = run(
         ["-S", "-c", "import sys, runpy; sys.argv = ['x', '--version']; sys.path.insert(0, ''); import torchmemlint"], root

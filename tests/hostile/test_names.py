@@ -119,17 +119,17 @@ def test_a_neighbour_and_the_cache(tmp_path: Path, name: bytes) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_said_of_the_run(named: Path) -> None:
+def test_messages_about_the_run(named: Path) -> None:
     os.mkfifo(os.path.join(os.fsencode(named), b"pipe\x1b[1m\n\xff.py"))
     os.mkdir(os.path.join(os.fsencode(named), b"f\xff\x1b"))
     write(named, b"f\xff\x1b/torchmemlint.toml", '"un\\u001bknown\\n\\u202e" = 1\n')
     done = lint("-v", ".", b"no\x1b\xff\nsuch.py", "--output-format", "concise", cwd=named)
     assert done.returncode == 2
     safe(done.stderr)
-    said = done.stderr.decode()
-    assert r'"pipe\033[1m\n\377.py": is a FIFO' in said
-    assert r'"no\033\377\nsuch.py": no such file or directory' in said
-    assert "unknown key" in said
+    output = done.stderr.decode()
+    assert r'"pipe\033[1m\n\377.py": is a FIFO' in output
+    assert r'"no\033\377\nsuch.py": no such file or directory' in output
+    assert "unknown key" in output
     for arguments in (["--show-files"], ["--diff"], ["--fix", "--unsafe-fixes"]):
         done = lint(*arguments, *(["."] if arguments != ["--show-files"] else []), "--exclude", "f*", cwd=named)
         safe(done.stderr)

@@ -102,7 +102,7 @@ def test_named_by_hand(project: Path, make: Make) -> None:
 
 
 @pytest.mark.slow
-def test_below_a_folder_it_is_told_on_request(project: Path) -> None:
+def test_below_a_folder_it_is_reported_on_request(project: Path) -> None:
     os.mkfifo(project / "helper.py")
     assert b"helper.py: is a FIFO, not a regular file" in lint("-v", cwd=project).stderr
 
@@ -237,6 +237,7 @@ def test_the_source_that_a_log_names(project: Path) -> None:
     assert lint("oom", "log", cwd=project).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [a_device, a_socket, a_huge_file])
 def test_reports_to_merge(project: Path, make: Make) -> None:
     make(project / "report.json")

@@ -47,11 +47,11 @@ def marked(mark: str) -> list[str]:
     found = []
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         try:
-            said = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
             continue
-        if f"{MARK}={mark}".encode() in said and state not in "ZX":
+        if f"{MARK}={mark}".encode() in environment and state not in "ZX":
             found.append(pid)
     return found
 
@@ -176,7 +176,7 @@ time.sleep(1000)
 
 
 @pytest.mark.parametrize("who", ["client", "server"])
-def test_the_server_ends_with_its_client_and_when_it_is_told(tmp_path: Path, who: str) -> None:
+def test_the_server_ends_with_its_client_and_on_request(tmp_path: Path, who: str) -> None:
     """Also where another process holds the pipe open, so that its input does not end."""
     pytest.importorskip("pygls")
     mark = uuid.uuid4().hex
@@ -212,6 +212,7 @@ def shell(command: str, cwd: Path) -> subprocess.CompletedProcess[bytes]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "status", "line"),
     [

@@ -38,11 +38,11 @@ def test_one_line_names_what_is_wrong(tmp_path: Path, case: str) -> None:
     (tmp_path / "pyproject.toml").write_text(text)
     with pytest.raises(ConfigError) as caught:
         Configuration(CommandLine()).for_folder(str(tmp_path))
-    said = str(caught.value)
-    assert words in said
-    assert said.startswith(str(tmp_path / "pyproject.toml"))
-    assert said.isprintable()
-    assert len(said) < len(str(tmp_path)) + 250
+    message = str(caught.value)
+    assert words in message
+    assert message.startswith(str(tmp_path / "pyproject.toml"))
+    assert message.isprintable()
+    assert len(message) < len(str(tmp_path)) + 250
 
 
 @pytest.mark.parametrize("text", [f"# torch\nx = {'[' * 20_000}", f"{'a.' * 30_000}torch = 1", f"torch = {'9' * 10_000}"])

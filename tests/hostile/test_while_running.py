@@ -51,7 +51,7 @@ program()
 
 
 def meddled(*arguments: str, cwd: Path, name: str, number: int, content: str | None) -> subprocess.CompletedProcess[bytes]:
-    """Runs the program; just before the file ``name`` is opened for the ``number``-th time, it is written anew, or goes."""
+    """Runs the program; just before the file ``name`` is opened for the ``number``-th time, it is written again, or goes."""
     return run(["-c", HOOK.format(name=name, number=number, content=content), *arguments], cwd)
 
 

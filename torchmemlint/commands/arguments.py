@@ -1,6 +1,6 @@
 """Words of the command line: which are options and which are paths, whoever wrote them.
 
-A shell that expands ``*.py``, or a program that hands over changed files, passes names that a stranger may have chosen. A file
+A shell that expands ``*.py``, or a program that passes changed files, gives names that a stranger may have chosen. A file
 called ``--fix`` must not switch anything on. Behind ``--`` all words are paths; before it, a word that could be both is refused.
 """
 
@@ -42,15 +42,17 @@ def refuse_command(command: str) -> None:
         )
 
 
-TAKEN_FOR_PATHS = ("clean", "merge", "oom", "rule", "server", "trace")
-"""Commands whose name a folder may well have."""
+TAKEN_FOR_PATHS = ("budget", "clean", "completion", "merge", "oom", "rule", "server", "trace")
+"""Commands with a name that a folder is likely to have."""
 
 
-def named_like_a_command(command: str, rest: Sequence[str]) -> str:
-    """What to say where a command was given that is the name of a file or folder here, too; "" where there is no doubt. An editor
-    that starts the server is not asked."""
-    alone = not any(not word.startswith("-") for word in rest)
-    if command not in TAKEN_FOR_PATHS or not alone or not _exists(command) or (command == "server" and not sys.stdin.isatty()):
+def named_like_a_command(command: str, rest: Sequence[str], valued: Collection[str]) -> str:
+    """A note if the command is also the name of a file or folder here and could be meant as a path, else "". ``valued`` are the
+    options whose value is the next word. There is none if an editor starts the server."""
+    if command not in TAKEN_FOR_PATHS or not _exists(command) or (command == "server" and not sys.stdin.isatty()):
+        return ""
+    before = ["", *rest]
+    if any(not word.startswith("-") and last not in valued for last, word in zip(before, rest, strict=False)):
         return ""
     return f"`{command}` is the command; to check the path, write ./{command}"
 

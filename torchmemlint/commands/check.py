@@ -23,7 +23,7 @@ from torchmemlint.project.discover import discover, excluded_by_hand
 from torchmemlint.project.settings import Settings
 from torchmemlint.reporters import FORMATS, Context, render
 from torchmemlint.run import Fixed, Means, Outcome, Shard, check_paths, check_source, fix_paths, fix_source
-from torchmemlint.running.fixing import repairable
+from torchmemlint.running.fixing import is_fixable
 from torchmemlint.workers import cannot_parse, read
 
 if TYPE_CHECKING:
@@ -112,12 +112,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.diff:
         return _print_diff(fixed, arguments)
     unwritten = _write(fixed, paths)
-    outcome, repaired = fixed.outcome, [finding for finding in fixed.repaired if finding.path not in unwritten]
+    outcome, applied = fixed.outcome, [finding for finding in fixed.applied if finding.path not in unwritten]
     if unwritten:  # what was found is true of texts that are nowhere
         outcome = check_paths(paths, configuration, arguments.jobs, since=since, comments=not arguments.ignore_noqa)
     failures = [f"{quoted(path)}: {why}" for path, why in sorted({**fixed.refused, **unwritten}.items())]
     outcome = _left(outcome, arguments)
-    report(outcome, arguments, sys.stdout, repaired=repaired, failures=failures, measured=measured)
+    report(outcome, arguments, sys.stdout, applied=applied, failures=failures, measured=measured)
     return 2 if failures else max(status(outcome, arguments.exit_zero), _changed(fixed, arguments))
 
 
@@ -210,13 +210,13 @@ def _means(arguments: argparse.Namespace, configuration: Configuration) -> Means
     if arguments.profile:
         from torchmemlint.running.profile import Profile
 
-        # What is remembered takes no time, and other processes have times of their own.
+        # Cached results take no time, and other processes have their own clocks.
         return Means(None, None, progress, Profile())
     return Means(_cache(arguments, configuration), None, progress)
 
 
 def _end(means: Means, arguments: argparse.Namespace) -> None:
-    """What is told about the run itself when its work is done."""
+    """Prints notes about the run itself at its end."""
     if means.progress is not None:
         means.progress.end()
     if means.cache is not None and means.cache.trouble and not arguments.quiet:
@@ -290,7 +290,7 @@ def _check_stdin(arguments: argparse.Namespace, configuration: Configuration, me
     sys.stdout.buffer.write(source.encode(after))
     sys.stdout.buffer.flush()
     outcome = _left(fixed.outcome, arguments)
-    report(outcome, arguments, sys.stderr, text={name: source.file_text(after)}.get, repaired=fixed.repaired)
+    report(outcome, arguments, sys.stderr, text={name: source.file_text(after)}.get, applied=fixed.applied)
     return max(status(outcome, arguments.exit_zero), _changed(fixed, arguments))
 
 
@@ -305,7 +305,7 @@ def _refused(path: str, given: Sequence[str]) -> str:
 
 
 def _write(fixed: Fixed, given: Sequence[str]) -> dict[str, str]:
-    """Writes the repaired files; what could not be written, and why."""
+    """Writes the fixed files; what could not be written, and why."""
     from torchmemlint.files.writing import folders_of
     from torchmemlint.source.file import write_source
 
@@ -330,11 +330,11 @@ def _print_diff(fixed: Fixed, arguments: argparse.Namespace) -> int:
         sys.stdout.write(painted_diff(diff) if colored(arguments.color, sys.stdout) else diff)
     _complain([*fixed.outcome.problems, *(f"{quoted(path)}: {why}" for path, why in sorted(fixed.refused.items()))])
     if not arguments.quiet:
-        words = f"Would fix {counted(fixed.repaired)}." if fixed.repaired else "No safe fixes."
+        words = f"Would fix {counted(fixed.applied)}" if fixed.applied else "No safe fixes"
         unsafe = {path: settings.unsafe_fixes for path, settings in fixed.outcome.settings.items()}
-        waiting = sum(repairable(one, True) and not unsafe[one.path] for one in fixed.outcome.findings)
-        unsafe_words = f" {waiting} unsafe fix{'' if waiting == 1 else 'es'} with `--unsafe-fixes`." if waiting else ""
-        print(words + unsafe_words, file=sys.stderr)
+        waiting = sum(is_fixable(one, True) and not unsafe[one.path] for one in fixed.outcome.findings)
+        more = f" ({waiting} {'more ' if fixed.applied else ''}with `--unsafe-fixes`)" if waiting else ""
+        print(f"{words}{more}.", file=sys.stderr)
     if fixed.outcome.problems or fixed.outcome.crashes or fixed.refused:
         return 2
     return 1 if fixed.after and not arguments.exit_zero else 0
@@ -349,7 +349,7 @@ def report(
     out: TextIO,
     *,
     text: Callable[[str], str | None] | None = None,
-    repaired: Sequence[Finding] = (),
+    applied: Sequence[Finding] = (),
     failures: Sequence[str] = (),
     measured: Measured | None = None,
 ) -> None:
@@ -365,6 +365,7 @@ def report(
         repository_root(),
         link=linked(arguments.color, out),
         skipped=outcome.skipped,
+        partial=outcome.partial,
     )
     if measured is not None:
         context = replace(context, measured=measured)
@@ -381,9 +382,9 @@ def report(
             if arguments.show_fixes:
                 from torchmemlint.commands.counts import fixes_by_file
 
-                out.write(fixes_by_file(repaired))
+                out.write(fixes_by_file(applied))
             if not arguments.quiet:
-                out.write(summary(outcome, len(repaired)))
+                out.write(summary(outcome, len(applied)))
     out.flush()
     _complain([*outcome.problems, *failures])
     if not arguments.quiet:
@@ -394,7 +395,9 @@ def report(
     if arguments.verbose:
         for line in (*outcome.notes, *outcome.crashes):
             print(f"torchmemlint: note: {printable_lines(line)}", file=sys.stderr)
-        print(f"torchmemlint: note: checked {len(outcome.settings)} files", file=sys.stderr)
+        files = f"{outcome.checked} file{'' if outcome.checked == 1 else 's'}"
+        left_out = f", skipped {outcome.left_out}" if outcome.left_out else ""
+        print(f"torchmemlint: note: checked {files}{left_out}", file=sys.stderr)
     if not arguments.output_file:
         return
     from torchmemlint.commands.output_files import output_files, write_report
@@ -403,7 +406,7 @@ def report(
     for file in output_files(arguments.output_file):
         words = render(file.output_format, listed(outcome, file.output_format, arguments.sort), replace(context, color=False))
         if file.output_format in FOR_PEOPLE:
-            words += summary(outcome, len(repaired))
+            words += summary(outcome, len(applied))
         try:
             write_report(file.path, words)
         except UsageError as error:
@@ -438,12 +441,12 @@ def counted(findings: Sequence[Finding]) -> str:
     return ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in parts)
 
 
-def summary(outcome: Outcome, repaired: int = 0) -> str:
-    """What was found, and what of it ``--fix`` can repair."""
+def summary(outcome: Outcome, applied: int = 0) -> str:
+    """What was found, and what of it ``--fix`` can fix."""
     findings = outcome.findings
     lines = []
-    if repaired:
-        lines.append(f"Fixed {repaired} finding{'' if repaired == 1 else 's'}.")
+    if applied:
+        lines.append(f"Fixed {applied} finding{'' if applied == 1 else 's'}.")
     if findings:
         lines.append(f"Found {counted(findings)}.")
         if len(findings) > NAMED_AS_COSTLIEST:
@@ -453,10 +456,10 @@ def summary(outcome: Outcome, repaired: int = 0) -> str:
             lines.append(f"Most costly: {', '.join(f'{place(one)} {one.code}' for one in worst)}.")
     elif not outcome.problems:
         lines.append("All checks passed!")
-    lines.extend(_not_told(outcome))
+    lines.extend(_not_reported(outcome))
     lines.extend(not_printed(outcome))
-    now = sum(repairable(finding, outcome.settings[finding.path].unsafe_fixes) for finding in findings)
-    more = sum(repairable(finding, True) for finding in findings) - now
+    now = sum(is_fixable(finding, outcome.settings[finding.path].unsafe_fixes) for finding in findings)
+    more = sum(is_fixable(finding, True) for finding in findings) - now
     if now:
         lines.append(f"[*] {now} fixable with `--fix`{f' ({more} more with `--unsafe-fixes`)' if more else ''}.")
     elif more:
@@ -464,7 +467,7 @@ def summary(outcome: Outcome, repaired: int = 0) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _not_told(outcome: Outcome) -> Iterable[str]:
+def _not_reported(outcome: Outcome) -> Iterable[str]:
     """What was found, too, and why it is not reported."""
     more = "more " if outcome.findings else ""
     if outcome.baselined:

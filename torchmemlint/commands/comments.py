@@ -22,7 +22,7 @@ from torchmemlint.source.file import write_source
 from torchmemlint.workers import read
 
 NO_REASON = "not reviewed yet"
-"""What a comment says where the user gave no reason: whoever reads it later knows that nobody looked."""
+"""What a comment says where the user gave no reason: a later reader knows that nobody looked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def write(arguments: argparse.Namespace, paths: Sequence[str], configuration: Co
     names = {rule.name for rule in ALL_RULES}
     written: list[Finding] = []
     changed: set[str] = set()
-    for _ in range(MAX_ROUNDS):  # where a finding speaks for others, the next of them is there when it has its comment
+    for _ in range(MAX_ROUNDS):  # where one finding stands for others, the next is reported once the first has its comment
         stamps = {file.path: stamp(file.path) for file in discover(paths, configuration).files}
         outcome = check_paths(paths, configuration, arguments.jobs, since=arguments.since or "")
         by_path: dict[str, list[Finding]] = {}

@@ -64,9 +64,9 @@ def _entry(row: object) -> tuple[Key, Measurement] | None:
 
 
 def _words(record: Mapping[str, object]) -> str:
-    told = record.get("measured")
-    if isinstance(told, str) and told:
-        return told
+    measured = record.get("measured")
+    if isinstance(measured, str) and measured:
+        return measured
     return ": ".join(str(record[name]) for name in ("verdict", "kind", "reason") if record.get(name))
 
 

@@ -9,7 +9,7 @@ from torchmemlint.files.quoting import quoted
 from torchmemlint.findings import Finding
 from torchmemlint.project.settings import Settings
 from torchmemlint.reporters.style import Style, paint
-from torchmemlint.running.fixing import repairable
+from torchmemlint.running.fixing import is_fixable
 
 
 def fixes_by_file(fixed: Sequence[Finding]) -> str:
@@ -25,7 +25,7 @@ def fixes_by_file(fixed: Sequence[Finding]) -> str:
 def statistics(findings: Sequence[Finding], settings: Mapping[str, Settings], as_json: bool, color: bool = False) -> str:
     """Findings per rule, the most frequent first."""
     counts = Counter((finding.code, finding.name) for finding in findings)
-    fixable = Counter(finding.code for finding in findings if repairable(finding, settings[finding.path].unsafe_fixes))
+    fixable = Counter(finding.code for finding in findings if is_fixable(finding, settings[finding.path].unsafe_fixes))
     rows = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
     if as_json:
         import json

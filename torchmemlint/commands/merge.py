@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 
 from torchmemlint.commands.check import colored, counted, listed, not_printed, status, text_on_disk
@@ -10,7 +11,7 @@ from torchmemlint.commands.output_files import output_files, write_report
 from torchmemlint.errors import UsageError
 from torchmemlint.files.checkout import repository_root
 from torchmemlint.files.quoting import quoted
-from torchmemlint.files.reading import MAX_REPORT_BYTES, read_given
+from torchmemlint.files.reading import MAX_REPORT_BYTES, read_given, reason
 from torchmemlint.findings import Confidence, Finding, Severity
 from torchmemlint.project.settings import Settings
 from torchmemlint.reporters import Context, render
@@ -24,7 +25,9 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             found.update(dict.fromkeys(findings_in(read_given(path, MAX_REPORT_BYTES).decode())))
         except OSError as error:
-            raise UsageError(f"{quoted(path)}: {error.strerror or error}") from None
+            raise UsageError(f"{quoted(path) or repr(path)}: {reason(error)}") from None
+        except json.JSONDecodeError as error:
+            raise UsageError(f"{quoted(path)}: not valid JSON: {error}") from None
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{quoted(path)}: not a report of --output-format json: {error}") from None
     findings = sorted(found, key=lambda finding: finding.sort_key)

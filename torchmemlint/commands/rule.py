@@ -6,6 +6,7 @@ import argparse
 import json
 
 from torchmemlint.errors import UsageError
+from torchmemlint.findings import Severity
 from torchmemlint.project.selection import find_rule
 from torchmemlint.rules import ALL_RULES, page
 from torchmemlint.rules.api import Rule
@@ -27,7 +28,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _facts(rule: Rule) -> str:
     when = "in preview" if rule.preview else "on by default" if rule.default else "off by default"
-    return f"Severity: {rule.severity.value}. Fix: {rule.fix.value}. {when.capitalize()}."
+    worst = "" if rule.severity is Severity.NOTE else "at worst "
+    return f"Severity: {worst}{rule.severity.value}. Fix: {rule.fix.value}. {when.capitalize()}."
 
 
 def _plain(rule: Rule) -> dict[str, object]:

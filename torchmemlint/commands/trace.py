@@ -1,4 +1,4 @@
-"""``torchmemlint trace FILE:LINE``: the engine's beliefs at a line."""
+"""``torchmemlint trace FILE:LINE``: what the analysis knows at a line."""
 
 from __future__ import annotations
 
@@ -19,14 +19,18 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{quoted(path)}: no such file")
     if is_notebook(path):
         raise UsageError(f"{quoted(path)}: notebooks cannot be traced; convert it with `jupyter nbconvert --to script`")
-    from torchmemlint.commands.beliefs import trace
+    from torchmemlint.commands.trace_report import trace
+    from torchmemlint.incremental.cache import cache_for
     from torchmemlint.run import project_around
 
-    settings = Configuration(CommandLine(config=tuple(arguments.config), isolated=arguments.isolated)).for_file(path)
+    configuration = Configuration(CommandLine(config=tuple(arguments.config), isolated=arguments.isolated))
+    settings = configuration.for_file(path)
     path = normal(path).replace(os.sep, "/")
     try:
-        told = trace(project_around(path, settings), path, int(line), settings).rstrip("\n")
+        around = project_around(path, settings, configuration, arguments.checked, cache_for(configuration))
+        shown = trace(around.project, around.path, int(line), settings).rstrip("\n")
     except SourceError as error:
         raise UsageError(f"{quoted(path)}:{error.row}:{error.column}: cannot parse: {error}") from None
-    print("\n".join(map(printable, told.split("\n"))))
+    shown = "\n".join([shown, *(f"note: {note}" for note in around.notes)])
+    print("\n".join(map(printable, shown.split("\n"))))
     return 0

@@ -6,6 +6,7 @@ it never takes more than a tenth of a CPU.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -27,7 +28,7 @@ Signature = dict[str, tuple[int, int]]
 def watch(paths: Sequence[str], configure: Callable[[], Configuration], check: Callable[[], object]) -> int:
     """Checks now and after every change, until it is interrupted (KeyboardInterrupt, exit status 130).
 
-    ``configure`` reads the configuration anew; an error in it is told, and waited for.
+    ``configure`` reads the configuration again; an error in it is printed, and the next change is awaited.
     """
     while True:
         before = _signature(paths, configure)
@@ -38,6 +39,7 @@ def watch(paths: Sequence[str], configure: Callable[[], Configuration], check: C
             check()
         except TorchmemlintError as error:
             print(f"torchmemlint: error: {printable(str(error))}", file=sys.stderr)
+        gc.collect()  # a run is to end before the collector would pay: what it leaves is in cycles, and would grow with each
         print("Watching for changes; press Ctrl-C to stop.", file=sys.stderr, flush=True)
         while True:
             began = time.monotonic()

@@ -31,7 +31,7 @@ def sealed(secret: bytes, name: str, data: bytes) -> bytes:
 
 
 def same(one: bytes, other: bytes) -> bool:
-    """Whether two seals are the same, told in a time that does not depend on where they differ."""
+    """Whether two seals are the same, in a time that does not depend on where they differ."""
     from hmac import compare_digest
 
     return compare_digest(one, other)

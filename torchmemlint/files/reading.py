@@ -1,6 +1,6 @@
 """The one way in which files of a linted project are read.
 
-Whoever wrote the project chose what its names stand for: a FIFO, which blocks whoever opens it, a device, some of which act
+The author of the project chose what its names stand for: a FIFO, which blocks whoever opens it, a device, some of which act
 when they are opened, a file without end, or a link to any of these. So what stands there is asked before it is opened, it is
 opened without waiting, asked again, and read up to a limit by its kind: a file that grows meanwhile does not matter.
 

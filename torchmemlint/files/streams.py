@@ -7,7 +7,7 @@ from contextlib import suppress
 
 
 class Forgiving(io.TextIOWrapper):
-    """Messages for which there is no room, or no reader, are lost; the exit status still tells what they would have."""
+    """Messages for which there is no room, or no reader, are lost; the exit status still says what they would have."""
 
     def write(self, text: str) -> int:
         with suppress(OSError):

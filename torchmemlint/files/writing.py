@@ -30,7 +30,7 @@ def folders_of(path: str, given: Sequence[str]) -> tuple[str, ...]:
 def refusal(target: str, inside: Sequence[str] | None = None) -> str:
     """Why a file that was read must not be written, "" where it may be. ``target`` has no links in it; ``inside`` are real folders.
 
-    The bits of its mode count for root, too: whoever took them away meant it."""
+    The bits of its mode count for root, too: whoever removed them meant it."""
     if inside is not None and not any(target.startswith(f"{folder.rstrip(os.sep)}{os.sep}") for folder in inside):
         return "is a link that leads out of what is to be fixed"
     try:

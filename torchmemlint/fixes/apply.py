@@ -51,7 +51,7 @@ class _Change:
 
 
 @dataclass(frozen=True, slots=True)
-class _Repair:
+class _PlacedFix:
     """A finding's fix as offsets into the text."""
 
     finding: Finding
@@ -67,7 +67,7 @@ class _Repair:
     def first_row(self) -> int:
         return self.fix.edits[0].span.start.row
 
-    def conflicts(self, other: _Repair) -> bool:
+    def conflicts(self, other: _PlacedFix) -> bool:
         """Edits that touch, or flagged code that overlaps, or blocks side by side: the second was worked out without knowing of the
         first."""
         one, two = self.finding.span, other.finding.span
@@ -84,37 +84,37 @@ def apply_fixes(source: SourceFile, findings: Iterable[Finding], *, unsafe: bool
     A fix that is neither applied nor rejected had to wait: check the new text again and call again, until nothing is applied.
     ``findings`` are those that are reported, never suppressed ones.
     """
-    candidates: list[_Repair] = []
+    candidates: list[_PlacedFix] = []
     rejected: list[Finding] = []
     for finding in sorted(findings, key=lambda one: one.sort_key):
         fix = _wanted(finding, unsafe)
         if fix is not None:
-            repair = _repair(source, finding, fix)
-            if repair is None:
+            placed = _place(source, finding, fix)
+            if placed is None:
                 rejected.append(finding)
             else:
-                candidates.append(repair)
+                candidates.append(placed)
     while True:
-        repairs = _clear_of_each_other(candidates)
-        written = _written(source, repairs)
-        if written is not None or not repairs:
+        accepted = _clear_of_each_other(candidates)
+        written = _written(source, accepted)
+        if written is not None or not accepted:
             break
         # What is broken makes room for what it was in the way of.
-        broken = _broken(source, repairs)
-        rejected.extend(repair.finding for repair in broken)
-        candidates = [repair for repair in candidates if repair not in broken]
+        broken = _broken(source, accepted)
+        rejected.extend(placed.finding for placed in broken)
+        candidates = [placed for placed in candidates if placed not in broken]
     # One decorator may answer several findings of its function: they have the same fix.
-    done = {repair.changes for repair in repairs}
-    applied = tuple(repair.finding for repair in candidates if repair.changes in done)
+    done = {placed.changes for placed in accepted}
+    applied = tuple(placed.finding for placed in candidates if placed.changes in done)
     text, shifts = written if written is not None else (source.text, ())
     return FixResult(text, applied, tuple(rejected), shifts)
 
 
-def _clear_of_each_other(candidates: Iterable[_Repair]) -> list[_Repair]:
-    chosen: list[_Repair] = []
-    for repair in candidates:
-        if not any(repair.conflicts(one) for one in chosen):
-            chosen.append(repair)
+def _clear_of_each_other(candidates: Iterable[_PlacedFix]) -> list[_PlacedFix]:
+    chosen: list[_PlacedFix] = []
+    for placed in candidates:
+        if not any(placed.conflicts(one) for one in chosen):
+            chosen.append(placed)
     return chosen
 
 
@@ -125,7 +125,7 @@ def _wanted(finding: Finding, unsafe: bool) -> Fix | None:
     return fix
 
 
-def _repair(source: SourceFile, finding: Finding, fix: Fix) -> _Repair | None:
+def _place(source: SourceFile, finding: Finding, fix: Fix) -> _PlacedFix | None:
     """The fix as offsets; None where an edit lies outside the text or in what is not the user's (the masked magic of a
     notebook), runs backwards or meets another of the same fix."""
     changes = []
@@ -138,7 +138,7 @@ def _repair(source: SourceFile, finding: Finding, fix: Fix) -> _Repair | None:
             return None
         changes.append(_Change(start, end, _NEWLINE.sub(source.newline, edit.content)))
     ordered = _in_order(changes)
-    return _Repair(finding, fix, ordered) if ordered else None
+    return _PlacedFix(finding, fix, ordered) if ordered else None
 
 
 def _in_order(changes: Iterable[_Change]) -> tuple[_Change, ...] | None:
@@ -147,36 +147,36 @@ def _in_order(changes: Iterable[_Change]) -> tuple[_Change, ...] | None:
     return None if any(one.end > two.start for one, two in pairwise(ordered)) else ordered
 
 
-def _broken(source: SourceFile, repairs: Sequence[_Repair]) -> list[_Repair]:
-    """The repairs that cannot be written on top of those before them; at least one, where all together cannot."""
-    kept: list[_Repair] = []
-    broken: list[_Repair] = []
-    for repair in repairs:
-        if _written(source, [*kept, repair]) is None:
-            broken.append(repair)
+def _broken(source: SourceFile, accepted: Sequence[_PlacedFix]) -> list[_PlacedFix]:
+    """The fixes that cannot be written on top of those before them; at least one, where all together cannot."""
+    kept: list[_PlacedFix] = []
+    broken: list[_PlacedFix] = []
+    for placed in accepted:
+        if _written(source, [*kept, placed]) is None:
+            broken.append(placed)
         else:
-            kept.append(repair)
+            kept.append(placed)
     return broken
 
 
-def _written(source: SourceFile, repairs: Sequence[_Repair]) -> tuple[str, tuple[tuple[int, int], ...]] | None:
-    """The text with these repairs and the imports that they need, and ``FixResult.shifts``; None where it cannot be, does not parse or
+def _written(source: SourceFile, accepted: Sequence[_PlacedFix]) -> tuple[str, tuple[tuple[int, int], ...]] | None:
+    """The text with these fixes and the imports that they need, and ``FixResult.shifts``; None where it cannot be, does not parse or
     fits in no file of this kind."""
     changes: list[_Change] = []
-    needed = {repair.fix.needs_import for repair in repairs} - {None}
+    needed = {placed.fix.needs_import for placed in accepted} - {None}
     if needed:
         tree = _parsed(source.text)
         if tree is None:
             return None
         for module in sorted(filter(None, needed)):
-            places = [edit.span.start for one in repairs if one.fix.needs_import == module for edit in one.fix.edits]
+            places = [edit.span.start for one in accepted if one.fix.needs_import == module for edit in one.fix.edits]
             try:
                 unbound = [at for at in places if not is_bound(tree, module, at)]
             except Refused:
                 return None
             if unbound:
                 changes.append(_import_line(source, module, insertion_row(source.lines, tree, module, min(unbound))))
-    ordered = _in_order([*changes, *(change for repair in repairs for change in repair.changes)])
+    ordered = _in_order([*changes, *(change for placed in accepted for change in placed.changes)])
     if ordered is None:
         return None
     pieces = []

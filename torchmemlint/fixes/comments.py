@@ -53,7 +53,7 @@ def add_comments(
     for finding in findings:
         place = None
         if finding.code not in _CANNOT:
-            # In a notebook rows are told by cell; the text here is that of all its cells.
+            # In a notebook, rows count from the cell; the text here is that of all cells.
             place = _place(finding if source.cells is None else source.cells.in_module(finding), rows, noqa)
         if place is None:
             left.append(finding)

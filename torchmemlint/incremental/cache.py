@@ -1,17 +1,17 @@
-"""The cache: a folder that may be deleted at any time. Each entry is sealed with a secret of the user's (``location``): what anybody
-else wrote, or moved to another location, is not read.
+"""The cache: a folder that may be deleted at any time. Each entry has a keyed digest (HMAC) made with a secret of the user's
+(``location``): an entry that anybody else wrote, or that was moved to another place, is ignored.
 
     facts/         facts of a file by the digest of its content: they depend on nothing else
-    findings/      findings of a file, with every query that they rest on and its fingerprint
+    findings/      findings of a file, with every query that they depend on and its fingerprint
     results/       the whole result of a run, with size, time and digest of each file: enough when nothing changed
     manifests/     the files of a run as other files see them: enough when an edit changed no interface
-    dependencies/  which logged results the findings of each file of a run rest on, for when one did
+    dependencies/  which logged results the findings of each file of a run depend on: enough when an edit changed an interface
     segments/      the dependency log (``dependency_graph``), by the process that wrote it
     words/         the word index of a run (``word_index``)
     folders/       the arguments of earlier runs over folders, by the folder where they ran
 
-Everything is JSON, or numbers as bytes, some of it packed by zlib: reading it runs nothing. Files are written beside their location and
-moved there, so that two runs at once see whole ones. What cannot be read, or has another form, counts as missing; what cannot be
+Everything is JSON, or numbers as bytes, some of it packed by zlib: reading it runs nothing. Each file is written under another name and
+renamed, so that two runs at once see only whole files. What cannot be read, or has another form, counts as missing; what cannot be
 written is not stored.
 """
 
@@ -68,7 +68,7 @@ T = TypeVar("T")
 @dataclass(slots=True, eq=False)
 class Cache:
     """The part of a cache folder that this version of torchmemlint, under this version of Python, wrote. ``trouble`` says why
-    nothing can be stored, "" as long as all goes well."""
+    nothing can be stored; it is "" otherwise."""
 
     folder: str
     trouble: str = ""
@@ -283,7 +283,7 @@ class Cache:
 
 
 def stamp(path: str, read: Callable[[str], bytes], earlier: Stamp | None = None) -> Stamp | None:
-    """A file as it is now; None when it is not there. Its content is read only where ``earlier`` does not tell it."""
+    """A file as it is now; None when it is not there. Its content is read only if ``earlier`` does not show that it is unchanged."""
     try:
         taken = time.time_ns()
         status = os.stat(path)

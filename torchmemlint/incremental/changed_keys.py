@@ -25,7 +25,6 @@ from torchmemlint.index.views import bound_names, by_qualname, calls_backward, h
 Edit = tuple[ModuleFacts, ModuleFacts]
 """The facts of a module before and after; ``empty_module`` where the file was, or is, no module."""
 
-_HEAD = attrgetter("owner", "parent", "params", "decorators", "is_async", "is_generator", "returns")
 _LOCALS = attrgetter("locals", "bound", "rebound")
 _FLOW = attrgetter("returned", "wraps", "yields", "leaves")
 
@@ -70,7 +69,7 @@ def values_by_key(module: ModuleFacts) -> dict[Key, object]:
             around, _, last = name.rpartition(".")
             right_inside[around].append((kind, last))
     for name, facts in functions.items():
-        head = _HEAD(facts)
+        head = facts.header
         all_of_it = saying(facts)
         names[name].append("function")
         owner, _, last = name.rpartition(".")

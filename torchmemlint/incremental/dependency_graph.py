@@ -367,7 +367,7 @@ def _anywhere(each: _InFunction) -> _InFunction:
 
 
 def _firewalls_of(path: str, qualname: str, call: CallFact) -> tuple[FirewallId, FirewallId]:
-    """The firewalls that tell what a call means."""
+    """The firewalls that determine what a call means."""
     return (keys.SITE, (path, qualname, call.callee, *call.keywords)), (keys.OBJECT, (path, qualname, call.callee))
 
 

@@ -1,4 +1,4 @@
-"""Findings of single files in the cache, and whether the queries that they rest on still have the same results."""
+"""Findings of single files in the cache, and whether the queries that they depend on still have the same results."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torchmemlint.incremental.dependency_graph import serialized
 from torchmemlint.incremental.query_results import QueryResults
 from torchmemlint.incremental.records import StoredFindings
 from torchmemlint.incremental.runs import FindingsKeys
+from torchmemlint.project.results import Checked, Scanned
 from torchmemlint.project.settings import Settings
-from torchmemlint.workers import Checked, Scanned
 
 if TYPE_CHECKING:
     from torchmemlint.incremental.previous_run import PreviousRun
@@ -70,7 +70,7 @@ class FindingsStore:
         self.results = QueryResults(project, FileDigests(scanned, previous), True, unchanged)
 
     def valid(self, path: str) -> Checked | None:
-        """The findings of a file, if every query that they rest on has the result that it had."""
+        """The findings of a file, if every query that they depend on still has the same result."""
         found = self._cache.findings(self._keys.of(path))
         if found is None or not found[0].queries:
             return None
@@ -103,6 +103,6 @@ class FindingsStore:
 
 
 def texts_read(path: str, queries: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The texts in other files that the findings of one rest on (see ``Checked.reads``)."""
+    """The texts in other files that the findings of one depend on (see ``Checked.reads``)."""
     texts = (json.loads(query)[1:] for query, _ in queries if query.startswith(('["text"', '["source"')))
     return tuple(sorted((other, name[0] if name else "") for other, *name in texts if other != path))

@@ -1,7 +1,7 @@
 """Where the cache is, and the secret without which nothing in it is read.
 
 The user's own cache folder, which no checkout brings and no run of another user writes. Whoever asks for another location may have
-it (``--cache-dir``, ``cache-in-project``); what a stranger put there is not believed, because every entry is sealed with a secret:
+it (``--cache-dir``, ``cache-in-project``); entries that others put there are ignored, because each is signed with a secret:
 that of the user, made once, or ``TORCHMEMLINT_CACHE_KEY`` for those who share a cache.
 """
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from torchmemlint.errors import SourceError
 from torchmemlint.incremental.records import BESIDE, Dependencies, FileDependencies, FileEntry, Manifest, StoredFindings
 from torchmemlint.incremental.runs import CachedRun, FindingsKeys, Outcome, findings_and_reads, interface_of, kind_of, outcome
+from torchmemlint.project.results import Checked, Scanned
 from torchmemlint.project.settings import Settings
 from torchmemlint.source import is_notebook
-from torchmemlint.workers import Checked, ScanAll, Scanned, scan
+from torchmemlint.workers import ScanAll, scan
 
 if TYPE_CHECKING:
     from torchmemlint.incremental.propagation import Edit, Propagation

@@ -19,7 +19,7 @@ from torchmemlint.index import keys
 from torchmemlint.index.dependency_log import IS_KEY, kind_of
 from torchmemlint.index.project import Project
 from torchmemlint.project.neighbours import connected
-from torchmemlint.workers import Checked, Scanned
+from torchmemlint.project.results import Checked, Scanned
 
 _MOST_NODES = 4
 """When there are so many times the nodes of the first run, all is logged anew."""
@@ -69,8 +69,8 @@ def kinds_after(
 class Propagation:
     """What the dependency log says after some ``edits`` of modules, of which there were those at ``paths``. ``make`` gives the project of
     the modules as they are now, in which results that may have changed are computed again; its argument is the number of the first
-    node of its log. ``kinds`` are those of all files as they are now, in the order of the run. Raises ValueError where the log does
-    not tell."""
+    node of its log. ``kinds`` are those of all files as they are now, in the order of the run. Raises ValueError if the log
+    is not enough to say."""
 
     def __init__(
         self,

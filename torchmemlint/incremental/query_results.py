@@ -1,4 +1,5 @@
-"""Queries of a project as text, and the fingerprints of their results: what the cache stores to know whether a finding still is_unchanged.
+"""Queries of a project as text, and the fingerprints of their results: by these the cache tells whether a finding still
+holds.
 
 A *fingerprint* is the JSON of a result's shape (without rows, see ``index.plain``), or for a long one, and for facts and texts,
 ``#`` and its digest.
@@ -33,13 +34,18 @@ _KINDS = {kind.__name__: kind for kind in (ArgFact, CallableUse, CallFact, Class
 
 _WITHOUT_PROJECT = ("text", "source", "module")
 """Queries answered without the project: mostly one of these has changed, so they are checked first."""
-_OF_FILES = ("text", "module", "facts", "within", "attrs", "receivers")
+_OF_FILES = ("text", "module", "facts", "within", "attrs", "receivers", "header")
 """Queries for contents of files: their results are never stored, for the file itself has them."""
 _COMMON = {each: each for each in (MISSING_RESULT, "null", "true", "false", "[]", "[[],true]", "[[],false]")}
 """The fingerprints of two in three queries: each is one object."""
 _OF_TEXTS: Mapping[Hashable, int] = {"text": keys.TEXT, "source": keys.SOURCE, "module": keys.MODULE, "within": keys.INSIDE}
 """Queries whose results are a key each."""
 _QUERIES = {"facts", *(name for name, method in vars(Project).items() if hasattr(method, "__wrapped__"))}
+
+
+def stored_as(query: Query) -> Query:
+    """The query that stands for one in the cache, which has only digests of texts and so distinguishes fewer queries."""
+    return ("source", *query[1:]) if query[0] == "code" else ("text", query[1]) if query[0] == "placed" else query
 
 
 def to_text(query: Query) -> str:
@@ -83,7 +89,8 @@ class QueryResults:
 
     ``files`` knows the digests of files as they were seen. Long results are in ``long``, by their fingerprints and packed by zlib,
     if it ``stores`` them. ``unchanged`` are queries, as text, whose results are known to be what they were, with their dependencies;
-    None where these are keys. ``exact`` results tell a function's facts from the rest of its module's without a dependency log.
+    None where these are keys. With ``exact``, a function's facts are compared apart from the rest of its module's, also without a
+    dependency log.
     """
 
     def __init__(
@@ -110,7 +117,8 @@ class QueryResults:
     def recorded(self, queries: Iterable[Query]) -> tuple[tuple[tuple[str, str], ...], bytes]:
         """Queries as text, each with its fingerprint; those first that need no project. And the codes of their dependencies, where
         these are logged."""
-        found = sorted((query[0] not in _WITHOUT_PROJECT, to_text(query), self._place(query)) for query in queries)
+        stored = {stored_as(query) for query in queries}
+        found = sorted((query[0] not in _WITHOUT_PROJECT, to_text(query), self._place(query)) for query in stored)
         codes = self._codes_at([place for _, _, place in found])
         return tuple((text, self._fingerprints[place]) for _, text, place in found), codes
 

@@ -25,7 +25,7 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class StoredFindings:
-    """One file's findings and notes, the ``queries`` (as text, with their fingerprints: see ``query_results``) that they rest on, and
+    """One file's findings and notes, the ``queries`` (as text, with their fingerprints: see ``query_results``) that they depend on, and
     the ``results`` of which the fingerprint is no more than a digest."""
 
     findings: tuple[Finding, ...]

@@ -21,9 +21,10 @@ from torchmemlint.incremental.records import (
     Stamp,
 )
 from torchmemlint.project.discover import Found
+from torchmemlint.project.results import Checked, Scanned
 from torchmemlint.project.settings import Settings
 from torchmemlint.source import is_notebook
-from torchmemlint.workers import Checked, Scanned, read_bytes
+from torchmemlint.workers import read_bytes
 
 Outcome = tuple[dict[str, Scanned], dict[str, Checked]]
 """What a run says of those of its files of which there is something to say."""
@@ -81,11 +82,11 @@ class CachedRun:
     ) -> None:
         """Stores this run, if another run would come to the same. ``contents`` are the digests of what it read; ``dependencies``
         and ``words`` give what is to be stored, or the digest of what is stored already."""
-        if any(one.crashes for one in checked.values()):
+        if any(one.crashes or one.unread for one in checked.values()):
             return
         now = _stamps(self._paths, self.stamps)
-        if any(path not in now or contents.get(path) != now[path].digest for path in self._paths):
-            return  # a file that cannot be read, or that changed meanwhile
+        if any(path not in self.stamps or path not in now or contents.get(path) != now[path].digest for path in self._paths):
+            return  # a file that cannot be read, or could not, or that changed meanwhile
         result = RunResult(
             files=tuple((path, self.stamps[path]) for path in self._paths),
             findings=tuple((path, one.findings) for path, one in checked.items() if one.findings),

@@ -93,4 +93,3 @@ class WordIndex:
 def _words_of(module: ModuleFacts) -> Iterator[tuple[int, Collection[str]]]:
     yield from of_one(module).words()
     yield keys.BINDERS, bound_names(module)
-    yield keys.TARGETS, {part for _, target in module.imports for part in target.split(".") if part}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torchmemlint.index.fact_words import ParamKind
 from torchmemlint.index.facts import ArgFact, ParamFact
 
 
@@ -31,4 +32,4 @@ def argument_for(params: Sequence[ParamFact], name: str, args: Sequence[ArgFact]
 
 
 def _positional(params: Sequence[ParamFact]) -> list[ParamFact]:
-    return [param for param in params if param.kind == "positional"]
+    return [param for param in params if param.kind is ParamKind.POSITIONAL]

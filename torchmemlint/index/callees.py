@@ -1,4 +1,4 @@
-"""From a call to the functions of the project that it can reach: by evidence of what is called, else by the name of the method."""
+"""From a call to the functions of the project that it can reach: by what its text can be, else by the name of the method."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from functools import cached_property
 
 from torchmemlint.index.dependency_log import MISSING, memoized
 from torchmemlint.index.edges import Callees
-from torchmemlint.index.evidence import Evidence, Instance, Method, Value
+from torchmemlint.index.fact_words import ParamKind
 from torchmemlint.index.names import Names
+from torchmemlint.index.points_to import Instance, Method, PointsTo, Value
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside
 from torchmemlint.index.tables import Tables, last_name
 from torchmemlint.torch_facts import TORCH, TorchFacts
@@ -26,11 +27,11 @@ _UNKNOWN = Callees((), False)
 class CallResolver:
     """Resolves calls; everything is worked out when it is asked for, and remembered."""
 
-    def __init__(self, names: Names, evidence: Evidence, torch: TorchFacts) -> None:
+    def __init__(self, names: Names, points_to: PointsTo, torch: TorchFacts) -> None:
         self._names = names
         self._reader = names.reader
         self._classes = names.classes
-        self._evidence = evidence
+        self._points_to = points_to
         self._log = log = names.log
         self._named = memoized(log, self._named_anywhere)
         self._named_near = memoized(log, self._find_named_near)
@@ -55,7 +56,7 @@ class CallResolver:
         return self.by_shape(path, callee, keywords) if found is None else found
 
     def meaning(self, path: str, qualname: str, callee: str) -> Callees | None:
-        """The functions that a call of ``callee`` reaches by evidence; None for a method of an unknown object."""
+        """The functions that a call of ``callee`` reaches by what ``callee`` can be; None for a method of an unknown object."""
         if self._is_outside(path, qualname, callee):
             return _OUTSIDE
         key = (path, qualname, callee)
@@ -89,7 +90,7 @@ class CallResolver:
     def _resolve(self, key: tuple[str, str, str]) -> Callees | None:
         """What ``callee`` means; None for a method of an unknown object."""
         path, qualname, callee = key
-        values = self._evidence.values_at(key)
+        values = self._points_to.values_at(key)
         refs = dict.fromkeys(ref for value in values for ref in self.targets(value))
         receiver, dot, name = callee.rpartition(".")
         if receiver == "self" and qualname.endswith(f".{name}"):
@@ -97,14 +98,14 @@ class CallResolver:
         if refs:
             return Callees(tuple(refs), True)
         if dot and name not in self.common and self.tables.methods(name):
-            below = self._below_outside(self._evidence.values(path, qualname, receiver), name)
+            below = self._below_outside(self._points_to.values(path, qualname, receiver), name)
             if below.refs:
                 return below
         if values:
             return _OUTSIDE
         if not dot or name in self.common or (name.startswith("__") and name.endswith("__")):
             return _UNKNOWN
-        if receiver and self._evidence.values(path, qualname, receiver):
+        if receiver and self._points_to.values(path, qualname, receiver):
             return _UNKNOWN  # the receiver is known, and has no such method in sight
         return None
 
@@ -161,7 +162,7 @@ class CallResolver:
         if method is None:
             return True
         params = self._reader.header(method).params
-        return any(param.kind == "**" for param in params) or keywords <= {param.name for param in params}
+        return any(param.kind is ParamKind.VAR_KEYWORD for param in params) or keywords <= {param.name for param in params}
 
     def _are_few(self, classes: set[ClassRef], most: int = _BY_NAME) -> bool:
         """Whether these classes are at most so many unrelated groups: they are related through the base that has the method first."""
@@ -182,7 +183,7 @@ class CallResolver:
         return near or {ref for ref in classes if ref.path.rpartition("/")[0] == folder}
 
     def _methods_of(self, classes: set[ClassRef], name: str) -> tuple[FunctionRef, ...]:
-        found = {method for ref in classes for value in self._evidence.attribute(ref, name) for method in self.targets(value)}
+        found = {method for ref in classes for value in self._points_to.attribute(ref, name) for method in self.targets(value)}
         return tuple(sorted(found))
 
     def targets(self, value: Value) -> Iterator[FunctionRef]:

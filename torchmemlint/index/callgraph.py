@@ -14,8 +14,8 @@ from torchmemlint.index.callees import CallResolver
 from torchmemlint.index.dependency_log import memoized
 from torchmemlint.index.edges import Callees, Caller, Callers
 from torchmemlint.index.escapes import Escapes
-from torchmemlint.index.evidence import Evidence
 from torchmemlint.index.names import Names
+from torchmemlint.index.points_to import PointsTo
 from torchmemlint.index.references import ClassRef, FunctionRef, Outside
 from torchmemlint.index.tables import Site, Tables
 from torchmemlint.torch_facts import TORCH, TorchFacts
@@ -37,14 +37,14 @@ _Plain = list[tuple[int, bool, list[tuple[str, str]]]]
 class CallGraph:
     """The call graph of a project. ``resolver`` follows calls, ``escapes`` knows which functions are called by others than these."""
 
-    def __init__(self, names: Names, evidence: Evidence, torch: TorchFacts) -> None:
+    def __init__(self, names: Names, points_to: PointsTo, torch: TorchFacts) -> None:
         self._names = names
         self._reader = names.reader
         self._classes = names.classes
-        self._evidence = evidence
+        self._points_to = points_to
         self._log = log = names.log
-        self.resolver = CallResolver(names, evidence, torch)
-        self.escapes = Escapes(names, evidence, self.resolver, torch)
+        self.resolver = CallResolver(names, points_to, torch)
+        self.escapes = Escapes(names, points_to, self.resolver, torch)
         self._callers = memoized(log, self._find_callers)
         self._found = memoized(log, self._find)
         self._namesakes = memoized(log, self._find_namesakes)
@@ -110,7 +110,7 @@ class CallGraph:
         owner = self._reader.header(site).owner
         if me != "self" or not dot or not owner:
             return False
-        held = self._evidence.values(site.path, site.qualname, f"self.{attribute}")
+        held = self._points_to.values(site.path, site.qualname, f"self.{attribute}")
         return all(isinstance(each, Outside) for each in held) and not self._classes.attr(ClassRef(site.path, owner), attribute)
 
     def share_through(self, exchange: Exchange) -> None:

@@ -8,14 +8,6 @@ import re
 TEST = re.compile(r"^(not )?(\w+)(?: (==|!=|is|is not) (.+))?$")
 
 
-def negated(effect: str) -> str:
-    """The effect (see ``index.effects``) of switching grad on where another one switches it off."""
-    if effect.startswith("param:"):
-        text = effect.removeprefix("param:")
-        return f"param:{text.removeprefix('not ')}" if text.startswith("not ") else f"param:not {text}"
-    return {"on": "off", "off": "on"}.get(effect, "mixed")
-
-
 def truth(const: str) -> bool:
     """Whether a literal, as its repr, counts as true."""
     return bool(_literal(const))

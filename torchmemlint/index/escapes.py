@@ -10,9 +10,9 @@ from torchmemlint.index.callees import CallResolver
 from torchmemlint.index.decorators import INERT, argument_calls, is_property
 from torchmemlint.index.dependency_log import memoized
 from torchmemlint.index.edges import Caller
-from torchmemlint.index.evidence import Evidence, Instance, Method, Value
 from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.names import Names
+from torchmemlint.index.points_to import Instance, Method, PointsTo, Value
 from torchmemlint.index.quiet import is_quiet
 from torchmemlint.index.reader import Head
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside
@@ -22,10 +22,10 @@ from torchmemlint.torch_facts import TorchFacts
 class Escapes:
     """Where functions go as values."""
 
-    def __init__(self, names: Names, evidence: Evidence, resolver: CallResolver, torch: TorchFacts) -> None:
+    def __init__(self, names: Names, points_to: PointsTo, resolver: CallResolver, torch: TorchFacts) -> None:
         self._names = names
         self._reader = names.reader
-        self._evidence = evidence
+        self._points_to = points_to
         self._resolver = resolver
         self._log = log = names.log
         self._handed = memoized(log, self._find_handed)
@@ -39,7 +39,7 @@ class Escapes:
             return True
         for word in self._resolver.with_aliases([name]):
             for reader, text in self._resolver.tables.reads(word):
-                values = self._evidence.values(reader.path, reader.qualname, text)
+                values = self._points_to.values(reader.path, reader.qualname, text)
                 if any(ref in self._resolver.targets(value) for value in values if not isinstance(value, Instance | ClassRef)):
                     return True
                 if not values and "." in text and facts.owner and self._might_mean(reader, text, ref):
@@ -64,7 +64,7 @@ class Escapes:
         found: list[Caller] = []
         for word in self._resolver.with_aliases([name]):
             for reader, text in self._resolver.tables.reads(word):
-                values = self._evidence.values(reader.path, reader.qualname, text)
+                values = self._points_to.values(reader.path, reader.qualname, text)
                 meant = any(
                     ref in self._resolver.targets(value) for value in values if not isinstance(value, Instance | ClassRef)
                 )
@@ -84,7 +84,7 @@ class Escapes:
         given = [call for call in facts.calls if any(arg.name == text for arg in call.args)]
         runs: list[Caller] = []
         for call in given:
-            values = self._evidence.values(reader.path, reader.qualname, call.callee)
+            values = self._points_to.values(reader.path, reader.qualname, call.callee)
             found = (
                 [Caller(reader, call, True)] if self._runs_its_argument(reader, call) else self._runs_inside(call, values, text)
             )
@@ -99,7 +99,7 @@ class Escapes:
         return tuple(runs)
 
     def _runs_its_argument(self, reader: FunctionRef, call: CallFact) -> bool:
-        values = self._evidence.values(reader.path, reader.qualname, call.callee)
+        values = self._points_to.values(reader.path, reader.qualname, call.callee)
         if values:
             return all(isinstance(value, Outside) and value.name in self._torch.runners for value in values)
         receiver, _, name = call.callee.rpartition(".")
@@ -132,7 +132,7 @@ class Escapes:
         """Whether ``text``, an attribute of an unknown object, may be the project's method ``ref`` taken as a value. Where too
         many classes of its package have such a method to say which is meant, each of them may be."""
         receiver, _, name = text.rpartition(".")
-        if name in self._resolver.common or self._evidence.values(reader.path, reader.qualname, receiver):
+        if name in self._resolver.common or self._points_to.values(reader.path, reader.qualname, receiver):
             return False
         top = self._names.layout.top_package(reader.path)
         if self._names.layout.top_package(ref.path) == top and not is_property(self._reader.header(ref)):
@@ -143,9 +143,9 @@ class Escapes:
         """Whether a decorator may hand the function to code that is not in sight."""
         if callee.rpartition(".")[2] in INERT:
             return False
-        values = self._evidence.values(path, facts.parent or TOP, callee)
+        values = self._points_to.values(path, facts.parent or TOP, callee)
         if not values:
-            return True
+            return not self._is_of_quiet(path, facts, callee)
         for value in values:
             if isinstance(value, FunctionRef):
                 if not self._reader.flow(value).wraps and not self._calls_its_argument(value):
@@ -153,6 +153,18 @@ class Escapes:
             elif isinstance(value, Method) or (isinstance(value, Outside) and not is_quiet(value.name)):
                 return True
         return False
+
+    def _is_of_quiet(self, path: str, facts: Head, callee: str) -> bool:
+        """Whether a method of what a decorator of a quiet package made of a function is called (``@cli.command()`` below
+        ``@click.group()``)."""
+        receiver = callee.rpartition(".")[0]
+        made = self._points_to.values(path, facts.parent or TOP, receiver) if receiver else ()
+        return bool(made) and all(isinstance(each, FunctionRef) and self._is_made_by_quiet(each) for each in made)
+
+    def _is_made_by_quiet(self, ref: FunctionRef) -> bool:
+        head = self._reader.header(ref)
+        found = [value for use in head.decorators for value in self._points_to.values(ref.path, head.parent or TOP, use.callee)]
+        return bool(found) and all(isinstance(value, Outside) and is_quiet(value.name) for value in found)
 
     def _calls_its_argument(self, decorator: FunctionRef) -> bool:
         return any(True for _ in argument_calls(self._reader, decorator))

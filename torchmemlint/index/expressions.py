@@ -9,7 +9,8 @@ from typing import Any
 
 from torchmemlint.errors import SourceError
 from torchmemlint.index.dotted import dotted, literal, name_pattern, test_text
-from torchmemlint.index.facts import ArgFact, CallableUse, CallFact, Used
+from torchmemlint.index.fact_words import ResultUse
+from torchmemlint.index.facts import ArgFact, CallableUse, CallFact
 from torchmemlint.index.walk import MAX_DEPTH, Walk
 
 
@@ -40,7 +41,7 @@ def read_test(walk: Walk, node: ast.expr, depth: int) -> None:
         read(walk, node, depth)
 
 
-def visit(walk: Walk, node: ast.expr, depth: int, used: Used = "other") -> str:
+def visit(walk: Walk, node: ast.expr, depth: int, used: ResultUse = ResultUse.OTHER) -> str:
     """Note the calls and words of an expression and return its dotted text."""
     kind = type(node)
     if kind is ast.Constant:
@@ -126,7 +127,7 @@ def _yield(walk: Walk, node: ast.Yield | ast.YieldFrom, depth: int) -> str:
     return _parts(walk, node, depth)
 
 
-def call(walk: Walk, node: ast.Call, depth: int, used: Used) -> str:
+def call(walk: Walk, node: ast.Call, depth: int, used: ResultUse) -> str:
     frame = walk.frame
     func = node.func
     callee = visit(walk, func, depth)

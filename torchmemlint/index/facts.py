@@ -16,16 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
 from operator import attrgetter
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeVar
+
+from torchmemlint.index.fact_words import AttrKind, ParamKind, ResultUse
 
 Kind = TypeVar("Kind", bound=tuple[object, ...])
-
-# Closed sets of words. They are literals and no enums: columns come from JSON and other processes as plain strings.
-Used: TypeAlias = Literal["dropped", "returned", "unpacked", "other"]
-"""What becomes of a call's result; "dropped" by an expression statement, "unpacked" into several targets."""
-ParamKind: TypeAlias = Literal["positional", "keyword", "*", "**"]
-AttrKind: TypeAlias = Literal["call", "name", "const", "list", "dict", "set", "tuple", "function", "part", "other"]
-"""The form of what an attribute is assigned; "function" is a lambda."""
 
 
 class ArgFact(NamedTuple):
@@ -75,7 +70,7 @@ class CallFact(NamedTuple):
     args: tuple[ArgFact, ...]
     loops: int
     managers: tuple[CallableUse, ...]
-    used: Used
+    used: ResultUse
     branch: tuple[str, ...]
     place: int
     deferred: bool = False
@@ -94,6 +89,19 @@ class ParamFact(NamedTuple):
     annotation: str
     default: str
     kind: ParamKind
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a function's header says, and where it stands: see ``FunctionFacts``."""
+
+    owner: str
+    parent: str
+    params: tuple[ParamFact, ...]
+    decorators: tuple[CallableUse, ...]
+    is_async: bool
+    is_generator: bool
+    returns: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +160,10 @@ class FunctionFacts:
     taken: frozenset[str] = frozenset()
 
     @property
+    def header(self) -> Header:
+        return Header(self.owner, self.parent, self.params, self.decorators, self.is_async, self.is_generator, self.returns)
+
+    @property
     def call_rows(self) -> tuple[tuple[int, int], ...]:
         """Of each of the ``calls``, its row and the first row of its statement."""
         rows = [self.row + below for below in self.calls_at[::2]]
@@ -191,7 +203,8 @@ class ClassFacts:
 @dataclass(frozen=True, slots=True)
 class ModuleFacts:
     """One file. ``path`` is as given to the linter; ``imports`` maps a name bound anywhere in the file by an import to the
-    dotted name it stands for (relative imports keep their leading dots; star imports bind "*module" to the module).
+    dotted name it stands for (relative imports keep their leading dots; star imports bind "*module" to the module; ``import a.b``
+    binds "a" to itself, and stands there as "a.b" too).
 
     ``assigned`` maps a module-level name to dotted text of its value, as ``FunctionFacts.bound`` does ("sys.modules[]" is the
     module itself), or of the first of its values where each of a few is an attribute.

@@ -15,6 +15,7 @@ from torchmemlint.index import keys
 from torchmemlint.index.callgraph import CallGraph
 from torchmemlint.index.dependency_log import MISSING, Dependency, DependencyLog, Memoized, memoized
 from torchmemlint.index.edges import Caller
+from torchmemlint.index.grad_effects import ON
 from torchmemlint.index.modes import CallerMode, StartMode
 from torchmemlint.index.references import FunctionRef
 from torchmemlint.index.starts import Node, Starts
@@ -38,7 +39,7 @@ class GradMode:
         """Whether some call under which a test of a parameter of ``ref`` surely holds runs with grad mode on."""
         for caller in self._starts.for_which(ref, test):
             effect = self._starts.mode_at(caller)
-            if effect == "on" or (effect is None and self.grad_mode(caller.ref).mode in (StartMode.ON, StartMode.NO_CALLERS)):
+            if effect == ON or (effect is None and self.grad_mode(caller.ref).mode in (StartMode.ON, StartMode.NO_CALLERS)):
                 return True
         return False
 

@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 
 from torchmemlint.index import keys
 from torchmemlint.index.dependency_log import memoized
+from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.facts import AttrFact
 from torchmemlint.index.memo import Memo
 from torchmemlint.index.reader import FactReader
@@ -77,7 +78,7 @@ class ClassHierarchy:
                 if self._reader.has_method(klass, name):
                     return FunctionRef(klass.path, f"{klass.qualname}.{name}")
                 for attr in self._reader.own_attrs(klass, name):
-                    if attr.method == "" and attr.kind == "name":  # `decode = decode_function`
+                    if attr.method == "" and attr.kind is AttrKind.NAME:  # `decode = decode_function`
                         given = self._dotted(klass.path, attr.value)
                         if isinstance(given, FunctionRef):
                             return given

@@ -9,6 +9,7 @@ from torchmemlint.index.callgraph import CallGraph
 from torchmemlint.index.dependency_log import DependencyLog
 from torchmemlint.index.effects import Effects
 from torchmemlint.index.facts import CallableUse, CallFact
+from torchmemlint.index.grad_effects import GradEffect
 from torchmemlint.index.plain import shape
 from torchmemlint.index.references import TOP, FunctionRef
 
@@ -20,9 +21,9 @@ class Leaks:
         self._effects = effects
         self._calls = calls
         self._log = log
-        self._leaks: dict[FunctionRef, list[tuple[CallFact, str]]] | None = None
+        self._leaks: dict[FunctionRef, list[tuple[CallFact, GradEffect]]] | None = None
 
-    def effect_at(self, ref: FunctionRef, call: CallFact) -> str | None:
+    def effect_at(self, ref: FunctionRef, call: CallFact) -> GradEffect | None:
         """The last effect on grad mode in force at a call; None when the function's start mode still holds."""
         leak = self._leak_before(ref, call)
         managers = call.managers
@@ -32,7 +33,7 @@ class Leaks:
             return inner if inner is not None else effect
         return self._effects.last_effect(ref, managers)
 
-    def _leak_before(self, ref: FunctionRef, call: CallFact) -> tuple[CallFact, str] | None:
+    def _leak_before(self, ref: FunctionRef, call: CallFact) -> tuple[CallFact, GradEffect] | None:
         """The last call before ``call`` of a project function that leaves grad mode switched."""
         self._log.read(keys.LEAK, ref.path, ref.qualname)
         if self._leaks is None:
@@ -46,11 +47,11 @@ class Leaks:
     def leaks_again(self) -> list[str]:
         """The leaks, as the values of their root."""
         self._leaks = self._find_leaks()
-        return _told(self._leaks)
+        return _as_values(self._leaks)
 
-    def _find_leaks(self) -> dict[FunctionRef, list[tuple[CallFact, str]]]:
+    def _find_leaks(self) -> dict[FunctionRef, list[tuple[CallFact, GradEffect]]]:
         """The calls that leave grad mode switched, by the functions in which they stand: a firewall of the dependency log."""
-        leaks: dict[FunctionRef, list[tuple[CallFact, str]]] = defaultdict(list)
+        leaks: dict[FunctionRef, list[tuple[CallFact, GradEffect]]] = defaultdict(list)
         with self._log.untracked():
             self._log.reads = []
             for ref, facts in self._calls.tables.switching():
@@ -70,9 +71,9 @@ class Leaks:
                         leaks[caller.ref].append((caller.call, given))
             for places in leaks.values():
                 places.sort(key=lambda leak: leak[0].place)
-            self._log.firewall(keys.LEAKS, self._log.reads, (), _told(leaks) if self._log.on else ())
+            self._log.firewall(keys.LEAKS, self._log.reads, (), _as_values(leaks) if self._log.on else ())
         return leaks
 
 
-def _told(leaks: dict[FunctionRef, list[tuple[CallFact, str]]]) -> list[str]:
+def _as_values(leaks: dict[FunctionRef, list[tuple[CallFact, GradEffect]]]) -> list[str]:
     return [part for ref in sorted(leaks) for part in (ref.path, ref.qualname, shape(leaks[ref]))]

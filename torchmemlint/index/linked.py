@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from torchmemlint.index.callgraph import CallGraph
 from torchmemlint.index.dependency_log import DependencyLog, memoized
 from torchmemlint.index.effects import Effects
-from torchmemlint.index.evidence import Evidence
-from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.index.facts import FunctionFacts, Header
 from torchmemlint.index.gradmode import GradMode
 from torchmemlint.index.leaks import Leaks
 from torchmemlint.index.modules import Modules
 from torchmemlint.index.names import Names
+from torchmemlint.index.points_to import PointsTo
 from torchmemlint.index.reader import FactReader
 from torchmemlint.index.references import FunctionRef, Outside
 from torchmemlint.index.starts import Starts
@@ -28,17 +28,19 @@ class Linked:
 
     def __init__(self, modules: Modules, log: DependencyLog, no_grad_wrappers: Sequence[str], complete: bool) -> None:
         self.log = log
+        self.complete = complete
         self.reader = FactReader(modules, log)
         self.names = Names(self.reader)
         self.classes = self.names.classes
-        self.evidence = Evidence(self.names, TORCH)
-        self.calls = CallGraph(self.names, self.evidence, TORCH)
-        self.effects = Effects(self.names, self.evidence, TORCH, no_grad_wrappers)
+        self.points_to = PointsTo(self.names, TORCH)
+        self.calls = CallGraph(self.names, self.points_to, TORCH)
+        self.effects = Effects(self.names, self.points_to, TORCH, no_grad_wrappers)
         self.leaks = Leaks(self.effects, self.calls, log)
         self.starts = Starts(self.names, self.calls, self.effects, self.leaks, TORCH, complete)
         self.grad = GradMode(self.starts, self.calls, log)
         self.within: dict[str, dict[str, tuple[FunctionFacts, ...]]] = {}
         """Of a module, by the name of a function or class, all functions inside it."""
+        self.headers: dict[FunctionRef, Header] = {}
         self.differentiating = memoized(log, self._find_differentiating)
         """The methods ``forward`` that take gradients, themselves or in what they call."""
 
@@ -58,7 +60,7 @@ class Linked:
             for ref, call in self.calls.tables.calls(word)
             if any(
                 isinstance(value, Outside) and value.name.startswith(_DIFFERENTIATING)
-                for value in self.evidence.values(ref.path, ref.qualname, call.callee)
+                for value in self.points_to.values(ref.path, ref.qualname, call.callee)
             )
         }
         seen: set[FunctionRef] = set()

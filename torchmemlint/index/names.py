@@ -13,7 +13,7 @@ from torchmemlint.index.dependency_log import MISSING, memoized
 from torchmemlint.index.hierarchy import ClassHierarchy
 from torchmemlint.index.layout import Layout, Module
 from torchmemlint.index.reader import FactReader
-from torchmemlint.index.references import ClassRef, FunctionRef, Outside, Symbol, Variable, outside
+from torchmemlint.index.references import UNKNOWN_BASE, ClassRef, FunctionRef, Outside, Symbol, Variable, outside
 from torchmemlint.index.views import bound_names
 
 _BUILTINS = frozenset(dir(builtins))
@@ -301,5 +301,5 @@ class Names:
                 if symbol.name != "builtins.object":
                     found.append(symbol.name)
             else:
-                found.append("?")
+                found.append(UNKNOWN_BASE)
         return tuple(found)

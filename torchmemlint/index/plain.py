@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 from torchmemlint.files.plain import plain_value
+from torchmemlint.index.fact_words import AttrKind, ParamKind, ResultUse
 from torchmemlint.index.facts import (
     POSITIONS,
     ArgFact,
@@ -61,11 +62,17 @@ def _shape_of(value: Any) -> object:
 _ENCODER = json.JSONEncoder(default=_shape_of, separators=(",", ":"), check_circular=False)  # what is frozen is in no circle
 
 
+# The members by their words: to look one up takes a tenth of calling the enum.
+_USES = {word.value: word for word in ResultUse}
+_PARAM_KINDS = {word.value: word for word in ParamKind}
+_ATTR_KINDS = {word.value: word for word in AttrKind}
+
+
 def from_plain(shape: str, positions: str) -> ModuleFacts:
     """The facts of which these are the ``shape`` and the ``positions``. Raises ValueError for anything that has not their form."""
     try:
         return _module(json.loads(shape), json.loads(positions))
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, KeyError) as error:
         raise ValueError(f"not the plain form of facts: {error}") from None
 
 
@@ -90,9 +97,19 @@ def _uses(plain: Any) -> tuple[CallableUse, ...]:
     return tuple(map(_use, plain))
 
 
+def _param(plain: Any) -> ParamFact:
+    name, annotation, default, kind = plain
+    return ParamFact(sys.intern(name), sys.intern(annotation), sys.intern(default), _PARAM_KINDS[kind])
+
+
+def _attr(plain: Any) -> AttrFact:
+    name, kind, *texts = plain
+    return AttrFact(sys.intern(name), _ATTR_KINDS[kind], *map(sys.intern, texts))
+
+
 def _call(plain: Any) -> CallFact:
     callee, args, loops, managers, used, branch, place, deferred = plain
-    return CallFact(sys.intern(callee), _args(args), loops, _uses(managers), used, _strings(branch), place, deferred)
+    return CallFact(sys.intern(callee), _args(args), loops, _uses(managers), _USES[used], _strings(branch), place, deferred)
 
 
 def _function(plain: Any, rows: Any) -> FunctionFacts:
@@ -111,7 +128,7 @@ def _function(plain: Any, rows: Any) -> FunctionFacts:
         end_row=end_row,
         owner=owner,
         parent=parent,
-        params=same(ParamFact, tuple(ParamFact._make(map(sys.intern, param)) for param in params)),
+        params=same(ParamFact, tuple(map(_param, params))),
         decorators=_uses(decorators),
         is_async=is_async,
         is_generator=is_generator,
@@ -135,8 +152,7 @@ def _function(plain: Any, rows: Any) -> FunctionFacts:
 def _class(plain: Any, rows: Any) -> ClassFacts:
     qualname, bases, decorators, methods, attrs = plain
     row, end_row = rows
-    attributes = tuple(AttrFact._make(map(sys.intern, attr)) for attr in attrs)
-    return ClassFacts(qualname, row, end_row, _strings(bases), _uses(decorators), _pairs(methods), attributes)
+    return ClassFacts(qualname, row, end_row, _strings(bases), _uses(decorators), _pairs(methods), tuple(map(_attr, attrs)))
 
 
 def _module(plain: Any, positions: Any) -> ModuleFacts:

@@ -136,10 +136,13 @@ class Project:
     imports = query(contents.imports)
     assigned = query(contents.assigned)
     within = query(contents.within)
+    header = query(contents.header)
     receivers = query(contents.receivers)
     saying = query(contents.saying)
     knowing = query(contents.knowing)
     module_name = query(contents.module_name)
+    is_unused_file = query(contents.is_unused_file)
+    is_unused_function = query(contents.is_unused_function)
 
     # --- what names and expressions mean
 
@@ -178,15 +181,17 @@ class Project:
     classes_given = query(calls.classes_given)
     objects_given = query(calls.objects_given)
     says = query(calls.says)
-    speaks_of_cuda = query(calls.speaks_of_cuda)
+    mentions_cuda = query(calls.mentions_cuda)
 
     # --- grad mode and gradients
 
     grad_mode = query(gradmode.grad_mode)
+    is_test = query(gradmode.is_test)
     test_holds = query(gradmode.test_holds)
     asked_with_grad = query(gradmode.asked_with_grad)
     manager_effect = query(gradmode.manager_effect)
     decorator_effect = query(gradmode.decorator_effect)
     driven_without_grad = query(gradmode.driven_without_grad)
     differentiates = query(gradmode.differentiates)
+    differentiates_often = query(gradmode.differentiates_often)
     differentiates_somewhere = query(gradmode.differentiates_somewhere)

@@ -9,13 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
 
 Query = tuple[Hashable, ...]
-"""The name of a method of ``Project`` and its arguments; or ``("text", path)``."""
+"""The name of a method of ``Project`` and its arguments; or about texts, with a path and the name of an outermost function:
+
+    text    all of a file
+    source  a function
+    code    a function, but for comments and white space
+    placed  a function, and the row where it begins
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -28,6 +34,8 @@ class QueryTrace:
     queries: set[Query] = field(default_factory=set)
     used: set[QueryTrace] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
+    answer: tuple[Callable[..., Any], Hashable, object] | None = None
+    """What can be asked again: a function of the engine, its argument, and the result."""
     closed: tuple[tuple[Query, ...], tuple[QueryTrace, ...], tuple[str, ...]] | None = None
 
     def close(self) -> None:
@@ -48,8 +56,15 @@ class QueryLog:
         self.records = True
         self._unfinished: dict[tuple[int, Hashable], QueryTrace] = {}
 
-    def remember(self, known: dict[Key, tuple[Result, QueryTrace]], key: Key, compute: Callable[[], Result]) -> Result:
-        """``known[key]``, computed if it is missing; the current trace takes in what that asked."""
+    def remember(
+        self,
+        known: dict[Key, tuple[Result, QueryTrace]],
+        key: Key,
+        compute: Callable[[], Result],
+        find: Callable[..., Result] | None = None,
+    ) -> Result:
+        """``known[key]``, computed if it is missing; the current trace takes in what that asked. ``find`` can be asked for it again
+        (``QueryTrace.answer``)."""
         found = known.get(key)
         if found is None:
             trace, around = QueryTrace(), self.current
@@ -58,6 +73,8 @@ class QueryLog:
             self._unfinished[id(known), key] = trace
             try:
                 found = known[key] = compute(), trace
+                if find is not None:
+                    trace.answer = find, key, found[0]
             finally:
                 self.current = around
                 trace.close()

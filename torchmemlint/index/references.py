@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple, Union
 from torchmemlint.index.layout import Module
 
 TOP = "<module>"
+UNKNOWN_BASE = "?"
+"""Stands among a class's bases for one that cannot be resolved."""
 """The name by which a module's own statements go, among its functions."""
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from torchmemlint.index.dotted import annotation_text, literal
-from torchmemlint.index.facts import CallableUse, ParamFact, ParamKind
+from torchmemlint.index.fact_words import ParamKind
+from torchmemlint.index.facts import CallableUse, ParamFact
 
 
 def receiver_name(node: ast.FunctionDef | ast.AsyncFunctionDef, decorators: Iterable[CallableUse]) -> str:
@@ -32,13 +33,13 @@ def params_of(arguments: ast.arguments) -> Iterator[ParamFact]:
     positional = [*arguments.posonlyargs, *arguments.args]
     defaults: list[ast.expr | None] = [None] * (len(positional) - len(arguments.defaults)) + list(arguments.defaults)
     for argument, default in zip(positional, defaults, strict=True):
-        yield _param(argument, default, "positional")
+        yield _param(argument, default, ParamKind.POSITIONAL)
     if arguments.vararg:
-        yield _param(arguments.vararg, None, "*")
+        yield _param(arguments.vararg, None, ParamKind.VAR_POSITIONAL)
     for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        yield _param(argument, default, "keyword")
+        yield _param(argument, default, ParamKind.KEYWORD)
     if arguments.kwarg:
-        yield _param(arguments.kwarg, None, "**")
+        yield _param(arguments.kwarg, None, ParamKind.VAR_KEYWORD)
 
 
 def _param(argument: ast.arg, default: ast.expr | None, kind: ParamKind) -> ParamFact:

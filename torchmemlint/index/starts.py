@@ -7,12 +7,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from torchmemlint.index import keys
 from torchmemlint.index.callgraph import CallGraph
 from torchmemlint.index.conditions import TEST, test_holds
 from torchmemlint.index.dependency_log import memoized
 from torchmemlint.index.edges import Caller
 from torchmemlint.index.effects import MAX_DEPTH, Effects
-from torchmemlint.index.facts import CallableUse
+from torchmemlint.index.facts import CallableUse, FunctionFacts
+from torchmemlint.index.grad_effects import MIXED, OFF, ON, Becomes, GradEffect, on_if
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.leaks import Leaks
 from torchmemlint.index.modes import StartMode
@@ -21,6 +23,7 @@ from torchmemlint.index.quiet import is_quiet
 from torchmemlint.index.reader import Head
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef
 from torchmemlint.torch_facts import TORCH, TorchFacts
+from torchmemlint.torch_facts.words import HookEffect
 
 # The branch on which another framework than torch runs.
 _ELSEWHERE = re.compile(r"not .* (==|is) .*\b(torch|pytorch|pt)'?$|not .*\bis_torch_available\(\)$", re.IGNORECASE)
@@ -29,6 +32,8 @@ _FUNCTION_HOOKS = TORCH.words["function-hooks"]
 """Methods of a ``Function`` that torch calls itself, with grad mode off."""
 
 _LIGHTNING = "pytorch_lightning.LightningModule"
+MAX_TO_BACKWARD = 3
+"""Calls from a function that is handed on to one that back-propagates."""
 _DRIVEN = sorted(TORCH.words["driven-module"], reverse=True)
 """What a class has that a loop of its own or of a framework drives, by names that Lightning gave to them."""
 
@@ -87,26 +92,51 @@ class Starts:
         for caller in certain or others:
             self._add_caller(node, caller)
         if callers.escapes and not certain:
-            handed = self._calls.escapes.handed(ref)
-            for caller in handed:
-                self._add_caller(node, caller)
-            if not handed:
-                node.fixed.setdefault(StartMode.ESCAPES, None)
+            self._add_unseen_callers(node, ref)
         if not node.fixed and not node.edges:
             node.fixed[self._root_mode(ref, facts, callers.escapes)] = None
         return node
 
+    def _add_unseen_callers(self, node: Node, ref: FunctionRef) -> None:
+        """What is known of whoever calls a function that is handed on as a value."""
+        handed = self._calls.escapes.handed(ref)
+        for caller in handed:
+            self._add_caller(node, caller)
+        if not handed:
+            node.fixed.setdefault(StartMode.ON if not node.fixed and self._trains(ref) else StartMode.ESCAPES, None)
+
+    def _trains(self, ref: FunctionRef, depth: int = 0) -> bool:
+        """Whether a function surely calls, in the mode in which it starts, one that back-propagates: with grad mode off that would
+        raise, whoever calls it (``launch(main)``)."""
+        if depth and self._reader.calls_backward(ref):
+            return True
+        if depth == MAX_TO_BACKWARD:
+            return False
+        self._log.read(keys.WHOLE, ref.path, ref.qualname)
+        facts = self._reader.facts_of(ref)
+        assert isinstance(facts, FunctionFacts)
+        for call in facts.calls:
+            if call.deferred or self._leaks.effect_at(ref, call) is not None:
+                continue
+            found = self._calls.resolver.meaning(ref.path, ref.qualname, call.callee)
+            if found is None or not found.certain or len(found.refs) != 1 or found.refs[0] == ref:
+                continue
+            callee = found.refs[0]
+            if self._effects.own_effect(self._reader.header(callee), callee.path) is None and self._trains(callee, depth + 1):
+                return True
+        return False
+
     def is_test(self, ref: FunctionRef) -> bool:
-        """As ``layout.is_test``, but not in a file that is named like one of tests (``test_audio.py``), and has none."""
+        """As ``layout.is_test``, but not in a file that is named like one of tests (``test_audio.py``), or lies in a folder ``test``
+        as others do in ``train``, and has none."""
         if not is_test(ref.path, ref.qualname):
             return False
-        folder = ref.path.replace("\\", "/").rpartition("/")[0]
-        return is_test(f"{folder}/", ref.qualname) or self._reader.has_tests(ref.path)
+        return "tests" in ref.path.replace("\\", "/").split("/")[:-1] or self._reader.has_tests(ref.path)
 
     def _root_mode(self, ref: FunctionRef, facts: Head, escapes: bool) -> StartMode:
         """The start of a function that nothing in sight calls."""
         top = FunctionRef(ref.path, TOP)
-        if self._effects.last_effect(top, self._reader.flow(top).leaves) == "off":
+        if self._effects.last_effect(top, self._reader.flow(top).leaves) == OFF:
             return StartMode.OFF
         namesakes = self._calls.namesakes(ref)
         if namesakes and all(self.guarded(caller) for caller in namesakes):
@@ -114,7 +144,7 @@ class Starts:
         if facts.owner and self._runs_guarded(ref, ClassRef(ref.path, facts.owner)):
             return StartMode.OFF
         name = ref.qualname.rpartition(".")[2]
-        if facts.owner and name not in _DRIVEN and self._torch.hooks.get((_LIGHTNING, name)) == "grad-off":
+        if facts.owner and name not in _DRIVEN and self._torch.hooks.get((_LIGHTNING, name)) is HookEffect.GRAD_OFF:
             methods = [self._classes.method(ClassRef(ref.path, facts.owner), hook) for hook in _DRIVEN]
             if all(method is not None and not self._calls.callers(method).calls for method in methods):
                 return StartMode.UNSEEN_BASE  # a loop out of sight runs the hooks of such a class, in the mode that it chooses
@@ -130,7 +160,7 @@ class Starts:
         if not self._classes.is_subclass(owner, "torch.nn.Module"):
             return False
         forward = self._reader.head(owner.path, f"{owner.qualname}.forward")
-        if forward is not None and self._effects.own_effect(forward, owner.path) == "off":
+        if forward is not None and self._effects.own_effect(forward, owner.path) == OFF:
             return True
         found: list[str] = []
 
@@ -157,7 +187,7 @@ class Starts:
         effect = self._leaks.effect_at(caller.ref, caller.call)
         if effect is None and caller.ref.qualname != TOP:
             effect = self._effects.own_effect(self._reader.header(caller.ref), caller.ref.path)
-        return effect == "off"
+        return effect == OFF
 
     def _hook(self, ref: FunctionRef, facts: Head) -> StartMode | None:
         """The mode in which an outside framework calls the method: as one of the class itself, or of a class that mixes it in."""
@@ -180,7 +210,7 @@ class Starts:
                 return StartMode.OFF
             effect = self._torch.hooks.get((base, name))
             if effect is not None:
-                return StartMode.OFF if effect == "grad-off" else StartMode.ON
+                return StartMode.OFF if effect is HookEffect.GRAD_OFF else StartMode.ON
         return None
 
     def _class_switches_off(self, klass: ClassRef, method: FunctionRef) -> bool:
@@ -189,7 +219,7 @@ class Starts:
         if init is None or init == method:
             return False
         leaves = self._reader.flow(init).leaves
-        return bool(leaves) and self._effects.last_effect(init, leaves) == "off"
+        return bool(leaves) and self._effects.last_effect(init, leaves) == OFF
 
     def _add_caller(self, node: Node, caller: Caller) -> None:
         effect = self._leaks.effect_at(caller.ref, caller.call)
@@ -197,13 +227,15 @@ class Starts:
             node.edges.append((caller, caller.call.deferred))
             return
         for mode in self._effect_modes(caller.ref, effect, 0):
-            node.fixed.setdefault(StartMode.ESCAPES if caller.call.deferred and mode != StartMode.OFF else mode, caller)
+            node.fixed.setdefault(StartMode.ESCAPES if caller.call.deferred and mode is not StartMode.OFF else mode, caller)
 
-    def _effect_modes(self, ref: FunctionRef, effect: str, depth: int) -> tuple[StartMode, ...]:
+    def _effect_modes(self, ref: FunctionRef, effect: GradEffect, depth: int) -> tuple[StartMode, ...]:
         """The modes that an effect inside ``ref`` can mean, its parameters followed to the callers."""
-        if effect in ("on", "off"):
-            return (StartMode(effect),)
-        match = TEST.match(effect.removeprefix("param:")) if effect.startswith("param:") else None
+        if effect == ON:
+            return (StartMode.ON,)
+        if effect == OFF:
+            return (StartMode.OFF,)
+        match = TEST.match(effect.test) if effect.becomes is Becomes.TESTED else None
         if match is None or depth > MAX_DEPTH:
             return (StartMode.OFF, StartMode.CHOSEN)
         facts = self._effects.parameter_owner(ref.path, self._reader.scope(ref.path, ref.qualname), match[2])
@@ -226,7 +258,7 @@ class Starts:
         for caller in certain:
             use = CallableUse(caller.call.callee, caller.call.args, True)
             given = self._effects.with_arguments(caller.ref.path, caller.ref.qualname, effect, ref, use, bool(facts.owner))
-            for mode in self._effect_modes(caller.ref, given or "mixed", depth + 1):
+            for mode in self._effect_modes(caller.ref, given or MIXED, depth + 1):
                 found[mode] = None
         return tuple(sorted(found))
 
@@ -243,15 +275,13 @@ class Starts:
         found: set[StartMode] = set()
         for caller in callers.calls:
             use = CallableUse(caller.call.callee, caller.call.args, True)
-            given = self._effects.with_arguments(
-                caller.ref.path, caller.ref.qualname, f"param:{test}", ref, use, bool(facts.owner)
-            )
-            found.update(self._effect_modes(caller.ref, given or "mixed", 1))
+            given = self._effects.with_arguments(caller.ref.path, caller.ref.qualname, on_if(test), ref, use, bool(facts.owner))
+            found.update(self._effect_modes(caller.ref, given or MIXED, 1))
             if len(found) > 1:
                 return None
         return {StartMode.ON: True, StartMode.OFF: False}.get(found.pop()) if found else None
 
-    def mode_at(self, caller: Caller) -> str | None:
+    def mode_at(self, caller: Caller) -> GradEffect | None:
         """What the calling function itself does to grad mode at a call: an effect, None where its start mode holds."""
         return self._leaks.effect_at(caller.ref, caller.call)
 
@@ -261,7 +291,7 @@ class Starts:
         facts = self._reader.head(ref.path, ref.qualname)
         if match is None or facts is None or not any(param.name == match[2] for param in facts.params):
             return []
-        effect = f"param:{test}"
+        effect = on_if(test)
         return [
             caller
             for caller in self._calls.calls_of(ref)
@@ -275,5 +305,5 @@ class Starts:
                 CallableUse(caller.call.callee, caller.call.args, True),
                 bool(facts.owner),
             )
-            == "on"
+            == ON
         ]

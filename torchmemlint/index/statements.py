@@ -18,7 +18,8 @@ from torchmemlint.index.dotted import (
     literal,
 )
 from torchmemlint.index.expressions import bind_loop_target, bind_target, callable_use, read, read_test, visit
-from torchmemlint.index.facts import AttrFact, AttrKind, CallableUse, ClassFacts
+from torchmemlint.index.fact_words import AttrKind, ResultUse
+from torchmemlint.index.facts import AttrFact, CallableUse, ClassFacts
 from torchmemlint.index.signatures import all_arguments, receiver_name
 from torchmemlint.index.walk import MAX_DEPTH, ClassBody, Frame, Walk, finished
 
@@ -55,7 +56,7 @@ def nothing(walk: Walk, statement: ast.stmt, depth: int) -> None:
 def expression_statement(walk: Walk, statement: ast.stmt, depth: int) -> None:
     assert isinstance(statement, ast.Expr)
     value = statement.value
-    visit(walk, value, depth + 1, "dropped")
+    visit(walk, value, depth + 1, ResultUse.DROPPED)
     if type(value) is ast.Call:
         mode_change(walk, value)
 
@@ -92,7 +93,7 @@ def assign(walk: Walk, statement: ast.stmt, depth: int) -> None:
     assert isinstance(statement, ast.Assign)
     value = statement.value
     several = any(type(target) is ast.Tuple and len(target.elts) > 1 for target in statement.targets)
-    text = visit(walk, value, depth + 1, "unpacked" if several else "other")
+    text = visit(walk, value, depth + 1, ResultUse.UNPACKED if several else ResultUse.OTHER)
     for target in statement.targets:
         store(walk, target, value, text, "", depth + 1)
 
@@ -110,7 +111,7 @@ def unpack(walk: Walk, targets: list[ast.expr], value: ast.expr | None, text: st
         return False
     for target in targets:
         if type(target) is ast.Attribute and type(target.value) is ast.Name and target.value.id == frame.receiver:
-            owner.attrs.append(AttrFact(target.attr, "part", "", "", frame.qualname, element=text))
+            owner.attrs.append(AttrFact(target.attr, AttrKind.PART, "", "", frame.qualname, element=text))
     return False
 
 
@@ -164,7 +165,7 @@ def return_(walk: Walk, statement: ast.stmt, depth: int) -> None:
     value = statement.value
     if value is None:
         return
-    text = visit(walk, value, depth + 1, "returned")
+    text = visit(walk, value, depth + 1, ResultUse.RETURNED)
     if type(value) is ast.Name or type(value) is ast.Attribute:
         walk.frame.loads.add(text)
         walk.frame.returned.append(CallableUse(text, (), False))
@@ -293,6 +294,7 @@ def import_(walk: Walk, statement: ast.stmt, depth: int) -> None:
         else:
             head = alias.name.partition(".")[0]
             walk.imports[head, head] = None
+            walk.imports[alias.name, alias.name] = None
 
 
 def import_from(walk: Walk, statement: ast.stmt, depth: int) -> None:
@@ -425,20 +427,20 @@ def joined(
 
 
 _KINDS: dict[type, AttrKind] = {
-    ast.Call: "call",
-    **dict.fromkeys((ast.Name, ast.Attribute), "name"),
-    **dict.fromkeys((ast.List, ast.ListComp), "list"),
-    **dict.fromkeys((ast.Dict, ast.DictComp), "dict"),
-    **dict.fromkeys((ast.Set, ast.SetComp), "set"),
-    ast.Tuple: "tuple",
-    ast.Lambda: "function",
+    ast.Call: AttrKind.CALL,
+    **dict.fromkeys((ast.Name, ast.Attribute), AttrKind.NAME),
+    **dict.fromkeys((ast.List, ast.ListComp), AttrKind.LIST),
+    **dict.fromkeys((ast.Dict, ast.DictComp), AttrKind.DICT),
+    **dict.fromkeys((ast.Set, ast.SetComp), AttrKind.SET),
+    ast.Tuple: AttrKind.TUPLE,
+    ast.Lambda: AttrKind.FUNCTION,
 }
 """See ``AttrFact.kind``."""
 
 
 def attr_fact(name: str, value: ast.expr | None, text: str, annotation: str, method: str) -> AttrFact:
     const = literal(value) if value is not None else ""
-    kind: AttrKind = "const" if const else _KINDS.get(type(value), "other")
-    if not text and kind == "other" and isinstance(value, ast.BoolOp | ast.IfExp):
+    kind = AttrKind.CONST if const else _KINDS.get(type(value), AttrKind.OTHER)
+    if not text and kind is AttrKind.OTHER and isinstance(value, ast.BoolOp | ast.IfExp):
         text = alternative(value)
     return AttrFact(name, kind, text, const, method, annotation, element_text(value))

@@ -13,6 +13,7 @@ from typing import TypeVar
 from torchmemlint.index import keys
 from torchmemlint.index.decorators import is_property
 from torchmemlint.index.dependency_log import DependencyLog
+from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.facts import CallFact, ClassFacts, FunctionFacts, ModuleFacts
 from torchmemlint.index.modules import Modules
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef
@@ -21,6 +22,8 @@ from torchmemlint.torch_facts import TORCH
 
 _LEAST_LETTERS = 4
 """Letters that a name which is put together shows at least: less of it says nothing."""
+_HOLDING = frozenset({AttrKind.NAME, AttrKind.CALL})
+"""Forms of what an attribute is assigned that may be an object with methods."""
 
 Site = tuple[FunctionRef, CallFact]
 """A call, and the function in which it stands."""
@@ -51,14 +54,16 @@ class Tables:
         self._put_together: re.Pattern[str] | None = None
         self._named: dict[str, list[FunctionRef]] = defaultdict(list)
         self._holders: dict[str, list[ClassRef]] = defaultdict(list)
+        self._importers: dict[str, list[tuple[str, str]]] = defaultdict(list)
         self._sorted_named: dict[str, tuple[FunctionRef, ...]] = {}
         self._sorted_holders: dict[str, tuple[ClassRef, ...]] = {}
-        self._said: dict[str, bool] = {}
+        self._known_words: dict[str, bool] = {}
         self._keywords: frozenset[str] | None = None
         self._cuda: bool | None = None
         self._tables: Mapping[int, Collection[str]] = {
             keys.INDEX: self._index, keys.ALIASES: self._aliases, keys.METHODS: self._methods, keys.LOOKED_UP: self._looked_up,
             keys.HOLDERS: self._holders, keys.FUNCTIONS: self._functions, keys.MEMBERS: self._members, keys.LOCALS: self._locals, keys.HELD: self._held,
+            keys.TARGETS: self._importers,
         }  # fmt: skip
         if self._words is None:
             self._functions.update(each.qualname.rpartition(".")[2] for m in modules.values() for each in m.functions)
@@ -69,6 +74,9 @@ class Tables:
         self._taken.add(path)
         self._alias(module.imports)
         self._alias(module.assigned)
+        for _, target in module.imports:
+            for part in {*target.split(".")} - {""}:
+                self._importers[part].append((path, target))
         for name, _ in module.assigned:
             self._members.add(name)
             self._locals.add(name)
@@ -142,9 +150,9 @@ class Tables:
                 holders = self._holders[name]
                 if not holders or holders[-1] is not ref:
                     holders.append(ref)
-                if kind in ("name", "call"):
+                if kind in _HOLDING:
                     self._held.add(name)
-            if kind == "name":
+            if kind is AttrKind.NAME:
                 self._alias(((name, value),))
                 if value.startswith("self.") and ref not in self._methods[name]:
                     self._methods[name].append(ref)
@@ -154,7 +162,7 @@ class Tables:
         aliases = self._aliases
         for name, text in pairs:
             last = last_name(text)
-            if last and last != name:
+            if last and last != name != text:
                 aliases[last].add(name)
 
     def _note(self, kind: int, word: str) -> None:
@@ -247,6 +255,11 @@ class Tables:
 
     # --- names
 
+    def importers(self, part: str) -> list[str]:
+        """The modules that import something of which a part of the name is this, sorted."""
+        self._note(keys.TARGETS, part)
+        return sorted({path for path, _ in self._rows(keys.TARGETS, part, self._importers, _path_of_import)})
+
     def named(self, name: str) -> tuple[FunctionRef, ...]:
         """Every method of that name, sorted."""
         self._note(keys.NAMED, name)
@@ -276,7 +289,7 @@ class Tables:
         self._note(keys.WORD, word)
         if self._words is not None:
             return self._words.says(keys.WORD, word)
-        found = self._said.get(word)
+        found = self._known_words.get(word)
         if found is None:
             functions = [f for m in self._modules.values() for f in m.functions]
             found = any(word in f.names for f in functions)
@@ -284,7 +297,7 @@ class Tables:
                 if self._keywords is None:
                     self._keywords = frozenset(arg.keyword for f in functions for call in f.calls for arg in call.args)
                 found = word in self._keywords
-            self._said[word] = found
+            self._known_words[word] = found
         return found
 
     def gives_cuda(self) -> bool:
@@ -307,7 +320,12 @@ class Tables:
     def contents(self) -> Iterator[tuple[int, str, object]]:
         """All that one module gives to the tables, by kind and word."""
         (module,) = self._modules.values()
-        for kind, table in ((keys.INDEX, self._index), (keys.ALIASES, self._aliases), (keys.METHODS, self._methods)):
+        for kind, table in (
+            (keys.INDEX, self._index),
+            (keys.ALIASES, self._aliases),
+            (keys.METHODS, self._methods),
+            (keys.TARGETS, self._importers),
+        ):
             yield from ((kind, word, value) for word, value in table.items())
         reads: dict[str, list[tuple[str, str]]] = {}
         for facts in module.functions:
@@ -355,6 +373,10 @@ def says_cuda(module: ModuleFacts) -> bool:
 
 def _path_of(ref: ClassRef) -> str:
     return ref.path
+
+
+def _path_of_import(row: tuple[str, str]) -> str:
+    return row[0]
 
 
 def _path_of_site(row: tuple[FunctionRef, object]) -> str:

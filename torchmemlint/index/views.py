@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torchmemlint.index.facts import ClassFacts, FunctionFacts, ModuleFacts
+from torchmemlint.index.fact_words import ResultUse
+from torchmemlint.index.facts import CallFact, ClassFacts, FunctionFacts, ModuleFacts
+from torchmemlint.index.references import TOP
 from torchmemlint.torch_facts import TORCH
 
 _BACKWARD = TORCH.words["back-propagates"]
@@ -70,3 +72,25 @@ def has_tests(module: ModuleFacts) -> bool:
         or any(target.partition(".")[0] in TORCH.words["test-libraries"] for _, target in module.imports)
         or not module.classes
     )
+
+
+def is_program(module: ModuleFacts) -> bool:
+    """Whether a module does something when it is run: it has a ``main``, a test of its ``__name__``, or statements of its own that
+    are calls."""
+    return any(
+        facts.qualname == "main" or (facts.qualname == TOP and any(_does_something(call) for call in facts.calls))
+        for facts in module.functions
+    )
+
+
+def is_started(module: ModuleFacts) -> bool:
+    """Whether a module is a program for sure, by a ``main`` or a test of its ``__name__``: a library sets up its logging, too."""
+    return any(
+        facts.qualname == "main"
+        or (facts.qualname == TOP and any("__name__" in test for call in facts.calls for test in call.branch))
+        for facts in module.functions
+    )
+
+
+def _does_something(call: CallFact) -> bool:
+    return call.loops > 0 or call.used is ResultUse.DROPPED or any("__name__" in test for test in call.branch)

@@ -7,19 +7,28 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from torchmemlint.lower import ir
-from torchmemlint.lower.expressions import EXPRESSIONS, OPERATORS, Expressions
+from torchmemlint.lower.expressions import OPERATORS, Expressions, Source
 from torchmemlint.lower.regions import MODULE, Region
 
 
-class Builder(Expressions):
-    __slots__ = ()
+class Builder:
+    """One walk over the statements of a region; ``expressions`` has the numbers given so far, and the scope."""
+
+    __slots__ = ("expr", "expressions", "maybe", "number", "source")
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.expressions = Expressions(source)
+        self.number = source.number
+        self.expr = self.expressions.expr
+        self.maybe = self.expressions.maybe
 
     def region(self, tree: ast.Module, region: Region) -> ir.Function:
         top = self.number(tree)
         if region.qualname == MODULE:
             body = self.body(tree.body)
-            return ir.Function(top, MODULE, MODULE, [], [], body, locals=self.scope.locals)
-        self.scope.prefix = region.qualname.rpartition(".")[0]
+            return ir.Function(top, MODULE, MODULE, [], [], body, locals=self.expressions.scope.locals)
+        self.expressions.scope.prefix = region.qualname.rpartition(".")[0]
         first = tree.body[0]
         if region.indented:
             assert isinstance(first, ast.If)
@@ -35,17 +44,17 @@ class Builder(Expressions):
 
     def expression(self, node: ast.Expr) -> ir.Stmt:
         number, value = self.number(node), node.value
-        return ir.ExprStmt(number, EXPRESSIONS[type(value)](self, value))
+        return ir.ExprStmt(number, self.expr(value))
 
     def assign(self, node: ast.Assign) -> ir.Stmt:
         number = self.number(node)
         value = self.expr(node.value)
-        bind = self.scope.bind
+        bind = self.expressions.scope.bind
         return ir.Assign(number, [bind(self.expr(target)) for target in node.targets], value)
 
     def annotated(self, node: ast.AnnAssign) -> ir.Stmt:
         number = self.number(node)
-        target = self.scope.bind(self.expr(node.target))
+        target = self.expressions.scope.bind(self.expr(node.target))
         annotation = self.expr(node.annotation)
         if node.value is None:
             return ir.Declare(number, target, annotation)
@@ -53,13 +62,13 @@ class Builder(Expressions):
 
     def augmented(self, node: ast.AugAssign) -> ir.Stmt:
         number = self.number(node)
-        target = self.scope.bind(self.expr(node.target))
+        target = self.expressions.scope.bind(self.expr(node.target))
         return ir.AugAssign(number, target, OPERATORS[type(node.op)], self.expr(node.value))
 
     def type_alias(self, node: Any) -> ir.Stmt:  # Python 3.12
         number = self.number(node)
         value = self.expr(node.value)
-        return ir.Assign(number, [self.scope.bind(self.expr(node.name))], value)
+        return ir.Assign(number, [self.expressions.scope.bind(self.expr(node.name))], value)
 
     def return_(self, node: ast.Return) -> ir.Stmt:
         return ir.Return(self.number(node), self.maybe(node.value))
@@ -78,23 +87,23 @@ class Builder(Expressions):
         number = self.number(node)
         if len(node.targets) > 1 or self.source.ends_in_comma(node):
             self.number(node)
-            return ir.Delete(number, [self.scope.bind(self.expr(target)) for target in node.targets])
-        target = self.scope.bind(self.expr(node.targets[0]))
+            return ir.Delete(number, [self.expressions.scope.bind(self.expr(target)) for target in node.targets])
+        target = self.expressions.scope.bind(self.expr(node.targets[0]))
         return ir.Delete(number, target.items if isinstance(target, ir.Sequence) else [target])
 
     def assert_(self, node: ast.Assert) -> ir.Stmt:
         return ir.Assert(self.number(node), self.expr(node.test), self.maybe(node.msg))
 
     def outside(self, node: ast.Global | ast.Nonlocal) -> ir.Stmt:
-        self.scope.outside.update(node.names)
-        return ir.Scope(self.number(node), "global" if isinstance(node, ast.Global) else "nonlocal", list(node.names))
+        self.expressions.scope.outside.update(node.names)
+        return ir.OuterNames(self.number(node))
 
     def import_(self, node: ast.Import) -> ir.Stmt:
         bindings: list[tuple[str, str]] = []
         for alias in node.names:
             first = alias.name.partition(".")[0]
             bindings.append((alias.asname, alias.name) if alias.asname else (first, first))
-        self.scope.bound.update(local for local, _ in bindings)
+        self.expressions.scope.bound.update(local for local, _ in bindings)
         return ir.ImportStmt(self.number(node), bindings)
 
     def import_from(self, node: ast.ImportFrom) -> ir.Stmt:
@@ -104,7 +113,7 @@ class Builder(Expressions):
             return ir.ImportStmt(number, [("*" + module, module)])
         prefix = module + "." if node.module else module
         bindings = [(alias.asname or alias.name, prefix + alias.name) for alias in node.names]
-        self.scope.bound.update(local for local, _ in bindings)
+        self.expressions.scope.bound.update(local for local, _ in bindings)
         return ir.ImportStmt(number, bindings)
 
     # --- compound statements ------------------------------------------------------------------------------------------
@@ -115,9 +124,9 @@ class Builder(Expressions):
 
     def for_(self, node: ast.For | ast.AsyncFor) -> ir.Stmt:
         number = self.number(node)
-        iterable, target = self.expr(node.iter), self.scope.bind(self.expr(node.target))
+        iterable, target = self.expr(node.iter), self.expressions.scope.bind(self.expr(node.target))
         body, orelse = self.body(node.body), self.body(node.orelse)
-        return ir.For(number, target, iterable, body, orelse, isinstance(node, ast.AsyncFor))
+        return ir.For(number, target, iterable, body, orelse)
 
     def while_(self, node: ast.While) -> ir.Stmt:
         number, test = self.number(node), self.expr(node.test)
@@ -126,16 +135,16 @@ class Builder(Expressions):
     def try_(self, node: Any) -> ir.Stmt:  # ast.TryStar since Python 3.11
         number = self.number(node)
         body = self.body(node.body)
-        handlers = [self.handler(handler, type(node) is not ast.Try) for handler in node.handlers]
+        handlers = [self.handler(handler) for handler in node.handlers]
         final = self.body(node.finalbody)
         return ir.Try(number, body, handlers, self.body(node.orelse), final)
 
-    def handler(self, node: ast.ExceptHandler, is_star: bool) -> ir.Handler:
+    def handler(self, node: ast.ExceptHandler) -> ir.Handler:
         number = self.number(node)
         kind = self.maybe(node.type)
         if node.name is not None:
-            self.scope.bound.add(node.name)
-        return ir.Handler(number, kind, node.name, self.body(node.body), is_star)
+            self.expressions.scope.bound.add(node.name)
+        return ir.Handler(number, kind, node.name, self.body(node.body))
 
     def with_(self, node: ast.With | ast.AsyncWith) -> ir.Stmt:
         number = self.number(node)
@@ -143,8 +152,8 @@ class Builder(Expressions):
         for item in node.items:
             at, target = self.number(item), item.optional_vars
             manager = self.expr(item.context_expr)
-            items.append(ir.WithItem(at, manager, None if target is None else self.scope.bind(self.expr(target))))
-        return ir.With(number, items, self.body(node.body), isinstance(node, ast.AsyncWith))
+            items.append(ir.WithItem(at, manager, None if target is None else self.expressions.scope.bind(self.expr(target))))
+        return ir.With(number, items, self.body(node.body))
 
     def match(self, node: ast.Match) -> ir.Stmt:
         number = self.number(node)
@@ -158,7 +167,7 @@ class Builder(Expressions):
         elif isinstance(pattern, ast.MatchSingleton):
             literal = ir.Const(self.number(pattern), pattern.value)
         binds = list(dict.fromkeys(_captures(pattern)))
-        self.scope.bound.update(binds)
+        self.expressions.scope.bound.update(binds)
         guard = self.maybe(node.guard)
         return ir.MatchCase(number, literal, binds, guard, self.body(node.body), _matches_all(pattern))
 
@@ -174,12 +183,12 @@ class Builder(Expressions):
     def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ir.Function:
         number, name = self.number(node), node.name
         decorators = self.decorators(node.decorator_list)
-        params = self.params(node.args)
+        params = self.expressions.params(node.args)
         returns = self.maybe(node.returns)
-        self.scope.bound.add(name)
-        outer, self.scope = self.scope, self.scope.inner(name, params)
+        self.expressions.scope.bound.add(name)
+        outer, self.expressions.scope = self.expressions.scope, self.expressions.scope.inner(name, params)
         body = self.body(node.body)
-        scope, self.scope = self.scope, outer
+        scope, self.expressions.scope = self.expressions.scope, outer
         is_async = isinstance(node, ast.AsyncFunctionDef)
         return ir.Function(
             number, name, scope.prefix, params, decorators, body, is_async, scope.is_generator, returns, scope.locals
@@ -192,11 +201,11 @@ class Builder(Expressions):
     def class_def(self, node: ast.ClassDef) -> ir.Stmt:
         number = self.number(node)
         decorators = self.decorators(node.decorator_list)
-        bases = self.arguments([*node.bases, *node.keywords])  # libcst, too, has keywords apart here
-        self.scope.bound.add(node.name)
-        outer, self.scope = self.scope, self.scope.inner(node.name)
+        bases = self.expressions.arguments([*node.bases, *node.keywords])  # libcst, too, has keywords apart here
+        self.expressions.scope.bound.add(node.name)
+        outer, self.expressions.scope = self.expressions.scope, self.expressions.scope.inner(node.name)
         body = self.body(node.body)
-        self.scope = outer
+        self.expressions.scope = outer
         return ir.ClassDef(number, node.name, bases, decorators, body)
 
 

@@ -222,8 +222,7 @@ class _Translation:
         return made
 
     def clause(self, node: cst.CompFor) -> ast.AST:
-        is_async = int(node.asynchronous is not None)
-        return ast.comprehension(self.part(node.target), self.part(node.iter), self.part(node.ifs), is_async)
+        return ast.comprehension(self.part(node.target), self.part(node.iter), self.part(node.ifs), 0)  # async or not
 
     def parameters(self, node: cst.Parameters) -> ast.AST:
         positional = (*node.posonly_params, *node.params)

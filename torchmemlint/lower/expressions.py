@@ -10,7 +10,9 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
+from torchmemlint.index.fact_words import ParamKind
 from torchmemlint.lower import ir
+from torchmemlint.lower.ir import Display, Stars
 from torchmemlint.lower.scope import Scope
 
 
@@ -76,9 +78,9 @@ class Expressions:
         lowered: list[ir.Arg] = []
         for arg in args:
             if type(arg) is ast.keyword:
-                lowered.append(ir.Arg(self.expr(arg.value), arg.arg, "" if arg.arg else "**"))
+                lowered.append(ir.Arg(self.expr(arg.value), arg.arg, Stars.NONE if arg.arg else Stars.TWO))
             elif type(arg) is ast.Starred:
-                lowered.append(ir.Arg(self.expr(arg.value), None, "*"))
+                lowered.append(ir.Arg(self.expr(arg.value), None, Stars.ONE))
             else:
                 lowered.append(ir.Arg(EXPRESSIONS[type(arg)](self, arg)))
         return lowered
@@ -141,7 +143,7 @@ class Expressions:
         number = self.number(node)
         clauses = self.clauses(node.generators)
         key = self.maybe(node.key)
-        return ir.Comprehension(number, "dict", self.expr(node.value), key, clauses)
+        return ir.Comprehension(number, Display.DICT, self.expr(node.value), key, clauses)
 
     def clauses(self, generators: Iterable[ast.comprehension]) -> list[ir.CompClause]:
         """The targets are the comprehension's own: they bind nothing in the scope around it."""
@@ -149,21 +151,23 @@ class Expressions:
         for clause in generators:
             number = self.number(clause)
             iterable, target = self.expr(clause.iter), self.expr(clause.target)
-            clauses.append(ir.CompClause(number, target, iterable, self.all(clause.ifs), bool(clause.is_async)))
+            clauses.append(ir.CompClause(number, target, iterable, self.all(clause.ifs)))
         return clauses
 
     def params(self, node: ast.arguments) -> list[ir.Param]:
         positional = [*node.posonlyargs, *node.args]
         defaults: list[ast.expr | None] = [None] * (len(positional) - len(node.defaults)) + list(node.defaults)
-        params = [self.param(arg, "positional", default) for arg, default in zip(positional, defaults, strict=True)]
+        params = [self.param(arg, ParamKind.POSITIONAL, default) for arg, default in zip(positional, defaults, strict=True)]
         if node.vararg is not None:
-            params.append(self.param(node.vararg, "*"))
-        params += [self.param(arg, "keyword", default) for arg, default in zip(node.kwonlyargs, node.kw_defaults, strict=True)]
+            params.append(self.param(node.vararg, ParamKind.VAR_POSITIONAL))
+        params += [
+            self.param(arg, ParamKind.KEYWORD, default) for arg, default in zip(node.kwonlyargs, node.kw_defaults, strict=True)
+        ]
         if node.kwarg is not None:
-            params.append(self.param(node.kwarg, "**"))
+            params.append(self.param(node.kwarg, ParamKind.VAR_KEYWORD))
         return params
 
-    def param(self, node: ast.arg, kind: str, default: ast.expr | None = None) -> ir.Param:
+    def param(self, node: ast.arg, kind: ParamKind, default: ast.expr | None = None) -> ir.Param:
         return ir.Param(node.arg, self.maybe(node.annotation), self.maybe(default), kind)
 
     def lambda_(self, node: ast.Lambda) -> ir.Expr:
@@ -218,9 +222,9 @@ OPERATORS: Final[dict[type[ast.AST], str]] = {
     ast.In: "in", ast.NotIn: "not in", ast.Is: "is", ast.IsNot: "is not",
 }  # fmt: skip
 
-_DISPLAYS: Final[dict[type[ast.AST], str]] = {
-    ast.List: "list", ast.Tuple: "tuple", ast.Set: "set",
-    ast.ListComp: "list", ast.SetComp: "set", ast.GeneratorExp: "generator",
+_DISPLAYS: Final[dict[type[ast.AST], Display]] = {
+    ast.List: Display.LIST, ast.Tuple: Display.TUPLE, ast.Set: Display.SET,
+    ast.ListComp: Display.LIST, ast.SetComp: Display.SET, ast.GeneratorExp: Display.GENERATOR,
 }  # fmt: skip
 
 EXPRESSIONS: Final[dict[type[ast.AST], Callable[[Expressions, Any], ir.Expr]]] = {

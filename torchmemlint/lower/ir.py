@@ -12,6 +12,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Union
 
+from torchmemlint.index.fact_words import ParamKind
+from torchmemlint.str_enum import StrEnum
+
+
+class Stars(StrEnum):
+    """What stands before an argument."""
+
+    NONE = ""
+    ONE = "*"
+    TWO = "**"
+
+
+class Display(StrEnum):
+    """What a display or a comprehension makes."""
+
+    LIST = "list"
+    TUPLE = "tuple"
+    SET = "set"
+    DICT = "dict"
+    GENERATOR = "generator"
+
+
 # --- expressions ------------------------------------------------------------------------------------------------------
 
 
@@ -40,11 +62,11 @@ class Attr:
 
 @dataclass(slots=True)
 class Arg:
-    """One argument of a call. ``keyword`` is None for positional; ``star`` is "", "*" or "**"."""
+    """One argument of a call. ``keyword`` is None for positional."""
 
     value: Expr
     keyword: str | None = None
-    star: str = ""
+    star: Stars = Stars.NONE
 
 
 @dataclass(slots=True)
@@ -119,10 +141,10 @@ class IfExp:
 
 @dataclass(slots=True)
 class Sequence:
-    """A list, tuple or set display; ``kind`` is ``"list"``, ``"tuple"`` or ``"set"``. Elements may be ``Star``."""
+    """A list, tuple or set display. Elements may be ``Star``."""
 
     node: int
-    kind: str
+    kind: Display
     items: list[Expr]
 
 
@@ -150,15 +172,14 @@ class CompClause:
     target: Expr
     iterable: Expr
     conditions: list[Expr]
-    is_async: bool = False
 
 
 @dataclass(slots=True)
 class Comprehension:
-    """``kind`` is ``"list"``, ``"set"``, ``"dict"`` or ``"generator"``; ``key`` only for a dict. Outermost clause first."""
+    """``key`` only for a dict. Outermost clause first."""
 
     node: int
-    kind: str
+    kind: Display
     element: Expr
     key: Expr | None
     clauses: list[CompClause]
@@ -262,7 +283,6 @@ class For:
     iterable: Expr
     body: list[Stmt]
     orelse: list[Stmt]
-    is_async: bool = False
 
 
 @dataclass(slots=True)
@@ -275,13 +295,12 @@ class While:
 
 @dataclass(slots=True)
 class Handler:
-    """``except type as name:``; ``type`` is None for a bare except. ``is_star`` for ``except*``."""
+    """``except type as name:``; ``type`` is None for a bare except; ``except*`` is the same."""
 
     node: int
     type: Expr | None
     name: str | None
     body: list[Stmt]
-    is_star: bool = False
 
 
 @dataclass(slots=True)
@@ -307,7 +326,6 @@ class With:
     node: int
     items: list[WithItem]
     body: list[Stmt]
-    is_async: bool = False
 
 
 @dataclass(slots=True)
@@ -347,12 +365,10 @@ class Assert:
 
 
 @dataclass(slots=True)
-class Scope:
-    """``global`` or ``nonlocal`` names."""
+class OuterNames:
+    """``global`` or ``nonlocal``: the names are in no scope's ``locals``."""
 
     node: int
-    kind: str
-    names: list[str]
 
 
 @dataclass(slots=True)
@@ -404,7 +420,7 @@ class Match:
 
 
 Stmt = Union[
-    ExprStmt, Assign, Declare, AugAssign, If, For, While, Try, With, Return, Raise, Break, Continue, Delete, Assert, Scope,
+    ExprStmt, Assign, Declare, AugAssign, If, For, While, Try, With, Return, Raise, Break, Continue, Delete, Assert, OuterNames,
     ImportStmt, FunctionDef, ClassDef, Match,
 ]  # fmt: skip
 
@@ -413,12 +429,10 @@ Stmt = Union[
 
 @dataclass(slots=True)
 class Param:
-    """One parameter. ``kind``: "positional" (also positional-only), "keyword" (keyword-only), "*" or "**"."""
-
     name: str
     annotation: Expr | None
     default: Expr | None
-    kind: str = "positional"
+    kind: ParamKind = ParamKind.POSITIONAL
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What an editor has open → findings, and the text after a repair. Nothing here knows the protocol.
+"""What an editor has open → findings, and the text after a fix. Nothing here knows the protocol.
 
 A file is checked as ``torchmemlint FILE`` checks it: in the project around it, here with what is open in the place of what is on
 disk. So the editor says what the command says.
@@ -7,10 +7,11 @@ disk. So the editor says what the command says.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from threading import Event
 
-from torchmemlint.errors import SourceError
+from torchmemlint.errors import Cancelled, SourceError
 from torchmemlint.findings import Finding
 from torchmemlint.fixes import apply_fixes
 from torchmemlint.fixes.comments import add_comments
@@ -42,11 +43,22 @@ class Checked:
     findings: tuple[Finding, ...]
 
 
-def check(path: str, text: str, buffers: Mapping[str, str], options: Options) -> Checked:
-    """Checks the text of one file; ``buffers`` are the texts of all that is open, by absolute path.
+def check(
+    path: str,
+    text: str,
+    buffers: Mapping[str, str],
+    options: Options,
+    report_early: Callable[[Sequence[Finding]], None] | None = None,
+    cancel: Event | None = None,
+) -> Checked:
+    """Checks the text of one file; ``buffers`` are the texts of all that is open, by absolute path. ``report_early`` hears what is
+    found once the functions whose text changed were run; those that depend on them follow, until ``cancel`` is set: then it raises
+    Cancelled.
 
     A file that the configuration or .gitignore leaves out has no findings. Raises ConfigError and BaselineError.
     """
+    if cancel is not None and cancel.is_set():
+        raise Cancelled
     settings = Configuration(CommandLine(options)).for_file(path)
     if excluded_by_hand(path, False, settings):
         return Checked(text, None, settings, ())
@@ -55,8 +67,11 @@ def check(path: str, text: str, buffers: Mapping[str, str], options: Options) ->
     except SourceError as error:
         return Checked(text, None, settings, cannot_parse(path, error, settings, text).findings)
     memory = _memory_of(path, settings)
-    outcome = check_source(source, settings, _sources(path, buffers), memory=memory)
-    memory.end()
+    first = None if report_early is None else lambda outcome: report_early(outcome.findings)
+    try:
+        outcome = check_source(source, settings, _sources(path, buffers), memory=memory, report_early=first, cancel=cancel)
+    finally:
+        memory.end()
     return Checked(text, source, settings, outcome.findings)
 
 
@@ -89,7 +104,7 @@ def _sources(but: str, buffers: Mapping[str, str]) -> dict[str, SourceFile]:
     return sources
 
 
-def repaired(checked: Checked, finding: Finding) -> str | None:
+def fixed_text(checked: Checked, finding: Finding) -> str | None:
     """The code after one finding's fix, safe or not; None where it has none that can be written."""
     if checked.source is None or finding.fix is None:
         return None
@@ -105,7 +120,7 @@ def ignored(checked: Checked, finding: Finding) -> str | None:
     return commented.text if commented.done else None
 
 
-def all_repaired(checked: Checked, buffers: Mapping[str, str]) -> str | None:
+def all_fixed(checked: Checked, buffers: Mapping[str, str]) -> str | None:
     """The code after every safe fix; None where there is none."""
     if checked.source is None:
         return None

@@ -1,7 +1,8 @@
 """The protocol: when something is checked, and findings as diagnostics, code actions and hovers.
 
-One thread checks, one file at a time, another makes the edits of actions when one is chosen; the event loop only answers. A change waits until typing stops, and what was checked for a
-text that is no longer there is not shown.
+One thread checks, one file at a time, another makes the edits of actions when one is chosen; the event loop only answers. A change waits
+until typing stops. What is found in the functions that were edited is shown first; those that depend on them are checked behind that,
+until the text changes again.
 
 Features are registered by plain calls and nothing is subclassed, so that this module is type-checked where pygls is not
 installed, too.
@@ -17,17 +18,18 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from lsprotocol import types
+from pygls.exceptions import JsonRpcException, PyglsError
 from pygls.lsp.server import LanguageServer
 
 from torchmemlint import __version__
-from torchmemlint.errors import SourceError, TorchmemlintError
+from torchmemlint.errors import Cancelled, SourceError, TorchmemlintError
 from torchmemlint.files.digest import digest
 from torchmemlint.findings import UNUSED_SUPPRESSION, Finding, FlowStep, Position, Safety, Severity, Span
 from torchmemlint.lsp import buffers
@@ -36,7 +38,7 @@ from torchmemlint.lsp.buffers import Checked
 from torchmemlint.lsp.places import Place, Places, edits
 from torchmemlint.project import neighbours
 from torchmemlint.rules import ALL_RULES, page, page_file
-from torchmemlint.running.fixing import repairable
+from torchmemlint.running.fixing import is_fixable
 from torchmemlint.source.notebook import read_notebook
 from torchmemlint.workers import read
 
@@ -80,18 +82,19 @@ class _Document:
 
 @dataclass(slots=True)
 class _State:
-    """What is known while the server runs: results by URI of the document, checks that wait, and what the editor said."""
+    """What is known while the server runs: results by URI of the document, pending checks, and the editor's settings."""
 
     results: dict[str, Checked] = field(default_factory=dict)
     waiting: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
     running: set[asyncio.Task[None]] = field(default_factory=set)
+    cancels: dict[str, threading.Event] = field(default_factory=dict)
     published: dict[str, set[str]] = field(default_factory=dict)
     options: Mapping[str, object] = field(default_factory=dict)
     complaint: str = ""
 
 
 def serve() -> int:
-    """Speaks on standard input and output until the editor ends it."""
+    """Communicates on standard input and output until the editor ends it."""
     logging.getLogger("pygls").setLevel(logging.CRITICAL)  # it logs every broken pipe at exit; ours goes to the editor
     for name in ("SIGTERM", "SIGHUP", "SIGINT"):
         if hasattr(signal, name):  # nothing is being written; an orderly end would wait for the editor's next message
@@ -124,8 +127,16 @@ def _lives(process: int) -> bool:
     return True
 
 
+class _Server(LanguageServer):
+    def report_server_error(self, error: Exception, source: type[PyglsError] | type[JsonRpcException]) -> None:
+        """What cannot be written cannot be reported to the editor either: pygls would try that, fail, and report it in turn, a thousand
+        times for each message."""
+        if not isinstance(error, OSError):
+            super().report_server_error(error, source)
+
+
 def make_server() -> LanguageServer:
-    server = LanguageServer(
+    server = _Server(
         SOURCE,
         __version__,
         # The whole text each time: pygls counts the lines of partial changes by str.splitlines, and so would go wrong below a
@@ -226,12 +237,14 @@ class _Service:
         self.soon(params.text_document.uri, 0)
 
     def did_change(self, params: types.DidChangeTextDocumentParams) -> None:
+        self.cancel(params.text_document.uri)
         self.soon(params.text_document.uri, DEBOUNCE_SECONDS)
 
     def notebook_did_open(self, params: types.DidOpenNotebookDocumentParams) -> None:
         self.soon(params.notebook_document.uri, 0)
 
     def notebook_did_change(self, params: types.DidChangeNotebookDocumentParams) -> None:
+        self.cancel(params.notebook_document.uri)
         self.soon(params.notebook_document.uri, DEBOUNCE_SECONDS)
 
     def did_save(self, _: object) -> None:
@@ -245,8 +258,7 @@ class _Service:
         neighbours.forget()
         buffers.forget()
         self.state.results.clear()
-        workspace = self.server.client_capabilities.workspace
-        if self.pulls and workspace and workspace.diagnostics and workspace.diagnostics.refresh_support:
+        if self.pulls and self.refreshes:
             self.server.workspace_diagnostic_refresh(None)
         for document in self.documents():
             self.soon(document.uri, DEBOUNCE_SECONDS)
@@ -257,7 +269,13 @@ class _Service:
     def notebook_did_close(self, params: types.DidCloseNotebookDocumentParams) -> None:
         self.closed(params.notebook_document.uri)
 
+    def cancel(self, uri: str) -> None:
+        """Ends the checks of a document that are going on: its text has changed."""
+        if cancel := self.state.cancels.pop(uri, None):
+            cancel.set()
+
     def closed(self, uri: str) -> None:
+        self.cancel(uri)
         self.state.results.pop(uri, None)
         buffers.forget(path_of(uri))
         if timer := self.state.waiting.pop(uri, None):
@@ -281,16 +299,24 @@ class _Service:
         self.state.running.add(task)
         task.add_done_callback(self.state.running.discard)
 
-    async def check(self, uri: str) -> None:
-        """Checks a document and shows what was found, unless its text has changed meanwhile."""
+    async def check(self, uri: str, report_early: Callable[[Sequence[Finding]], None] | None = None) -> None:
+        """Checks a document and shows what was found, unless its text has changed meanwhile; what is found first, before the rest is
+        checked, at once."""
         document = self.document(uri)
         if document is None:
             return
         texts = {one.path: one.text for one in self.documents()}
+        loop = asyncio.get_running_loop()
+        cancel = self.state.cancels.setdefault(document.uri, threading.Event())
+
+        def publish_early(findings: Sequence[Finding]) -> None:  # in the thread that checks
+            loop.call_soon_threadsafe(partial(self.first, document, findings, report_early))
+
+        check = partial(buffers.check, document.path, document.text, texts, self.state.options, publish_early, cancel)
         try:
-            checked = await asyncio.get_running_loop().run_in_executor(
-                self.pool, buffers.check, document.path, document.text, texts, self.state.options
-            )
+            checked = await loop.run_in_executor(self.pool, check)
+        except Cancelled:
+            return
         except TorchmemlintError as error:
             self.complain(str(error))
             checked = None
@@ -299,28 +325,41 @@ class _Service:
             checked = None
         else:
             self.state.complaint = ""
-        now = self.document(uri)
-        if now is None or now.text != document.text:
+        if not self.is_current(document):
             return
         if checked is not None:
             self.state.results[document.uri] = checked
         self.publish(document, checked.findings if checked else ())
 
+    def first(
+        self, document: _Document, findings: Sequence[Finding], publish_early: Callable[[Sequence[Finding]], None] | None
+    ) -> None:
+        if self.is_current(document):
+            self.publish(document, findings)
+            if publish_early is not None:
+                publish_early(findings)
+
+    def is_current(self, document: _Document) -> bool:
+        now = self.document(document.uri)
+        return now is not None and now.text == document.text
+
     def complain(self, words: str) -> None:
-        """Tells the user, once, of what will not go away by itself."""
+        """Informs the user, once, of what will not go away by itself."""
         if words != self.state.complaint:
             self.state.complaint = words
             message = types.ShowMessageParams(types.MessageType.Error, f"torchmemlint: {words}")
             self.server.window_show_message(message)
 
-    async def fresh(self, uri: str) -> tuple[_Document, Checked] | None:
+    async def fresh(
+        self, uri: str, report_early: Callable[[Sequence[Finding]], None] | None = None
+    ) -> tuple[_Document, Checked] | None:
         """An open document and what was found in its text as it is now."""
         document = self.document(uri)
         if document is None:
             return None
         done = self.state.results.get(document.uri)
         if done is None or done.text != document.text:
-            await self.check(document.uri)
+            await self.check(document.uri, report_early)
             done = self.state.results.get(document.uri)
         return (document, done) if done is not None and done.text == document.text else None
 
@@ -332,12 +371,39 @@ class _Service:
         return bool((text := self.server.client_capabilities.text_document) and text.diagnostic)
 
     async def pull(self, params: types.DocumentDiagnosticParams) -> types.RelatedFullDocumentDiagnosticReport:
-        """The diagnostics of a file, asked for by the editor; none of a cell, whose notebook gets its own."""
-        fresh = await self.fresh(params.text_document.uri)
-        if fresh is None or fresh[0].cells:
+        """The diagnostics of a file, asked for by the editor; none of a cell, whose notebook gets its own. Where the editor can be asked
+        to ask again, it gets what is found first."""
+        document = self.document(params.text_document.uri)
+        if document is None or document.cells:
             return types.RelatedFullDocumentDiagnosticReport([])
-        document, checked = fresh
-        return types.RelatedFullDocumentDiagnosticReport([self.diagnostic(document, one) for one in checked.findings])
+        first: asyncio.Future[Sequence[Finding]] = asyncio.get_running_loop().create_future()
+
+        def publish_early(findings: Sequence[Finding]) -> None:
+            if self.refreshes and not first.done():
+                first.set_result(findings)
+
+        whole = asyncio.get_running_loop().create_task(self.fresh(document.uri, publish_early))
+        await asyncio.wait((first, whole), return_when=asyncio.FIRST_COMPLETED)
+        if whole.done():
+            fresh = whole.result()
+            shown: Sequence[Finding] = fresh[1].findings if fresh is not None else ()
+        else:
+            shown = first.result()
+            self.state.running.add(again := asyncio.get_running_loop().create_task(self.ask_again(whole, shown)))
+            again.add_done_callback(self.state.running.discard)
+        return types.RelatedFullDocumentDiagnosticReport([self.diagnostic(document, one) for one in shown])
+
+    async def ask_again(self, whole: asyncio.Task[tuple[_Document, Checked] | None], shown: Sequence[Finding]) -> None:
+        """Has the editor ask again once all is checked, where more is to be told than was shown."""
+        fresh = await whole
+        if fresh is not None and [*fresh[1].findings] != [*shown]:
+            self.server.workspace_diagnostic_refresh(None)
+
+    @property
+    def refreshes(self) -> bool:
+        """Whether the editor can be asked to ask for diagnostics again."""
+        workspace = self.server.client_capabilities.workspace
+        return bool(workspace and workspace.diagnostics and workspace.diagnostics.refresh_support)
 
     def publish(self, document: _Document, findings: Iterable[Finding]) -> None:
         if self.pulls and not document.cells:
@@ -390,7 +456,7 @@ class _Service:
     # --- code actions -----------------------------------------------------------------------------------------------
 
     async def code_actions(self, params: types.CodeActionParams) -> list[types.CodeAction]:
-        """Repairs of what is found in a range, comments that switch it off, and all safe repairs of the document."""
+        """Fixes of what is found in a range, comments that switch it off, and all safe fixes of the document."""
         fresh = await self.fresh(params.text_document.uri)
         if fresh is None:
             return []
@@ -405,7 +471,7 @@ class _Service:
             ]
             for finding in here:
                 actions += self.quick_fixes(document, checked, finding)
-        if _asked_for(FIX_ALL, wanted) and any(repairable(one, False) for one in checked.findings):
+        if _asked_for(FIX_ALL, wanted) and any(is_fixable(one, False) for one in checked.findings):
             data = _data(document, "fix-all")
             actions.append(types.CodeAction("torchmemlint: apply all safe fixes", FIX_ALL, data=data))
         if not self.resolves:
@@ -435,10 +501,10 @@ class _Service:
     def work_of(self, checked: Checked, do: object, number: object) -> Callable[[], str | None] | None:
         """What gives the text after an action."""
         if do == "fix-all":
-            return partial(buffers.all_repaired, checked, {one.path: one.text for one in self.documents()})
+            return partial(buffers.all_fixed, checked, {one.path: one.text for one in self.documents()})
         if not isinstance(number, int) or not 0 <= number < len(checked.findings):
             return None
-        return partial(buffers.repaired if do == "fix" else buffers.ignored, checked, checked.findings[number])
+        return partial(buffers.fixed_text if do == "fix" else buffers.ignored, checked, checked.findings[number])
 
     def touches(self, document: _Document, finding: Finding, at: types.Range) -> bool:
         places = Places.of(document.text_of(finding.cell), self.encoding)
@@ -458,7 +524,7 @@ class _Service:
 
     def workspace_edit(self, document: _Document, checked: Checked, code: str) -> types.WorkspaceEdit:
         """What turns the document into one whose code is ``code``."""
-        assert checked.source is not None  # else there is no repair
+        assert checked.source is not None  # else there is no fix
         if not document.cells:
             pairs = [(document.uri, document.version, document.text, code)]
         else:

@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
         help="folder with the program's source: match tracebacks with its files, and check all of them "
         "(default: the current folder, where only the files in the traceback are checked)",
     )
-    made.add_argument("--output-format", choices=tuple(_FORMATS), default="text")
+    made.add_argument("--output-format", choices=tuple(_FORMATS), default="text", help="default: text")
     return made
 
 
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 with open_given(name) as file:
                     logs.append(read_log(name, file))
         except OSError as error:
-            status = _fail(f"{quoted(name)}: {reason(error)}")
+            status = _fail(f"{quoted(name) or repr(name)}: {reason(error)}")
     logs = [with_sources(log, root) for log in logs]
     paths = files_to_check(logs)
     if paths:

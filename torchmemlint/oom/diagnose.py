@@ -15,7 +15,7 @@ The order of the questions is fixed; the first that is answered with yes decides
  8. F is not given, and R + Q is less than 90 % of T         → unclear
  9. else                                                     → genuine
 
-A cache that is nine tenths full has idle ends between its tensors, as every cache has: whoever got all of them would run out
+A cache that is nine tenths full has idle ends between its tensors, as every cache has: a program that got all of them would run out
 a step later.
 
 Before it raises, the caching allocator has given every wholly unused segment back to the driver, so X is what lies between
@@ -75,7 +75,7 @@ def format_size(size: int) -> str:
 
 
 def diagnose(message: Message) -> Diagnosis:
-    """What a message tells about the cause of the failure. Total: every message gets a kind, if only ``unclear``."""
+    """What a message says about the cause of the failure. Total: every message gets a kind, if only ``unclear``."""
     named = _BY_FAMILY.get(message.family)
     if named is not None:
         return named(message)
@@ -89,7 +89,7 @@ def _percent(part: int, whole: int) -> str:
 
 
 def others(message: Message) -> tuple[int, int] | None:
-    """Device bytes that are not this process's: (named by pid, held by nobody the message names); None when not to be told.
+    """Device bytes that are not this process's: (named by pid, held by nobody the message names); None if unknown.
 
     Without a line for this process, the ``Process N`` entry between R and R + 2 GiB is taken for it: inside a container the
     own pid is not the one that the driver reports. What nobody is named for includes the CUDA context (0.3 to 0.6 GiB), the
@@ -141,7 +141,7 @@ def _device(m: Message) -> Diagnosis:
     if total is not None and requested > total:
         return Diagnosis(
             Kind.OVERSIZED_REQUEST,
-            f"One allocation of {format_size(requested)} was asked of a device that has {format_size(total)}.",
+            f"A single allocation of {format_size(requested)} was requested on a device with {format_size(total)}.",
             (_elements(requested), "no setting of the allocator and no smaller model makes room for it: look at the shapes"),
         )
     if total is None or reserved is None or allocated is None:
@@ -150,7 +150,7 @@ def _device(m: Message) -> Diagnosis:
             known.append(f"the device has {format_size(total)}")
         if free is not None:
             known.append(f"{format_size(free)} were free")
-        return Diagnosis(Kind.UNCLEAR, "The message is cut off before the figures that tell the cause.", (", ".join(known),))
+        return Diagnosis(Kind.UNCLEAR, "The message is cut off before the figures that show the cause.", (", ".join(known),))
 
     foreign = others(m)
     elsewhere = sum(foreign) if foreign else 0
@@ -182,8 +182,8 @@ def _device(m: Message) -> Diagnosis:
             Kind.FRAGMENTATION,
             f"The cache holds {format_size(idle)} that no tensor uses, yet no piece of it is {format_size(requested)} long.",
             (
-                f"{format_size(allocated)} allocated of {format_size(reserved)} reserved: {_percent(idle, reserved)} lie idle",
-                f"{asked}, less than what lies idle",
+                f"{format_size(allocated)} allocated of {format_size(reserved)} reserved: {_percent(idle, reserved)} idle",
+                f"{asked}, less than the idle memory",
             ),
         )
     if elsewhere > total / 4:
@@ -207,23 +207,23 @@ def _device(m: Message) -> Diagnosis:
     if idle is not None and idle > reserved / 4:
         return Diagnosis(
             Kind.PARTLY_FRAGMENTATION,
-            f"Too much is live, and on top of it {_percent(idle, reserved)} of the cache lies idle between tensors.",
+            f"Too much is live; in addition, {_percent(idle, reserved)} of the cache is idle between tensors.",
             shares,
         )
     if free is None and reserved + requested < 0.9 * total:
-        headline = "By its own figures the device had room; how much was free the message does not say."
+        headline = "According to its own figures, the device had room; the message does not say how much was free."
         return Diagnosis(
             Kind.UNCLEAR, headline, (*shares, "one block may be limited to less than the device has, 4 GiB on some")
         )
     if idle is None and live < 0.8 * total:
-        cut_off = "The message is cut off before the figures that tell the cause."
+        cut_off = "The message is cut off before the figures that show the cause."
         pooled = "The message does not say what the allocator's pool holds idle."
         return Diagnosis(Kind.UNCLEAR, pooled if m.family is Family.ASYNC else cut_off, shares)
     if live >= 0.8 * total:
         headline = f"The device is full of live tensors: {format_size(live)} of {format_size(total)} ({_percent(live, total)})."
     else:
         headline = f"{format_size(live)} of live tensors and {format_size(requested)} more do not fit into {format_size(total)}"
-        headline += " beside what else is there." if elsewhere else "."
+        headline += " together with what else is there." if elsewhere else "."
     return Diagnosis(Kind.GENUINE, headline, shares)
 
 
@@ -281,7 +281,7 @@ def _host(m: Message) -> Diagnosis:
     if m.requested is not None and m.requested >= TIB:
         return Diagnosis(
             Kind.OVERSIZED_REQUEST,
-            f"One tensor of {format_size(m.requested)} was asked of the host's memory.",
+            f"One tensor of {format_size(m.requested)} was requested from the host's memory.",
             (_elements(m.requested), "look at the shapes: a broadcast, an index that holds garbage, a negative size"),
         )
     asked = f": allocating {format_size(m.requested)} failed" if m.requested is not None else ""
@@ -301,7 +301,7 @@ def _outside(m: Message, who: str) -> Diagnosis:
     return _fixed(
         Kind.OUTSIDE_CACHE,
         f"{who} asked the driver for memory{size}, which failed.",
-        "this memory does not come from PyTorch's cache, but must fit beside it",
+        "this memory does not come from PyTorch's cache, but must fit on the device, too",
         "PyTorch does not return idle cache for it, so a cache that fills the device leaves no room",
     )
 

@@ -19,7 +19,7 @@ MAX_TEXT = 4096
 
 
 class Family(Enum):
-    """Which allocator or library speaks, and in which of its wordings."""
+    """Which allocator or library wrote a message, and in which of its wordings."""
 
     PARENTHESES = "caching allocator, torch 1.0 to 2.0"
     SENTENCES = "caching allocator, torch 2.1 and later"
@@ -75,11 +75,6 @@ class Message:
     other_allocations: int | None = None
     processes: tuple[tuple[int, int], ...] = ()
 
-    @property
-    def other_processes(self) -> int | None:
-        """Sum of the ``Process N has …`` parts as printed; None when there is none."""
-        return sum(size for _, size in self.processes) if self.processes else None
-
 
 _BINARY = {"K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _SIZE = r"(\d{1,24}(?:\.\d{1,9})?) ?(bytes|[KMGTPE]i?B)"
@@ -101,7 +96,7 @@ def parse_size(number: str, unit: str, *, labels_are_binary: bool = False) -> in
 _DEVICE_WORDS = r"(CUDA|HIP|XPU|NPU|MLU|MUSA|SDAA|GCU|HPU|PrivateUse1)"
 # Text of an exception stands at the start of what a line says, after "Error: ", or after one of a few known words. Without
 # that, `if "CUDA out of memory" in str(e)` and advice in a log would count. A message with its figures needs no such guard.
-_SAID = r"(?:^|Error: |Error\): |exception: |what\(\): +|CUDA error: |driver error: |[-|>:!] )"
+_LEAD = r"(?:^|Error: |Error\): |exception: |what\(\): +|CUDA error: |driver error: |[-|>:!] )"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +134,7 @@ _HEADS = (
     _head(Family.RAW, r"\bUR_RESULT_ERROR_OUT_OF_(?:DEVICE|HOST)_MEMORY\b|\bUR_RESULT_ERROR_OUT_OF_RESOURCES\b", "XPU"),
     _head(Family.RAW, r"\bHSA_STATUS_ERROR_OUT_OF_RESOURCES\b|HIP error: out of memory", "HIP"),
     _head(Family.RAW, r"\bCUDA_ERROR_OUT_OF_MEMORY\b|CUDA(?: driver)? error: out of memory"),
-    _head(Family.BARE, rf"{_SAID}{_DEVICE_WORDS} out of memory(?:\.|$)"),
+    _head(Family.BARE, rf"{_LEAD}{_DEVICE_WORDS} out of memory(?:\.|$)"),
     _head(
         Family.HOST_ARRAY,
         rf"Unable to allocate {_SIZE} for an array|^(?:MemoryError|std::bad_alloc)\b|what\(\): +std::bad_alloc",
@@ -248,25 +243,25 @@ def needs_next_line(text: str, family: Family) -> bool:
     last = _COMPLETE.get(family)
     if last is None or len(text) >= MAX_TEXT:
         return family is Family.PREEMPTED and "Requested size: " not in text and len(text) < MAX_TEXT
-    said = " ".join(text.split())
-    return _FIELDS[family][last].search(said) is None and not (family is Family.PARENTHESES and ")" in said)
+    words = " ".join(text.split())
+    return _FIELDS[family][last].search(words) is None and not (family is Family.PARENTHESES and ")" in words)
 
 
 def parse_message(text: str, family: Family, backend: str) -> Message:
     """Read the figures of a message from ``text``, which begins at its head and may run on past its end."""
-    said = " ".join(text[:MAX_TEXT].split())
+    words = " ".join(text[:MAX_TEXT].split())
     if family is Family.PARENTHESES:
-        said = said[: said.find(")") + 1] or said  # what follows the parenthesis is advice or another line
-    binary = family in (Family.MPS, Family.MPS_BUFFER) or (family is Family.CPU and "Buy new RAM" in said)
+        words = words[: words.find(")") + 1] or words  # what follows the parenthesis is advice or another line
+    binary = family in (Family.MPS, Family.MPS_BUFFER) or (family is Family.CPU and "Buy new RAM" in words)
     sizes: dict[str, int] = {}
     for name, pattern in _FIELDS.get(family, {}).items():
-        found = pattern.search(said)
+        found = pattern.search(words)
         if found is not None:
             sizes[name] = parse_size(found[1], found[2], labels_are_binary=binary)
     processes = (
-        tuple((int(m[1]), parse_size(m[2], m[3])) for m in _PROCESS.finditer(said)) if family is Family.SENTENCES else ()
+        tuple((int(m[1]), parse_size(m[2], m[3])) for m in _PROCESS.finditer(words)) if family is Family.SENTENCES else ()
     )
-    device = _DEVICE.search(said[:600])
+    device = _DEVICE.search(words[:600])
     allocated, reserved, unallocated = sizes.get("allocated"), sizes.get("reserved"), sizes.get("unallocated")
     if allocated is not None and unallocated is not None and reserved is None:
         reserved = allocated + unallocated
@@ -278,7 +273,7 @@ def parse_message(text: str, family: Family, backend: str) -> Message:
     return Message(
         family=family,
         backend=backend,
-        text=_shown(said),
+        text=_shown(words),
         device=int(device[1]) if device else None,
         requested=sizes.get("requested"),
         total=total,
@@ -295,8 +290,8 @@ def parse_message(text: str, family: Family, backend: str) -> Message:
     )
 
 
-def _shown(said: str) -> str:
+def _shown(words: str) -> str:
     """The message without the advice that PyTorch prints behind it; at most 600 characters."""
-    tail = _TAILS.search(said)
-    said = said[: tail.start()] if tail else said
-    return said if len(said) <= 600 else said[:599] + "…"
+    tail = _TAILS.search(words)
+    words = words[: tail.start()] if tail else words
+    return words if len(words) <= 600 else words[:599] + "…"

@@ -20,7 +20,7 @@ MAX_FRAMES_SHOWN = 8
 
 
 def in_full(log: Log) -> list[Case]:
-    """The cases that are told in full: the first of every kind. The others differ in rank and figures only."""
+    """The cases that are printed in full: the first of every kind. The others differ in rank and figures only."""
     first: dict[str, Case] = {}
     for case in log.cases:
         first.setdefault(case.diagnosis.kind.value, case)
@@ -138,7 +138,7 @@ def as_markdown(logs: Sequence[Log]) -> str:
             out += [*_fenced([case.message.text]), ""]
             died = list(_died(case))
             if died:
-                out += ["### It died here", "", *_fenced(died), ""]
+                out += ["### It failed here", "", *_fenced(died), ""]
             if case.findings:
                 out += ["### Likely causes, or mistakes that make it worse", ""]
                 for item in case.findings[:MAX_FINDINGS]:

@@ -18,7 +18,7 @@ from torchmemlint.oom.diagnose import format_size
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """Memory of one device in bytes; None where the device's allocator does not tell.
+    """Memory of one device in bytes; None where the device's allocator does not say.
 
     allocated           live tensors (CPU: storages of tensors that Python's collector sees, so a lower bound: what autograd
                         saved is not among them)
@@ -159,7 +159,7 @@ def _cpu_storages(torch: ModuleType) -> int:
 
 
 def _resident() -> tuple[int | None, int | None]:
-    """(now, peak) resident bytes of this process; None where the system does not tell without further packages."""
+    """(now, peak) resident bytes of this process; None where the system does not say without further packages."""
     now: int | None = None
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as file:

@@ -74,7 +74,7 @@ class Occurrence:
 
 
 class _Utf16:
-    """A UTF-16 log (PowerShell's ``>`` writes one) handed on as UTF-8."""
+    """A UTF-16 log (PowerShell's ``>`` writes one) passed on as UTF-8."""
 
     def __init__(self, stream: ByteReader, first: bytes, encoding: str) -> None:
         self._stream, self._first = stream, first
@@ -186,13 +186,13 @@ def _read_message(data: bytes, start: int, hit: int) -> tuple[tuple[LogLine, Mes
         at = following
         if more.source != line.source:
             continue  # another rank wrote in between
-        if not more.text.strip() or _starts_anew(more.text):
+        if not more.text.strip() or _starts_over(more.text):
             break
         text = f"{text} {more.text}"
     return (line, parse_message(text, family, backend)), end
 
 
-def _starts_anew(text: str) -> bool:
+def _starts_over(text: str) -> bool:
     return text.lstrip().startswith(("Traceback (most", "File ", "During handling", "The above exception")) or (
         find_head(text[:EXAMINED]) is not None
     )

@@ -1,7 +1,7 @@
 """Results that processes forked from one process exchange while they work, so that what all of them need is computed once.
 
 Nobody waits: each process writes into a file of its own, in memory, and reads those of the others when it likes. What a process has
-not published, because it died or is not done, the others compute themselves. On Linux alone.
+not published, because it died or is not done, the others compute themselves. Linux only.
 """
 
 from __future__ import annotations

@@ -69,5 +69,5 @@ def _made(spec: str) -> Executor:
     except Exception as error:  # the user's own code
         raise UsageError(f"${VARIABLE} {spec}: {type(error).__name__}: {error}") from None
     if not isinstance(made, Executor):
-        raise UsageError(f"${VARIABLE} {spec}: gives a {type(made).__name__}, which is no concurrent.futures.Executor")
+        raise UsageError(f"${VARIABLE} {spec}: returns a {type(made).__name__}, not a concurrent.futures.Executor")
     return made

@@ -1,4 +1,4 @@
-"""Processes forked from this one that work beside it. On Linux alone, and only while there is one thread: what is forked beside
+"""Processes forked from this one that work beside it. Linux only, and only while there is one thread: what is forked beside
 others can wait for ever for what they held.
 
 None outlives the one that forked it, however that ends: each holds the reading end of a pipe of which only that one has the other
@@ -23,7 +23,7 @@ MOST = 1000
 """Pieces of work, at the most: all their numbers must have room in a pipe."""
 
 _DIGITS = 4
-"""Bytes of a number in a pipe. What is done is told by two: the place of a helper, and the number of the piece."""
+"""Bytes of a number in a pipe. Two numbers report what is done: the place of a helper, and the number of the piece."""
 
 _attempting = False
 """In a process that may die, for which another waits."""
@@ -92,7 +92,7 @@ def _make_attempt(work: Callable[[], object], result: int) -> NoReturn:
         _write(result, data)
         wait()
         status = 0
-    except BaseException:  # whoever waits does the same, and fails in its own name
+    except BaseException:  # the caller that waits does the same, and fails in its own name
         pass
     finally:
         os._exit(status)
@@ -103,34 +103,34 @@ def together(work: Callable[[int], R], pieces: int, helpers: int) -> Iterator[tu
     helper was at when it died is not among them. Raises OSError where there cannot be so many processes."""
     assert pieces <= MOST
     queue, full = os.pipe()
-    # Whoever is free takes the next number from the pipe.
+    # An idle process takes the next number from the pipe.
     os.write(full, b"".join(map(_bytes, range(pieces))))
     os.close(full)
-    told, tell = os.pipe()
-    os.set_blocking(told, False)
+    done_out, done_in = os.pipe()
+    os.set_blocking(done_out, False)
     results = [os.memfd_create("torchmemlint") for _ in range(helpers)]
     children: list[int] = []
     try:
         for place, result in enumerate(results):
             child = _fork()
             if child == 0:
-                os.close(told)
-                _help(work, queue, place, result, tell)
+                os.close(done_out)
+                _help(work, queue, place, result, done_in)
             children.append(child)
         _helpers.extend(children)
-        os.close(tell)
-        tell = -1
+        os.close(done_in)
+        done_in = -1
         readers = [_Reader(result) for result in results]
         while (number := _taken(queue)) is not None:
             yield number, work(number)
-            yield from _arrived(told, readers)
-        os.set_blocking(told, True)
-        yield from _arrived(told, readers)
+            yield from _arrived(done_out, readers)
+        os.set_blocking(done_out, True)
+        yield from _arrived(done_out, readers)
     except BaseException:
         _stop(children)
         raise
     finally:
-        for each in (queue, told, tell, *results):
+        for each in (queue, done_out, done_in, *results):
             if each >= 0:
                 os.close(each)
 
@@ -166,7 +166,7 @@ def _give(work: Callable[[], bytes], result: int) -> NoReturn:
     try:
         _write(result, work())
         status = 0
-    except BaseException:  # whoever asks is told that there is nothing
+    except BaseException:  # the caller gets an empty answer
         pass
     finally:
         os._exit(status)
@@ -193,17 +193,20 @@ def _fork() -> int:
         os.close(end)
         _lifelines[child] = lifeline
         return child
-    for held in (lifeline, *_lifelines.values()):  # as long as a brother held them, they would not be closed
-        os.close(held)
-    _lifelines.clear()
-    signal.signal(signal.SIGIO, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGIO])
-    fcntl.fcntl(end, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(end, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
-    with suppress(BlockingIOError):
+    try:
+        for held in (lifeline, *_lifelines.values()):  # as long as a brother held them, they would not be closed
+            os.close(held)
+        _lifelines.clear()
+        signal.signal(signal.SIGIO, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGIO])
+        fcntl.fcntl(end, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(end, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
         os.read(end, 1)  # nobody writes: that there is an end means that it was closed before we listened
-        os._exit(1)
-    return 0
+    except BlockingIOError:
+        return 0
+    except BaseException:  # it would go on as its parent does, who is at it already
+        pass
+    os._exit(1)
 
 
 def _ended(child: int) -> int:
@@ -213,13 +216,13 @@ def _ended(child: int) -> int:
     return status
 
 
-def _arrived(told: int, readers: Sequence[_Reader]) -> Iterator[tuple[int, R]]:
-    """What helpers have done meanwhile, or until they end where ``told`` waits for them."""
+def _arrived(done_out: int, readers: Sequence[_Reader]) -> Iterator[tuple[int, R]]:
+    """What helpers have done meanwhile, or until they end where ``done_out`` waits for them."""
     import pickle
 
     while True:
         try:
-            done = os.read(told, 2 * _DIGITS)
+            done = os.read(done_out, 2 * _DIGITS)
         except BlockingIOError:
             return
         if not done:
@@ -227,7 +230,7 @@ def _arrived(told: int, readers: Sequence[_Reader]) -> Iterator[tuple[int, R]]:
         yield _number(done[_DIGITS:]), pickle.load(readers[_number(done[:_DIGITS])])
 
 
-def _help(work: Callable[[int], object], queue: int, place: int, result: int, tell: int) -> NoReturn:
+def _help(work: Callable[[int], object], queue: int, place: int, result: int, done_in: int) -> NoReturn:
     import pickle
 
     status = 1
@@ -235,8 +238,8 @@ def _help(work: Callable[[int], object], queue: int, place: int, result: int, te
         while (number := _taken(queue)) is not None:
             # Each by itself: what is kept to be sent once would fill the memory with all that was ever sent.
             _write(result, pickle.dumps(work(number), pickle.HIGHEST_PROTOCOL))
-            os.write(tell, _bytes(place) + _bytes(number))
-        os.close(tell)  # now, and not when the memory has been taken apart
+            os.write(done_in, _bytes(place) + _bytes(number))
+        os.close(done_in)  # now, and not when the memory has been taken apart
         status = 0
     except BaseException:  # what it was at is done again elsewhere, and fails there
         pass

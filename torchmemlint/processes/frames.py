@@ -24,15 +24,15 @@ def _call(function, arguments, keywords):  # type: ignore[no-untyped-def]
     return function(*arguments, **keywords)
 
 
-_call_roomily = FunctionType(_call.__code__.replace(co_stacksize=_WORDS), globals(), "_call_roomily")
+_call_in_large_frame = FunctionType(_call.__code__.replace(co_stacksize=_WORDS), globals(), "_call_roomily")
 
 
-def with_room(function: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
+def with_frame_chunk(function: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
     """The same function, with room for the frames of all that it calls."""
 
     @wraps(function)
-    def roomy(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> Answer:
-        answer: Answer = _call_roomily(function, arguments, keywords)
+    def in_large_frame(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> Answer:
+        answer: Answer = _call_in_large_frame(function, arguments, keywords)
         return answer
 
-    return roomy
+    return in_large_frame

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from torchmemlint.files.digest import digest
 from torchmemlint.processes import forks
-from torchmemlint.processes.frames import with_room
+from torchmemlint.processes.frames import with_frame_chunk
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, ProcessPoolExecutor
@@ -48,11 +48,11 @@ def run_all(
     paths: Sequence[str],
     jobs: int,
     lost: Callable[[str, str], R],
-    tell: Callable[[int], None] = lambda files: None,
+    progress: Callable[[int], None] = lambda files: None,
     share: Callable[[Exchange], None] | None = None,
 ) -> list[R]:
     """``function(shared, path)`` for each path, in order, in up to ``jobs`` processes; ``lost(path, why)`` where it kills its
-    process. ``tell`` hears whenever some more files are done; ``share`` is given the exchange of processes that share this one's
+    process. ``progress`` hears whenever some more files are done; ``share`` is given the exchange of processes that share this one's
     memory, before they start."""
     jobs = min(jobs, len(paths))
     if jobs > 1:
@@ -60,9 +60,9 @@ def run_all(
         try:
             if forks.may_die():
                 with _exchange(jobs, share):
-                    return _together(function, shared, paths, jobs, lost, tell)
+                    return _together(function, shared, paths, jobs, lost, progress)
             with _children_that_trust_no_folder():
-                return _in_pool(function, shared, paths, jobs, lost, tell)
+                return _in_pool(function, shared, paths, jobs, lost, progress)
         except (ImportError, NotImplementedError, PermissionError):  # no semaphores or processes here, as in some sandboxes
             pass
         finally:
@@ -70,7 +70,7 @@ def run_all(
     results = []
     for path in paths:
         results.append(function(shared, path))
-        tell(1)
+        progress(1)
     return results
 
 
@@ -81,7 +81,7 @@ def run_on(
     shared: S,
     paths: Sequence[str],
     lost: Callable[[str, str], R],
-    tell: Callable[[int], None] = lambda files: None,
+    progress: Callable[[int], None] = lambda files: None,
 ) -> list[R]:
     """As ``run_all``, on an executor that has ``workers`` places for tasks. Each task brings all that it needs; what the
     executor fails at is done here."""
@@ -95,17 +95,19 @@ def run_on(
     for chunk, future in zip(chunks, futures, strict=True):
         try:
             results.update(zip(chunk, future.result(), strict=True))  # type: ignore[arg-type]
-            tell(len(chunk))
+            progress(len(chunk))
         except Exception:  # an executor may raise what it likes when it loses a worker
             continue
     missing = [path for path in paths if path not in results]
     if missing:
         # Never in this process: what kills a worker there would kill it too.
-        results |= zip(missing, _in_pool(function, shared, missing, min(usable_cpus(), len(missing)), lost, tell), strict=True)
+        results |= zip(
+            missing, _in_pool(function, shared, missing, min(usable_cpus(), len(missing)), lost, progress), strict=True
+        )
     return [results[path] for path in paths]
 
 
-@with_room
+@with_frame_chunk
 def call_received(name: str, work: bytes, paths: Sequence[str]) -> list[object]:
     """What a task does on a cluster: unpacks the work, once for all its tasks in one process, and does its files."""
     if name not in _received:
@@ -122,13 +124,13 @@ def chunks_by_size(paths: Sequence[str], count: int) -> list[list[str]]:
     sizes = {path: size_of(path) for path in paths}
     share = sum(sizes.values()) // max(1, count) + 1
     chunks: list[list[str]] = []
-    room = 0
+    remaining = 0
     for path in sorted(paths, key=lambda path: (-sizes[path], path)):
-        if room <= 0:
+        if remaining <= 0:
             chunks.append([])
-            room = share
+            remaining = share
         chunks[-1].append(path)
-        room -= sizes[path] + 1
+        remaining -= sizes[path] + 1
     return chunks
 
 
@@ -161,7 +163,7 @@ def _together(
     paths: Sequence[str],
     jobs: int,
     lost: Callable[[str, str], R],
-    tell: Callable[[int], None],
+    progress: Callable[[int], None],
 ) -> list[R]:
     """As ``_in_pool``, where this process may do files itself."""
     chunks = chunks_by_size(paths, min(jobs * _PIECES, forks.MOST - 1))
@@ -172,10 +174,10 @@ def _together(
 
     for number, found in forks.together(call_each, len(chunks), jobs - 1):
         results.update(zip(chunks[number], found, strict=True))
-        tell(len(found))
+        progress(len(found))
     missing = [path for path in paths if path not in results]
     if missing:
-        results |= zip(missing, _in_pool(function, shared, missing, min(jobs, len(missing)), lost, tell), strict=True)
+        results |= zip(missing, _in_pool(function, shared, missing, min(jobs, len(missing)), lost, progress), strict=True)
     return [results[path] for path in paths]
 
 
@@ -185,7 +187,7 @@ def _in_pool(
     paths: Sequence[str],
     jobs: int,
     lost: Callable[[str, str], R],
-    tell: Callable[[int], None],
+    progress: Callable[[int], None],
 ) -> list[R]:
     from concurrent.futures.process import BrokenProcessPool
 
@@ -196,7 +198,7 @@ def _in_pool(
         try:
             for chunk, future in [(chunk, pool.submit(_call_each, chunk)) for chunk in chunks]:
                 results.update(zip(chunk, future.result(), strict=True))  # type: ignore[arg-type]
-                tell(len(chunk))
+                progress(len(chunk))
         except BrokenProcessPool:
             pass
     # A process died, and with it the pool. Each of its chunks in a process of its own; where that dies too, each file.
@@ -286,7 +288,7 @@ def _end_with_parent() -> None:
     threading.Thread(target=end, daemon=True).start()
 
 
-@with_room
+@with_frame_chunk
 def _call_each(paths: Sequence[str]) -> list[object]:
     assert _work is not None  # set by the initializer, or before the fork
     function, shared = _work

@@ -245,14 +245,14 @@ def merged(layers: Sequence[Source], file: Source | None) -> Settings:
     """Settings from layers, lowest first: a later value replaces an earlier one, ``per-file-ignores`` and ``extend-exclude``
     add up, and selection follows ``selection.enabled_codes``.
     """
-    said = [layer.options for layer in layers]
+    given = [layer.options for layer in layers]
     values: dict[str, object] = {
         "unfixable": tuple(code for layer in layers for code in prefixes(layer.options.unfixable, layer.where))
     }
     for layer in layers:
         if layer.options.fixable is not None:
             values["fixable"] = prefixes(layer.options.fixable, layer.where)
-    for options in said:
+    for options in given:
         for name in _REPLACED:
             value = getattr(options, name)
             if value is not None:
@@ -261,12 +261,12 @@ def merged(layers: Sequence[Source], file: Source | None) -> Settings:
         (Layer(layer.options.select, layer.options.extend_select, layer.options.ignore), layer.where) for layer in layers
     ]
     return Settings(
-        codes=enabled_codes(selection, values.get("preview") is True),
+        codes=enabled_codes(selection, values.pop("preview", None) is True),
         named=named_codes(selection),
         per_file_ignores=tuple(
             (glob, prefixes(words, layer.where)) for layer in layers for glob, words in layer.options.per_file_ignores
         ),
-        extend_exclude=tuple(glob for options in said for glob in options.extend_exclude),
+        extend_exclude=tuple(glob for options in given for glob in options.extend_exclude),
         baseline=_baseline(layers),
         root=file.root if file else os.getcwd(),
         source=file.file if file else "",
@@ -320,9 +320,9 @@ def _read_file(path: str, above: tuple[str, ...] = ()) -> Source | None:
     except OSError as error:
         raise ConfigError(f"{shown}: {reason(error)}") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{shown}: is not UTF-8: {error.reason} at byte {error.start}") from None
+        raise ConfigError(f"{shown}: not UTF-8: {error.reason} at byte {error.start}") from None
     except ValueError as error:
-        raise ConfigError(f"{shown}: is not valid TOML: {error}") from None
+        raise ConfigError(f"{shown}: not valid TOML: {error}") from None
     if os.path.basename(path) == "pyproject.toml":
         tool = table.get("tool", {})
         own = tool.get("torchmemlint") if isinstance(tool, dict) else None

@@ -7,6 +7,7 @@ files say are left out, and links to folders are not followed (so a loop of link
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,8 @@ from torchmemlint.project.settings import Settings
 from torchmemlint.source import NOTEBOOK, is_notebook, normal
 
 SUFFIXES = (".py", NOTEBOOK)
+_FAILURES = (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Of the system, which another run may not meet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ def _unhandled_kind(path: str) -> str | None:
         return _reason(error)
     if first.startswith(b"#!") and b"python" in first.partition(b"\n")[0]:
         return None
-    return "is not a Python file"
+    return "not a Python file or a notebook"
 
 
 def _walk(top: str, configuration: Configuration, result: Discovery) -> Iterator[tuple[Found, bool]]:
@@ -140,8 +143,10 @@ def _walk(top: str, configuration: Configuration, result: Discovery) -> Iterator
             result.problems.append(str(error))
             continue
         except OSError as error:
-            # The folder that the user named, unreadable, must not look clean; one below it is told under -v.
-            (result.problems if folder == top else result.notes).append(f"{quoted(shown)}: {_reason(error)}")
+            # The folder that the user named, unreadable, must not look clean, nor one that the system failed to list; one below
+            # it that is not ours to read is reported under -v.
+            reported = result.problems if folder == top or error.errno in _FAILURES else result.notes
+            reported.append(f"{quoted(shown)}: {_reason(error)}")
             continue
         if settings.respect_gitignore and any(entry.name == ".gitignore" for entry in entries):
             ignores = (*ignores, *read_ignore_file(real_folder))
@@ -168,7 +173,7 @@ def _left_out(entry: os.DirEntry[str], top: str) -> str:
     try:
         if entry.is_file():
             if entry.is_symlink() and _leads_out(entry.path, top):
-                return "leads out of the repository, to what is no Python file"
+                return "leads out of the repository, to a file that is not Python"
             return ""
         return kind(entry.stat().st_mode)
     except OSError as error:

@@ -102,7 +102,7 @@ def _in_repository(folder: str) -> bool:
 def ignores_above(top: str) -> tuple[IgnoreFile, ...]:
     """The .gitignore files above a folder given by hand that hold below it.
 
-    None of them does when they ignore the folder itself or one above it: whoever names it wants to see what is in it.
+    None of them does when they ignore the folder itself or one above it: a user who names it wants to see what is in it.
     """
     if os.path.exists(os.path.join(top, ".git")):
         return ()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from torchmemlint.files.reading import MAX_BYTES, read_beginning
 from torchmemlint.project.config import CommandLine, Configuration
@@ -20,18 +20,20 @@ from torchmemlint.project.discover import python_files_below
 from torchmemlint.screen import called_names, imported_names, torch_related
 
 if TYPE_CHECKING:
+    from torchmemlint.project.results import Scanned
     from torchmemlint.source.file import SourceFile
-    from torchmemlint.workers import Scanned
 
     Scan = Callable[[str, SourceFile | None], Scanned]
     """Takes the facts of one file, or of a text that stands in for it. The facts that it gave are kept for its equals."""
 
 MAX_FILES = 300
+MAX_BYTES_READ = 2_500_000
 MAX_LISTED = 3000
-MAX_SECONDS_LISTING = 0.6
-MAX_SECONDS = 1.0
-"""Bounds of the search around files named by hand: files that are parsed, files that are opened, CPU time for these and in all
-(of this thread's CPU, so that the answer does not depend on what else the machine or the program does)."""
+MAX_BYTES_LISTED = 25_000_000
+"""Bounds of the search around files named by hand: files that are parsed and their size, files that are opened and their size. About
+a second of CPU time; no clock is asked, so that the answer is the same on every machine, and whatever facts a cache has."""
+MAX_SECONDS_LISTING = 5.0
+"""CPU time for folders with hardly a Python file in them."""
 
 _SAY_LITTLE = frozenset({"forward", "main", "run", "get", "update", "step", "build", "setup", "close", "reset", "load", "save"})
 """Names of functions that too many classes have to look for files by them alone."""
@@ -83,19 +85,26 @@ class _Neighbour:
     stem: bytes
     imports: frozenset[bytes]
     calls: frozenset[bytes]
+    size: int
+    related: bool
 
 
-def surroundings(
-    scanned: Sequence[Scanned], scan: Scan, texts: Mapping[str, SourceFile] | None = None
-) -> tuple[tuple[Scanned, ...], bool]:
-    """Files with facts around some others that import them, are imported by them, or call a function of that name; and whether
-    the search saw all that it wanted to see.
+class Around(NamedTuple):
+    """Files with facts around some others; whether the search saw all that it wanted to see, and how many torch-related files around
+    it did not read."""
+
+    read: tuple[Scanned, ...]
+    complete: bool
+    unread: int
+
+
+def surroundings(scanned: Sequence[Scanned], scan: Scan, texts: Mapping[str, SourceFile] | None = None) -> Around:
+    """Files around some others that import them, are imported by them, or call a function of that name.
 
     What is around is read once in the life of the process: enough for a command, and for flake8, which asks for each file; a
     server calls ``forget``. ``texts`` stand in for files, by path.
     """
     candidates = [one for one in scanned if one.candidate and one.facts is not None]
-    deadline = time.thread_time() + MAX_SECONDS
     tops = _tops(candidates)
     neighbours, complete = _neighbours(tops)
     buffers = {os.path.abspath(path): source for path, source in (texts or {}).items() if source.notebook is None}
@@ -111,15 +120,20 @@ def surroundings(
             ranked.append((rank, place, one.path))
     absolute = any(os.path.isabs(one.path) for one in scanned)
     around: list[Scanned] = []
+    sizes = {one.path: one.size for one in neighbours}
+    left = {one.path for one in neighbours if one.related} - named
+    remaining = MAX_BYTES_READ
     for path in _with_packages([path for _, _, path in sorted(ranked)[:MAX_FILES]], neighbours, named):
-        if time.thread_time() > deadline:
-            return tuple(around), False
+        remaining -= sizes[path]
+        if remaining < 0:
+            return Around(tuple(around), False, len(left))
+        left.discard(path)
         # Named as the files that were given are, so that packages keep their shape.
         name = (path if absolute else os.path.relpath(path)).replace(os.sep, "/")
         found = scan(name, buffers[path]) if path in buffers else _scanned(name, scan)
         if found.facts is not None:
             around.append(found)
-    return tuple(around), complete and len(ranked) <= MAX_FILES
+    return Around(tuple(around), complete and len(ranked) <= MAX_FILES, len(left))
 
 
 def _with_packages(paths: Sequence[str], neighbours: Sequence[_Neighbour], named: AbstractSet[str]) -> list[str]:
@@ -157,8 +171,9 @@ def _with_buffers(
 
 
 def _neighbour(path: str, data: bytes) -> _Neighbour:
-    calls = called_names(data) if torch_related(data) else frozenset[bytes]()
-    return _Neighbour(path, stem(path.replace(os.sep, "/")), imported_names(data), calls)
+    related = torch_related(data)
+    calls = called_names(data) if related else frozenset[bytes]()
+    return _Neighbour(path, stem(path.replace(os.sep, "/")), imported_names(data), calls, len(data), related)
 
 
 def _function_names(one: Scanned) -> Iterator[str]:
@@ -181,17 +196,19 @@ def _neighbours(tops: tuple[tuple[str, bool], ...]) -> tuple[tuple[_Neighbour, .
     configuration = Configuration(CommandLine(isolated=True))
     deadline = time.thread_time() + MAX_SECONDS_LISTING
     found: dict[str, _Neighbour] = {}
+    remaining = MAX_BYTES_LISTED
     for top, deep in tops:
         below = (file.path for file in python_files_below(top, configuration)) if deep else _python_files_in(top)
         for path in below:
             if path in found:
                 continue
-            if len(found) == MAX_LISTED or time.thread_time() > deadline:
+            if len(found) == MAX_LISTED or remaining < 0 or time.thread_time() > deadline:
                 return tuple(found.values()), False
             try:
                 data = read_beginning(path, MAX_BYTES)
             except OSError:
                 continue
+            remaining -= len(data)
             found[path] = _neighbour(path, data)
     return tuple(found.values()), True
 

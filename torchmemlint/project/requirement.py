@@ -14,6 +14,12 @@ Version = tuple[int, int]
 
 _TORCH = re.compile(r"\s*torch\s*(?:\[[^\]]*\])?\s*(?P<specifiers>[^;#@]*)(?:[;#@]|\Z)", re.IGNORECASE)
 _BOUND = re.compile(r"(?:>=|===?|~=|>|\^)\s*v?(\d{1,9})(?:\.(\d{1,9}))?")
+_CONDA = re.compile(r"""-\s*["']?(?:[\w.-]+::)?(?:py)?torch\s*(?P<bound>[=<>!~][^#"']*)?(?:["'#]|\Z)""")
+"""An entry of an environment for conda, or of its list for pip."""
+_INSTALL = re.compile(r"[\s$>!`]*(?:python3? -m )?(?:pip3?|conda|mamba)\s+install\b")
+_PINNED = re.compile(r"""(?<![\w.-])(?:py)?torch(?P<bound>(?:==?|>=|~=)\d[\w.]*)""")
+MAX_LINE = 1000
+"""Characters of a line of these; a longer one is no list entry and no command."""
 _MARKS = ("pyproject.toml", "setup.cfg", "setup.py", ".git")
 
 
@@ -23,7 +29,8 @@ def required_torch(folder: str, known: dict[str, Version | None]) -> Version | N
 
     Looks into the folder and those above it, up to the first that is a project's (has metadata or ``.git``). The first of
     these that names torch decides: the dependencies of pyproject.toml (standard, then Poetry's), its extras and groups,
-    setup.cfg, setup.py (a literal ``install_requires``), requirements.txt.
+    setup.cfg, setup.py (a literal ``install_requires``), requirements.txt (or requirement.txt), conda's environment.yml, and the
+    install commands of a README.
     """
     if folder not in known:
         known[folder] = None
@@ -32,12 +39,12 @@ def required_torch(folder: str, known: dict[str, Version | None]) -> Version | N
 
 
 def _required(folder: str, known: dict[str, Version | None]) -> Version | None:
-    for read in (_pyproject, _setup_cfg, _setup_py, _requirements):
+    for read in (_pyproject, _setup_cfg, _setup_py, _requirements, _environment, _readme):
         for requirements in read(folder):
             bounds = [bound for bound in map(lower_bound, requirements) if bound is not NOT_TORCH]
             if bounds:
-                said = [bound for bound in bounds if bound is not None]
-                return min(said) if len(said) == len(bounds) else None
+                lowest = [bound for bound in bounds if bound is not None]
+                return min(lowest) if len(lowest) == len(bounds) else None
     parent = os.path.dirname(folder)
     if parent == folder or any(os.path.exists(os.path.join(folder, mark)) for mark in _MARKS):
         return None
@@ -59,7 +66,7 @@ def lower_bound(requirement: str) -> Version | None:
 
 
 def _text(folder: str, name: str) -> str:
-    """The text of a file that speaks of torch, "" for any other, or none."""
+    """The text of a file that mentions torch, "" for any other file, or if there is none."""
     try:
         text = read_text(os.path.join(folder, name), MAX_SETTINGS_BYTES)
     except (OSError, ValueError):  # not there, no regular file, not readable, not UTF-8: it says nothing
@@ -73,7 +80,7 @@ def _pyproject(folder: str) -> Iterator[list[str]]:
         return
     try:
         table: object = parsed(text)
-    except ValueError:  # whoever reads it for its settings says so
+    except ValueError:  # the code that reads its settings says so
         return
     yield _strings(_at(table, "project", "dependencies"))
     yield _poetry(_at(table, "tool", "poetry", "dependencies"))
@@ -142,4 +149,30 @@ def _setup_py(folder: str) -> Iterable[list[str]]:
 
 
 def _requirements(folder: str) -> Iterable[list[str]]:
-    return [_text(folder, "requirements.txt").splitlines()]
+    return [_text(folder, name).splitlines() for name in ("requirements.txt", "requirement.txt")]
+
+
+def _environment(folder: str) -> Iterator[list[str]]:
+    for name in ("environment.yml", "environment.yaml"):
+        section, found = "", list[str]()
+        for line in _short_lines(folder, name):
+            if line[:1].isalpha():
+                section = line.partition(":")[0]
+            elif section == "dependencies" and (entry := _CONDA.match(line.strip())):
+                found.append(_as_requirement(entry["bound"] or ""))
+        yield found
+
+
+def _readme(folder: str) -> Iterator[list[str]]:
+    for name in ("README.md", "README.rst"):
+        commands = [line for line in _short_lines(folder, name) if _INSTALL.match(line)]
+        yield [_as_requirement(found["bound"]) for line in commands for found in _PINNED.finditer(line)]
+
+
+def _short_lines(folder: str, name: str) -> list[str]:
+    return [line for line in _text(folder, name).splitlines() if len(line) <= MAX_LINE]
+
+
+def _as_requirement(bound: str) -> str:
+    """``=1.4`` of conda, which any 1.4 fits, and ``=1.4.0=py37``, as pip writes them."""
+    return f"torch{re.sub(r'^=(?!=)', '==', bound)}"

@@ -80,7 +80,6 @@ class Settings:
     detaching_calls: tuple[str, ...] = ()
     recorders: tuple[str, ...] = ()
     target_torch: tuple[int, int] | None = None
-    preview: bool = False
     cache_in_project: bool = False
     fixable: tuple[str, ...] = ("TML",)
     unfixable: tuple[str, ...] = ()
@@ -89,7 +88,7 @@ class Settings:
     source: str = ""
 
     def of_analysis(self) -> Settings:
-        """Those that decide which findings there are, whatever is printed of them: what is remembered rests on these."""
+        """The settings that decide which findings there are, printed or not: cached results depend on these."""
         usual = Settings()
         return replace(
             self,

@@ -41,7 +41,7 @@ def _no_text(path: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What an experiment said of a finding: "confirmed", "refuted" or "inconclusive", the figures in words, and the whole record
+    """The result of an experiment for a finding: "confirmed", "refuted" or "inconclusive", the figures in words, and the whole record
     as ``torchmemlint confirm`` wrote it."""
 
     verdict: str
@@ -59,12 +59,13 @@ class Context:
 
     text    the text of a file by the path that findings have (of a notebook, its JSON), None where it is not at hand (then no
             code is shown)
-    color   write terminal colours; whoever writes to a terminal decides
+    color   write terminal colors; the caller decides
     docs    the address of the folder with the rules' pages, without a slash at the end; None while they are nowhere
     link    write hyperlinks that a terminal opens
     root    the absolute folder that paths are shown from in formats for other programs, "" where they stay as they are
     skipped  files and functions that were left out for what they are, in words
-    measured  what an experiment has said of a finding, None where there was none
+    partial  files around those that were named were left out
+    measured  the result of an experiment for a finding, None if there was none
     """
 
     text: Callable[[str], str | None] = _no_text
@@ -74,6 +75,7 @@ class Context:
     measured: Callable[[Finding], Measurement | None] = _not_measured
     link: bool = False
     skipped: Sequence[str] = ()
+    partial: bool = False
     _lines: dict[tuple[str, int | None], Lines | None] = field(default_factory=dict, repr=False, compare=False)
     _notebooks: dict[str, Notebook | None] = field(default_factory=dict, repr=False, compare=False)
 
@@ -114,7 +116,7 @@ class Context:
         return replace(finding, span=self._span(finding.path, finding.cell, finding.span), cell=None, flow=flow, fix=None)
 
     def edit_in_file(self, finding: Finding) -> Edit | None:
-        """The fix of a finding in a notebook as an edit of the file's text: the cell's whole ``source`` anew."""
+        """The fix of a finding in a notebook as an edit of the file's text, which replaces the cell's whole ``source``."""
         notebook = self._notebook(finding.path)
         lines = self.lines(finding.path, finding.cell)
         if notebook is None or lines is None or finding.cell is None or finding.fix is None:

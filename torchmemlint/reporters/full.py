@@ -154,7 +154,7 @@ class _Block:
             code = paint(f"{sign} {_window(text, 0).shown}".rstrip(), style, self.color)
             yield f"{self._frame(f'{row:>{gutter}}')} {code}"
         if len(shown) < len(changed):
-            yield f"{' ' * gutter} {self._frame('|')} … and {len(changed) - len(shown)} more rows"
+            yield f"{' ' * gutter} {self._frame('|')} … and {len(changed) - len(shown)} more lines"
 
 
 def _rows_around(labels: Sequence[_Label], lines: Lines) -> list[int]:

@@ -18,7 +18,7 @@ def render(findings: Sequence[Finding], context: Context) -> str:
 
 
 def entry(finding: Finding, context: Context) -> dict[str, object]:
-    """One finding as the value of the array; ``confirm`` is there where an experiment was."""
+    """One finding as the value of the array; ``confirm`` is there where an experiment was, ``partial`` where not all files were read."""
     measurement = context.measured(finding)
     return {
         "code": finding.code,
@@ -53,6 +53,7 @@ def entry(finding: Finding, context: Context) -> dict[str, object]:
         ],
         "url": context.url(finding.code),
         "fix": _fix(finding.fix),
+        **({"partial": True} if context.partial else {}),
         **({} if measurement is None else {"confirm": dict(measurement.record)}),
     }
 

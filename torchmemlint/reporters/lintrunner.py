@@ -35,7 +35,7 @@ def render(findings: Sequence[Finding], context: Context) -> str:
                 continue
             message = _message(finding, context)
             if fixed is not None and finding in answered:
-                also = "".join(f"\nalso repaired: {concise.line(one)}" for one in answered[1:])
+                also = "".join(f"\nalso fixed: {concise.line(one)}" for one in answered[1:])
                 message |= {
                     "description": f"{message['description']}{also}",
                     "original": original,

@@ -62,17 +62,22 @@ def render(findings: Sequence[Finding], context: Context) -> str:
         "columnKind": "utf16CodeUnits",
         "automationDetails": {"id": "torchmemlint/"},
         "originalUriBaseIds": {"%SRCROOT%": {"description": {"text": "The root of the repository."}}},
-        "invocations": [_invocation(len(findings) - len(kept), context.skipped)],
+        "invocations": [_invocation(len(findings) - len(kept), context)],
         "results": [_result(finding, index[finding.code], context) for finding in kept],
     }
     whole = {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0", "runs": [run]}
     return as_json(whole, indent=2) + "\n"
 
 
-def _invocation(left_out: int, skipped: Sequence[str]) -> dict[str, object]:
+def _invocation(left_out: int, context: Context) -> dict[str, object]:
     notes: list[dict[str, object]] = [
-        {"level": "note", "message": {"text": words}, "descriptor": {"id": "not-analysed"}} for words in skipped
+        {"level": "note", "message": {"text": words}, "descriptor": {"id": "not-analysed"}} for words in context.skipped
     ]
+    if context.partial:
+        words = (
+            "Not all files around those that were named were read: a run over their folder may report more or fewer findings."
+        )
+        notes.append({"level": "note", "message": {"text": words}, "descriptor": {"id": "partial"}})
     if left_out:
         words = f"{left_out} findings of the lightest kinds are left out: this file has the {MAX_RESULTS} heaviest."
         notes.append({"level": "warning", "message": {"text": words}, "descriptor": {"id": "too-many-results"}})

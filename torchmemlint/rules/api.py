@@ -18,27 +18,32 @@ from torchmemlint.index.queries.contents import MAX_INSIDE
 from torchmemlint.rules.card import Rule as Rule
 from torchmemlint.rules.doubts import Doubt, confidence_of, unless_of
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.event_words import Evidence, RecordFlag
-from torchmemlint.semantics.events import Backward, CallEffect, Frame, Graph, Record, Site
-from torchmemlint.semantics.roots import family, speaks_of_devices
+from torchmemlint.semantics.event_words import RecordFlag, Seen
+from torchmemlint.semantics.events import Backward, CallEffect
+from torchmemlint.semantics.graphs import Frame, Graph, Site
+from torchmemlint.semantics.legacy import is_dead
+from torchmemlint.semantics.record import Record
+from torchmemlint.semantics.root_choice import family, mentions_devices
 from torchmemlint.semantics.runs import Runs, is_part
 from torchmemlint.semantics.shown import shown
 from torchmemlint.semantics.syntax import gates_of, has_siblings
 from torchmemlint.semantics.uses import Written, uses_of, written
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.variables import says_any
+from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
-from torchmemlint.torch_facts.words import ToldCall
+from torchmemlint.torch_facts.words import CallByName
 
-PAGE_HEADINGS = ("What it does", "What it costs", "Example", "Fix", "When to ignore", "References")
-"""The headings of a rule's page, in this order; a test holds every page to them."""
-
-
-TENSOR_WORDS = (frozenset(TORCH.methods) | {Evidence.TENSOR}) - TORCH.words["not-tensors-alone"]
+TENSOR_WORDS = (frozenset(TORCH.methods) | {Seen.TENSOR}) - TORCH.words["not-tensors-alone"]
 """Methods that only tensors have (not arrays, strings, lists, modules), and what the engine says of annotated tensors."""
 GRADIENT_HOOKS = TORCH.words["gradient-hooks"]
 
 GRAPH_NODES = TORCH.words["graph-nodes"]
 """Ways to the nodes of a graph, and from one to the next."""
+
+
+UNUSED_FILE = "nothing in the project imports or runs this file"
+UNUSED_FUNCTION = "nothing in the project calls this function"
+WRITTEN_FOR = "written for torch before 0.5: `loss.data[0]` raises IndexError on any later one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,7 @@ class Draft:
     loops    the loops around it
     also     the findings of the same cause in other loops, for which it speaks
     apart    it explains no other finding, though others of its rule may
+    cause    those of one rule with the same cause are one finding of the function, at the first of the costliest
     """
 
     finding: Finding
@@ -59,6 +65,7 @@ class Draft:
     loops: tuple[tuple[int, int], ...] = ()
     also: tuple[Finding, ...] = ()
     apart: bool = False
+    cause: str = ""
 
 
 def is_legacy(target: tuple[int, int] | None) -> bool:
@@ -88,7 +95,7 @@ class Flow:
     judged: dict[int, Any] = field(default_factory=dict)
     """What ``gradmode.judgement`` found of a graph: several rules ask."""
     opaque: dict[Site, list[Graph]] | None = None
-    """What calls out of sight gave, by site, once that was asked for; the next four are such tables, too: what is asked of each
+    """What calls of invisible code gave, by site, once that was asked for; the next four are such tables, too: what is asked of each
     graph must not look at all of them."""
     backwarded: dict[str, set[int]] | None = None
     """What is called → those of its graphs that may reach a backward."""
@@ -96,6 +103,16 @@ class Flow:
     """The root's own calls of what may be a module, and which of them are, or may be, demanded (``inference_with_grad``)."""
     _own: dict[int, bool] = field(default_factory=dict)
     _inside: dict[tuple[int, int], list[Graph]] | None = None
+
+    def why_not_run(self) -> str:
+        """Why nothing runs the function, or no torch of today can, in words; "" where something may."""
+        world, root = self.runs.world, self.record.root
+        if world.project.is_unused_file(root.path):
+            return UNUSED_FILE
+        outermost = FunctionRef(root.path, world.outermost(root)) if root.qualname != MODULE else root
+        if not world.is_hook(root) and world.project.is_unused_function(outermost):
+            return UNUSED_FUNCTION
+        return WRITTEN_FOR if is_dead(world, root) else ""
 
     # --- where ------------------------------------------------------------------------------------------------------
 
@@ -145,6 +162,13 @@ class Flow:
     def source(self, site: Site, node: int) -> str:
         return self.lowered(site).source(node)  # type: ignore[no-any-return]
 
+    def literal(self, site: Site, node: int) -> object:
+        """The value of an expression that is a literal; None for any other."""
+        try:
+            return ast.literal_eval(self.source(site, node).strip())
+        except (SyntaxError, ValueError):
+            return None
+
     def step(self, site: Site, message: str) -> FlowStep:
         return FlowStep(self.frame(site).ref.path, self.span(site), message)
 
@@ -160,6 +184,11 @@ class Flow:
         if info is None or device < 0:
             return False
         return bool(info.targets & set(re.findall(r"\w+", self.source(event.site, device))))
+
+    def has(self, major: int, minor: int) -> bool:
+        """Whether every torch that the project supports has what came with a version; true where the project does not say."""
+        target = self.runs.world.settings.target_torch
+        return target is None or target >= (major, minor)
 
     # --- what -------------------------------------------------------------------------------------------------------
 
@@ -184,6 +213,8 @@ class Flow:
             help, fix = f"{help}; there is no automatic fix: {fix}", None
         if is_legacy(self.runs.world.settings.target_torch):
             severity, help = Severity.NOTE, f"written for torch before 0.4, which has no `no_grad`: {help}"
+        elif (severity or rule.severity) is not Severity.NOTE and (why := self.why_not_run()):
+            severity, cost = Severity.NOTE, f"{cost}; {why}" if cost else why
         lowered = self.lowered(site)
         where = site.node if node is None else node
         span = lowered.span(where)
@@ -258,7 +289,7 @@ class Flow:
         span, _ = self.lowered(site).statement(site.node)
         if span.start.row != span.end.row:
             return None
-        line = world.lines(ref.path)[span.start.row - 1]
+        line = world.lines_around(ref)[span.start.row - 1]
         text = line[span.start.column - 1 : span.end.column - 1]
         code = line.split("#")[0].strip()
         if code != text or text.endswith(":") or self.has_quotes(text):
@@ -269,7 +300,7 @@ class Flow:
         indent = line[: span.start.column - 1]
         newline = line[len(line.rstrip("\r\n")) :] or "\n"
         head = f"with {name}.{call}:"
-        lines, row = world.lines(ref.path), span.start.row
+        lines, row = world.lines_around(ref), span.start.row
         unit = unit_of_block_above(lines, row, indent, head)
         edits = [Edit(Span(span.start, span.start), unit)]
         if not unit:
@@ -321,9 +352,7 @@ class Flow:
 
     def also_calls(self, site: Site, names: frozenset[str]) -> bool:
         """Whether the site's function calls one of these absolute names as well."""
-        ref = self.frame(site).ref
-        calls = self.runs.world.facts(ref).calls
-        return any(self.runs.world.project.resolve(ref.path, call.callee, ref.qualname) in names for call in calls)
+        return self.runs.world.remember(_calls_one_of, (self.frame(site).ref, names))
 
     def class_says(self, site: Site, words: frozenset[str]) -> bool:
         """Whether the site's function, or a method of its class, says one of these words."""
@@ -344,10 +373,9 @@ class Flow:
         """Whether any function of the project says one of these words."""
         return any(self.runs.world.project.says(word) for word in sorted(words))
 
-    def names_in_file(self) -> frozenset[str]:
-        """The words of all functions of the root's file (see ``FunctionFacts.names``)."""
-        functions = self.runs.world.project.module(self.record.root.path).functions
-        return frozenset().union(*(facts.names for facts in functions))
+    def file_says(self, words: frozenset[str]) -> bool:
+        """Whether any function of the root's file says one of these words."""
+        return says_any(self.runs.world, self.record.root.path, words)
 
     def gates(self, site: Site) -> tuple[str, ...]:
         """The tests of every ``if`` around a site, from the outermost on, and "try" for each ``try``; see ``gates_of``."""
@@ -362,13 +390,10 @@ class Flow:
         """The name for torch in code written above a row, and the module to import where none is bound there for sure; (None,
         None) where "torch" is taken. ``around`` is the first row of the function that the code is in: an import anywhere at the
         left margin serves it, and one above it in the function. A decorator is in none, and needs an import above it."""
-        lines = self.runs.world.lines(path)
-        for number, line in enumerate(lines, 1):
-            served = number < row if line[:1].isspace() or not around else True
-            if served and (not line[:1].isspace() or 0 < around < number):
-                for name, target in imported(line):
-                    if target == "torch":
-                        return name, None
+        for number, is_indented, name in self.runs.world.remember(imports_of_torch, path):
+            served = number < row if is_indented or not around else True
+            if served and (not is_indented or 0 < around < number):
+                return name, None
         imports = self.runs.world.project.imports(path)
         taken = any(local == "torch" and target.partition(".")[0] != "torch" for local, target in imports)
         return (None, None) if taken else ("torch", "torch")
@@ -382,8 +407,7 @@ class Flow:
     def remove(self, site: Site, message: str) -> Fix:
         """A fix that takes a statement away: its whole line, or its part of a line; ``pass`` takes its place where a block would be
         left empty."""
-        path = self.frame(site).ref.path
-        lines = self.runs.world.lines(path)
+        lines = self.runs.world.lines_around(self.frame(site).ref)
         lowered = self.lowered(site)
         span = lowered.statement(site.node)[0]
         row = span.start.row
@@ -410,7 +434,7 @@ class Flow:
         if value < 0:
             return None
         lowered = self.lowered(site)
-        lines = self.runs.world.lines(self.frame(site).ref.path)
+        lines = self.runs.world.lines_around(self.frame(site).ref)
         held: Span = lowered.outer_span(value)
         before = KEYWORD.search("".join(lines[: held.start.row - 1]) + lines[held.start.row - 1][: held.start.column - 1])
         after = COMMA.match(lines[held.end.row - 1][held.end.column - 1 :] + "".join(lines[held.end.row :]))
@@ -461,22 +485,22 @@ class Flow:
         return any(
             event.site.loops == loops[: len(event.site.loops)]
             for event in self.record.events.values()
-            if isinstance(event, Backward) or (isinstance(event, CallEffect) and event.effect is ToldCall.OPTIMIZER_STEP)
+            if isinstance(event, Backward) or (isinstance(event, CallEffect) and event.effect is CallByName.OPTIMIZER_STEP)
         )
 
     def device_words(self) -> bool:
-        """As ``roots.speaks_of_devices``, of the root."""
-        return speaks_of_devices(self.runs.world, self.record.root)
+        """As ``root_choice.mentions_devices``, of the root."""
+        return mentions_devices(self.runs.world, self.record.root)
 
     def on_cuda(self) -> bool:
         """Whether something is moved to a CUDA device in the function, or to a device that is not named in a project that works
         with CUDA."""
         flags = self.record.flags
-        return RecordFlag.ON_CUDA in flags or (RecordFlag.ON_SOME_DEVICE in flags and self.speaks_of_cuda())
+        return RecordFlag.ON_CUDA in flags or (RecordFlag.ON_SOME_DEVICE in flags and self.mentions_cuda())
 
-    def speaks_of_cuda(self) -> bool:
+    def mentions_cuda(self) -> bool:
         """Whether the project works with CUDA devices anywhere."""
-        return self.runs.world.project.speaks_of_cuda()
+        return self.runs.world.project.mentions_cuda()
 
     def called_in_training(self, by_trainers: bool = False) -> bool:
         """Whether some caller of the root is a module's forward or computes a loss (or, ``by_trainers``, back-propagates
@@ -511,8 +535,10 @@ class Flow:
 
     def root_is_module(self) -> bool:
         """Whether the root is a method of an ``nn.Module``, or of a class that may be one."""
-        facts = self.runs.world.facts(self.record.root)
-        return bool(facts.owner) and self.runs.world.is_module_class(ClassRef(self.record.root.path, facts.owner)) is not False
+        header = self.runs.world.header(self.record.root)
+        return (
+            bool(header.owner) and self.runs.world.is_module_class(ClassRef(self.record.root.path, header.owner)) is not False
+        )
 
     def root_is_entry(self) -> bool:
         """Whether the program begins with the root: it has no callers, and needs none."""
@@ -529,31 +555,9 @@ class Flow:
 
     def watches_gradients(self, ends_here: bool) -> bool:
         """Whether the root walks a graph's nodes, or hooks into gradients, as may the class it is part of, or makes an input that
-        the root reads require grad: its graphs are wanted without a backward in sight. What ``ends_here``, in numbers, asks for no
+        the root reads require grad: its graphs are wanted without a visible backward. What ``ends_here``, in numbers, asks for no
         gradient of a parameter that another method watches; of an activation that keeps its own it may."""
-        world = self.runs.world
-        facts = world.facts(self.record.root)
-        if any(own.names & GRAPH_NODES for _, own in family(world, self.record.root)):
-            return True
-        prefix = (facts.owner or facts.qualname) + "."
-        inside = world.within(self.record.root.path, prefix[:-1])
-        if len(inside) > MAX_INSIDE:
-            inside = world.within(self.record.root.path, facts.qualname)
-        return any(
-            (
-                other.names & GRADIENT_HOOKS
-                and (not ends_here or other.qualname == facts.qualname or "retain_grad" in other.names)
-            )
-            or any(
-                call.callee.startswith("self.")
-                and call.callee.endswith(".requires_grad_")
-                and not call.args
-                and call.callee.split(".")[1] in facts.names
-                for call in other.calls
-            )
-            for other in inside
-            if other.qualname == facts.qualname or other.qualname.startswith(prefix)
-        )
+        return self.runs.world.remember(_watches_gradients, (self.record.root, ends_here))
 
     def toggled(self, graph: Graph) -> bool:
         """Whether a framework may have frozen the network for this step: Lightning, before release 2, calls ``training_step`` once
@@ -561,14 +565,14 @@ class Flow:
         optimizer stay as they are."""
         world = self.runs.world
         project = world.project
-        owner = world.facts(self.record.root).owner
+        owner = world.header(self.record.root).owner
         if not owner or not graph.what.startswith("self."):
             return False
         cls = ClassRef(self.record.root.path, owner)
         step, made = project.method(cls, "training_step"), project.method(cls, "configure_optimizers")
         if step is None or made is None or not world.trains_result(step):
             return False
-        if all(p.name != "optimizer_idx" for p in world.facts(step).params):
+        if all(p.name != "optimizer_idx" for p in world.header(step).params):
             return False
         manual = project.method(cls, "automatic_optimization") is not None or any(
             fact.const == "False" for fact, _ in project.attr(cls, "automatic_optimization")
@@ -584,14 +588,14 @@ class Flow:
 
     def set_again(self, attribute: str) -> bool:
         """Whether the root's class binds an attribute outside ``__init__`` as well."""
-        owner = self.runs.world.facts(self.record.root).owner
+        owner = self.runs.world.header(self.record.root).owner
         found = self.runs.world.project.attr(ClassRef(self.record.root.path, owner), attribute) if owner else ()
         return any(fact.method and not fact.method.endswith("__init__") for fact, _ in found)
 
     def shown_tensor(self, gid: int) -> bool:
         """Whether the code treats an unknown object, given by its graph, as only a tensor can be treated."""
         words = self.record.evidence.get(gid, set())
-        return bool(words & TENSOR_WORDS) and Evidence.NO_TENSOR not in words
+        return bool(words & TENSOR_WORDS) and Seen.NO_TENSOR not in words
 
     # --- graphs -----------------------------------------------------------------------------------------------------
 
@@ -654,6 +658,35 @@ KEYWORD = re.compile(r"(?P<comma>,\s*)?\b\w+\s*=\s*\Z")
 COMMA = re.compile(r"\s*(?P<comma>,\s*)?")
 SEMICOLON_BEHIND = re.compile(r"\s*;[ \t]*(?=\S)(?!#)")
 SEMICOLON_AHEAD = re.compile(r"\s*;\s*\Z")
+
+
+def _watches_gradients(world: World, key: tuple[FunctionRef, bool]) -> bool:
+    root, ends_here = key
+    facts = world.facts(root)
+    if any(own.names & GRAPH_NODES for _, own in family(world, root)):
+        return True
+    prefix = (facts.owner or facts.qualname) + "."
+    inside = world.within(root.path, prefix[:-1])
+    if len(inside) > MAX_INSIDE:
+        inside = world.within(root.path, facts.qualname)
+    return any(
+        (other.names & GRADIENT_HOOKS and (not ends_here or other.qualname == facts.qualname or "retain_grad" in other.names))
+        or any(
+            call.callee.startswith("self.")
+            and call.callee.endswith(".requires_grad_")
+            and not call.args
+            and call.callee.split(".")[1] in facts.names
+            for call in other.calls
+        )
+        for other in inside
+        if other.qualname == facts.qualname or other.qualname.startswith(prefix)
+    )
+
+
+def imports_of_torch(world: World, path: str) -> tuple[tuple[int, bool, str], ...]:
+    """Where a file imports torch: the row, whether it is indented, and the name."""
+    lines = enumerate(world.lines(path), 1)
+    return tuple((row, line[:1].isspace(), name) for row, line in lines for name, target in imported(line) if target == "torch")
 
 
 def moved(lines: list[str], at: Position, by: int) -> Position:
@@ -733,3 +766,9 @@ def argument(event: CallEffect, position: int, keyword: str):  # type: ignore[no
         if name in (str(position), keyword):
             return value
     return None
+
+
+def _calls_one_of(world: World, asked: tuple[FunctionRef, frozenset[str]]) -> bool:
+    ref, names = asked
+    callees = dict.fromkeys(call.callee for call in world.facts(ref).calls)
+    return any(world.project.resolve(ref.path, callee, ref.qualname) in names for callee in callees)

@@ -16,7 +16,7 @@ class About(StrEnum):
 
     GRAPH_KEPT     an autograd graph outlives its step
     NEEDLESS_GRAPH a forward builds a graph for nothing; findings point at the forward
-    TENSORS_KEPT   tensors live on where nothing lets go of them, with or without a graph
+    TENSORS_KEPT   tensors live on where nothing releases them, with or without a graph
     RESULTS_KEPT   results pile up on the device, without a graph
     ALLOCATOR      the allocator of CUDA; a CPU has none
     HANDLER        what is done about an out-of-memory error
@@ -35,7 +35,7 @@ class About(StrEnum):
 
 
 class Repair(StrEnum):
-    """How ``confirm`` mends the flagged code, to see whether what grew then stays flat.
+    """How ``confirm`` fixes the flagged code, to see whether what grew then stays flat.
 
     DETACH         the flagged value is detached
     DETACH_STATE   so is the state that the flagged statement takes up again
@@ -99,7 +99,7 @@ class Same(StrEnum):
 
 class Once(StrEnum):
     """For what one finding speaks: its place, all that one guard would cover (``Draft.part``), or a file, whose places its fix
-    repairs together."""
+    fixes together."""
 
     A_PLACE = "a place"
     A_PART = "a part"
@@ -137,7 +137,7 @@ class Rule:
     preview     on only with ``--preview``, or selected by its full code
     triggers    words (identifiers in source, ASCII) one of which a file and a function must contain for the rule to fire;
                 the screen and the choice of candidate regions work by them; empty for rules about the run
-    roots       those of them of which one is enough for a function to be run, though it speaks neither of a backward nor of
+    root_words  those of them of which one is enough for a function to be run, though it speaks neither of a backward nor of
                 evaluation nor of grad mode
     of_results  it follows what a model gives, so the words of all rules that are on by default lead to functions in which it
                 has something to say
@@ -145,7 +145,7 @@ class Rule:
     yields_to   codes of rules whose finding explains one of this rule, which is not told then
     explains    what its findings must have in common with those that yield to it, None where none do
     once        for what one finding speaks
-    repair      how ``confirm`` mends it; None where it cannot run the flagged code alone
+    repair      how ``confirm`` fixes it; None where it cannot run the flagged code alone
     keyword     of a call, the argument that the rule is about: ``Repair.SWITCH`` turns it off
     shown       what it says of a graph, and a run can show
     advice      advice for an out-of-memory error, which its findings are places to follow
@@ -160,7 +160,7 @@ class Rule:
     default: bool = True
     preview: bool = False
     triggers: frozenset[str] = frozenset()
-    roots: frozenset[str] = frozenset()
+    root_words: frozenset[str] = frozenset()
     of_results: bool = False
     always: bool = False
     yields_to: frozenset[str] = frozenset()

@@ -40,8 +40,15 @@ def not_a_module(what: str, weight: int) -> Doubt:
     return Doubt(weight, f"`{what}` is not a module with parameters")
 
 
+def may_be_frozen(what: str, test: str, place: str) -> Doubt:
+    """One branch freezes the module: whether it is the one that runs, nobody can see."""
+    return Doubt(1, f"`{what}` is frozen, because `{test}` holds {place}")
+
+
 GUARDED = Doubt(1, "a caller outside this project disables grad mode")
-"""Nothing in sight calls the function."""
+"""Nothing visible calls the function."""
+FORWARD_GUARDED = Doubt(3, "whoever runs the model disables grad mode")
+"""The function is part of a forward, and nothing visible runs that: code that evaluates a model mostly guards the call."""
 GRAPH_WANTED_BY_SOME = Doubt(1, "the callers that leave grad mode on need the graph")
 MODE_NOT_SURE = Doubt(3, "every caller disables grad mode")
 FOR_ITS_EFFECT = Doubt(2, "the call returns no tensor")
@@ -57,9 +64,10 @@ KEPT = Doubt(1, "the stored value is back-propagated later")
 READ_ELSEWHERE = Doubt(1, "code outside this project back-propagates the object's attributes")
 KEPT_BY_MODULE = Doubt(1, "a value that the module's forward keeps is back-propagated")
 NOT_EVALUATED = Doubt(1, "the function also runs in training")
+TAKES_GRADIENTS = Doubt(2, "the model computes gradients in its own forward, as others of the project do")
 CALLED_SELDOM = Doubt(1, "the method is called only once for many steps")
 """Only its name, and that it overrides one of another library, say when it is called."""
-NO_BATCHES = Doubt(1, "the loop has few iterations and does not go over a data set")
+NO_BATCHES = Doubt(1, "the loop has few iterations and does not iterate over a data set")
 READ_BY_A_CALLER = Doubt(1, "code outside this project back-propagates through the same graph again")
 EMPTIED_ELSEWHERE = Doubt(1, "code that is not visible empties the container")
 OPTIMIZED = Doubt(1, "an optimizer that is not visible has its parameters")

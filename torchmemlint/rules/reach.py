@@ -1,23 +1,37 @@
-"""What is known of how a function is reached: whether anything in sight calls it, in loops, or for an environment's next action."""
+"""What is known of how a function is reached: whether anything visible calls it, in loops, or for an environment's next action."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
+from torchmemlint.index.edges import Caller
+from torchmemlint.index.fact_words import ResultUse
+from torchmemlint.index.facts import ModuleFacts
+from torchmemlint.index.grad_effects import OFF
 from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.index.tables import says_cuda
+from torchmemlint.index.views import is_program
+from torchmemlint.rules import doubts
 from torchmemlint.rules.api import Flow
-from torchmemlint.semantics.events import Site
+from torchmemlint.rules.doubts import Doubt
+from torchmemlint.semantics.graphs import Graph, Site
+from torchmemlint.semantics.root_choice import DEVICE_WORDS, family, is_move, moves_something
 from torchmemlint.semantics.runs import MAX_CALLERS
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 STEPS = TORCH.words["environment-steps"]
 HOOKS = TORCH.words["forward"] | TORCH.words["training-steps"] | {name for _, name in TORCH.hooks}
+FORWARDS = TORCH.words["forward"]
 COMMANDS = TORCH.words["makes-commands"]
 WITHOUT_CUDA = re.compile(r"^not \(*[\w.]*(cuda|gpu)(?!.*( is None|==|<))", re.IGNORECASE)
 """Tests under which no GPU is used; ``not gpu is None`` is none of them."""
+MOVES_ITSELF = TORCH.words["moves-by-itself"]
+"""Libraries whose trainers move networks and batches."""
+MAX_ON_THE_WAY = 24
+"""Functions between a program and what it calls in the end."""
 MAX_DEPTH = 3
 """How far callers are followed up."""
 
@@ -25,6 +39,73 @@ MAX_DEPTH = 3
 def is_without_gpu(site: Site) -> bool:
     """Whether a statement runs under a test by which no GPU is used (``else`` of ``if use_cuda:``)."""
     return any(WITHOUT_CUDA.match(test) for test in site.guards)
+
+
+def is_on_host(graph: Graph, flow: Flow) -> bool:
+    """Whether a forward runs on the host: in a program that moves nothing to a device, or of a network that the function makes itself
+    and moves nowhere."""
+    world, root = flow.runs.world, flow.record.root
+    project, path = world.project, root.path
+    if any(target.partition(".")[0] in MOVES_ITSELF for _, target in project.imports(path)):
+        return False
+    made = dict(world.facts(root).bound).get(graph.what, "").removesuffix("()")
+    maker = project.resolve(path, made, root.qualname) if made else None
+    if maker is not None and (isinstance(world.symbol(maker), ClassRef) or TORCH.class_kind(maker)):
+        words = frozenset[str]().union(*(facts.names for _, facts in family(world, root)))
+        return not words & DEVICE_WORDS - {"to"} and not moves_something(world, root)
+    if not world.remember(_is_program, path) or mentions_devices_anywhere(flow):
+        return False
+    callers = project.callers(root)
+    apart = callers.escapes or not callers.calls or any(caller.ref.path != path for caller in callers.calls)
+    if apart and not flow.root_is_entry():
+        return False
+    own = [found for name, _ in project.imports(path) if (found := project.imported(path, name)) and project.is_inside(found)]
+    if own and project.mentions_cuda():
+        return False
+    return not any(moves_something(world, ref) for ref in dict.fromkeys((root, FunctionRef(path, MODULE))))
+
+
+def _is_program(world: World, path: str) -> bool:
+    return is_program(world.project.module(path))
+
+
+def _moves_by_itself(world: World, path: str) -> bool:
+    """Whether a file chooses a device, or imports what does."""
+    module = world.project.module(path)
+    return any(target.partition(".")[0] in MOVES_ITSELF for _, target in module.imports) or chooses_device(module)
+
+
+def is_of_host_program(flow: Flow) -> bool:
+    """Whether a program calls the root, by whatever way, in a project that never mentions CUDA, and neither does anything on that way
+    mention devices: what it wastes is memory of the host."""
+    return flow.runs.world.remember(_is_called_on_host, flow.record.root)
+
+
+def _is_called_on_host(world: World, root: FunctionRef) -> bool:
+    project = world.project
+    if project.mentions_cuda():
+        return False
+    seen, todo, ran = {root: None}, [root], False
+    while todo and len(seen) <= MAX_ON_THE_WAY:
+        ref = todo.pop()
+        if world.remember(_moves_by_itself, ref.path):
+            return False
+        ran = ran or (ref.path != root.path and (ref.qualname == MODULE or ref.qualname.rpartition(".")[2] == "main"))
+        above = [caller.ref for caller in project.callers(ref).calls if caller.ref not in seen]
+        seen.update(dict.fromkeys(above))
+        todo += above
+    return ran and not todo
+
+
+def chooses_device(module: ModuleFacts) -> bool:
+    return says_cuda(module) or any(
+        is_move(call) or "device" in call.keywords for facts in module.functions for call in facts.calls
+    )
+
+
+def mentions_devices_anywhere(flow: Flow) -> bool:
+    """Whether the root's file mentions devices, in names, as an argument or as a default."""
+    return flow.file_says(DEVICE_WORDS - {"to"}) or chooses_device(flow.runs.world.project.module(flow.record.root.path))
 
 
 def acts(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
@@ -38,10 +119,36 @@ def acts(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
     return all(caller.ref != ref and acts(caller.ref, flow, depth + 1) for caller in callers)
 
 
+def guarded(flow: Flow) -> Doubt:
+    """That a caller that is not visible disables grad mode: likelier where a module's forward alone calls the root, and nothing is seen to run
+    that."""
+    root, world = flow.record.root, flow.runs.world
+    owner = world.header(root).owner
+    own = {FunctionRef(root.path, f"{owner}.{name}") for name in FORWARDS}
+    callers = {caller.ref for caller in world.project.callers(root).calls}
+    is_part = flow.root_is_module() and root not in own and bool(callers) and callers <= own
+    return doubts.FORWARD_GUARDED if is_part else doubts.GUARDED
+
+
+def is_part_of_tests(ref: FunctionRef, flow: Flow) -> bool:
+    """Whether a function is a unit test, or only methods below ``unittest.TestCase`` call it."""
+    if flow.runs.world.project.is_test(ref):
+        return True
+    callers = flow.runs.world.project.callers(ref)
+    return bool(callers.calls) and not callers.escapes and all(is_of_test_case(caller.ref, flow) for caller in callers.calls)
+
+
+def is_of_test_case(ref: FunctionRef, flow: Flow) -> bool:
+    """Whether a function is a method below ``unittest.TestCase``."""
+    world = flow.runs.world
+    owner = world.header(ref).owner
+    return bool(owner) and "unittest.TestCase" in world.project.mro(ClassRef(ref.path, owner))
+
+
 def steps(ref: FunctionRef, flow: Flow) -> bool:
     """Whether a function gives an environment an action itself, and takes apart what that answers."""
     return any(
-        call.used == "unpacked" and call.args and call.callee.rpartition(".")[2] in STEPS and "." in call.callee
+        call.used is ResultUse.UNPACKED and call.args and call.callee.rpartition(".")[2] in STEPS and "." in call.callee
         for call in flow.runs.world.facts(ref).calls
     )
 
@@ -68,9 +175,10 @@ def is_unreached(ref: FunctionRef, flow: Flow) -> bool:
     owner, _, name = ref.qualname.rpartition(".")
     if name in HOOKS or project.grad_mode(ref).mode == StartMode.UNSEEN_BASE or (owner and project.calls_by_name(name)):
         return False  # a framework's hook, or a method that is called on an object of which the class is not known
-    if any(call.callee.rpartition(".")[2] in COMMANDS for call in project.module(ref.path).functions[0].calls):
+    world = flow.runs.world
+    if world.remember(_makes_commands, ref.path):
         return False
-    beside = [FunctionRef(ref.path, facts.qualname) for facts in project.module(ref.path).functions if facts.owner == owner]
+    beside = [FunctionRef(ref.path, each) for each in world.remember(_functions_of, (ref.path, owner))]
     return any(
         caller.ref.qualname == MODULE
         or caller.ref.qualname.rpartition(".")[2] == "main"
@@ -81,9 +189,25 @@ def is_unreached(ref: FunctionRef, flow: Flow) -> bool:
     )
 
 
+def is_guarded(caller: Caller, flow: Flow) -> bool:
+    """Whether a call stands in a block that disables grad mode."""
+    project, ref = flow.runs.world.project, caller.ref
+    return any(project.manager_effect(ref.path, ref.qualname, use) == OFF for use in caller.call.managers)
+
+
+def _makes_commands(world: World, path: str) -> bool:
+    return any(call.callee.rpartition(".")[2] in COMMANDS for call in world.project.module(path).functions[0].calls)
+
+
+def _functions_of(world: World, key: tuple[str, str]) -> tuple[str, ...]:
+    """The methods of a class, or a file's functions outside of classes."""
+    path, owner = key
+    return tuple(facts.qualname for facts in world.project.module(path).functions if facts.owner == owner)
+
+
 def is_called_in_loops(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
-    """Whether a call of a function, or of one that calls it, stands in a loop."""
-    callers = flow.runs.world.project.callers(ref).calls
+    """Whether a call of a function, or of one that calls it, stands in a loop; calls under ``no_grad`` are left aside."""
+    callers = [caller for caller in flow.runs.world.project.callers(ref).calls if not is_guarded(caller, flow)]
     return len(callers) > MAX_CALLERS or any(
         caller.call.loops or (caller.ref != ref and depth < MAX_DEPTH and is_called_in_loops(caller.ref, flow, depth + 1))
         for caller in callers

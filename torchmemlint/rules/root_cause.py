@@ -1,11 +1,11 @@
-"""One root cause is told once: which findings of one function stand for others."""
+"""One finding per root cause: which findings of one function stand for others."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from torchmemlint.findings import Confidence, Severity
+from torchmemlint.findings import Confidence, FlowStep, Severity
 from torchmemlint.rules import rule_of
 from torchmemlint.rules.api import Draft
 from torchmemlint.rules.card import Once, Rule, Same
@@ -21,22 +21,22 @@ CAUSES = sorted(((rule, rule.explains) for rule in CARDS.values() if rule.explai
 """The rules that explain others, and what these must share with them; what may be explained itself comes late."""
 
 
-def told_once(drafts: Sequence[Draft]) -> list[Draft]:
+def one_per_cause(drafts: Sequence[Draft]) -> list[Draft]:
     """Drafts of one root function, less those that another one explains. What is doubtful explains nothing that is not."""
     doubtful = [d for d in drafts if d.finding.confidence is Confidence.LOW]
-    sure = _told_once([d for d in drafts if d.finding.confidence is not Confidence.LOW])
-    told = {(d.finding.code, d.part) for d in sure} | {(d.finding.code, d.finding.statement) for d in sure}
+    sure = _explained_left_out([d for d in drafts if d.finding.confidence is not Confidence.LOW])
+    reported = {(d.finding.code, d.part) for d in sure} | {(d.finding.code, d.finding.statement) for d in sure}
     return [
         *sure,
         *(
             d
-            for d in _told_once(doubtful)
-            if told.isdisjoint({(d.finding.code, d.part), (d.finding.code, d.finding.statement)})
+            for d in _explained_left_out(doubtful)
+            if reported.isdisjoint({(d.finding.code, d.part), (d.finding.code, d.finding.statement)})
         ),
     ]
 
 
-def _told_once(drafts: Sequence[Draft]) -> list[Draft]:
+def _explained_left_out(drafts: Sequence[Draft]) -> list[Draft]:
     """Drafts that are alike sure, less those that another of them explains: a missing ``no_grad`` the stores that it fills, a bad
     handler what else is said of it. The cards of the rules have who explains whom, and what of."""
     out = list(drafts)
@@ -54,11 +54,27 @@ def _told_once(drafts: Sequence[Draft]) -> list[Draft]:
             out += map(for_all, parts_of(there))
         if same is Same.FUNCTION and any(d.finding.severity is Severity.ERROR for d in explained):
             out = [raised(d) if d.finding.code == cause.code else d for d in out]
+    return _once_per_cause(out)
+
+
+def _once_per_cause(drafts: Sequence[Draft]) -> list[Draft]:
+    """Drafts, of those that state a cause only one for each cause of a rule. It names the places of the others in its flow."""
+    out, causes = [], dict[tuple[str, str], list[Draft]]()
+    for draft in drafts:
+        if draft.cause:
+            causes.setdefault((draft.finding.code, draft.cause), []).append(draft)
+        else:
+            out.append(draft)
+    for there in causes.values():
+        first = for_all(there)
+        others = sorted((d.finding for d in there if d.finding.span != first.finding.span), key=lambda one: one.sort_key)
+        steps = tuple(FlowStep(one.path, one.span, "the same here") for one in others)
+        out.append(replace(first, finding=replace(first.finding, flow=first.finding.flow + steps)))
     return out
 
 
 def sharer(same: Same, there: Sequence[Draft]) -> Callable[[Draft], bool]:
-    """Tells of a draft whether it has this in common with those."""
+    """Says whether a draft has this in common with those."""
     if same is Same.GRAPHS:
         graphs = frozenset().union(*(d.graphs for d in there))
         spans = {d.finding.span for d in there}  # the same call in another mode of the function has a graph of another number
@@ -86,7 +102,7 @@ def raised(draft: Draft) -> Draft:
 
 
 def for_all(there: Sequence[Draft]) -> Draft:
-    """The draft that speaks for a part of the function, with what it speaks for in other loops: there a comment on its own row says
+    """The draft that stands for a part of the function, with what it stands for in other loops: there a comment on its own row says
     nothing."""
     first = first_of(there)
     loops: dict[tuple[int, int], list[Draft]] = {}

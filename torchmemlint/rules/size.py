@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Iterable
 
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
-from torchmemlint.rules.reach import acts, is_without_gpu
+from torchmemlint.rules.reach import acts, is_of_host_program, is_on_host, is_without_gpu
+from torchmemlint.semantics.estimate import estimate_of
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import CALLED_KINDS, CERTAIN_KINDS, Backward, Graph, GraphKind, SinkKind
+from torchmemlint.semantics.events import Backward
+from torchmemlint.semantics.graphs import CALLED_KINDS, CERTAIN_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.optimized import DEEP_COPIES
+from torchmemlint.semantics.restored import keeps_optimizers
 from torchmemlint.semantics.runs import descendants
+from torchmemlint.semantics.weights import weights_of
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
@@ -24,6 +30,15 @@ MAX_DEPTH = 3
 LAYERS = TORCH.words["saves-its-input"]
 NARROW = "the network has only narrow linear layers"
 LONE = "a linear or embedding layer saves only its input, which has no graph of its own"
+IN_PART = "most of the network is frozen, so only the parts that learn and what follows them save tensors"
+TINY = 250_000
+"""Parameters up to which a network whose layers do not go over positions saves little: 1 MB, and some MB for a batch."""
+BYTES = 4
+"""Of a parameter in single precision."""
+LARGE_BYTES = 75_000_000
+"""Bytes from which on a copy of a network's weights is worth a change: what readers of some 200 findings took for it."""
+SIZE_UNKNOWN = "the code does not show that the networks are large"
+ON_HOST = "it runs on the host, where nothing is moved to a device"
 ENDS_AT_ONCE = "the graph ends at the detach, before that of the training step is built"
 
 
@@ -31,10 +46,17 @@ def why_small(graph: Graph, flow: Flow) -> str:
     """Why a forward's graph is small beside that of a training step, in words; "" where it may be large."""
     if is_without_gpu(graph.site):
         return "it runs only without a GPU"
+    if is_of_host_program(flow) or (not is_in_training_loop(graph, flow) and is_on_host(graph, flow)):
+        return ON_HOST
     if are_dense(graph, flow):
         return NARROW
     if is_lone_layer(graph, flow):
         return LONE
+    if graph.in_part:
+        return IN_PART
+    weights = flow.runs.world.remember(weights_of, (flow.frame(graph.site).ref, graph.what))
+    if weights is not None and weights.count <= TINY and not weights.spatial:
+        return f"the network has {in_words(weights.count)} parameters, and no layer goes over positions"
     if RecordFlag.BACKWARD not in flow.record.flags and acts(flow.record.root, flow):
         return "the batch is one step of an environment"
     if is_cut_at_once(graph, flow) and is_first_of_step(graph, flow):
@@ -42,8 +64,41 @@ def why_small(graph: Graph, flow: Flow) -> str:
     return ""
 
 
+def in_words(count: int) -> str:
+    """A number of parameters, rounded up."""
+    for unit, name in ((1_000_000, " million"), (1_000, " thousand")):
+        if count >= unit:
+            return f"at most {math.ceil(10 * count / unit) / 10:g}{name}"
+    return str(count)
+
+
+def why_little(networks: Iterable[tuple[FunctionRef, str]], more: bool, flow: Flow) -> str:
+    """Why a file with the weights of some networks is not known to be large, as the end of a cost; "" where it is large. Each network is
+    a function and the name that it has there; ``more``: the file holds something else that nothing takes over, such as the state of an
+    optimizer."""
+    world = flow.runs.world
+    networks = [*networks]
+    found = [world.remember(weights_of, network) for network in networks]
+    counts = [each.count for each in found if each is not None]
+    if counts and len(counts) == len(found) and BYTES * sum(counts) * (3 if more else 1) < LARGE_BYTES:
+        return f"small here: its networks have {in_words(sum(counts))} parameters"
+    about = sum(world.remember(estimate_of, network) for network in networks)
+    twice = more and world.remember(keeps_optimizers, None)
+    return "" if BYTES * about * (2 if twice else 1) >= LARGE_BYTES else SIZE_UNKNOWN
+
+
+def is_in_training_loop(graph: Graph, flow: Flow) -> bool:
+    """Whether a backward stands in the outermost loop around a forward, however deep: there its graph adds to those of the training."""
+    around = graph.site.loops[:1]
+    return bool(around) and any(
+        isinstance(event, Backward) and event.site.loops[:1] == around for event in flow.record.events.values()
+    )
+
+
 def small_together(gids: frozenset[int], flow: Flow) -> str:
     """Why all graphs that a value hangs on are small, in words; "" where one may be large."""
+    if is_of_host_program(flow):
+        return ON_HOST
     above = [flow.record.graphs[gid] for gid in sorted(flow.record.ancestors(gids))]
     networks = [graph for graph in above if graph.kind is GraphKind.FORWARD]
     known = [graph for graph in networks if any(isinstance(cls, ClassRef) for cls in classes_of(graph, flow))]
@@ -132,13 +187,13 @@ def chains(graph: Graph, flow: Flow) -> bool:
 
 
 def are_dense(graph: Graph, flow: Flow) -> bool:
-    """Whether every network in sight that a forward may be of is made of narrow linear layers alone."""
+    """Whether every visible network that a forward may be of is made of narrow linear layers alone."""
     classes = classes_of(graph, flow)
     return bool(classes) and all(isinstance(cls, ClassRef) and is_dense(cls, flow) for cls in classes)
 
 
 def classes_of(graph: Graph, flow: Flow) -> tuple[ClassRef | str, ...]:
-    """The classes of what was called, as far as they are in sight: what the engine knows of it, else what callers give for it."""
+    """The classes of what was called, as far as they are visible: what the engine knows of it, else what callers give for it."""
     if graph.cls is not None:
         return (graph.cls,)
     return flow.runs.world.remember(_classes_given, (flow.frame(graph.site).ref, graph.what))

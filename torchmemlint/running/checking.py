@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from torchmemlint.errors import SourceError
 from torchmemlint.processes import forks
+from torchmemlint.project.results import Checked, Scanned
 from torchmemlint.running.inspecting import check_some
 from torchmemlint.running.linking import logs_dependencies, words_of
 from torchmemlint.running.scanning import BYTES_TO_INSPECT, jobs_for, scan_files
-from torchmemlint.workers import Checked, Scanned
 
 if TYPE_CHECKING:
     from torchmemlint.incremental.runs import CachedRun
@@ -58,6 +58,7 @@ class _Done:
     checked: dict[str, Checked]
     reported: frozenset[str] | None
     complete: bool
+    unread: int
     trouble: str = ""
 
 
@@ -73,7 +74,7 @@ def _check_all(run: Run, cached: CachedRun | None = None) -> None:
         check_some(run, paths, scanned=frozenset(paths))
         if cached is not None:
             cached.store_all(run.scanned, run.around or (), run.checked, logged, words)
-        return _Done(run.scanned, run.checked, run.reported, run.complete)
+        return _Done(run.scanned, run.checked, run.reported, run.complete, run.unread)
 
     def work_apart() -> _Done:
         done = work()
@@ -88,7 +89,8 @@ def _check_all(run: Run, cached: CachedRun | None = None) -> None:
     if done is None:
         work()
     else:
-        run.scanned, run.checked, run.reported, run.complete = done.scanned, done.checked, done.reported, done.complete
+        run.scanned, run.checked, run.reported = done.scanned, done.checked, done.reported
+        run.complete, run.unread = done.complete, done.unread
         if run.means.cache is not None and done.trouble:
             run.means.cache.trouble = done.trouble
 

@@ -18,51 +18,51 @@ if TYPE_CHECKING:
     from torchmemlint.source.file import SourceFile
 
 MAX_FIX_ROUNDS = 60
-"""Rounds after which what is left is left. A round repairs all that keeps clear of each other, so few programs need more than four;
-one finding that speaks for all calls of a function needs one for each of these."""
+"""Rounds after which what is left is left. A round fixes all that keeps clear of each other, so few programs need more than four;
+one finding that stands for all calls of a function needs one for each of these."""
 CHANGED = "changed while it was checked; nothing was written to it"
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
     """What fixing does: the changed files as they were (``before``) and their new texts (``after``), the findings that were
-    repaired, and what is left to report; what was left as it is though it could be repaired (``refused``), and why. Nothing is
+    fixed, and what is left to report; what was left as it is though it could be fixed (``refused``), and why. Nothing is
     written."""
 
     outcome: Outcome
     before: Mapping[str, SourceFile]
     after: Mapping[str, str]
-    repaired: tuple[Finding, ...]
+    applied: tuple[Finding, ...]
     refused: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round did to one file: its text before, what was repaired, and where the flagged rows are now."""
+    """What one round did to one file: its text before, what was fixed, and where the flagged rows are now."""
 
     before: SourceFile
-    repaired: tuple[Finding, ...]
+    applied: tuple[Finding, ...]
     rows: tuple[int, ...]
 
 
 def fix(run: Run, refused: Callable[[str], str], *, checked: bool = False) -> Fixed:
     """Rounds over all files at once, because a fix in one file can change what is true in another, until nothing is left to do.
-    A run that is ``checked`` needs none where nothing can be repaired."""
-    if checked and not any(_to_repair(run, set())):
+    A run that is ``checked`` needs none where nothing can be fixed."""
+    if checked and not any(_to_fix(run, set())):
         return Fixed(outcome_of(run), {}, {}, (), {})
     stamps = {file.path: stamp(file.path) for file in run.files}
     left: dict[str, str] = {}
     before: dict[str, SourceFile] = {}
-    repaired: dict[str, list[Finding]] = {}
+    applied: dict[str, list[Finding]] = {}
     useless: set[tuple[str, str, str, str]] = set()
     everything = [file.path for file in run.files]
     check_some(run, everything)
     pending = False  # something was changed since all files were looked at
     for _ in range(MAX_FIX_ROUNDS):
         rounds: dict[str, Round] = {}
-        for path, findings in _to_repair(run, useless):
+        for path, findings in _to_fix(run, useless):
             source = _source(run, path, stamps, left, refused) if path not in left else None
-            done = _repair(run, path, source, findings) if source is not None else None
+            done = _fix_once(run, path, source, findings) if source is not None else None
             if done is not None:
                 before.setdefault(path, done.before)
                 rounds[path] = done
@@ -73,21 +73,21 @@ def fix(run: Run, refused: Callable[[str], str], *, checked: bool = False) -> Fi
         pending = bool(rounds)
         undone = _undo(run, rounds, useless)
         for path, done in rounds.items():
-            repaired.setdefault(path, []).extend(() if path in undone else done.repaired)
+            applied.setdefault(path, []).extend(() if path in undone else done.applied)
         check_some(run, undone)
     else:
         check_some(run, everything)
     after = {path: run.texts[path].text for path in before if run.texts[path].text != before[path].text}
-    told = tuple(finding for path in after for finding in repaired[path])
-    return Fixed(outcome_of(run), {path: before[path] for path in after}, after, told, left)
+    fixed = tuple(finding for path in after for finding in applied[path])
+    return Fixed(outcome_of(run), {path: before[path] for path in after}, after, fixed, left)
 
 
-def _to_repair(run: Run, useless: set[tuple[str, str, str, str]]) -> Iterator[tuple[str, list[Finding]]]:
+def _to_fix(run: Run, useless: set[tuple[str, str, str, str]]) -> Iterator[tuple[str, list[Finding]]]:
     """Files with the findings that are printed and whose fix may help."""
     for path, found in sorted(reported(run).findings.items()):
         unsafe = run.settings[path].unsafe_fixes
         printed = [finding for finding in found if run.settings[path].prints(finding) and _key(finding) not in useless]
-        if any(repairable(finding, unsafe) for finding in printed):
+        if any(is_fixable(finding, unsafe) for finding in printed):
             yield path, printed
 
 
@@ -109,7 +109,7 @@ def _source(
     return source
 
 
-def _repair(run: Run, path: str, source: SourceFile, findings: list[Finding]) -> Round | None:
+def _fix_once(run: Run, path: str, source: SourceFile, findings: list[Finding]) -> Round | None:
     """One round in one file; None where nothing was changed."""
     from torchmemlint.fixes import apply_fixes
 
@@ -121,12 +121,12 @@ def _repair(run: Run, path: str, source: SourceFile, findings: list[Finding]) ->
 
 
 def _undo(run: Run, rounds: Mapping[str, Round], useless: set[tuple[str, str, str, str]]) -> list[str]:
-    """Takes back the rounds in which some finding is still there after its repair, which is not tried again."""
+    """Takes back the rounds in which some finding is still there after its fix, which is not tried again."""
     undone = []
     now = reported(run).findings
     for path, done in rounds.items():
         there = {(finding.code, finding.span.start.row) for finding in now.get(path, ())}
-        kept = [f for f, row in zip(done.repaired, done.rows, strict=True) if (f.code, row) in there and not _is_removed(f)]
+        kept = [f for f, row in zip(done.applied, done.rows, strict=True) if (f.code, row) in there and not _is_removed(f)]
         if kept:
             useless |= {_key(finding) for finding in kept}
             run.texts[path] = done.before
@@ -154,6 +154,6 @@ def stamp(path: str) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def repairable(finding: Finding, unsafe: bool) -> bool:
+def is_fixable(finding: Finding, unsafe: bool) -> bool:
     """Whether a finding has a fix that may be applied, with or without unsafe ones."""
     return finding.fix is not None and (finding.fix.safety is Safety.SAFE or (unsafe and finding.fix.safety is Safety.UNSAFE))

@@ -8,12 +8,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from torchmemlint.errors import SourceError
+from torchmemlint.errors import CannotReadError, SourceError
 from torchmemlint.findings import UNUSED_SUPPRESSION
 from torchmemlint.processes.pool import run_all, run_on, shares, size_of
+from torchmemlint.project.results import Checked
 from torchmemlint.running.linking import link
-from torchmemlint.running.scanning import BYTES_TO_INSPECT, BYTES_TO_SCAN, jobs_for, scan_files, telling
-from torchmemlint.workers import Checked, InspectAll, ScanAll, cannot_parse, crashed, inspect, inspect_comments, read
+from torchmemlint.running.scanning import BYTES_TO_INSPECT, BYTES_TO_SCAN, jobs_for, progress_of, scan_files
+from torchmemlint.workers import InspectAll, ScanAll, cannot_parse, crashed, inspect, inspect_comments, read
 
 if TYPE_CHECKING:
     from torchmemlint.running.state import Run
@@ -34,17 +35,22 @@ def check_some(run: Run, paths: Sequence[str], scanned: Collection[str] = ()) ->
         with run.means.stage("rest"):
             inspected = _inspect(run, candidates)
         for done in (_judged(run, one) for one in inspected):
-            broken = failed[done.path].findings if done.path in failed else ()  # cells of a notebook
-            run.checked[done.path] = replace(done, findings=(*broken, *done.findings))
+            run.checked[done.path] = with_broken(run, done)
     quiet = [path for path in paths if UNUSED_SUPPRESSION in run.settings[path].codes and _only_comments(run, path)]
     if quiet:
         all_comments = ScanAll(run.settings, run.texts)
         jobs = jobs_for(run, quiet, BYTES_TO_SCAN)
         run.checked |= zip(
             quiet,
-            run_all(inspect_comments, all_comments, quiet, jobs, crashed, telling(run, "reading", quiet)),
+            run_all(inspect_comments, all_comments, quiet, jobs, crashed, progress_of(run, "reading", quiet)),
             strict=True,
         )
+
+
+def with_broken(run: Run, done: Checked) -> Checked:
+    """What was found in a file, with what is said of the cells of a notebook that do not parse."""
+    broken = run.scanned[done.path].failed
+    return done if broken is None else replace(done, findings=(*broken.findings, *done.findings))
 
 
 def _judged(run: Run, done: Checked) -> Checked:
@@ -55,7 +61,7 @@ def _judged(run: Run, done: Checked) -> Checked:
     if not changed:
         return done
     whose = "it" if changed[0] == done.path else f"`{changed[0]}`"
-    return cannot_parse(done.path, SourceError(f"was not checked: {whose} changed meanwhile"), run.settings[done.path], "")
+    return cannot_parse(done.path, CannotReadError(f"was not checked: {whose} changed meanwhile"), run.settings[done.path], "")
 
 
 def _changed_meanwhile(run: Run, path: str) -> bool:
@@ -66,7 +72,7 @@ def _changed_meanwhile(run: Run, path: str) -> bool:
 
 
 def _only_comments(run: Run, path: str) -> bool:
-    """Whether a file can be read, and no rule but TML002 can speak in it."""
+    """Whether a file can be read, and no rule but TML002 can report in it."""
     scanned = run.scanned[path]
     return not (scanned.candidate or scanned.failed or scanned.skipped)
 
@@ -93,12 +99,12 @@ def _inspect(run: Run, paths: Sequence[str]) -> list[Checked]:
 
 
 def _run_all(run: Run, shared: InspectAll, paths: Sequence[str]) -> list[Checked]:
-    tell = telling(run, "checking", paths)
+    progress = progress_of(run, "checking", paths)
     if run.means.profile is not None:
         shared = replace(shared, watch=run.means.profile)
     if run.means.executor is None:
         return run_all(
-            inspect, shared, paths, jobs_for(run, paths, BYTES_TO_INSPECT), crashed, tell, shared.project.share_through
+            inspect, shared, paths, jobs_for(run, paths, BYTES_TO_INSPECT), crashed, progress, shared.project.share_through
         )
     # Wherever it is done, our files and our cache may not be there: the texts go along.
     executor, places = run.means.executor
@@ -108,4 +114,6 @@ def _run_all(run: Run, shared: InspectAll, paths: Sequence[str]) -> list[Checked
         if path not in texts:
             with suppress(SourceError):
                 texts[path] = read(path)
-    return run_on(executor, places, inspect, replace(shared, texts=texts, results=results, store=None), paths, crashed, tell)
+    return run_on(
+        executor, places, inspect, replace(shared, texts=texts, results=results, store=None), paths, crashed, progress
+    )

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from torchmemlint.processes import forks
 from torchmemlint.processes.pool import size_of
+from torchmemlint.project.results import Scanned
 from torchmemlint.project.settings import Settings
 from torchmemlint.running.scanning import BYTES_TO_SCAN, scan_all, scan_files
-from torchmemlint.workers import ScanAll, ScanAround, Scanned
+from torchmemlint.workers import ScanAll, ScanAround
 
 if TYPE_CHECKING:
     from torchmemlint.index.facts import ModuleFacts
@@ -68,8 +69,9 @@ def _facts_around(run: Run) -> tuple[Scanned, ...]:
     from torchmemlint.project.neighbours import connected, surroundings
 
     if run.by_hand:
-        around, run.complete = surroundings(list(run.scanned.values()), ScanAround(run.means.cache), run.texts)
-        return around
+        around = surroundings(list(run.scanned.values()), ScanAround(run.means.cache), run.texts)
+        run.complete, run.unread = around.complete, around.unread
+        return around.read
     paths = connected(run.scanned.values())
     shared = ScanAll(dict.fromkeys(paths, Settings()), {}, parse_all=True, cache=run.means.cache)
     # This process is large by now: to fork it, and to write to what it then shares, takes longer than to read some files.

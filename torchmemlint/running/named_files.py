@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def from_folder(run: Run, configuration: Configuration) -> Run | None:
-    """The run over a folder that these named files are a part of, checked, which tells of them alone; None where there was none in
+    """The run over a folder that these named files are a part of, checked, which reports only them; None where there was none in
     this place with these settings, or too much changed since."""
     cache = run.means.cache
     if cache is None or not run.by_hand or not run.files or run.texts:

@@ -67,7 +67,7 @@ class Profile:
         from torchmemlint.index.project import FunctionRef
         from torchmemlint.lower.layout import Places
         from torchmemlint.lower.lowered import Lowered
-        from torchmemlint.semantics.events import Record
+        from torchmemlint.semantics.record import Record
         from torchmemlint.semantics.runs import Runs
         from torchmemlint.semantics.world import World
 
@@ -110,8 +110,8 @@ class Profile:
         """The stages in order, then the rules, the dearest first; seconds of CPU."""
         spent = self.clock.spent
         total = sum(spent.values())
-        told = {"lower": f"{self.lines:,} lines", "run": f"{self.runs:,} runs", "libcst": f"{self.read:,} lines"}
-        rows = [(name, spent.get(name, 0.0), told.get(name, "")) for name in STAGES]
+        amounts = {"lower": f"{self.lines:,} lines", "run": f"{self.runs:,} runs", "libcst": f"{self.read:,} lines"}
+        rows = [(name, spent.get(name, 0.0), amounts.get(name, "")) for name in STAGES]
         rules = sorted((code for code in spent if code not in STAGES), key=lambda code: (-spent[code], code))
         rows += [(code, spent[code], f"{self.asked[code]:,} events") for code in rules]
         lines = [

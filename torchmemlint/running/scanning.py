@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from torchmemlint.processes.pool import run_all, size_of, usable_cpus
-from torchmemlint.workers import ScanAll, Scanned, lost_scan, scan
+from torchmemlint.project.results import Scanned
+from torchmemlint.workers import ScanAll, lost_scan, scan
 
 if TYPE_CHECKING:
     from torchmemlint.running.state import Run
@@ -27,7 +28,7 @@ def scan_all(run: Run, shared: ScanAll, paths: Sequence[str], jobs: int | None =
     """Scans files that may be none of the run's own; ``jobs`` None lets their size decide."""
     jobs = jobs or jobs_for(run, paths, BYTES_TO_SCAN)
     with run.means.stage("scan"):
-        return run_all(scan, shared, paths, jobs, lost_scan, telling(run, "reading", paths))
+        return run_all(scan, shared, paths, jobs, lost_scan, progress_of(run, "reading", paths))
 
 
 def jobs_for(run: Run, paths: Sequence[str], pays: int) -> int:
@@ -37,7 +38,7 @@ def jobs_for(run: Run, paths: Sequence[str], pays: int) -> int:
     return usable_cpus() if sum(map(size_of, paths)) >= pays else 1
 
 
-def telling(run: Run, words: str, paths: Sequence[str]) -> Callable[[int], None]:
+def progress_of(run: Run, words: str, paths: Sequence[str]) -> Callable[[int], None]:
     """Begins a stage on the line of progress, and gives what counts the files that are done."""
     if run.means.progress is None:
         return lambda files: None

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from torchmemlint.incremental.previous_run import PreviousRun
     from torchmemlint.processes.progress import Progress
     from torchmemlint.project.discover import Found
+    from torchmemlint.project.results import Checked, Scanned
     from torchmemlint.project.settings import Settings
     from torchmemlint.running.profile import Profile
     from torchmemlint.source.file import SourceFile
     from torchmemlint.suppress.baseline import Baseline
     from torchmemlint.suppress.since import Since
-    from torchmemlint.workers import Checked, Scanned
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of ``count`` parts of a run, 1 the first: every part looks at all files, and tells of its own."""
+    """One of ``count`` parts of a run, 1 the first: every part looks at all files, and reports its own."""
 
     number: int
     count: int
@@ -56,6 +56,7 @@ class Run:
     texts       stand in for what is on disk
     by_hand     every file was named by hand: it is parsed whatever is in it, and the project around it is looked at
     reported    the files whose findings are reported, None for all: those of a shard, or those named of a folder's
+    unread      torch-related files around those that were named by hand that were not read
     memory      results of functions from an earlier check of the only file
     """
 
@@ -79,6 +80,7 @@ class Run:
     previous: PreviousRun | None = None
     memory: FunctionResults | None = None
     complete: bool = True
+    unread: int = 0
     began: int = field(default_factory=time.time_ns)
     settings: dict[str, Settings] = field(init=False)
 

@@ -11,16 +11,29 @@ from torchmemlint.semantics.call import call_at
 from torchmemlint.semantics.dispatch import STATEMENTS, assign, call_atom, evaluate, handles
 from torchmemlint.semantics.elements import iterate, note_key
 from torchmemlint.semantics.event_words import StoreKind
-from torchmemlint.semantics.events import Accumulate, GraphKind, Regrowth, SinkKind
+from torchmemlint.semantics.events import Accumulate, Regrowth
+from torchmemlint.semantics.graphs import GraphKind, SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.places import place_of
-from torchmemlint.semantics.regrowth import added_to, bound_in, grown_in, only_grows, turns_of
+from torchmemlint.semantics.regrowth import added_to, bound_in, grown_in, only_grows
 from torchmemlint.semantics.state import ELEMENTS, Kind, Mode, State
 from torchmemlint.semantics.stores import store_in
 from torchmemlint.semantics.syntax import takes_part
 from torchmemlint.semantics.text import dotted, text_of
-from torchmemlint.semantics.values import EMPTY, Ext, Obj, Tensor, Value, add_marks, join, only_const, shallow
+from torchmemlint.semantics.values import (
+    EMPTY,
+    INTEGER,
+    SCALAR,
+    Ext,
+    Obj,
+    Tensor,
+    Value,
+    add_marks,
+    join,
+    only_const,
+    shallow,
+)
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
@@ -213,8 +226,8 @@ def note_regrowth(m: Machine, target: ir.Expr, source: ir.Expr, state: State) ->
     if isinstance(source, ir.IfExp) and {text_of(source.test), f"not {text_of(source.test)}"} & set(site.guards):
         return  # the branch around it has decided the test
     if any(type(a) is Ext and a.name in TORCH.concatenations for a in evaluate(m, call.func, state)):
-        if grows_alone(m, loop, target, call) and not all(is_constant(m, part, state) for part in added_to(call, text)):
-            m.emit(Regrowth(site, text, m.loops[-1], turns_of(loop)))
+        if grows_alone(m, loop, target, call) and not all(is_little(m, part, state) for part in added_to(call, text)):
+            m.emit(Regrowth(site, text, m.loops[-1]))
 
 
 def grows_alone(m: Machine, loop: ir.For | ir.While, target: ir.Expr, call: ir.Call) -> bool:
@@ -229,6 +242,26 @@ def grows_alone(m: Machine, loop: ir.For | ir.While, target: ir.Expr, call: ir.C
         m.meter.take(WALK * size)
         known = m.growing[key] = only_grows(loop, target, call, names)
     return known
+
+
+def is_little(m: Machine, part: ir.Expr, state: State) -> bool:
+    """Whether what is joined is a constant, a number, indices or an array, as far as the expression or its name tells."""
+    while isinstance(part, ir.Call) and isinstance(part.func, ir.Attr) and part.func.name in RESHAPES:
+        part = part.func.value
+    if isinstance(part, ir.Name):
+        atoms = state.vars.get(place_of(m, part.id), EMPTY)
+        return bool(atoms) and all(type(a) is Tensor and bool(a.flags & (SCALAR | INTEGER)) for a in atoms)
+    if isinstance(part, ir.Call) and isinstance(part.func, ir.Attr) and part.func.name in LITTLE:
+        return True
+    from_array = isinstance(part, ir.Call) and any(
+        type(a) is Ext and a.name in TORCH.words["from-arrays"]
+        for a in (evaluate(m, part.func, state) if dotted(part.func) else ())
+    )
+    return from_array or is_constant(m, part, state)
+
+
+RESHAPES = TORCH.words["reshapes"] | TORCH.words["reshapes-by-one"]
+LITTLE = TORCH.words["reads-out"] | TORCH.words["best-index"]
 
 
 def is_constant(m: Machine, part: ir.Expr, state: State) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from enum import Enum, auto
 from functools import partial
 
 from torchmemlint.semantics.attention import MIXES, flags_of, role
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import MARK_KINDS, Attention, GraphKind, SinkKind
+from torchmemlint.semantics.events import Attention
+from torchmemlint.semantics.graphs import CERTAIN_KINDS, MARK_KINDS, GraphKind, SinkKind
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.state import ELEMENTS, Kind, Mode, State
 from torchmemlint.semantics.values import (
@@ -38,27 +38,6 @@ from torchmemlint.torch_facts import TORCH
 
 OPERATION = 50
 """Steps that are counted for an operation on tensors, beside the graphs that it looks at."""
-
-
-class Role(Enum):
-    """What a graph is to an operation on values that hang on it."""
-
-    REAL = auto()
-    """A forward or a parameter: there is a graph."""
-    MARK = auto()
-    """Says by what way a value came."""
-    GIVEN = auto()
-    """An argument or attribute, which may be a number."""
-    UNSURE = auto()
-    """What a call out of sight gave."""
-
-
-ROLES = {
-    **dict.fromkeys((GraphKind.FORWARD, GraphKind.LEAF), Role.REAL),
-    **dict.fromkeys(MARK_KINDS, Role.MARK),
-    GraphKind.PARAM: Role.GIVEN,
-}
-"""Kind of a graph → its role; any other kind is UNSURE."""
 SCALING = frozenset({"/", "//", "%"})
 """Operators of which the right operand is more likely a number than a tensor with a graph; in place, ``*`` is one more."""
 CASTS = TORCH.words["casts"]
@@ -83,11 +62,7 @@ def arithmetic(m: Machine, operands: list[Value], node: int, state: State, scale
             return PLAIN
         return unknown(NOTHING.union(*(atom.hints for atom in blind)))
     hints = {gid for atom in tensors for gid in atom.hints}.union(*(atom.hints for atom in blind))
-    roles: dict[Role, set[int]] = {role: set() for role in Role}
-    for atom in tensors:
-        for gid in atom.graphs:
-            roles[ROLES.get(m.record.graphs[gid].kind, Role.UNSURE)].add(gid)
-    graphs, marks, unsure, given = roles[Role.REAL], roles[Role.MARK], roles[Role.UNSURE], roles[Role.GIVEN]
+    graphs, marks, unsure, given = in_roles(m, tensors)
     outputs = NOTHING.union(*(a.outputs for a in tensors))
     if state.mode is Mode.OFF:
         m.sink(graphs | unsure | marks, SinkKind.CUT, "no_grad", node)
@@ -108,6 +83,27 @@ def arithmetic(m: Machine, operands: list[Value], node: int, state: State, scale
         graphs = given
     result = tensor(frozenset(graphs | marks), frozenset(hints), outputs, min_flags(tensors))
     return result if graphs or hints or not blind else result | UNKNOWN
+
+
+def in_roles(m: Machine, tensors: list[Tensor]) -> tuple[set[int], set[int], set[int], set[int]]:
+    """The graphs that tensors hang on: those that are there, marks, those that may be there, and those that were only given."""
+    graphs: set[int] = set()
+    marks: set[int] = set()
+    unsure: set[int] = set()
+    given: set[int] = set()
+    known = m.record.graphs
+    for atom in tensors:
+        for gid in atom.graphs:
+            kind = known[gid].kind
+            if kind in CERTAIN_KINDS:
+                graphs.add(gid)
+            elif kind in MARK_KINDS:
+                marks.add(gid)
+            elif kind is GraphKind.PARAM:
+                given.add(gid)
+            else:
+                unsure.add(gid)
+    return graphs, marks, unsure, given
 
 
 def made_in_mode(m: Machine, value: Value, node: int, state: State) -> Value:
@@ -186,8 +182,15 @@ def in_role(m: Machine, operation: str, result: Value, operands: list[Value], no
 def whole_logits(m: Machine, operands: list[Value], state: State) -> None:
     """Note where something is done with the logits of all positions."""
     for value in operands:
-        if m.deep(value, state)[3] & LOGITS:
-            m.record.flags.add(RecordFlag.LOGITS_USED)
+        for atom in value:
+            if type(atom) is Tensor:
+                flags = atom.flags
+            elif type(atom) is Obj or type(atom) is Tuple:
+                flags = m.deep(frozenset((atom,)), state)[3]
+            else:
+                continue
+            if flags & LOGITS:
+                m.record.flags.add(RecordFlag.LOGITS_USED)
 
 
 def is_parameter(m: Machine, value: Value) -> bool:

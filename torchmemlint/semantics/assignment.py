@@ -9,8 +9,9 @@ from torchmemlint.semantics.call_effects import gradients_freed, tell_environmen
 from torchmemlint.semantics.dispatch import STATEMENTS, TARGETS, assign, evaluate, handles
 from torchmemlint.semantics.elements import iterate, put
 from torchmemlint.semantics.event_words import StoreKind
-from torchmemlint.semantics.events import CERTAIN_KINDS, GraphKind, Store
+from torchmemlint.semantics.events import Store
 from torchmemlint.semantics.gradient_flags import FLAG, METHOD, assign_requires_grad, overwrite_method
+from torchmemlint.semantics.graphs import CERTAIN_KINDS, GraphKind
 from torchmemlint.semantics.kinds import looks_like_module
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.parts import part_of, thing_element
@@ -43,6 +44,7 @@ from torchmemlint.semantics.values import (
     with_flags_set,
 )
 from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import Effect
 
 WEIGHT_ALONE = TORCH.words["weight-alone"]
 """Modules with no parameter but their ``weight``."""
@@ -135,6 +137,8 @@ def assign_attribute(m: Machine, target: ir.Attr, value: Value, state: State, no
         place = (atom.oid, target.name)
         if target.name == "weight" and info.cls in WEIGHT_ALONE and value == FREE_TENSOR:
             state.vars[atom.oid, FROZEN] = const(True)  # a module takes a parameter alone: one that requires no grad
+        if info.kind is Kind.MODULE:
+            take_parts(m, atom.oid, value, state)
         if atom.oid in m.contexts:
             value = keep_on_context(m, text, value, state, node, source)
         marked = tell_accumulation(m, place, text, value, state, node, source)
@@ -142,6 +146,15 @@ def assign_attribute(m: Machine, target: ir.Attr, value: Value, state: State, no
         if marked == value and (info.external or m.outlived_loop(atom.oid) is not None):
             keep_attribute(m, atom.oid, target.name, text, value, node, source, state)
         state.vars[place] = shallow(marked)
+
+
+def take_parts(m: Machine, oid: int, value: Value, state: State) -> None:
+    """A module that is given another one as a part wants gradients where the part does, though it was frozen before."""
+    for atom in value:
+        if type(atom) is Obj and atom.oid != oid and m.heap[atom.oid].kind is Kind.MODULE:
+            m.holders.setdefault(atom.oid, oid)
+            if state.vars.get((oid, FROZEN)) == const(True) and state.vars.get((atom.oid, FROZEN)) != const(True):
+                m.set_frozen(atom.oid, False, state)
 
 
 @handles(TARGETS, ir.Subscript)
@@ -225,6 +238,12 @@ def write_into(
     )
 
 
+def comes_with_others(m: Machine, atom: Obj) -> bool:
+    """Whether a function of a library gave a module, or a tuple that starts with one (``net, preprocess = clip.load(name)``)."""
+    info = m.heap[atom.oid]
+    return info.kind is Kind.MODULE and isinstance(info.cls, str) and TORCH.function_effect(info.cls) is Effect.MODULE
+
+
 @handles(TARGETS, ir.Sequence)
 def unpack(m: Machine, target: ir.Sequence, value: Value, state: State, node: int, source: ir.Expr | None) -> None:
     count = len(target.items)
@@ -241,6 +260,8 @@ def unpack(m: Machine, target: ir.Sequence, value: Value, state: State, node: in
                 piece = part_of(m, atom, f"[{i}]", node, unpacked=True)
             elif type(atom) is Obj and m.heap[atom.oid].kind is Kind.THING:
                 piece = thing_element(m, atom.oid, Const(i, "int"))
+            elif type(atom) is Obj and comes_with_others(m, atom):
+                piece = single if i == 0 else UNKNOWN
             else:
                 piece = iterate(m, single, node, state)
             parts[i] = join(parts[i], piece)

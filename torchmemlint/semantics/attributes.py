@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import in_role, made_in_mode
 from torchmemlint.semantics.call import call_at
 from torchmemlint.semantics.dispatch import EXPRESSIONS, call_atom, evaluate, handles
-from torchmemlint.semantics.events import GraphKind, SinkKind
+from torchmemlint.semantics.graphs import GraphKind, SinkKind
 from torchmemlint.semantics.kinds import class_kind, is_property
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.names import classify, function_value, named, note_bare
@@ -109,7 +110,7 @@ def class_attribute(m: Machine, cls: ClassRef, name: str) -> Value:
     if method is not None:
         return function_value(m, method)
     found = [a for a, _ in m.world.project.attr(cls, name) if a.method == ""]
-    if found and found[0].kind == "const":
+    if found and found[0].kind is AttrKind.CONST:
         return literal(found[0].const)
     return frozenset((Obj(m.outside(Kind.THING, f"{cls.qualname}.{name}", None)),))
 
@@ -189,12 +190,13 @@ def stored_value(m: Machine, oid: int, name: str, text: str, expr: ir.Attr | Non
         init = [a for a in found if a.method.endswith("__init__") or a.method == ""] or list(found)
         value = EMPTY
         for fact in init:
-            if fact.kind in CONTAINERS:
-                value = join(value, frozenset((Obj(m.outside(Kind(fact.kind), text, None, key=(oid, name, fact.kind))),)))
-            elif fact.kind == "const":
+            container = CONTAINER_KINDS.get(fact.kind)
+            if container is not None:
+                value = join(value, frozenset((Obj(m.outside(container, text, None, key=(oid, name, container))),)))
+            elif fact.kind is AttrKind.CONST:
                 one = literal(fact.const)
                 value = join(value, one if len(found) == 1 else join(one, UNKNOWN) if one != NONE else EMPTY)
-            elif fact.kind == "call":
+            elif fact.kind is AttrKind.CALL:
                 value = join(value, constructed_attribute(m, fact.value, oid, name, text, fact.method))
         if value:
             return add_marks(value, carried_calls(m, oid, name, text))
@@ -222,6 +224,9 @@ def class_path(m: Machine, cls: ClassRef, name: str) -> str:
 def carried_calls(m: Machine, oid: int, name: str, text: str) -> frozenset[int]:
     """The mark of what an attribute of an outside object held when the root function was called."""
     return frozenset((m.number_mark(GraphKind.CARRIED, text, (oid, name)),))
+
+
+CONTAINER_KINDS = {AttrKind.LIST: Kind.LIST, AttrKind.DICT: Kind.DICT, AttrKind.SET: Kind.SET}
 
 
 def constructed_attribute(m: Machine, callee: str, oid: int, name: str, text: str, method: str) -> Value:
@@ -255,9 +260,9 @@ def made_by_library(m: Machine, absolute: str, oid: int, name: str, text: str, b
     info = m.heap[oid]
     assert isinstance(info.cls, ClassRef)
     kind = Kind.MODULE if absolute in TORCH.given_weights else class_kind(absolute)
-    if kind == "module" and bare_maker:
+    if kind is Kind.MODULE and bare_maker:
         kind = Kind.FUNCTION_MODULE
-    if kind == "parameter":
+    if kind is Kind.PARAMETER:
         return leaf_tensor(m, 0, text, None)
     if kind in (Kind.LIST, Kind.DICT, Kind.SET):
         return frozenset((Obj(m.outside(kind, text, None, key=(oid, name, kind))),))

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import CALLED_KINDS, Backward, GraphKind, SinkKind, Site
+from torchmemlint.semantics.events import Backward
+from torchmemlint.semantics.graphs import CALLED_KINDS, GraphKind, SinkKind, Site
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.parts import hold_loaded
 from torchmemlint.semantics.state import Kind, State
@@ -64,11 +65,7 @@ def spend(m: Machine, graphs: set[int], state: State) -> None:
     through = {g for g in record.ancestors(frozenset(graphs)) if record.graphs[g].kind in CALLED_KINDS}
     if not through:
         return
-    hanging: dict[int, list[int]] = {}
-    for gid, graph in record.graphs.items():
-        for parent in graph.parents:
-            hanging.setdefault(parent, []).append(gid)
-    todo = list(through)
+    hanging, todo = m.hanging, list(through)
     while todo:
         new = [gid for gid in hanging.get(todo.pop(), ()) if gid not in through]
         through.update(new)
@@ -77,8 +74,10 @@ def spend(m: Machine, graphs: set[int], state: State) -> None:
     mark = m.graph(GraphKind.SPENT, -1, "", site=Site(max(m.frame, 0), -1))
     marks = frozenset((mark,))
     for place, value in state.vars.items():
-        if any(type(atom) is Tensor or type(atom) is Tuple for atom in value):
-            state.vars[place] = spent(value, through, marks)
+        for atom in value:
+            if type(atom) is Tuple or (type(atom) is Tensor and not through.isdisjoint(atom.graphs)):
+                state.vars[place] = spent(value, through, marks)
+                break
 
 
 def spent(value: Value, through: set[int], marks: frozenset[int]) -> Value:

@@ -6,8 +6,9 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import evaluate
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import CallEffect, EnvironmentSet, GradientsFreed, SinkKind
+from torchmemlint.semantics.events import CallEffect, EnvironmentSet, GradientsFreed
 from torchmemlint.semantics.gates import bound_to
+from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.state import Kind, State
 from torchmemlint.semantics.syntax import gradient_owner, next_words
@@ -15,7 +16,7 @@ from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import NOTHING, Ext, Obj, Value, is_zero, names_device, only_const, truth
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
-from torchmemlint.torch_facts.words import Effect, ToldCall
+from torchmemlint.torch_facts.words import CallByName, Effect
 
 ALLOCATOR_VARIABLES = TORCH.words["allocator-variables"]
 """Environment variables that the caching allocator reads: https://docs.pytorch.org/docs/stable/notes/cuda.html."""
@@ -23,7 +24,7 @@ ALLOCATOR_VARIABLES = TORCH.words["allocator-variables"]
 
 def tell_call(
     m: Machine,
-    effect: Effect | ToldCall,
+    effect: Effect | CallByName,
     name: str,
     call: Call,
     state: State | None = None,
@@ -80,9 +81,9 @@ def tell_by_name(m: Machine, func: ir.Attr, receiver: Value, call: Call, state: 
         zeroed(m, call.get(0, "set_to_none"), call.node)
     match func.name:
         case "load_state_dict" if call.all() and not kinds & {Kind.SCHEDULER, Kind.SCALER}:
-            tell_call(m, ToldCall.RESTORE, text_of(func), call, state, on=frozenset(kinds))
+            tell_call(m, CallByName.RESTORE, text_of(func), call, state, on=frozenset(kinds))
         case "zero_grad" if "set_to_none" in call.keywords or (kinds & {Kind.OPTIMIZER, Kind.MODULE} and call.positional):
-            tell_call(m, ToldCall.ZERO_GRAD, text_of(func), call)
+            tell_call(m, CallByName.ZERO_GRAD, text_of(func), call)
         case "cuda":
             m.record.flags.add(RecordFlag.ON_CUDA)
         case "to":
@@ -97,7 +98,7 @@ def tell_by_name(m: Machine, func: ir.Attr, receiver: Value, call: Call, state: 
             if owner is None or (func.name == "fill_" and not is_zero(call.get(0, "value"))):
                 return
             if any(type(a) is Obj and m.heap[a.oid].kind is Kind.PARAMS for a in evaluate(m, owner, state)):
-                tell_call(m, ToldCall.GRADIENT_ZEROED, text_of(owner), call)
+                tell_call(m, CallByName.GRADIENT_ZEROED, text_of(owner), call)
 
 
 def reaches_device(name: str, call: Call) -> bool:
@@ -121,8 +122,8 @@ def torch_loaded(m: Machine) -> bool:
     if function.name == MODULE:
         return RecordFlag.TORCH in m.record.flags
     imports = m.world.project.imports(m.path)
-    roots = {local for local, target in imports if target.partition(".")[0] == "torch"}
-    return bool(roots - function.locals)
+    names = {local for local, target in imports if target.partition(".")[0] == "torch"}
+    return bool(names - function.locals)
 
 
 def zeroed(m: Machine, to_none: Value | None, node: int) -> None:

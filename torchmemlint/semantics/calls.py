@@ -10,10 +10,10 @@ from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import reaches_device, tell_by_name
 from torchmemlint.semantics.dispatch import CALLEES, EXPRESSIONS, METHODS, assign, call_atom, call_method, evaluate, handles
 from torchmemlint.semantics.elements import items_of, iterate
-from torchmemlint.semantics.event_words import Evidence, RecordFlag
-from torchmemlint.semantics.events import GraphKind, SinkKind
+from torchmemlint.semantics.event_words import RecordFlag, Seen
 from torchmemlint.semantics.forward import run_forward
 from torchmemlint.semantics.functions import call_function
+from torchmemlint.semantics.graphs import GraphKind, SinkKind
 from torchmemlint.semantics.kinds import looks_like_module
 from torchmemlint.semantics.machine import Handed, Machine
 from torchmemlint.semantics.models.containers import make_container
@@ -24,7 +24,7 @@ from torchmemlint.semantics.models.tensors import known_as_module
 from torchmemlint.semantics.models.unknown_objects import call_opaque
 from torchmemlint.semantics.names import function_value, named
 from torchmemlint.semantics.state import KEYS, Kind, State
-from torchmemlint.semantics.syntax import first_parameter, stars_of
+from torchmemlint.semantics.syntax import first_parameter
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
     EMPTY,
@@ -124,16 +124,19 @@ def evaluate_arguments(m: Machine, expr: ir.Call, state: State) -> Call:
     exprs: list[ir.Expr] = []
     keyword_exprs: dict[str, ir.Expr] = {}
     more: list[Value] = []
+    stars: set[str] = set()
     for arg in expr.args:
         value = evaluate(m, arg.value, state)
-        if arg.star == "*":
+        if arg.star:
+            stars.add(arg.star)
+        if arg.star is ir.Stars.ONE:
             items = items_of(m, value, state) if not more else None
             if items is not None:
                 positional.extend(items)
                 exprs.extend([arg.value] * len(items))
             else:
                 more.append(iterate(m, value, arg.value.node, state))
-        elif arg.star == "**":
+        elif arg.star is ir.Stars.TWO:
             held = [a for a in value if type(a) is Obj and m.heap[a.oid].kind is Kind.DICT]
             named = False
             for atom in held:
@@ -150,7 +153,7 @@ def evaluate_arguments(m: Machine, expr: ir.Call, state: State) -> Call:
         else:
             positional.append(value)
             exprs.append(arg.value)
-    return Call(expr.func, expr.node, positional, keywords, exprs, keyword_exprs, more, stars_of(expr))
+    return Call(expr.func, expr.node, positional, keywords, exprs, keyword_exprs, more, "".join(sorted(stars)) if stars else "")
 
 
 def special_form(m: Machine, expr: ir.Call, state: State) -> Value | None:
@@ -195,7 +198,7 @@ def super_call(m: Machine, name: str, expr: ir.Call, state: State) -> Value:
 
 def own_method(m: Machine, cls: ClassRef, name: str) -> FunctionRef | None:
     found = m.world.project.method(cls, name)
-    return found if found is not None and m.world.facts(found).owner == cls.qualname and found.path == cls.path else None
+    return found if found is not None and m.world.header(found).owner == cls.qualname and found.path == cls.path else None
 
 
 @handles(CALLEES, Func)
@@ -229,7 +232,7 @@ def call_taken_method(m: Machine, atom: Method, call: Call, state: State) -> Val
 @handles(CALLEES, Tensor, Unknown)
 def call_unknown(m: Machine, atom: Tensor | Unknown, call: Call, state: State) -> Value:
     if type(atom) is Tensor:
-        m.notice(atom.graphs, Evidence.CALLED)
+        m.notice(atom.graphs, Seen.CALLED)
     text = dotted(call.func)
     if text and looks_like_module(m.evidence.get(text, frozenset())):
         oid = m.outside(Kind.MODULE, text, None, key=("called", text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import EXPRESSIONS, assign, evaluate, handles
 from torchmemlint.semantics.elements import forget, iterate
-from torchmemlint.semantics.loops import loop_passes, note_loop
+from torchmemlint.semantics.loops import loop_passes, note_loop, turns_over
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.phases import decide
 from torchmemlint.semantics.state import ELEMENTS, Kind, State
@@ -42,8 +42,9 @@ def comprehension_clause(m: Machine, expr: ir.Comprehension, index: int, oid: in
         comprehension_clause(m, expr, index + 1, oid, inner)
         return inner
 
-    loop, listed = (m.frame, clause.node), expr.kind == "list"
-    note_loop(m, loop, clause.iterable, iterable, target_names(clause.target), listed=listed)
+    loop, listed = (m.frame, clause.node), expr.kind is ir.Display.LIST
+    turns = turns_over(m, clause.iterable, state)
+    note_loop(m, loop, clause.iterable, iterable, target_names(clause.target), listed=listed, turns=turns)
     # The clause's names are a scope of their own: what they held before, they hold again afterwards.
     places = [(m.frame, name) for name in target_names(clause.target)]
     before = {place: state.vars.pop(place, None) for place in places}

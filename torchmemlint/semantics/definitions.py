@@ -15,7 +15,7 @@ from torchmemlint.semantics.state import State
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import Cls, Ext, Func
 from torchmemlint.torch_facts import TORCH
-from torchmemlint.torch_facts.words import Effect, ToldCall
+from torchmemlint.torch_facts.words import CallByName, Effect
 
 
 @handles(STATEMENTS, ir.FunctionDef)
@@ -46,7 +46,7 @@ def check_decorator(m: Machine, decorator: ir.Expr, function: ir.Function, node:
     for atom in evaluate(m, callee, state) if dotted(callee) else ():
         if type(atom) is Ext and atom.name in TORCH.renamed:
             use = decorator if isinstance(decorator, ir.Call) else ir.Call(decorator.node, decorator, [])
-            tell_call(m, ToldCall.RENAMED, atom.name, evaluate_arguments(m, use, state))
+            tell_call(m, CallByName.RENAMED, atom.name, evaluate_arguments(m, use, state))
         if type(atom) is Ext and TORCH.function_effect(atom.name) is Effect.GRAD_OFF:
             if function.is_async:
                 kind = Misuse.ASYNC_GENERATOR_DECORATOR if function.is_generator else Misuse.ASYNC_DECORATOR

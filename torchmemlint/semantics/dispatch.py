@@ -70,8 +70,9 @@ def call_atom(m: Machine, atom: Atom, call: Call, state: State) -> Value:
 def call_method(m: Machine, atom: Atom, name: str, call: Call, state: State) -> Value:
     if name == "enter_context" and call.positional:
         for entered in call.positional[0]:
-            if type(entered) is Obj and m.heap[entered.oid].kind is Kind.MANAGER and m.heap[entered.oid].cls != Mode.NONE:
-                state.mode = Mode(str(m.heap[entered.oid].cls))
+            mode = m.heap[entered.oid].cls if type(entered) is Obj and m.heap[entered.oid].kind is Kind.MANAGER else None
+            if isinstance(mode, Mode) and mode is not Mode.NONE:
+                state.mode = mode
         return call.positional[0]
     return METHODS[type(atom)](m, atom, name, call, state)
 
@@ -85,6 +86,7 @@ def run_block(m: Machine, body: list[ir.Stmt], state: State | None) -> State | N
         if m.statements > HARD_LIMIT:
             raise RunLimit
         m.meter.take(STATEMENT)
+        m.world.go_on()
         if m.watch is not None:
             m.watch(m, statement, state)
         state = STATEMENTS[type(statement)](m, statement, state)

@@ -6,7 +6,8 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import made_in_mode
 from torchmemlint.semantics.dispatch import EXPRESSIONS, evaluate, handles
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import UNSURE_KINDS, LastLogits
+from torchmemlint.semantics.events import LastLogits
+from torchmemlint.semantics.graphs import UNSURE_KINDS
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.parts import part_of, thing_element
 from torchmemlint.semantics.state import ELEMENTS, ITEMS, KEYS, Kind, State
@@ -209,11 +210,11 @@ def put(m: Machine, oid: int, key: Value, value: Value, state: State) -> None:
 
 def note_key(oid: int, name: str, state: State) -> None:
     """A container has a constant key now."""
-    keys = state.vars.get((oid, "$keys"), EMPTY)
+    keys = state.vars.get((oid, KEYS), EMPTY)
     key = Const(name, "str")
     if key not in keys:
         state.meter.take(len(keys))
-        state.vars[oid, "$keys"] = keys | {key}
+        state.vars[oid, KEYS] = keys | {key}
 
 
 def copy_contents(m: Machine, source: int, target: int, state: State) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchmemlint.str_enum import StrEnum
 
 
-class Evidence(StrEnum):
+class Seen(StrEnum):
     """What was seen of the values that hang on a graph, beside the methods called on them, which go by their names."""
 
     ARRAY = "array"

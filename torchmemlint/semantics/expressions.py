@@ -7,7 +7,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics.arithmetic import arithmetic, operate
 from torchmemlint.semantics.dispatch import EXPRESSIONS, assign, evaluate, handles
 from torchmemlint.semantics.elements import copy_contents, forget, iterate, put
-from torchmemlint.semantics.events import SinkKind
+from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.narrowing import narrow
 from torchmemlint.semantics.phases import assumed, decide
@@ -166,7 +166,7 @@ def evaluate_conditional(m: Machine, expr: ir.IfExp, state: State) -> Value:
 
 @handles(EXPRESSIONS, ir.Sequence)
 def evaluate_display(m: Machine, expr: ir.Sequence, state: State) -> Value:
-    if expr.kind == "tuple":
+    if expr.kind is ir.Display.TUPLE:
         items: list[Value] = []
         for item in expr.items:
             if type(item) is ir.Star:
@@ -185,7 +185,7 @@ def evaluate_display(m: Machine, expr: ir.Sequence, state: State) -> Value:
             apart.append(shallow(evaluate(m, item, state)))
             held = join(held, apart[-1])
     state.vars[oid, ELEMENTS] = shallow(held)
-    if 1 < len(apart) == len(expr.items) <= 12 and expr.kind == "list":
+    if 1 < len(apart) == len(expr.items) <= 12 and expr.kind is ir.Display.LIST:
         state.vars[oid, ITEMS] = frozenset((Tuple(tuple(apart)),))
     return frozenset((Obj(oid),))
 

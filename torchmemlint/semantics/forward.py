@@ -9,14 +9,15 @@ from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import call_atom
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import CERTAIN_KINDS, Graph, GraphKind, SinkKind
+from torchmemlint.semantics.frozen_on_a_branch import condition_of
 from torchmemlint.semantics.grad_guards import guards_what_it_runs
 from torchmemlint.semantics.grad_modes import decorated_mode
-from torchmemlint.semantics.machine import CONTAINERS, Machine
+from torchmemlint.semantics.graphs import CERTAIN_KINDS, Graph, GraphKind, SinkKind
+from torchmemlint.semantics.machine import CONTAINERS, THAWED_IN_PART, Machine
 from torchmemlint.semantics.names import function_value
 from torchmemlint.semantics.parameters import has_parameters
 from torchmemlint.semantics.parts import hold_loaded
-from torchmemlint.semantics.state import Kind, Mode, State
+from torchmemlint.semantics.state import FROZEN, Kind, Mode, State
 from torchmemlint.semantics.values import (
     BATCH,
     COMPUTED,
@@ -90,6 +91,8 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str) -> Va
     )
     graph = m.record.graphs[gid]
     graph.cls = cls
+    graph.in_part = is_given_data(m, graphs) and state.vars.get((oid, FROZEN)) == THAWED_IN_PART
+    graph.frozen_if = condition_of(m, oid, state) if not frozen and is_given_data(m, graphs) else None
     graph.training = training if graph.training == training else None
     return attached_output(m, gid, frozenset((gid, *through_module(m, certain))), call, inner, state)
 
@@ -178,9 +181,12 @@ def is_attached(m: Machine, value: Value, state: State, depth: int = 3) -> bool:
 
 def stays_free(m: Machine, oid: int, graphs: Iterable[int], state: State) -> bool:
     """Whether a call of a module records nothing, though grad mode is on: it is frozen, and so is all that its input hangs on."""
-    return m.frozen(oid, state) and not any(
-        m.record.graphs[g].kind in CERTAIN_KINDS and not m.record.graphs[g].frozen for g in graphs
-    )
+    return m.frozen(oid, state) and is_given_data(m, graphs)
+
+
+def is_given_data(m: Machine, graphs: Iterable[int]) -> bool:
+    """Whether none of these graphs has saved anything that wants a gradient."""
+    return not any(m.record.graphs[g].kind in CERTAIN_KINDS and not m.record.graphs[g].frozen for g in graphs)
 
 
 def through_module(m: Machine, graphs: Collection[int]) -> set[int]:
@@ -196,7 +202,6 @@ def through_module(m: Machine, graphs: Collection[int]) -> set[int]:
                 m.record.graphs[key] = Graph(
                     key, GraphKind.CARRIED, graph.site, graph.what, mode=Mode.MODULE, place=graph.place
                 )
-                m.record.graphs[key].parents = frozenset()
             out.add(key)
             if spent:
                 m.record.reused.add(graph.place)

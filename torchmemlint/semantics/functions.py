@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from torchmemlint.index.fact_words import ParamKind
 from torchmemlint.lower import ir
 from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call, call_at
 from torchmemlint.semantics.dispatch import EXPRESSIONS, STATEMENTS, evaluate, handles, run_block
 from torchmemlint.semantics.elements import forget, iterate, put
 from torchmemlint.semantics.event_words import Misuse
-from torchmemlint.semantics.events import CallFate, GradModeMisuse, GraphKind, SinkKind
+from torchmemlint.semantics.events import GradModeMisuse
 from torchmemlint.semantics.expressions import evaluate_constant
 from torchmemlint.semantics.grad_modes import decorated_mode
+from torchmemlint.semantics.graphs import GraphKind, SinkKind
 from torchmemlint.semantics.machine import CONTAINERS, Closure, FrameEnds, Machine
 from torchmemlint.semantics.models.operations import JOINS, note_joined
 from torchmemlint.semantics.models.unknown_objects import call_opaque
 from torchmemlint.semantics.parts import hold_loaded
-from torchmemlint.semantics.roots import runs_steps
+from torchmemlint.semantics.record import CallFate
+from torchmemlint.semantics.root_choice import runs_steps
 from torchmemlint.semantics.state import ELEMENTS, KEYS, Kind, Mode, State, join_states
 from torchmemlint.semantics.stores import note_kept
 from torchmemlint.semantics.syntax import is_abstract
@@ -172,7 +175,7 @@ def bind(m: Machine, function: ir.Function, call: Call, receiver: int, closure: 
     """Arguments to parameters; what is missing takes its default when that is a literal."""
     bound: dict[str, Value] = {}
     positional = list(call.positional)
-    params = [p for p in function.params if p.kind == "positional"]
+    params = [p for p in function.params if p.kind is ParamKind.POSITIONAL]
     first = bound_first(function, receiver, closure) if params else None
     if first is not None:
         bound[params.pop(0).name] = first
@@ -185,10 +188,10 @@ def bind(m: Machine, function: ir.Function, call: Call, receiver: int, closure: 
     for param in function.params:
         if param.name in bound:
             continue
-        if param.kind == "*":
+        if param.kind is ParamKind.VAR_POSITIONAL:
             bound[param.name] = frozenset((Tuple(tuple(positional[:12])),)) if not rest else join_all([*positional, rest])
             positional = []
-        elif param.kind == "**":
+        elif param.kind is ParamKind.VAR_KEYWORD:
             names = {p.name for p in function.params}
             extra = {k: v for k, v in call.keywords.items() if k not in names}
             oid = m.allocate(Kind.DICT, function.node, "kwargs", tag=(m.frame, param.name))

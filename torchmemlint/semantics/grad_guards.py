@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from torchmemlint.index.grad_effects import OFF
 from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.parameters import is_made_parametric, parametric_attributes
+from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
@@ -20,7 +22,7 @@ def start_mode(world: World, ref: FunctionRef) -> StartMode:
     found = world.project.grad_mode(ref)
     if found.mode == StartMode.MIXED and any(not c.certain for c in found.path):
         return StartMode.UNKNOWN
-    owner = world.facts(ref).owner
+    owner = world.header(ref).owner
     if found.mode == StartMode.NO_CALLERS and owner:
         if world.project.driven_without_grad(ClassRef(ref.path, owner)) or called_by_name(world, ref):
             return StartMode.UNKNOWN
@@ -77,7 +79,7 @@ def _guards(world: World, ref: FunctionRef) -> bool:
     facts = world.facts(ref)
     if facts.names & TORCH.words["switches-grad"]:
         return True
-    return any(world.project.decorator_effect(ref.path, facts.parent, use) == "off" for use in facts.decorators)
+    return any(world.project.decorator_effect(ref.path, facts.parent, use) == OFF for use in facts.decorators)
 
 
 def guards_what_it_runs(world: World, cls: ClassRef) -> bool:
@@ -86,22 +88,22 @@ def guards_what_it_runs(world: World, cls: ClassRef) -> bool:
 
 
 def _forward_is_guarded(world: World, cls: ClassRef) -> bool:
-    return _runs_of(world, cls, "forward", 0) == {"off"}
+    return _runs_of(world, cls, "forward", 0) == {Mode.OFF}
 
 
-def _runs_of(world: World, cls: ClassRef, name: str, depth: int) -> set[str]:
-    """How a method runs the parts of its object that may have parameters, and its parameters: "off", "on", or both."""
+def _runs_of(world: World, cls: ClassRef, name: str, depth: int) -> set[Mode]:
+    """The grad modes in which a method runs the parts of its object that may have parameters, and its parameters."""
     method = world.project.method(cls, name)
     if method is None or depth > CALLS_INSIDE:
-        return {"on"}
+        return {Mode.ON}
     facts, parts = world.facts(method), parametric_attributes(world, cls)
-    found: set[str] = set()
+    found: set[Mode] = set()
     called: set[str] = set()
     for call in facts.calls:
         start, _, rest = call.callee.partition(".")
         part = rest.partition(".")[0].partition("[")[0].partition("(")[0]
         if start == "super()":
-            found.add("on")
+            found.add(Mode.ON)
         if start != "self" or not part:
             continue
         own = part == rest and world.project.method(cls, part) is not None
@@ -109,8 +111,10 @@ def _runs_of(world: World, cls: ClassRef, name: str, depth: int) -> set[str]:
             continue
         called.add(part)
         effects = [world.project.manager_effect(method.path, method.qualname, use) for use in reversed(call.managers)]
-        off = next((effect for effect in effects if effect is not None), None) == "off"
-        found |= {"off"} if off and not own else set() if off else _runs_of(world, cls, part, depth + 1) if own else {"on"}
+        off = next((effect for effect in effects if effect is not None), None) == OFF
+        found |= (
+            {Mode.OFF} if off and not own else set() if off else _runs_of(world, cls, part, depth + 1) if own else {Mode.ON}
+        )
     if any(is_made_parametric(world, cls, part) for part in sorted(facts.names & (parts - called))):
-        found.add("on")  # a parameter, or a part that is handed on or gone through
+        found.add(Mode.ON)  # a parameter, or a part that is handed on or gone through
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchmemlint.index.facts import ArgFact, CallableUse
+from torchmemlint.index.grad_effects import OFF, ON, Becomes
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import evaluate
@@ -12,7 +13,7 @@ from torchmemlint.semantics.state import Mode, State
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.values import only_const
 
-SWITCHED = {"off": Mode.OFF, "on": Mode.ON}
+SWITCHED = {OFF: Mode.OFF, ON: Mode.ON}
 """What the index says that a manager or decorator does → the grad mode inside; anything else is not known."""
 
 
@@ -35,8 +36,8 @@ def project_manager_mode(m: Machine, expr: ir.Expr, state: State) -> Mode | None
     )
     if effect is None:
         return None
-    if effect.startswith("param:"):
-        value = exprs.get(effect[6:]) or (next(iter(exprs.values())) if exprs else None)
+    if effect.becomes is Becomes.TESTED:
+        value = exprs.get(effect.test) or (next(iter(exprs.values())) if exprs else None)
         known = decide(m, value, state) if value is not None else None
         return Mode.UNKNOWN if known is None else Mode.ON if known else Mode.OFF
     return SWITCHED.get(effect, Mode.UNKNOWN)
@@ -49,6 +50,6 @@ def decorated_mode(m: Machine, ref: FunctionRef) -> Mode | None:
         return None
     for use in facts.decorators:
         effect = m.world.project.decorator_effect(ref.path, facts.parent, use)
-        if effect in SWITCHED:
+        if effect is not None and effect in SWITCHED:
             return SWITCHED[effect]
     return None

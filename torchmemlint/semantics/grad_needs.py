@@ -11,6 +11,7 @@ from torchmemlint.semantics.stores import STORING
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.tracking import TOO_MUCH, FunctionTracker, bounded, counted, parts_of, root_of
 from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.str_enum import StrEnum
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
@@ -22,7 +23,7 @@ CUTTING = frozenset(name for name, effect in TORCH.methods.items() if effect in 
 """Methods and functions whose result has no graph."""
 PLAIN = TORCH.words["gives-plain-values"]
 """Builtins whose result has no graph."""
-CUT_ATTRIBUTES = TORCH.words["detaches"] | TORCH.words["sizes"] | {"requires_grad"}
+CUT_ATTRIBUTES = TORCH.words["detaches"] | TORCH.words["sizes"] | TORCH.words["gradient-flags"]
 BACKWARD = TORCH.words["back-propagates"]
 STEPS = TORCH.words["may-step"]
 OPTIMIZERS = TORCH.words["may-train"]
@@ -188,7 +189,7 @@ def is_trainer(world: World, ref: FunctionRef, call: ir.Call) -> bool:
 def reader_that_trains(world: World, ref: FunctionRef, attribute: str) -> str:
     """The method of the root's class that reads an attribute and back-propagates what it holds, or hands that out in a class that
     back-propagates anything; "" for none."""
-    owner = world.facts(ref).owner
+    owner = world.header(ref).owner
     methods = world.within(ref.path, owner) if owner else ()
     trains = any(facts.names & BACKWARD for facts in methods)
     for facts in methods if trains else ():
@@ -239,6 +240,14 @@ def _takes(world: World, call: ir.Call, inside: object) -> bool:
     return isinstance(call.func, ir.Attr) and any(each is inside for each in counted(world, call.func.value))
 
 
+class _Step(StrEnum):
+    """What a statement does with gradients."""
+
+    ZERO = "zero"
+    BACKWARD = "backward"
+    READ = "read"
+
+
 @bounded(True)
 def read_before_backward(world: World, ref: FunctionRef, node: int) -> bool:
     """Whether gradients are read between a call that fills them with zeros and the next backward, in the order of the text, which goes
@@ -246,17 +255,19 @@ def read_before_backward(world: World, ref: FunctionRef, node: int) -> bool:
     found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
     if found is None:
         return True
-    steps: list[tuple[int, str]] = []
+    steps: list[tuple[int, _Step]] = []
     for each in counted(world, found[0].body):
         if isinstance(each, ir.Call):
             last = each.func.name if isinstance(each.func, ir.Attr) else dotted(each.func)
-            steps += [(each.node, "zero")] if each.node == node else [(each.node, "backward")] if last in BACKWARD else []
+            steps += (
+                [(each.node, _Step.ZERO)] if each.node == node else [(each.node, _Step.BACKWARD)] if last in BACKWARD else []
+            )
         elif isinstance(each, ir.Attr) and each.name == "grad" and not dotted(each).startswith("torch."):
-            steps.append((each.node, "read"))
+            steps.append((each.node, _Step.READ))
     own = _gradients_in_place(world, found[0].body)
     start = next((index for index, (at, _) in enumerate(steps) if at == node), 0)
     after = [kind for at, kind in (*steps[start + 1 :], *steps[:start]) if at not in own]
-    return "read" in after[: after.index("backward")] if "backward" in after else "read" in after
+    return _Step.READ in (after[: after.index(_Step.BACKWARD)] if _Step.BACKWARD in after else after)
 
 
 def _gradients_in_place(world: World, body: list[ir.Stmt]) -> set[int]:

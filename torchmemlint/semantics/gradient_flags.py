@@ -5,13 +5,14 @@ from __future__ import annotations
 from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import evaluate
 from torchmemlint.semantics.event_words import Misuse, RecordFlag
-from torchmemlint.semantics.events import MARK_KINDS, GradModeMisuse, GraphKind
+from torchmemlint.semantics.events import GradModeMisuse
+from torchmemlint.semantics.graphs import MARK_KINDS, GraphKind
 from torchmemlint.semantics.kinds import looks_like_module
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.places import place_of
-from torchmemlint.semantics.state import FROZEN, Kind, State
+from torchmemlint.semantics.state import Kind, State
 from torchmemlint.semantics.text import text_of
-from torchmemlint.semantics.values import NOTHING, UNKNOWN, Obj, Tensor, Value, const, is_none, truth
+from torchmemlint.semantics.values import NOTHING, Obj, Tensor, Value, is_none, truth
 from torchmemlint.torch_facts import TORCH
 
 FLAG, METHOD = "requires_grad", "requires_grad_"
@@ -33,7 +34,7 @@ def assign_requires_grad(m: Machine, target: ir.Attr, owners: Value, known: bool
         kind = m.heap[atom.oid].kind if type(atom) is Obj else ""
         if type(atom) is Obj and kind in (Kind.PARAMS, Kind.MODULE):
             owner = m.owner_of_params.get(atom.oid, atom.oid)
-            state.vars[owner, FROZEN] = const(True) if known is False else UNKNOWN
+            m.set_frozen(owner, known is False, state)
         elif known is not False:
             m.record.flags.add(RecordFlag.INPUT_GRAD)
     if isinstance(target.value, ir.Name) and any(type(a) is Tensor for a in owners):

@@ -10,7 +10,7 @@ from torchmemlint.lower import ir
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.dispatch import evaluate
 from torchmemlint.semantics.event_words import Recovery
-from torchmemlint.semantics.events import Handler
+from torchmemlint.semantics.events import OomHandler
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.state import State
 from torchmemlint.semantics.text import dotted, text_of
@@ -47,8 +47,8 @@ CALCULATES = frozenset(
 """Effects of torch functions that may be what ran out of memory, and be tried again."""
 
 
-def describe(m: Machine, handler: ir.Handler, statement: ir.Try, state: State, following: ir.Stmt | None) -> Handler | None:
-    """The Handler event of an ``except`` that is about out-of-memory errors; None for any other. ``following`` is the statement
+def describe(m: Machine, handler: ir.Handler, statement: ir.Try, state: State, following: ir.Stmt | None) -> OomHandler | None:
+    """The OomHandler event of an ``except`` that is about out-of-memory errors; None for any other. ``following`` is the statement
     after the whole ``try`` statement."""
     types = caught(m, handler.type, state)
     by_type = any(is_oom_type(t) for t in types)
@@ -73,11 +73,10 @@ def describe(m: Machine, handler: ir.Handler, statement: ir.Try, state: State, f
     found = [] if leaves_nothing(statement.body, m, state) else recoveries(body, statement.body, m, about_error, state)
     if found and all(what in CLEANUPS for _, what in found) and cleans_again(statement, following, turn_of(m)):
         found = []  # what frees nothing here is done once more where it does
-    return Handler(
-        m.site(handler.node), types, handler.name or "",
+    return OomHandler(
+        m.site(handler.node), types,
         tuple(t.node for t in tests if isinstance(t, (ir.Compare, ir.Call)) and t.node not in fallbacks and not behind),
-        not by_type, always_raises(body), tuple(found), keeping(body, handler.name), only_moves(statement.body),
-        m.loops[-1] if m.loops else None,
+        always_raises(body), tuple(found), keeping(body, handler.name), only_moves(statement.body),
     )  # fmt: skip
 
 
@@ -354,10 +353,10 @@ def attempts(tried: list[ir.Stmt], m: Machine) -> tuple[set[str], set[str]]:
         calls = {dotted(n.func): n for n in heads(statement) if isinstance(n, ir.Call)}
         names = [name for name in calls if name and name.rpartition(".")[2] not in QUIET]
         running = {name for name in names if surely_runs_model(m, name)}
-        told = isinstance(statement, ir.ExprStmt)
+        is_statement = isinstance(statement, ir.ExprStmt)
         if not ran:
             first |= set(names)
-        found |= running if ran and told else set(names)
+        found |= running if ran and is_statement else set(names)
         ran = ran or bool(running)
     return found, first
 

@@ -27,16 +27,21 @@ READS = TORCH.words["reads-anywhere"]
 PASSES = TORCH.words["hands-elements-on"]
 JOINS = TORCH.words["joins"]
 COLLECTS = frozenset(FILLS_LISTS)
+MAX_CALLERS = 4
 
 
 class HostUses(FunctionTracker):
     """Follows tensors that would be on the host, and notes the first use that asks for one on the device."""
 
-    def __init__(self, world: World, ref: FunctionRef, container: str, store: int) -> None:
+    def __init__(self, world: World, ref: FunctionRef, container: str, store: int, maker: FunctionRef | None = None) -> None:
         super().__init__(world, ref)
+        self.maker = maker
+        """A function whose results are followed."""
         self.container = container
         self.store = store
         self.met = ""
+        self.taken_whole = ""
+        """The first operation that takes what is followed, as one tensor, with what may be on the device."""
         self.numbers: set[str] = set()
         """Names that hold numbers: of loops over ``range`` and the like."""
 
@@ -50,8 +55,10 @@ class HostUses(FunctionTracker):
         if text != self.container:
             self.note(f"`{text}` keeps it")
 
-    def note(self, what: str) -> None:
+    def note(self, what: str, whole: bool = False) -> None:
         self.met = self.met or what
+        if whole:
+            self.taken_whole = self.taken_whole or what
 
     def augmented(self, statement: ir.AugAssign, state: set[str]) -> bool:
         return self.together([statement.target, statement.value], state, statement.target)
@@ -69,6 +76,8 @@ class HostUses(FunctionTracker):
                 return (inner and expr.name not in PLAIN) or dotted(expr) in state
             case ir.Subscript():
                 held = self.value(expr.value, state)
+                for index in expr.index:
+                    self.value(index, state)
                 if held and not all(self.is_number(index) for index in expr.index):
                     self.note(f"`{text_of(expr)}` takes a part of it")
                 return held
@@ -84,8 +93,12 @@ class HostUses(FunctionTracker):
     def together(self, operands: list[ir.Expr], state: set[str], whole: ir.Expr) -> bool:
         held = [self.value(operand, state) for operand in operands]
         if any(held) and not all(one or self.is_number(operand) for one, operand in zip(held, operands, strict=True)):
-            self.note(f"`{text_of(whole)}` takes it with what may be on the device")
+            self.note(f"`{text_of(whole)}` takes it with what may be on the device", self.is_of_tensors(whole))
         return any(held)
+
+    def is_of_tensors(self, whole: ir.Expr) -> bool:
+        """Whether an operation is one of tensors for sure: text is added too, and what a caller gets may be numbers."""
+        return isinstance(whole, ir.Binary) and (whole.op == "@" or (self.maker is None and whole.op != "+"))
 
     def is_number(self, expr: ir.Expr) -> bool:
         """Whether an expression is a number, a slice or a key: no tensor of the device."""
@@ -116,6 +129,8 @@ class HostUses(FunctionTracker):
         last = expr.func.name if isinstance(expr.func, ir.Attr) else text
         if isinstance(expr.func, ir.Attr) and self.value(expr.func.value, state):
             return self.method(expr, last, given)
+        if self.maker is not None and last == self.maker.qualname.rpartition(".")[2] and self.is_made_by(text):
+            return True
         if not any(given):
             return False
         root = text.partition(".")[0]
@@ -133,10 +148,13 @@ class HostUses(FunctionTracker):
         if absolute is not None and absolute.startswith("torch."):
             others = [arg.value for arg, held in zip(expr.args, given, strict=True) if not held]
             if not all(self.is_number(other) or self.is_mode(other) for other in others):
-                self.note(f"`{text}(…)` takes it with what may be on the device")
+                self.note(f"`{text}(…)` takes it with what may be on the device", whole=True)
             return True
         self.note(f"`{text or last}(…)` is given it")
         return True
+
+    def is_made_by(self, text: str) -> bool:
+        return self.maker in self.world.project.callees(self.ref.path, self.ref.qualname, text).refs
 
     def method(self, expr: ir.Call, last: str, given: list[bool]) -> bool:
         """A method of what is followed."""
@@ -148,7 +166,7 @@ class HostUses(FunctionTracker):
             return False  # it says where the tensor shall be
         others = [arg.value for arg, held in zip(expr.args, given, strict=True) if not held]
         if last not in BY_NUMBERS and others and last not in PARTS:
-            self.note(f"`.{last}(…)` takes it with what may be on the device")
+            self.note(f"`.{last}(…)` takes it with what may be on the device", whole=True)
         elif last in BY_NUMBERS and any(
             isinstance(other, (ir.Name, ir.Call, ir.Attr)) and not self.is_number(other) for other in others
         ):
@@ -184,9 +202,39 @@ def met_on_device(world: World, ref: FunctionRef, place: str, node: int) -> str:
     sight is such a use; an attribute is looked at in all methods of its class."""
     container = place.split("[")[0]
     outermost = FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE)
+    tracked = _followed(world, outermost, container, node)
+    if tracked is None:
+        return "it cannot be read"
+    if tracked.met:
+        return tracked.met
+    if tracked.leaves and outermost.qualname != MODULE and world.project.callers(outermost).calls:
+        return "callers use it, and may have the rest on the device"
+    return _met_in_methods(world, outermost, container) if "." in container else ""
+
+
+@bounded("")
+def taken_whole(world: World, ref: FunctionRef, place: str, node: int) -> str:
+    """The first operation of a function, or of one that calls it, that takes all that a container collects, put together, with what may
+    be on the device; "" where none does."""
+    outermost = FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE)
+    tracked = _followed(world, outermost, place.split("[")[0], node)
+    if tracked is None or tracked.taken_whole or not tracked.leaves or outermost.qualname == MODULE:
+        return tracked.taken_whole if tracked is not None else ""
+    for caller in sorted({call.ref for call in world.project.callers(outermost).calls})[:MAX_CALLERS]:
+        found = world.function(caller)
+        if found is not None:
+            in_caller = HostUses(world, caller, "", -1, outermost)
+            in_caller.run(found[0].body)
+            if in_caller.taken_whole:
+                return in_caller.taken_whole
+    return ""
+
+
+def _followed(world: World, outermost: FunctionRef, container: str, node: int) -> HostUses | None:
+    """What a function does with a container, from the store at a node on; None where it cannot be read."""
     found = world.function(outermost)
     if found is None or not container:
-        return "it cannot be read"
+        return None
     stores = [
         each.node
         for each in counted(world, found[0].body)
@@ -195,15 +243,11 @@ def met_on_device(world: World, ref: FunctionRef, place: str, node: int) -> str:
     ]
     tracked = HostUses(world, outermost, container, stores[-1] if stores else -1)
     tracked.run(found[0].body)
-    if tracked.met:
-        return tracked.met
-    if tracked.leaves and outermost.qualname != MODULE and world.project.callers(outermost).calls:
-        return "callers use it, and may have the rest on the device"
-    return _met_in_methods(world, outermost, container) if "." in container else ""
+    return tracked
 
 
 def _met_in_methods(world: World, ref: FunctionRef, container: str) -> str:
-    owner = world.facts(ref).owner
+    owner = world.header(ref).owner
     if not container.startswith("self.") or not owner:
         return "code that is not visible uses it"
     cls = ClassRef(ref.path, owner)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import STATEMENTS, assign, evaluate, handles, run_block
 from torchmemlint.semantics.elements import forget, iterate
-from torchmemlint.semantics.events import GraphKind, LoopInfo
+from torchmemlint.semantics.graphs import GraphKind
 from torchmemlint.semantics.machine import FIRST_NUMBER, LoopEnds, Machine
 from torchmemlint.semantics.phases import decide
 from torchmemlint.semantics.places import place_of
+from torchmemlint.semantics.record import LoopInfo
 from torchmemlint.semantics.state import ELEMENTS, FROZEN, Key, Kind, State, changed, join_states
 from torchmemlint.semantics.syntax import leaves, names_in, replaced_items
 from torchmemlint.semantics.text import text_of
@@ -32,6 +33,9 @@ from torchmemlint.semantics.values import (
 MAX_PASSES = 3
 """Passes over a loop's body; the lattice of a place is low, and what has not settled by then is joined as it stands."""
 
+MANY_TURNS = 1_000_000
+"""Beyond that a number of turns is as good as unknown."""
+
 
 def note_loop(
     m: Machine,
@@ -41,10 +45,11 @@ def note_loop(
     targets: set[str] | frozenset[str] = frozenset(),
     attempts: bool = False,
     listed: bool = False,
+    turns: int = -1,
 ) -> None:
     kinds = {Kind.LOADER if m.goes_over_batches(a.oid) else m.heap[a.oid].kind for a in value if type(a) is Obj}
     kind = Kind.LOADER if Kind.LOADER in kinds else next(iter(sorted(kinds)), None)
-    m.record.loops[loop] = LoopInfo(text_of(iterable), kind, frozenset(targets), attempts, listed)
+    m.record.loops[loop] = LoopInfo(text_of(iterable), kind, frozenset(targets), attempts, listed, turns=turns)
 
 
 @handles(STATEMENTS, ir.For)
@@ -55,7 +60,8 @@ def run_for(m: Machine, statement: ir.For, state: State) -> State | None:
         return unrolled(m, statement, literals, state)
     loop = (m.frame, statement.node)
     m.loop_statements[loop] = statement
-    note_loop(m, loop, statement.iterable, iterable, names_in(statement.target), leaves(statement.body))
+    turns = turns_over(m, statement.iterable, state)
+    note_loop(m, loop, statement.iterable, iterable, names_in(statement.target), leaves(statement.body), turns=turns)
     m.loop_names |= names_in(statement.target)
 
     free: set[Key] = set()
@@ -246,6 +252,21 @@ def carries(place: tuple[int, str], value: Value, before: State, m: Machine) -> 
     if not any(type(a) in (Unknown, Tuple) or (type(a) is Tensor and (a.graphs or a.hints or a.outputs)) for a in value):
         return False
     return place[0] < len(m.record.frames) or not place[1].startswith("[")
+
+
+def turns_over(m: Machine, iterable: ir.Expr, state: State) -> int:
+    """How many turns a loop over an expression has at most, where that is a display or a ``range`` of numbers that are known; else -1."""
+    match iterable:
+        case ir.Sequence(items=items) if not any(type(item) is ir.Star for item in items):
+            return len(items)
+        case ir.Call(func=ir.Name(id="enumerate"), args=args) if args:
+            return turns_over(m, args[0].value, state)
+        case ir.Call(func=ir.Name(id="range"), args=args) if all(type(a.value) in (ir.Const, ir.Name) for a in args):
+            ends = [known.value for a in args if (known := only_const(evaluate(m, a.value, state))) is not None]
+            numbers = [end for end in ends if type(end) is int and abs(end) < MANY_TURNS]
+            if args and len(numbers) == len(args) and 0 not in numbers[2:]:
+                return len(range(*numbers))
+    return -1
 
 
 def literal_turns(expr: ir.Expr, value: Value) -> list[Value] | None:

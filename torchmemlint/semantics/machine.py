@@ -8,21 +8,27 @@ from typing import NamedTuple
 
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
-from torchmemlint.semantics.events import (
-    Accumulate,
-    Event,
-    Frame,
-    Graph,
-    GraphKind,
-    Record,
-    Sink,
-    SinkKind,
-    Site,
-    Store,
-)
+from torchmemlint.semantics.events import Accumulate, Event, Store
+from torchmemlint.semantics.graphs import Condition, Frame, Graph, GraphKind, Sink, SinkKind, Site
+from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.snapshots import Snapshot, Snapshots
 from torchmemlint.semantics.state import ELEMENTS, FROZEN, KEYS, TRAINING, Kind, Meter, Mode, ObjInfo, RunLimit, State
-from torchmemlint.semantics.values import EMPTY, NOTHING, WITHOUT_PARTS, Atom, Func, Obj, Tensor, Tuple, Unknown, Value, truth
+from torchmemlint.semantics.values import (
+    EMPTY,
+    NOTHING,
+    UNKNOWN,
+    WITHOUT_PARTS,
+    Atom,
+    Func,
+    Obj,
+    Tensor,
+    Tuple,
+    Unknown,
+    Value,
+    const,
+    join,
+    truth,
+)
 from torchmemlint.semantics.world import World
 
 CONTAINERS = frozenset({Kind.LIST, Kind.DICT, Kind.SET})
@@ -92,6 +98,12 @@ class FrameEnds:
         self.state: State | None = None
 
 
+THAWED_IN_PART = const("")
+"""Of a module's parameters: some want gradients, the others were frozen."""
+MAYBE_FROZEN = join(const(True), const(False))
+"""Of a module that was frozen on one branch."""
+
+
 @dataclass(eq=False)
 class Machine:
     """Numbers and remembers. All numbering is by site, so that the passes of a loop speak of the same things."""
@@ -121,8 +133,12 @@ class Machine:
     """What a function returns in a grad mode, run by itself (``Runs.result``)."""
     frozen_in: Callable[[ClassRef], frozenset[str]] = lambda _: frozenset()
     """The attributes that a class's ``__init__`` leaves frozen (``Runs.frozen_attributes``)."""
+    frozen_maybe: Callable[[ClassRef], tuple[tuple[str, Condition], ...]] = lambda _: ()
+    """Those that it leaves frozen under a condition (``Runs.maybe_frozen``)."""
     frozen_wherever: Callable[[str], bool] = lambda _: False
     """Whether every class of the project that holds a module in an attribute of that name leaves it frozen."""
+    freezes_itself: Callable[[str], bool] = lambda _: False
+    """Whether all methods of the project of that name freeze the whole object (``freezes_itself``)."""
     plumbing: Callable[[FunctionRef], frozenset[str] | None] = lambda _: None
     """The words of a function that cannot touch a tensor (``Plumbing.names``)."""
     retyped: int = 0
@@ -151,6 +167,8 @@ class Machine:
     """Sinks → the graphs that went there: the record has them the other way round, once the run is over."""
     _sunk: dict[tuple[str, str, int, int], set[int]] = field(default_factory=dict)
     """Kind, how, frame and node of a sink → the graphs that went there."""
+    _hanging: dict[int, list[int]] | None = None
+    """``hanging``, kept up to date once it was asked for."""
     absolutes: dict[str, Value] = field(default_factory=dict)
     """What absolute names stand for. Kept for the run, which is charged with what was asked for it."""
     closure_keys: dict[tuple[object, ...], int] = field(default_factory=dict)
@@ -161,6 +179,8 @@ class Machine:
     """Tests that the run could not decide → 2 when a branch of theirs trains (backward, step), else 1."""
     loop_names: set[str] = field(default_factory=set)
     frozen_attributes: frozenset[str] = frozenset()
+    freezes: set[int] = field(default_factory=set)
+    """Modules that the run froze somewhere."""
     texts: dict[int, str] = field(default_factory=dict)
     """Text of the tests of ``if`` statements, by the identity of these (which live as long as the run)."""
     phases: dict[int, list[tuple[set[str], str, int]]] = field(default_factory=dict)
@@ -309,6 +329,19 @@ class Machine:
             oid = holder
         return False
 
+    def set_frozen(self, oid: int, frozen: bool, state: State) -> None:
+        """Freeze all parameters of a module; or thaw them, so that every frozen module that has this one as a part is thawed there."""
+        if frozen:
+            state.vars[oid, FROZEN] = const(True)
+            self.freezes.add(oid)
+            return
+        state.vars[oid, FROZEN] = UNKNOWN
+        seen = {oid}
+        while (oid := self.holders.get(oid, oid)) not in seen:
+            seen.add(oid)
+            if self.frozen(oid, state):
+                state.vars[oid, FROZEN] = THAWED_IN_PART
+
     # --- graphs ---------------------------------------------------------------------------------------------------
 
     def graph(
@@ -338,16 +371,33 @@ class Machine:
         if old is None:
             if len(self.record.graphs) > MAX_GRAPHS:
                 raise RunLimit
+            self._hang(gid, parents)
             self.record.graphs[gid] = Graph(
                 gid, kind, site or self.site(node), what, parents, mode, training, module, frozen, place, callee,
                 self.heap[module].loops if module in self.heap else (), direct,
             )  # fmt: skip
         else:
-            old.parents |= parents
+            if not parents <= old.parents:
+                self._hang(gid, parents - old.parents)
+                old.parents |= parents
             if old.mode != mode:
                 old.mode = Mode.UNKNOWN if mode is Mode.UNKNOWN or old.mode is Mode.UNKNOWN else mode
             old.frozen = old.frozen and frozen
         return gid
+
+    @property
+    def hanging(self) -> dict[int, list[int]]:
+        """Graphs and marks → the graphs that hang on them, so far."""
+        if self._hanging is None:
+            self._hanging = {}
+            for gid, graph in self.record.graphs.items():
+                self._hang(gid, graph.parents)
+        return self._hanging
+
+    def _hang(self, gid: int, parents: frozenset[int]) -> None:
+        if self._hanging is not None:
+            for parent in parents:
+                self._hanging.setdefault(parent, []).append(gid)
 
     def sink(self, gids: Iterable[int], kind: SinkKind, how: str, node: int) -> None:
         key = (kind, how, self.frame, node)
@@ -412,6 +462,9 @@ class Machine:
                 return NOTHING, atom.hints, NOTHING, 0  # type: ignore[union-attr]
             if not depth or not (kind is Tuple or kind is Obj):
                 return NOTHING, NOTHING, NOTHING, 0
+            if kind is Obj and self.heap[atom.oid].kind not in HOLDING:  # type: ignore[union-attr]
+                self.meter.take(1)
+                return NOTHING, NOTHING, NOTHING, 0
         graphs: set[int] = set()
         hints: set[int] = set()
         outputs: set[int] = set()
@@ -460,8 +513,14 @@ class Machine:
 
     def whole(self, value: Value, state: State) -> tuple[frozenset[int]]:
         """Graphs, marks and hints of a value, containers included: what a sink takes."""
-        if len(value) == 1 and type(next(iter(value))) in WITHOUT_PARTS:
-            return (NOTHING,)
+        if len(value) == 1:  # most values
+            (atom,) = value
+            if type(atom) in WITHOUT_PARTS:
+                return (NOTHING,)
+            if type(atom) is Obj and self.heap[atom.oid].kind is Kind.THING:
+                return (frozenset((self.thing_graph(atom.oid),)),)
+            graphs, hints, _, _ = self.deep(value, state)
+            return (graphs | hints if hints else graphs,)
         graphs, hints, _, _ = self.deep(value, state)
         extra = {self.thing_graph(a.oid) for a in value if type(a) is Obj and self.heap[a.oid].kind is Kind.THING}
         return (graphs | hints | extra,)

@@ -86,9 +86,9 @@ def function_value(m: Machine, ref: FunctionRef, receiver: int = -1, owner: Clas
     """A function of the project; it is lowered only when it is called."""
     key = m.closure_keys.get(("ref", ref))
     if key is None:
-        facts = m.world.facts(ref)
-        if owner is None and facts.owner:
-            owner = ClassRef(ref.path, facts.owner)
+        header = m.world.header(ref)
+        if owner is None and header.owner:
+            owner = ClassRef(ref.path, header.owner)
         placeholder = ir.Function(-1, ref.qualname.rpartition(".")[2], ref.qualname, [], [], [])
         key = len(m.closures)
         m.closure_keys["ref", ref] = key
@@ -129,5 +129,5 @@ def classify(m: Machine, oid: int, cls: ClassRef | str | None, text: str) -> Non
 
 def note_bare(m: Machine, oid: int, cls: ClassRef, ref: FunctionRef, callee: str) -> None:
     """Remember of an object that is constructed by calls of ``callee`` in a function that it is a module without parameters."""
-    if m.heap[oid].kind == "module" and made_without_parameters(m.world, ref, callee, cls):
+    if m.heap[oid].kind is Kind.MODULE and made_without_parameters(m.world, ref, callee, cls):
         m.bare.add(oid)

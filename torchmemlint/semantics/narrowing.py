@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchmemlint.index.project import ClassRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.dispatch import evaluate
-from torchmemlint.semantics.event_words import Evidence
+from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.state import Key, Kind, State
 from torchmemlint.semantics.syntax import type_names
@@ -16,10 +16,15 @@ from torchmemlint.torch_facts import TORCH
 PLAIN_TYPES = TORCH.words["plain-types"]
 TENSOR_TYPES = TORCH.words["tensor-types"]
 
+WITHOUT_NAMES = frozenset({ir.Name, ir.Attr, ir.Const})
+"""Tests that tell nothing of the names in them: of a truth value no type follows."""
+
 
 def narrow(m: Machine, test: ir.Expr, holds: bool, state: State) -> bool:
     """Apply what a test tells of the names in it (``x is None``, ``isinstance(x, torch.Tensor)``, ``not``, ``and``, ``or``);
     False where no value is left, so that the branch cannot be reached."""
+    if type(test) in WITHOUT_NAMES:
+        return True
     match test:
         case ir.Unary(op="not"):
             return narrow(m, test.value, not holds, state)
@@ -63,7 +68,7 @@ def narrow_type(m: Machine, place: Key, func: ir.Expr, rest: list[ir.Arg], holds
     kept = old
     if holds and asks_for_number(m, func, rest):
         if all(name.rpartition(".")[2] == "ndarray" for name in type_names(rest[0].value)):
-            m.notice((g for a in old if type(a) is Tensor for g in a.graphs), Evidence.MAYBE_ARRAY)
+            m.notice((g for a in old if type(a) is Tensor for g in a.graphs), Seen.MAYBE_ARRAY)
         kept = PLAIN
     elif asks_for_tensor(m, func, rest, state):
         kept = only_tensors(m, old) if holds else without_tensors(m, old)

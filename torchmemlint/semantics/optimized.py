@@ -1,21 +1,28 @@
-"""Which modules no optimizer holds: copies of a network, as a target network is, whose gradients nobody uses."""
+"""Which modules no optimizer holds: copies of a network, as a target network is, and networks that only give features to what
+learns. Nobody uses their gradients."""
 
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.kinds import class_kind
+from torchmemlint.semantics.parameters import STORED_FLAGS, parametric_attributes
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
+PARALLEL = TORCH.words["parallel"]
 PARAMETERS = TORCH.words["parameter-iterators"]
 WRITES = TORCH.words["writes-into-parameters"]
 """Words of a function that writes into parameters, and does not only go through those of two modules."""
+FREEZING = STORED_FLAGS | {"requires_grad_"}
+"""Words of a function that may freeze a module."""
 DEEP_COPIES = tuple(f"{name}()" for name in sorted(TORCH.words["deep-copies"]))
+BACK_PROPAGATES = TORCH.words["trains-something"] - TORCH.words["clears-gradients"]
 MAX_BELOW = 60
 """Functions that are looked through for the making of an optimizer, below one that is given a module."""
 
@@ -23,13 +30,29 @@ MAX_BELOW = 60
 def is_copy(world: World, ref: FunctionRef, text: str) -> bool:
     """Whether the module that a function knows under a name or attribute gets its weights from another one, and no optimizer in
     sight holds them, while one holds another module's."""
+    places = _places(world, ref, text)
+    return bool(places) and all(_is_copy_in(world, where, name) for where, name in places)
+
+
+def is_left_out(world: World, ref: FunctionRef, text: str) -> bool:
+    """Whether a module was made, or is an attribute, where optimizers are made of other modules' parameters, and none may hold its
+    own: a backbone whose features a new layer learns from."""
+    if not text.removeprefix("self.").isidentifier():
+        return False  # a part of something, which may be held as a whole
+    places = _places(world, ref, text)
+    return bool(places) and all(
+        world.remember(_is_left_out_within, (*_where(world, where, name), name)) for where, name in places
+    )
+
+
+def _places(world: World, ref: FunctionRef, text: str) -> list[tuple[FunctionRef, str]]:
+    """Where a module that a function knows by a name or attribute comes from: the callers that give it, else the function itself;
+    none where callers out of sight do."""
     given = world.project.objects_given(ref, text) if text.isidentifier() else ()
     places = [
         (caller, name) for caller, name in given if world.facts(caller).qualname == MODULE or name not in _params(world, caller)
     ]
-    if text in _params(world, ref) and not places:
-        return False
-    return all(_is_copy_in(world, where, name) for where, name in places or [(ref, text)])
+    return places if places or text in _params(world, ref) else [(ref, text)]
 
 
 def throws_away(world: World, ref: FunctionRef, text: str, row: int) -> bool:
@@ -46,8 +69,8 @@ def throws_away(world: World, ref: FunctionRef, text: str, row: int) -> bool:
                 others = [
                     _rows(world, each, zeroed | {step}) for each in _scope(world, *_where(world, ref, network), optimizer)
                 ]
-                stepping = [told for told in others if any(callee == step for _, callee in told)]
-                return bool(stepping) and all(told[0][1] in zeroed for told in stepping)
+                stepping = [each for each in others if any(callee == step for _, callee in each)]
+                return bool(stepping) and all(each[0][1] in zeroed for each in stepping)
             following = [callee for at, callee in rows if at > row] or [callee for _, callee in rows]
             return bool(following) and following[0] in zeroed
     return False
@@ -55,7 +78,7 @@ def throws_away(world: World, ref: FunctionRef, text: str, row: int) -> bool:
 
 def may_discard(world: World, ref: FunctionRef) -> bool:
     """Whether a function back-propagates more than once: gradients of one backward can be zeroed before the next is stepped by."""
-    return sum(map(_back_propagates, world.facts(ref).calls)) > 1
+    return len([*islice(filter(_back_propagates, world.facts(ref).calls), 2)]) > 1
 
 
 def discards(world: World, ref: FunctionRef, text: str, row: int) -> bool:
@@ -94,7 +117,7 @@ def _makes(call: CallFact) -> bool:
 
 
 def _back_propagates(call: CallFact) -> bool:
-    return call.callee.rpartition(".")[2] in TORCH.words["trains-something"] - TORCH.words["clears-gradients"]
+    return call.callee.rpartition(".")[2] in BACK_PROPAGATES
 
 
 def _rows(world: World, ref: FunctionRef, callees: set[str]) -> list[tuple[int, str]]:
@@ -112,6 +135,11 @@ def is_held(world: World, ref: FunctionRef, text: str) -> bool:
 
 def optimizer_of(world: World, ref: FunctionRef, text: str) -> str:
     """The name or attribute of the one optimizer that holds a network's parameters, "" where it is not known."""
+    return world.remember(_optimizer_of, (ref, text))
+
+
+def _optimizer_of(world: World, key: tuple[FunctionRef, str]) -> str:
+    ref, text = key
     asked, found = 0, []
     for place in _scope(world, *_where(world, ref, text), text):
         facts = world.facts(place)
@@ -136,7 +164,7 @@ def _assigned(world: World, ref: FunctionRef, facts: FunctionFacts, made: str) -
 
 
 def _params(world: World, ref: FunctionRef) -> frozenset[str]:
-    return frozenset(param.name for param in world.facts(ref).params)
+    return frozenset(param.name for param in world.header(ref).params)
 
 
 def _is_copy_in(world: World, ref: FunctionRef, text: str) -> bool:
@@ -153,11 +181,107 @@ def _is_copy_within(world: World, key: tuple[str, str, str]) -> bool:
         for each in (_scope(world, path, inside, text) if saying is None else saying)
     ):
         return False
+    return bool(_makers_without(world, path, inside, text))
+
+
+def _is_left_out_within(world: World, key: tuple[str, str, str]) -> bool:
+    path, inside, text = key
+    if text.startswith("self."):
+        held = world.project.attr(ClassRef(path, inside), text.removeprefix("self.")) if inside else ()
+        if not held or not all(fact.value.endswith("()") for fact, _ in held):
+            return False  # it has another name, under which an optimizer may hold it
+    places = _scope(world, path, inside, text)
+    if not text.startswith("self.") and not any(_is_made(world.facts(each), text) for each in places):
+        return False  # a function, or what was imported
+    if any(_may_hand_on(world, each, text) or _holds_trained(world, each, text) for each in places):
+        return False
+    if not _certainly_learns(world, path, inside, text):
+        return False
+    networks = _networks_held(world, _makers_without(world, path, inside, text))
+    return bool(networks) and not any(_may_have_parts(world, each, network) for network in networks for each in places)
+
+
+def _networks_held(world: World, makers: list[FunctionRef]) -> set[str]:
+    """The networks whose parameters optimizers are made with; none where they are given anything else."""
+    held: set[str] = set()
+    for maker in makers:
+        asked = {call.callee for call in world.facts(maker).calls if call.callee.rpartition(".")[2] in PARAMETERS}
+        for call in _constructors(world, maker):
+            first = call.args[0] if call.args else None
+            if first is None:
+                return set()
+            plain = bool(first.name) and _asks_for_parameters(first.name)
+            if not plain and ((first.name and not _is_group(world, maker, first.name)) or not asked):
+                return set()
+            held |= {callee.rpartition(".")[0] for callee in ([first.name] if plain else asked)}
+    return held
+
+
+def _is_group(world: World, ref: FunctionRef, name: str) -> bool:
+    """Whether a name is a local that the function itself makes of parameters: a list of groups, a list of what it asked for."""
+    facts = world.facts(ref)
+    made = {value for bound, value in (*facts.bound, *facts.rebound) if bound == name}
+    return name in facts.locals - _params(world, ref) and all(_is_collected(value) for value in made)
+
+
+def _is_collected(value: str) -> bool:
+    """Whether a text is a call of a builtin that only collects, or asks for parameters."""
+    return value in ("list()", "filter()", "chain()", "itertools.chain()") or _asks_for_parameters(value)
+
+
+def _may_have_parts(world: World, ref: FunctionRef, network: str) -> bool:
+    """Whether a function makes a network of what its text does not name (``ModuleList([a, b])``): a module may be a part of it."""
+    facts = world.facts(ref)
+    values = [value for name, value in (*facts.bound, *facts.rebound) if name == network]
+    if network.startswith("self.") and facts.owner:
+        values += [fact.value for fact, _ in world.project.attr(ClassRef(ref.path, facts.owner), network.removeprefix("self."))]
+    for call in facts.calls:
+        if any(value.startswith(f"{call.callee}()") for value in values):
+            name = world.project.resolve(ref.path, call.callee, ref.qualname)
+            layer = isinstance(name, str) and name.startswith("torch.nn.") and name not in TORCH.words["holders"]
+            if not layer and any(arg.keyword == "*" or not (arg.name or arg.const) for arg in call.args):
+                return True
+    return False
+
+
+def _makers_without(world: World, path: str, inside: str, text: str) -> list[FunctionRef]:
+    """The functions that make optimizers where a module goes by that name; none where one of them may hold it."""
     places = _scope(world, path, inside, text)
     if any(_steps(call.callee, text) for each in places for call in world.facts(each).calls):
-        return False  # it goes by its own optimizer (``self.critic.optimizer.step()``)
+        return []  # it goes by its own optimizer (``self.critic.optimizer.step()``)
     makers = [each for each in places if world.remember(_makes_optimizer, each)]
-    return bool(makers) and not any(_may_give(world, each, text) for each in makers)
+    return [] if any(_may_give(world, each, text) for each in makers) else makers
+
+
+def _certainly_learns(world: World, path: str, inside: str, text: str) -> bool:
+    """Whether a module surely has parameters that want gradients: its class is one of the project's that has some and never speaks of
+    freezing, or weights are loaded into it."""
+    places = _scope(world, path, inside, text)
+    classes = {world.project.class_of(each.path, each.qualname, text) for each in places} - {None}
+    for cls in classes:
+        if isinstance(cls, ClassRef):
+            names = frozenset[str]().union(*(facts.names for facts in world.within(cls.path, cls.qualname)))
+            return names.isdisjoint(FREEZING) and bool(parametric_attributes(world, cls))
+    return any(call.callee == f"{text}.load_state_dict" for each in places for call in world.facts(each).calls)
+
+
+def _may_hand_on(world: World, ref: FunctionRef, text: str) -> bool:
+    """Whether a function may hand a module, or its parameters, to what keeps or trains it under another name: an object, a function
+    out of sight, or one that gives back what is trained."""
+    facts = world.facts(ref)
+    bound = {*facts.bound, *facts.rebound}
+    for call in facts.calls:
+        given = any(arg.name == text or arg.name.startswith(f"{text}.") for arg in call.args)
+        if not given or call.callee.endswith("load_state_dict") or _is_wrapped(facts, call):
+            continue
+        seen = world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs
+        if not seen or any(world.header(each).owner or world.facts(each).names & FREEZING for each in seen):
+            return True
+        if _may_make_optimizer(world, ref, call):
+            return True
+        if any(value == f"{call.callee}()" and _is_asked(facts, name) for name, value in bound):
+            return True
+    return _is_asked(facts, text) or any(_is_part(value, text) for name, value in bound if name != text)
 
 
 def _steps(callee: str, text: str) -> bool:
@@ -195,8 +319,17 @@ def _makes_optimizer(world: World, ref: FunctionRef) -> bool:
 def _constructors(world: World, ref: FunctionRef) -> list[CallFact]:
     """The calls of a function that make optimizers, or give one more parameters."""
     names = {call.callee: world.project.resolve(ref.path, call.callee, ref.qualname) for call in world.facts(ref).calls}
-    made = {callee for callee, name in names.items() if name is not None and class_kind(name) is Kind.OPTIMIZER}
+    made = {callee for callee, name in names.items() if name is not None and world.remember(_is_optimizer_class, name)}
     return [call for call in world.facts(ref).calls if call.callee in made or call.callee.endswith(".add_param_group")]
+
+
+def _is_optimizer_class(world: World, name: str) -> bool:
+    """Whether a class is an optimizer, or one of the project below one."""
+    if class_kind(name) is Kind.OPTIMIZER:
+        return True
+    cls = world.symbol(name)
+    bases = world.project.mro(cls) if isinstance(cls, ClassRef) else ()
+    return any(isinstance(base, str) and class_kind(base) is Kind.OPTIMIZER for base in bases)
 
 
 def _may_give(world: World, ref: FunctionRef, text: str) -> bool:
@@ -205,16 +338,52 @@ def _may_give(world: World, ref: FunctionRef, text: str) -> bool:
     made = _constructors(world, ref)
     if _may_hold_element(world, ref, made, text):
         return True
+    facts = world.facts(ref)
     last = max(call.place for call in made)
     in_loop = any(call.loops for call in made)
-    for call in world.facts(ref).calls:
-        asks = call.callee.startswith(f"{text}.") and call.callee.rpartition(".")[2] in PARAMETERS  # of a part of it, too
+    whole = {f"self.{name}" for name in PARAMETERS} if text.startswith("self.") else set()
+    for call in facts.calls:
+        asks = _asks(call, text) or call.callee in whole
         if asks and (in_loop or call.place < last):
             return True
         handed = not call.callee.endswith("load_state_dict") and any(arg.name == text for arg in call.args)
-        if handed and (call in made or _may_make_optimizer(world, ref, call)):
+        if handed and not _is_wrapped(facts, call) and (call in made or _may_make_optimizer(world, ref, call)):
             return True
     return False
+
+
+def _holds_trained(world: World, ref: FunctionRef, text: str) -> bool:
+    """Whether a function makes a module of others of which it asks for the parameters: an optimizer holds it in part."""
+    facts = world.facts(ref)
+    made = tuple(value for name, value in (*facts.bound, *facts.rebound) if name == text)
+    given = [arg.name for call in facts.calls for arg in call.args if any(v.startswith(f"{call.callee}()") for v in made)]
+    return any(name and _is_asked(facts, name) for name in given)
+
+
+def _is_made(facts: FunctionFacts, text: str) -> bool:
+    """Whether a function binds a name to what a call gives."""
+    return any(name == text and value.endswith("()") for name, value in (*facts.bound, *facts.rebound))
+
+
+def _is_part(value: str, text: str) -> bool:
+    """Whether a text is a module, a part of it, or what a method of it gives, but for its weights as data."""
+    return value == text or (value.startswith(f"{text}.") and not value.endswith("state_dict()"))
+
+
+def _is_asked(facts: FunctionFacts, text: str) -> bool:
+    """Whether a function asks for the parameters of a module, or of a part of it."""
+    return any(_asks(call, text) for call in facts.calls)
+
+
+def _asks(call: CallFact, text: str) -> bool:
+    """Whether a call gives the parameters of a module, or of a part of it."""
+    return call.callee.startswith(f"{text}.") and call.callee.rpartition(".")[2] in PARAMETERS
+
+
+def _is_wrapped(facts: FunctionFacts, call: CallFact) -> bool:
+    """Whether a call gives a module its own name again, as one that runs on several devices: ``net = DataParallel(net)``."""
+    made = f"{call.callee}()"
+    return call.callee.rpartition(".")[2] in PARALLEL and all(value != made for _, value in (*facts.bound, *facts.rebound))
 
 
 def _may_hold_element(world: World, ref: FunctionRef, made: list[CallFact], text: str) -> bool:

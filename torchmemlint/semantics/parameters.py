@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 
 from torchmemlint.index.arguments import argument_for
+from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.facts import ArgFact, AttrFact, CallFact, FunctionFacts, ParamFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.kinds import class_kind, looks_like_module
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE, PLAIN_ROOTS, World
 from torchmemlint.torch_facts import MODULE_KINDS, TORCH
+from torchmemlint.torch_facts.words import ClassKind, Effect
 
 AFFINE = {
     **dict.fromkeys(TORCH.words["affine-norms"], True),
@@ -64,7 +66,7 @@ def _is_bare_base(base: str) -> bool:
     """Whether a base class out of sight brings no parameters of its own."""
     if base in TORCH.words["bare-bases"] or base.split(".")[0] in PLAIN_ROOTS:
         return True
-    return TORCH.class_kind(base) in ("loss", "module-noparam")
+    return TORCH.class_kind(base) in (ClassKind.LOSS, ClassKind.MODULE_NOPARAM)
 
 
 def _with_constructor(
@@ -83,7 +85,7 @@ def _with_constructor(
         given = {param.name for param in params}
     for attr in world.project.attrs(cls):
         if _may_hold_parameter(world, cls, attr):
-            if attr.kind != "name" or attr.method != init.qualname or attr.value not in given:
+            if attr.kind is not AttrKind.NAME or attr.method != init.qualname or attr.value not in given:
                 return None
             needed |= {attr.value}
     return params, needed
@@ -123,6 +125,11 @@ def _handed_on(
 
 def made_without_parameters(world: World, ref: FunctionRef, callee: str, cls: ClassRef) -> bool:
     """Whether every call of ``callee`` in a function, which constructs ``cls``, makes a module that has no parameters."""
+    return world.remember(_made_without_parameters, (ref, callee, cls))
+
+
+def _made_without_parameters(world: World, key: tuple[FunctionRef, str, ClassRef]) -> bool:
+    ref, callee, cls = key
     needed = parametric(world, cls, exact=True)
     if not needed:
         return needed is not None
@@ -130,7 +137,7 @@ def made_without_parameters(world: World, ref: FunctionRef, callee: str, cls: Cl
     calls = [call for call in world.facts(ref).calls if call.callee == callee]
     if init is None or not calls:
         return False
-    params = world.facts(init).params[1:]
+    params = world.header(init).params[1:]
     for call in calls:
         for word in needed:
             arg = argument_for(params, word, call.args)
@@ -184,19 +191,31 @@ def words_given(world: World, ref: FunctionRef, parameter: str) -> frozenset[str
     return frozenset().union(*(world.evidence(caller).get(text, frozenset()) for caller, text in given))
 
 
-def may_be_given_frozen(world: World, ref: FunctionRef, parameter: str) -> bool:
-    """Whether a caller may have frozen the module that it gives for a parameter: it goes through its parameters or children, and
-    speaks of freezing."""
+def may_be_given_frozen(world: World, ref: FunctionRef, text: str) -> bool:
+    """Whether a caller may have frozen the module of which a parameter, or a part of one, is called: it goes through its parameters or
+    children, and speaks of freezing. ``text`` may name an element of a loop over parts, too."""
+    facts = world.facts(ref)
+    params = {param.name for param in facts.params[bool(facts.owner) :]}
+    root = text.partition(".")[0]
+    if root not in params:
+        root = dict(facts.bound).get(root, "").partition(".")[0].removesuffix("[]")
+    return root in params and world.remember(_may_be_given_frozen, (ref, root))
+
+
+def _may_be_given_frozen(world: World, key: tuple[FunctionRef, str]) -> bool:
+    ref, parameter = key
     for caller, text in world.project.objects_given(ref, parameter):
         if may_freeze(world.facts(caller), text, world.evidence(caller).get(text, frozenset())):
             return True
     return False
 
 
-def may_freeze(facts: FunctionFacts, text: str, said: frozenset[str]) -> bool:
-    """Whether a function may leave the module frozen that it calls ``text`` and of which it calls the methods ``said``: all of
+def may_freeze(facts: FunctionFacts, text: str, methods: frozenset[str]) -> bool:
+    """Whether a function may leave the module frozen that it calls ``text`` and of which it calls the ``methods``: all of
     its parameters, as none is thawed."""
-    if FREEZERS & said or any("freeze" in call.callee and any(arg.name == text for arg in call.args) for call in facts.calls):
+    if FREEZERS & methods or any(
+        "freeze" in call.callee and any(arg.name == text for arg in call.args) for call in facts.calls
+    ):
         return True
     stored = facts.names & STORED_FLAGS
     if THAWED in facts.names or not (stored or "requires_grad_" in facts.names):
@@ -221,6 +240,11 @@ def _is_module(world: World, cls: ClassRef | str) -> bool:
 def makes_bare(world: World, ref: FunctionRef, callee: str, absolute: str) -> bool:
     """Whether every call of ``callee`` in the function makes one of torch's normalisations (``absolute``) without its affine
     parameters, all that it could have, or an embedding of given weights that stay as they are."""
+    return world.remember(_makes_bare, (ref, callee, absolute))
+
+
+def _makes_bare(world: World, key: tuple[FunctionRef, str, str]) -> bool:
+    ref, callee, absolute = key
     calls = world.remember(_calls_by_callee, ref).get(callee, [])
     if absolute in TORCH.given_weights:
         return bool(calls) and not any(arg.keyword == "freeze" and arg.const != "True" for call in calls for arg in call.args)
@@ -244,9 +268,11 @@ def may_hold_module(world: World, cls: ClassRef, name: str) -> bool:
     """Whether a class's own assignments to an attribute may put a module there: not where all of them are literals, or
     objects of classes that are known to be none."""
     for attr in world.project.attrs(cls):
-        if attr.name != name or attr.kind == "const":
+        if attr.name != name or attr.kind is AttrKind.CONST:
             continue
-        absolute = world.project.resolve(cls.path, attr.value.removesuffix("()"), attr.method) if attr.kind == "call" else None
+        absolute = (
+            world.project.resolve(cls.path, attr.value.removesuffix("()"), attr.method) if attr.kind is AttrKind.CALL else None
+        )
         inner = world.project.klass(absolute) if absolute is not None else None
         if inner is None or world.is_module_class(inner) is not False:
             return True
@@ -255,17 +281,17 @@ def may_hold_module(world: World, cls: ClassRef, name: str) -> bool:
 
 def _may_hold_parameter(world: World, cls: ClassRef, attr: AttrFact) -> bool:
     """Whether an assignment to an attribute may put a module with parameters there, or a parameter."""
-    if attr.kind in ("const", "function"):
+    if attr.kind in (AttrKind.CONST, AttrKind.FUNCTION):
         return False
-    if attr.kind == "name" and _is_known_function(world, cls.path, attr.method, attr.value):
+    if attr.kind is AttrKind.NAME and _is_known_function(world, cls.path, attr.method, attr.value):
         return False
-    if attr.kind == "part":  # of what a function gives: a module if it makes any, and if no other thing is known of it
+    if attr.kind is AttrKind.PART:  # of what a function gives: a module if it makes any, and if no other thing is known of it
         made = world.project.resolve(cls.path, attr.element.removesuffix("()"), attr.method)
         maker = world.project.function(made) if made is not None else None
         return maker is not None and _may_make_module(world, maker)
-    if attr.kind != "call":
+    if attr.kind is not AttrKind.CALL:
         # A bare name or an expression: a number from the arguments, unless it is called somewhere as a module would be.
-        return bool(_said_of(world, cls, attr) & {"()", "parameters", "forward"})
+        return bool(_methods_called_on(world, cls, attr) & {"()", "parameters", "forward"})
     made, _, method = attr.value.removesuffix("()").partition("().")
     absolute = world.project.resolve(cls.path, made, attr.method)
     if absolute is None:
@@ -274,7 +300,7 @@ def _may_hold_parameter(world: World, cls: ClassRef, attr: AttrFact) -> bool:
         return "." not in attr.value or last not in TORCH.methods or last in TORCH.module_methods
     if method and "(" not in method and method in TORCH.methods:
         # `torch.ones(3).bool()`: a tensor, which is no parameter of the module that holds it.
-        return absolute != "torch.Tensor" and TORCH.function_effect(absolute) != "source"
+        return absolute != "torch.Tensor" and TORCH.function_effect(absolute) is not Effect.SOURCE
     maker = FunctionRef(cls.path, attr.method or MODULE)
     inner = world.project.klass(absolute)
     if inner is not None:
@@ -287,28 +313,34 @@ def _may_hold_parameter(world: World, cls: ClassRef, attr: AttrFact) -> bool:
     return _may_give_parameter(world, cls, attr, made, absolute)
 
 
+_WITHOUT_PARAMETERS = frozenset(
+    {ClassKind.MODULE_NOPARAM, ClassKind.LOSS, ClassKind.OPTIMIZER, ClassKind.LOADER, ClassKind.DISTRIBUTION}
+)
+_MAY_GIVE_PARAMETER = frozenset({Effect.LEAF, Effect.MODULE, Effect.COMPILE})
+
+
 def _may_give_parameter(world: World, cls: ClassRef, attr: AttrFact, made: str, absolute: str) -> bool:
     """As ``_may_hold_parameter``, for the result of a call that constructs no class of the project."""
     kind = TORCH.class_kind(absolute)
-    bare = kind == "module" or absolute in TORCH.given_weights
+    bare = kind is ClassKind.MODULE or absolute in TORCH.given_weights
     if bare and attr.method and makes_bare(world, FunctionRef(cls.path, attr.method), made, absolute):
         return False
     if kind is not None:
-        return kind not in ("module-noparam", "loss", "optimizer", "loader", "distribution")
+        return kind not in _WITHOUT_PARAMETERS
     effect = TORCH.function_effect(absolute)
-    if effect == "load":
-        return "()" in _said_of(world, cls, attr)  # what is called is a compiled module
+    if effect is Effect.LOAD:
+        return "()" in _methods_called_on(world, cls, attr)  # what is called is a compiled module
     if effect is not None or absolute.split(".")[0] in PLAIN_ROOTS | TORCH.words["without-parameters"]:
-        return effect in ("leaf", "module", "compile")
+        return effect in _MAY_GIVE_PARAMETER
     function = world.project.function(absolute)
     if function is not None:
         return _may_make_module(world, function)
     # An object of another package: no module where all that is asked of it is what modules do not have.
-    words = _said_of(world, cls, attr)
+    words = _methods_called_on(world, cls, attr)
     return not words or any(word == "()" or word in TORCH.module_methods or RUNS.match(word) for word in words)
 
 
-def _said_of(world: World, cls: ClassRef, attr: AttrFact) -> frozenset[str]:
+def _methods_called_on(world: World, cls: ClassRef, attr: AttrFact) -> frozenset[str]:
     """What the class calls on an attribute (see ``World.evidence``)."""
     if not attr.method:
         return frozenset()
@@ -328,20 +360,19 @@ def _may_make_module(world: World, ref: FunctionRef) -> bool:
 def is_made_parametric(world: World, cls: ClassRef, name: str) -> bool:
     """Whether an attribute is assigned a parameter, or a module, that is made there by its name."""
     for attr, at in world.project.attr(cls, name):
-        absolute = world.project.resolve(at.path, attr.value.partition("()")[0], attr.method) if attr.kind == "call" else None
+        absolute = (
+            world.project.resolve(at.path, attr.value.partition("()")[0], attr.method) if attr.kind is AttrKind.CALL else None
+        )
         if absolute is None:
             continue
         inner = world.project.klass(absolute)
         if inner is not None and world.is_module_class(inner) is not False:
             return True
-        if TORCH.class_kind(absolute) in MODULE_KINDS | {"parameter"} or TORCH.function_effect(absolute) in (
-            "leaf",
-            "module",
-        ):
+        if TORCH.class_kind(absolute) in MODULE_KINDS or TORCH.function_effect(absolute) in (Effect.LEAF, Effect.MODULE):
             return True
     return False
 
 
 def is_torch_function(absolute: str) -> bool:
     """Whether an absolute name is that of a function of torch's, and none that gives a module."""
-    return TORCH.class_kind(absolute) is None and TORCH.function_effect(absolute) not in (None, "module", "leaf")
+    return TORCH.class_kind(absolute) is None and TORCH.function_effect(absolute) not in (None, Effect.MODULE, Effect.LEAF)

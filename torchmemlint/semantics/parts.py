@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from torchmemlint.semantics.events import UNSURE_KINDS, GraphKind
+from torchmemlint.semantics.graphs import UNSURE_KINDS, GraphKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.state import ELEMENTS, Key, Kind, Mode, State
-from torchmemlint.semantics.values import FREE_TENSOR, MOVED, NOTHING, SCALAR, Const, Obj, Tensor, Tuple, Unknown, Value, tensor
+from torchmemlint.semantics.values import FREE_TENSOR, MOVED, SCALAR, Const, Obj, Tensor, Tuple, Unknown, Value, tensor
 
 MAX_PART_TEXT = 60
 """Parts of parts of unknown things stop having an identity of their own beyond this length of their text: ``x = x.next`` in a
@@ -19,14 +19,14 @@ MANY_GRAPHS = 800
 def part_of(m: Machine, atom: Tensor, key: str, node: int, unpacked: bool = False) -> Value:
     """A named part of a result: of a module's output it hangs on the same graph; of an opaque result each part has an
     identity of its own, because only evidence about that very part tells whether it is attached."""
-    graphs = NOTHING
-    hints = atom.hints
+    graphs: set[int] = set()
+    hints = set(atom.hints)
     for gid in atom.graphs:
         graph = m.record.graphs[gid]
         # What a module out of sight returns beside a loss may be a number: each piece that is unpacked stands for itself.
         apart = graph.kind in UNSURE_KINDS or (unpacked and graph.kind is GraphKind.FORWARD)
         if apart and len(graph.what) < MAX_PART_TEXT and len(m.record.graphs) < MANY_GRAPHS:
-            graphs |= {
+            graphs.add(
                 m.graph(
                     GraphKind.OPAQUE,
                     graph.site.node,
@@ -38,12 +38,12 @@ def part_of(m: Machine, atom: Tensor, key: str, node: int, unpacked: bool = Fals
                     direct=graph.direct or graph.kind is GraphKind.FORWARD,
                     training=graph.training,
                 )
-            }
+            )
         elif apart and graph.kind is not GraphKind.FORWARD:
-            hints |= {gid}  # no longer told apart: this part may be a number beside the loss
+            hints.add(gid)  # no longer told apart: this part may be a number beside the loss
         else:
-            graphs |= {gid}
-    return tensor(graphs, hints, atom.outputs, atom.flags & ~SCALAR)
+            graphs.add(gid)
+    return tensor(frozenset(graphs), frozenset(hints), atom.outputs, atom.flags & ~SCALAR)
 
 
 def thing_element(m: Machine, oid: int, key: Const | None) -> Value:

@@ -9,7 +9,7 @@ from torchmemlint.semantics.world import MODULE
 def place_of(m: Machine, ident: str) -> tuple[int, str]:
     """The place that a bare name is bound to from here: a local, an enclosing function's local, or a global."""
     frame = m.frame
-    if any(ident in names for names in m.comprehension_names):
+    if m.comprehension_names and any(ident in names for names in m.comprehension_names):
         return (frame, ident)
     if ident in m.frame_closure[frame].function.locals or m.frame_closure[frame].function.name == "<lambda>":
         return (frame, ident)

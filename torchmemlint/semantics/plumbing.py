@@ -9,7 +9,7 @@ import sys
 from torchmemlint.index.facts import CallFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.index.query_log import QueryTrace
-from torchmemlint.semantics import roots
+from torchmemlint.semantics import root_choice
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
@@ -59,11 +59,11 @@ class Plumbing:
 
     def _look_at(self, ref: FunctionRef) -> tuple[frozenset[str], frozenset[FunctionRef]] | None:
         world = self._world
-        owner = world.facts(ref).owner
+        owner = world.header(ref).owner
         cls = ClassRef(ref.path, owner) if owner else None
         words: set[str] = set()
         called: set[FunctionRef] = set()
-        for each, facts in roots.family(world, ref):
+        for each, facts in root_choice.family(world, ref):
             if facts.names & WORDS:
                 return None
             words |= facts.names
@@ -106,7 +106,7 @@ def _reached(
             return None
     found = project.callees(ref.path, ref.qualname, callee, *keywords).refs
     unknown = not found and absolute is None and matters
-    return None if unknown and roots.may_be_module(world, ref, cls, callee) else found
+    return None if unknown and root_choice.may_be_module(world, ref, cls, callee) else found
 
 
 def _given(call: CallFact) -> str | None:

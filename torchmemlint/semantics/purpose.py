@@ -39,10 +39,13 @@ def evaluates(qualname: str) -> bool:
     return _first(qualname, EVALUATES) < len(words(qualname)) and _first(qualname, EVALUATES) < _first(qualname, _DRIVES)
 
 
+_USED = USES | EVALUATES
+
+
 def uses(qualname: str) -> bool:
     """Whether the name says that a model's result is used, or evaluated, before it says anything of training."""
     found = words(qualname)
-    first = _first(qualname, USES | EVALUATES)
+    first = _first(qualname, _USED)
     if first == len(found) and found and found[-1] in DEEDS and not PREPARES.intersection(found):
         first -= 1
     return first < len(found) and first < _first(qualname, _DRIVES)

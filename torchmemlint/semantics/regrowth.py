@@ -32,20 +32,6 @@ def grown_in(source: ir.Expr | None, text: str) -> ir.Call | None:
     return None
 
 
-def turns_of(loop: ir.For | ir.While) -> int:
-    """How often a loop turns where its own text says so, -1 where it does not."""
-    if not isinstance(loop, ir.For):
-        return -1
-    match loop.iterable:
-        case ir.Sequence(items=items) if not any(type(item) is ir.Star for item in items):
-            return len(items)
-        case ir.Call(func=ir.Name(id="range"), args=args):
-            ends = [a.value.value for a in args if type(a.value) is ir.Const and isinstance(a.value.value, int)]
-            if len(ends) == len(args) and args:
-                return len(range(*ends))
-    return -1
-
-
 def bound_in(loop: ir.For | ir.While) -> tuple[frozenset[str], int]:
     """The texts of what a turn of the loop binds, and how many parts its IR has."""
     names: set[str] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.readers import OWN
 from torchmemlint.semantics.world import World
@@ -19,8 +20,11 @@ ZEROES = "zero_grad"
 def has_no_tensors(world: World, ref: FunctionRef, receiver: str) -> bool:
     """Whether the state of what a function calls ``receiver`` is numbers: that of a scheduler, or of a gradient scaler."""
     found = classes_of(world, ref, receiver)
-    if found:
-        return all(isinstance(cls, str) and TORCH.class_kind(cls) in WITHOUT_TENSORS for cls in found)
+    kinds = {TORCH.class_kind(cls) if isinstance(cls, str) else cls for cls in found}
+    if found and kinds <= WITHOUT_TENSORS:
+        return True
+    if kinds - WITHOUT_TENSORS - {None}:
+        return False
     facts, evidence = world.facts(ref), world.evidence(ref)
     names = {receiver, *(text for name, text in facts.bound if name == receiver and "(" not in text)}
     words = frozenset[str]().union(*(evidence.get(name, frozenset()) for name in names))
@@ -38,20 +42,20 @@ def classes_of(world: World, ref: FunctionRef, text: str) -> tuple[object, ...]:
     known = world.project.class_of(ref.path, ref.qualname, text)
     if known is not None:
         return (known,)
-    facts = world.facts(ref)
-    if any(param.name == text for param in facts.params):
+    header = world.header(ref)
+    if any(param.name == text for param in header.params):
         return world.project.classes_given(ref, text)
-    if not facts.owner or not OWN.fullmatch(text):
+    if not header.owner or not OWN.fullmatch(text):
         return ()
     found: list[object] = []
-    for fact, cls in world.project.attr(ClassRef(ref.path, facts.owner), text.removeprefix("self.")):
-        if fact.kind == "name" and fact.method.endswith("__init__"):
+    for fact, cls in world.project.attr(ClassRef(ref.path, header.owner), text.removeprefix("self.")):
+        if fact.kind is AttrKind.NAME and fact.method.endswith("__init__"):
             found += classes_of_parameter(world, FunctionRef(cls.path, fact.method), fact.value)
     return tuple(found)
 
 
 def classes_of_parameter(world: World, init: FunctionRef, name: str) -> tuple[object, ...]:
-    return world.project.classes_given(init, name) if any(p.name == name for p in world.facts(init).params) else ()
+    return world.project.classes_given(init, name) if any(p.name == name for p in world.header(init).params) else ()
 
 
 def is_made_of_optimizer(world: World, ref: FunctionRef, names: set[str]) -> bool:
@@ -67,6 +71,17 @@ def is_optimizer(world: World, ref: FunctionRef, text: str, words: frozenset[str
     if found:
         return all(isinstance(cls, str) and TORCH.class_kind(cls) is ClassKind.OPTIMIZER for cls in found)
     return ZEROES in words
+
+
+def keeps_optimizers(world: World, _: None) -> bool:
+    """Whether the project saves the state of an optimizer, or saves nothing that is visible."""
+    saving = world.project.functions_calling("torch.save")
+    refs = dict.fromkeys([*saving, *(caller.ref for ref in saving for caller in world.project.callers(ref).calls)])
+    return not refs or any(
+        "state_dict" in words and is_optimizer(world, ref, receiver, words)
+        for ref in refs
+        for receiver, words in world.evidence(ref).items()
+    )
 
 
 def is_stepped_beside(evidence: dict[str, frozenset[str]], names: set[str]) -> bool:

@@ -10,25 +10,15 @@ from __future__ import annotations
 
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.event_words import StoreKind
-from torchmemlint.semantics.events import (
-    CERTAIN_KINDS,
-    MARK_KINDS,
-    Accumulate,
-    Backward,
-    CallEffect,
-    Graph,
-    GraphKind,
-    Record,
-    SinkKind,
-    Site,
-    Store,
-)
+from torchmemlint.semantics.events import Accumulate, Backward, CallEffect, Store
+from torchmemlint.semantics.graphs import CERTAIN_KINDS, MARK_KINDS, Graph, GraphKind, SinkKind, Site
 from torchmemlint.semantics.purpose import may_be_network
+from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.runs import MAX_CALLERS, Runs, descendants
 from torchmemlint.semantics.values import Tensor, Tuple, Unknown
-from torchmemlint.semantics.world import PLAIN_ROOTS
+from torchmemlint.semantics.world import PLAIN_ROOTS, World
 from torchmemlint.torch_facts import TORCH
-from torchmemlint.torch_facts.words import ToldCall
+from torchmemlint.torch_facts.words import CallByName
 
 MAX_DEPTH = 2
 """Callers of callers that are asked about a graph which a parameter brought in."""
@@ -43,19 +33,36 @@ NOT_SEEN = "no run of the function comes by"
 NEEDLESS = ""
 
 
-def need_of(runs: Runs, root: FunctionRef, ref: FunctionRef, node: int, depth: int = 0) -> str:
+def need_of(runs: Runs, root: FunctionRef, ref: FunctionRef, node: int, depth: int = 0, whole: bool = True) -> str:
     """What may need the graph that the backward at ``node`` of ``ref`` keeps, in any phase of a root that is this function or calls
-    it: ``NEEDLESS`` where surely nothing does, ``NOT_SEEN`` where the root's runs do not come by."""
+    it: ``NEEDLESS`` where surely nothing does, ``NOT_SEEN`` where the root's runs do not come by. A root that calls it is asked
+    of what it gives, unless the ``whole`` graph is that."""
     found = NOT_SEEN
     for record in runs.records(root):
         if any(_may_go_back(runs, unfollowed) for unfollowed in record.unfollowed):
             return NOT_SEEN
         for event in backwards(record):
             if event.site.node == node and record.frames[event.site.frame].ref == ref:
-                found = _need_here(runs, record, event, depth)
+                own = not whole and not _is_given_graph(runs, record, event)
+                found = NEEDLESS if own else _need_here(runs, record, event, depth)
                 if found:
                     return found
     return found
+
+
+def _is_given_graph(runs: Runs, record: Record, event: Backward) -> bool:
+    """Whether the function that has a backward may go back through a graph that one which calls it has made, or gives it again."""
+    above = [record.graphs[gid] for gid in record.ancestors(event.graphs | event.hints)]
+    if any(_is_solid(graph) and not _is_inside(record, graph.site.frame, event.site.frame) for graph in above):
+        return True
+    return any(_hangs_on_earlier_turn(runs, record, gid, event) for gid in event.graphs)
+
+
+def _is_inside(record: Record, frame: int, around: int) -> bool:
+    """Whether a frame is another one, or of a function called there."""
+    while frame >= 0 and frame != around:
+        frame = record.frames[frame].parent
+    return frame == around
 
 
 def backwards(record: Record) -> list[Backward]:
@@ -83,7 +90,7 @@ def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
     if not any(_is_fresh(graph) for graph in made) and (others or not made) and not brought:
         return "nothing shows which graph it goes through"
     gone = _escape_of(runs, record, event, own, depth)
-    if gone or not runs.world.facts(record.root).params:
+    if gone or not runs.world.header(record.root).params:
         return gone
     whole = bool(brought) and not any(graph.gid in event.graphs for graph in made)
     needless = _needless_for_callers(runs, record, event, whole, depth)
@@ -113,7 +120,7 @@ def _is_left_attached(runs: Runs, record: Record, mark: Graph) -> bool:
             return True
         if isinstance(event, Accumulate) and event.key == mark.place:
             return True
-    owner = runs.world.facts(record.root).owner
+    owner = runs.world.header(record.root).owner
     if not owner or mark.what != f"self.{name}":
         return False
     found = runs.world.project.attr(ClassRef(record.root.path, owner), name)
@@ -202,11 +209,12 @@ def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int],
     # Of what a parameter brought in, the callers are asked: it goes where it likes without this graph.
     made = frozenset(g for g in own if record.graphs[g].kind is not GraphKind.PARAM) if solid else own
     family = frozenset().union(*(descendants(record, g) for g in made)) if made else frozenset()
-    stepped = _steps_in_turn(record, event)
+    steps = _steps_in_turn(record, event)
+    lone = len({step.name for step in steps}) == 1
     first = frozenset(g for g in solid if not record.ancestors(record.graphs[g].parents) & solid)
 
     def is_spent(value: frozenset[int]) -> bool:
-        return stepped and bool(first) and first <= record.ancestors(value)
+        return bool(steps) and bool(first) and first <= record.ancestors(value)
 
     kept = [
         other
@@ -225,9 +233,10 @@ def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int],
             if sink.kind is SinkKind.PASSED and precedes(record, event.site, sink.site):
                 passed.setdefault(sink.site, set()).add(gid)
     for site, given in passed.items():
-        if len(site.loops) >= len(event.site.loops) or not is_spent(frozenset(given)):
+        later = len(site.loops) < len(event.site.loops) or (lone and any(precedes(record, s.site, site) for s in steps))
+        if not later or not is_spent(frozenset(given)):
             how = next(s.how for gid in sorted(given) for s in record.sinks[gid] if s.site == site)
-            return f"a value of it is passed to `{how}`, out of sight"
+            return f"a value of it is passed to `{how}`, which is not visible"
     if any(not is_spent(value) for value in _returned(record, family)):
         fate = runs.fate_of_result(record.root, depth)
         if fate.trains or fate.escapes or fate.kept or fate.passed:
@@ -235,17 +244,20 @@ def _escape_of(runs: Runs, record: Record, event: Backward, own: frozenset[int],
     return NEEDLESS
 
 
-def _steps_in_turn(record: Record, event: Backward) -> bool:
-    """Whether an optimizer steps behind a backward in each turn of its loop. What is taken out of the loop is then of no use for
-    training: autograd refuses to go back through what was computed with parameters that have changed since. A single step says
-    less: it may be that of another part (a temperature, a discriminator) than the one that is trained next."""
-    return bool(event.site.loops) and any(
-        isinstance(other, CallEffect)
-        and other.effect is ToldCall.OPTIMIZER_STEP
+def _steps_in_turn(record: Record, event: Backward) -> list[CallEffect]:
+    """The steps of optimizers behind a backward in each turn of its loop. What is taken out of the loop, or used behind the step of
+    the only optimizer, is then of no use for training: autograd refuses to go back through what was computed with parameters that
+    have changed since. A single step says less: it may be that of another part (a temperature, a discriminator) than the one that
+    is trained next."""
+    return [
+        other
+        for other in record.events.values()
+        if event.site.loops
+        and isinstance(other, CallEffect)
+        and other.effect is CallByName.OPTIMIZER_STEP
         and other.site.loops == event.site.loops
         and precedes(record, event.site, other.site)
-        for other in record.events.values()
-    )
+    ]
 
 
 def _collects(event: Store | Accumulate) -> bool:
@@ -295,11 +307,18 @@ def _may_be_read_later(runs: Runs, record: Record, event: Store | Accumulate) ->
     keeper = record.frames[event.site.frame].ref
     if _class_goes_back(runs, keeper):
         return True
-    owner, name = runs.world.facts(keeper).owner, event.place.rpartition(".")[2]
+    owner, name = runs.world.header(keeper).owner, event.place.rpartition(".")[2]
     return keeper != record.root and any(
+        runs.world.remember(_goes_back_with, (path, owner, name)) for path in {keeper.path, record.root.path}
+    )
+
+
+def _goes_back_with(world: World, key: tuple[str, str, str]) -> bool:
+    """Whether a function of a file that is no method of a class says a name, and back-propagates."""
+    path, owner, name = key
+    return any(
         facts.owner != owner and name in facts.names and not facts.names.isdisjoint(GOING_BACK)
-        for path in {keeper.path, record.root.path}
-        for facts in runs.world.project.module(path).functions
+        for facts in world.project.module(path).functions
     )
 
 
@@ -307,7 +326,7 @@ def _class_goes_back(runs: Runs, root: FunctionRef) -> bool:
     """Whether another method of the function's class, of its bases or of its subclasses back-propagates anything, or is out of
     sight."""
     project = runs.world.project
-    owner = runs.world.facts(root).owner
+    owner = runs.world.header(root).owner
     if not owner:
         return True
     own = ClassRef(root.path, owner)
@@ -335,7 +354,7 @@ def _needless_for_callers(runs: Runs, record: Record, event: Backward, whole: bo
     if not known:
         return not whole
     roots = sorted({runs.root_of(c.ref) for c in callers.calls if not _is_overridden(runs, c.ref, ref)} - {record.root})
-    answers = {need_of(runs, root, ref, event.site.node, depth + 1) for root in roots}
+    answers = {need_of(runs, root, ref, event.site.node, depth + 1, whole) for root in roots}
     return answers <= {NEEDLESS, NOT_SEEN} and not (whole and NOT_SEEN in answers)
 
 
@@ -343,7 +362,7 @@ def _is_overridden(runs: Runs, caller: FunctionRef, ref: FunctionRef) -> bool:
     """Whether a calling method of a base class is not the one that objects of the called method's class have: then its call
     through ``self`` reaches another override."""
     world = runs.world
-    owner, base = world.facts(ref).owner, world.facts(caller).owner
+    owner, base = world.header(ref).owner, world.header(caller).owner
     if not owner or not base or ClassRef(caller.path, base) not in world.project.mro(ClassRef(ref.path, owner))[1:]:
         return False
     return world.project.method(ClassRef(ref.path, owner), caller.qualname.rpartition(".")[2]) != caller

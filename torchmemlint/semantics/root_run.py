@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from torchmemlint.index.fact_words import ParamKind
 from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
@@ -11,14 +12,16 @@ from torchmemlint.semantics import assembly
 from torchmemlint.semantics.attributes import object_attribute
 from torchmemlint.semantics.definitions import check_decorator
 from torchmemlint.semantics.dispatch import evaluate, run_block
-from torchmemlint.semantics.event_words import Evidence
-from torchmemlint.semantics.events import Backward, CachedFunction, GraphKind, Record, Sink, SinkKind
+from torchmemlint.semantics.event_words import Seen
+from torchmemlint.semantics.events import Backward, CachedFunction
 from torchmemlint.semantics.functions import run_function
 from torchmemlint.semantics.grad_guards import start_mode
 from torchmemlint.semantics.grad_modes import decorated_mode
-from torchmemlint.semantics.machine import EVERYTHING, Closure, FrameEnds, Machine
+from torchmemlint.semantics.graphs import GraphKind, Sink, SinkKind
+from torchmemlint.semantics.machine import EVERYTHING, MAYBE_FROZEN, Closure, FrameEnds, Machine
 from torchmemlint.semantics.names import classify
 from torchmemlint.semantics.parameters import module_given, parametric
+from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.state import FROZEN, Kind, Mode, State, join_states
 from torchmemlint.semantics.syntax import cache_size
 from torchmemlint.semantics.text import dotted, text_of
@@ -112,6 +115,8 @@ def bind_root(m: Machine, function: ir.Function, owner: ClassRef | None, state: 
                 for atom in object_attribute(m, me, name, None, state):
                     if type(atom) is Obj:
                         state.vars[atom.oid, FROZEN] = const(True)
+            if not m.record.root.qualname.endswith("__init__"):
+                bind_maybe_frozen(m, me, owner, state)
         start = 1
     for param in params[start:]:
         state.vars[m.frame, param.name] = root_parameter(m, param)
@@ -133,16 +138,16 @@ def open_context(m: Machine, function: ir.Function, state: State) -> None:
             elif m.heap[atom.oid].kind is not Kind.THING:
                 continue
             elif param.annotation is not None and text_of(param.annotation) in ("torch.Tensor", "Tensor"):
-                m.notice((m.thing_graph(atom.oid),), Evidence.TENSOR)
+                m.notice((m.thing_graph(atom.oid),), Seen.TENSOR)
             if number == 2 and function.name == "setup_context":
                 m.record.returned.add(m.thing_graph(atom.oid))  # the output
-                m.notice((m.thing_graph(atom.oid),), Evidence.TENSOR)
+                m.notice((m.thing_graph(atom.oid),), Seen.TENSOR)
 
 
 def root_parameter(m: Machine, param: ir.Param) -> Value:
-    if param.kind == "*":
+    if param.kind is ParamKind.VAR_POSITIONAL:
         return UNKNOWN
-    if param.kind == "**":
+    if param.kind is ParamKind.VAR_KEYWORD:
         return frozenset((Obj(m.outside(Kind.DICT, param.name, None, key=("param", m.frame, param.name))),))
     ref = m.frame_closure[m.frame].ref
     if ref.qualname.endswith(".__init__") and FREEZING_FLAG.search(param.name):
@@ -161,6 +166,15 @@ def root_parameter(m: Machine, param: ir.Param) -> Value:
     return frozenset((Obj(oid),))
 
 
+def bind_maybe_frozen(m: Machine, me: int, owner: ClassRef, state: State) -> None:
+    """What the constructor of the root's object freezes under a condition."""
+    for name, condition in m.frozen_maybe(owner):
+        held = [me] if name == EVERYTHING else [a.oid for a in object_attribute(m, me, name, None, state) if type(a) is Obj]
+        for oid in held:
+            state.vars[oid, FROZEN] = MAYBE_FROZEN
+            m.record.conditions[oid] = condition
+
+
 def used_as_objects(world: World, ref: FunctionRef) -> frozenset[str]:
     """The names under which a function calls something, or a method of it."""
     return frozenset(call.callee.partition(".")[0] for call in world.facts(ref).calls)
@@ -168,7 +182,7 @@ def used_as_objects(world: World, ref: FunctionRef) -> frozenset[str]:
 
 def constructed_with(m: Machine, init: FunctionRef, flag: str) -> bool | None:
     """What a flag of a constructor is wherever objects are made in sight, or by default where nobody makes any."""
-    params = m.world.facts(init).params
+    params = m.world.header(init).params
     if not any(param.name == flag and param.default in ("True", "False") for param in params):
         return None
     return m.world.project.test_holds(init, flag)
@@ -270,3 +284,6 @@ def finish(record: Record) -> None:
             record.trained |= sure
             if not event.retain and not event.partial:
                 record.freed |= sure
+    record.in_unknown_mode = frozenset(
+        gid for gid, graph in record.graphs.items() if graph.kind is GraphKind.FORWARD and graph.mode is Mode.UNKNOWN
+    )

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 
 from torchmemlint.errors import TOO_LARGE, SourceError
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.index.query_log import QueryTrace
-from torchmemlint.semantics.events import (
-    CALLED_KINDS,
-    MUST_BE_FREE,
-    Accumulate,
-    Event,
-    Graph,
-    GraphKind,
-    Record,
-    Sink,
-    SinkKind,
-)
+from torchmemlint.semantics.event_words import Seen
+from torchmemlint.semantics.events import Accumulate, Event
+from torchmemlint.semantics.frozen_by_setters import FREEZING_WORDS, freezes_itself, set_frozen
+from torchmemlint.semantics.frozen_on_a_branch import Freezing
 from torchmemlint.semantics.grad_guards import start_mode
-from torchmemlint.semantics.machine import EVERYTHING, Machine, new_machine
+from torchmemlint.semantics.graphs import CALLED_KINDS, Condition, Graph, GraphKind, Sink, SinkKind
+from torchmemlint.semantics.machine import EVERYTHING, MAYBE_FROZEN, Machine, new_machine
 from torchmemlint.semantics.parameters import may_hold_module, parametric_attributes
 from torchmemlint.semantics.phases import MAX_PHASES
 from torchmemlint.semantics.plumbing import Plumbing
 from torchmemlint.semantics.readers import readers_of_attribute
+from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.root_run import run_root
 from torchmemlint.semantics.state import FROZEN, MAX_WORK, Meter, Mode, RunLimit
-from torchmemlint.semantics.values import EMPTY, Const, Obj, Value
+from torchmemlint.semantics.values import EMPTY, Obj, Value, const
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
+MUST_BE_FREE = Seen.MUST_BE_FREE
 MAX_CALLERS = 12
 """Callers that are run to see what becomes of a result; more than that, and the answer is "unknown"."""
 MAX_CALLER_DEPTH = 3
@@ -41,8 +38,9 @@ MAX_HOLDERS_ABOVE = 3
 """How far up it is looked for what leaves a module frozen that holds another, which holds the one asked about."""
 KEPT_RECORDS = 100
 """Functions whose records are kept from one file to the next: on a large project they would fill the memory."""
-FREEZING_WORDS = TORCH.words["may-freeze"]
-"""Words of an ``__init__`` that may freeze what it builds."""
+KEPT_GRAPHS = 20_000
+"""Graphs in the records that are kept: each takes some 2 kB with what is known of it. A hundred functions have a few thousand, but
+one that runs a whole file of functions may have as many by itself."""
 
 
 IDENTITY = frozenset({"is", "is not"})
@@ -99,7 +97,7 @@ class Runs:
         self._records: dict[FunctionRef, tuple[list[Record], QueryTrace]] = {}
         self.steps: dict[FunctionRef, int] = {}
         """What the runs of a root took (``Meter``): the same whoever asked for them."""
-        self._frozen: dict[ClassRef, tuple[frozenset[str], QueryTrace]] = {}
+        self._frozen: dict[ClassRef, tuple[Freezing, QueryTrace]] = {}
         self._results: dict[tuple[FunctionRef, str], tuple[Value, QueryTrace]] = {}
         self._frozen_names: dict[str, tuple[bool, QueryTrace]] = {}
 
@@ -108,9 +106,19 @@ class Runs:
         same answer, if another file asks. What was asked for last is kept: the caller of a hundred functions, as a rule."""
         if len(self._records) > KEPT_RECORDS:
             for ref in [*self._records][: -KEPT_RECORDS // 2]:
-                del self._records[ref]
-                self.steps.pop(ref, None)
+                self._forget_records(ref)
+        graphs = {ref: sum(len(record.graphs) for record in records) for ref, (records, _) in self._records.items()}
+        total = sum(graphs.values())
+        for ref in [*graphs][:-1]:
+            if total <= KEPT_GRAPHS:
+                break
+            self._forget_records(ref)
+            total -= graphs[ref]
         self.world.forget()
+
+    def _forget_records(self, ref: FunctionRef) -> None:
+        del self._records[ref]
+        self.steps.pop(ref, None)
 
     def records(self, ref: FunctionRef) -> list[Record]:
         """The records of a root, one per combination of phases; empty where it cannot be run."""
@@ -135,8 +143,8 @@ class Runs:
         if found is None:
             return []
         function, lowered = found
-        facts = world.facts(ref)
-        owner = ClassRef(ref.path, facts.owner) if facts.owner else None
+        header = world.header(ref)
+        owner = ClassRef(ref.path, header.owner) if header.owner else None
         mode = Mode.ON if ref.qualname == MODULE else Mode(start_mode(world, ref))
         meter = Meter()
         try:
@@ -170,13 +178,18 @@ class Runs:
             found = self.world.function(ref)
             if found is None:
                 return EMPTY
-            # Nothing is asked here that needs another function's run: no question can come back to itself.
-            owner = self.world.facts(ref).owner
-            m = new_machine(self.world, ref, mode, Meter())
-            m.plumbing = self.plumbing.names
+            owner = self.world.header(ref).owner
+            m = self._machine_alone(ref, mode)
             return run_root(m, *found, ClassRef(ref.path, owner) if owner else None).result
         except (SourceError, RunLimit, RecursionError):
             return EMPTY
+
+    def _machine_alone(self, ref: FunctionRef, mode: Mode = Mode.ON) -> Machine:
+        """A machine that asks nothing that needs another function's run: no question can come back to itself."""
+        m = new_machine(self.world, ref, mode, Meter())
+        m.plumbing = self.plumbing.names
+        m.freezes_itself = partial(freezes_itself, self.world)
+        return m
 
     def _decided(self, ref: FunctionRef, key: str) -> bool | None:
         """How a phase test of a root comes out, where its callers leave only one way (``update(batch, eval=False)``)."""
@@ -189,35 +202,50 @@ class Runs:
         m = new_machine(self.world, ref, mode, meter, assumptions)
         m.plumbing = self.plumbing.names
         m.frozen_in = self.frozen_attributes
+        m.frozen_maybe = self.maybe_frozen
         m.result_of = self.result
         m.frozen_wherever = self.frozen_wherever
+        m.freezes_itself = partial(freezes_itself, self.world)
         if owner is not None:
             m.frozen_attributes = self.frozen_attributes(owner) if not ref.qualname.endswith("__init__") else frozenset()
         return m
 
     def frozen_attributes(self, cls: ClassRef) -> frozenset[str]:
-        """Attributes that ``__init__`` leaves as modules with all parameters frozen; ``EVERYTHING`` where it freezes all that
-        the object has. ``__init__`` is run only where its words, or those of methods that it calls, speak of freezing."""
+        """Attributes that ``__init__``, or every method that sets them, leaves as modules with all parameters frozen; ``EVERYTHING``
+        where ``__init__`` freezes all that the object has. ``__init__`` is run only where its words, or those of methods that it
+        calls, may freeze."""
+        return self._freezing(cls).surely
+
+    def maybe_frozen(self, cls: ClassRef) -> tuple[tuple[str, Condition], ...]:
+        """Attributes that ``__init__`` freezes under a condition (see ``frozen_attributes``)."""
+        return self._freezing(cls).maybe
+
+    def _freezing(self, cls: ClassRef) -> Freezing:
         if self.world.query_log.is_open(self._frozen, cls):
-            return frozenset()
+            return Freezing(frozenset(), ())
         return self.world.query_log.remember(self._frozen, cls, lambda: self._find_frozen(cls))
 
-    def _find_frozen(self, cls: ClassRef) -> frozenset[str]:
+    def _find_frozen(self, cls: ClassRef) -> Freezing:
         init = self.world.project.method(cls, "__init__")
-        found = set()
+        found, maybe = set(), dict[str, Condition]()
         if init is not None and self._speaks_of_freezing(cls, init):
             for record in self.records(init):
                 if record.final is None:
                     continue
                 for (_, name), value in record.final.vars.items():
                     for atom in value:
-                        if isinstance(atom, Obj) and record.final.vars.get((atom.oid, FROZEN)) == frozenset(
-                            (Const(True, "bool"),)
-                        ):
+                        if not isinstance(atom, Obj):
+                            continue
+                        held = record.final.vars.get((atom.oid, FROZEN))
+                        if held == const(True):
                             found.add(EVERYTHING if name == "self" else name)
+                        elif held == MAYBE_FROZEN and atom.oid in record.conditions:
+                            condition = record.conditions[atom.oid]
+                            maybe[EVERYTHING if name == "self" else name] = Condition(condition.test, None, init.qualname)
+        found |= set_frozen(self.world, cls, self._machine_alone)
         if found and self.world.is_module_class(cls) and parametric_attributes(self.world, cls) <= found:
             found.add(EVERYTHING)
-        return frozenset(found)
+        return Freezing(frozenset(found), tuple(sorted((each, one) for each, one in maybe.items() if each not in found)))
 
     def frozen_where_made(self, cls: ClassRef, depth: int = 0) -> bool:
         """Whether each object of a class that is made in sight is held by an attribute that is left frozen, or by an object of
@@ -232,7 +260,7 @@ class Runs:
 
     def _held_frozen(self, ref: FunctionRef, callee: str, depth: int) -> bool:
         """Whether what a call in a method constructs is held by an attribute that is left frozen."""
-        owner = self.world.facts(ref).owner
+        owner = self.world.header(ref).owner
         if not owner:
             return False
         cls = ClassRef(ref.path, owner)
@@ -346,7 +374,7 @@ class Runs:
                 s for s in sinks if s.kind in (SinkKind.CUT, SinkKind.SHOWN, SinkKind.KEPT_PART) and s.how not in IDENTITY
             ),
             kept=tuple(s for s in sinks if s.kind is SinkKind.STORED and self._outlives(record, s)),
-            passed=tuple(s for s in sinks if s.kind is SinkKind.PASSED and not self._followed(record, s)),
+            passed=tuple(s for s in sinks if s.kind is SinkKind.PASSED and not self._is_result_tracked(record, s)),
             escapes=any(s.kind in (SinkKind.RETURNED, SinkKind.YIELDED) for s in sinks),
             lost=loses(record, gid, family),
             raises=any(MUST_BE_FREE in record.evidence.get(g, ()) for g in family),
@@ -359,18 +387,18 @@ class Runs:
             record.outliving = {event.site.key for event in record.events.values() if _keeps(record, event)}
         return sink.site.key in record.outliving
 
-    def _followed(self, record: Record, sink: Sink) -> bool:
+    def _is_result_tracked(self, record: Record, sink: Sink) -> bool:
         """Whether the result of the call that got the value is itself followed (then its own sinks tell)."""
-        if record.followed is None:
-            record.followed = {}
+        if record.call_results is None:
+            record.call_results = {}
             for gid, graph in record.graphs.items():
-                if graph.kind == "opaque" and graph.parents:
-                    record.followed.setdefault(graph.site.key, gid)
-        found = record.followed.get(sink.site.key)
+                if graph.kind is GraphKind.OPAQUE and graph.parents:
+                    record.call_results.setdefault(graph.site.key, gid)
+        found = record.call_results.get(sink.site.key)
         if found is None:
             return False
         family = descendants(record, found)
-        return any(s.kind not in ("dropped", "passed") for g in family for s in record.sinks.get(g, ()))
+        return any(s.kind not in (SinkKind.DROPPED, SinkKind.PASSED) for g in family for s in record.sinks.get(g, ()))
 
     def fate_of_result(self, ref: FunctionRef, depth: int = 0, cuts_alone: bool = False) -> Fate:
         """What the callers of a function do with what it returns; see ``fate``."""
@@ -402,6 +430,8 @@ class Runs:
                         continue
                     inner = self.fate(record, call.mark, depth + 1, cuts_alone)
                     seen_at_all = inner.trains or inner.cuts or inner.kept or inner.passed or inner.escapes
+                    if not seen_at_all and self.root_of(record.frames[call.site.frame].ref) != caller:
+                        continue  # this caller calls another one, which is asked itself
                     escapes |= not seen_at_all  # the result was lost on its way: nothing is known of it
                     trains |= inner.trains
                     cuts += inner.cuts
@@ -419,7 +449,7 @@ class Runs:
     def _is_forward(self, ref: FunctionRef) -> bool:
         """Whether a function is a module's own forward: who runs the module may be out of sight (a trainer that was handed it),
         whatever those in sight do with what it returns."""
-        owner = self.world.facts(ref).owner
+        owner = self.world.header(ref).owner
         if ref.qualname.rpartition(".")[2] not in TORCH.words["forward"] or not owner:
             return False
         return self.world.is_module_class(ClassRef(ref.path, owner)) is not False

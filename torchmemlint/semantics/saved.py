@@ -152,7 +152,7 @@ class Text:
                 return either(self.kept(expr.then, place, depth + 1), self.kept(expr.orelse, place, depth + 1))
             case ir.DictDisplay():
                 return self.of_display(expr, place, depth)
-            case ir.Comprehension(kind="dict"):
+            case ir.Comprehension(kind=ir.Display.DICT):
                 source = expr.clauses[0].iterable
                 if moves_to_host(expr.element):
                     return ELSEWHERE if self.is_of_optimizer(source, place) else HOST
@@ -241,7 +241,7 @@ class Text:
         return is_optimizer(self.world, self.ref, receiver, self.world.evidence(self.ref).get(receiver, frozenset()))
 
 
-MOVES = frozenset({"cpu", "cuda", "to"})
+MOVES = TORCH.words["moves-tensors"]
 
 
 def either(one: Kept | None, other: Kept | None) -> Kept | None:

@@ -56,7 +56,9 @@ class Scope:
     function: ir.Function
     bound: dict[str, list[tuple[ir.Expr, int]]]
     """``WHOLE`` for the place where all of the value is bound."""
-    said: dict[str, set[str]]
+    summed: dict[str, list[ir.Expr]]
+    """Name → what is added to it in place."""
+    uses: dict[str, set[str]]
     """Methods and attributes; "[]" for a text as a subscript, "()" for what a function of torch takes, "*" for what is unpacked."""
     strict: bool
     """Whether a number or None that a name is bound to as well counts: else the machine knows that it does not come here."""
@@ -78,12 +80,12 @@ class Scope:
             return self.returns
         return [each.items[place] for each in self.returns if isinstance(each, ir.Sequence) and place < len(each.items)]
 
-    def says(self, text: str) -> set[str]:
-        return self.said.get(text, set())
+    def uses_of(self, text: str) -> set[str]:
+        return self.uses.get(text, set())
 
 
 def shown(world: World, ref: FunctionRef, node: int, container: str = "", strict: bool = False) -> Shown:
-    """What is said of an expression of a function, and, where it is put into a container, of that one's elements."""
+    """What the function's text shows of an expression and, where it is put into a container, of the container's elements."""
     scope = scope_of(world, ref, strict)
     if scope is None:
         return Shown(False, "it cannot be read")
@@ -92,9 +94,16 @@ def shown(world: World, ref: FunctionRef, node: int, container: str = "", strict
         return Shown(False, "it cannot be read")
     why = elements_used(scope, container) if container else ""
     found = kind_of(scope, expr, MAX_DEPTH)
-    if found is False and not why:
+    if (found is False or (found is None and may_sum_numbers(scope, text_of(expr)))) and not why:
         why = "it may be no tensor on some path"
     return Shown(found is True, why)
+
+
+def may_sum_numbers(scope: Scope, text: str) -> bool:
+    """Whether a name begins as a number, and nothing shows that what is added to it is a tensor: rewards of an environment are not."""
+    begins = any(isinstance(value, ir.Const) for value, _ in scope.bound.get(text, ()))
+    terms = scope.summed.get(text, ())
+    return begins and bool(terms) and not any(kind_of(scope, term, MAX_DEPTH) for term in terms)
 
 
 def scope_of(world: World, ref: FunctionRef, strict: bool = True) -> Scope | None:
@@ -106,7 +115,7 @@ def _scope_of(world: World, key: tuple[FunctionRef, bool]) -> Scope | None:
     found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
     if found is None:
         return None
-    scope = Scope(world, ref, found[0], {}, {}, strict)
+    scope = Scope(world, ref, found[0], {}, {}, {}, strict)
     for node in everything(found[0].body):
         scope.expressions.setdefault(getattr(node, "node", -1), node)  # type: ignore[arg-type]
         _note(scope, node)
@@ -121,15 +130,17 @@ def _note(scope: Scope, node: object) -> None:
         case ir.Assign():
             for target in node.targets:
                 _bind(scope, target, node.value)
+        case ir.AugAssign() if text_of(node.target):
+            scope.summed.setdefault(text_of(node.target), []).append(node.value)
         case ir.Attr():
-            scope.said.setdefault(text_of(node.value), set()).add(node.name)
+            scope.uses.setdefault(text_of(node.value), set()).add(node.name)
             if node.name in TORCH.words["back-propagates"] and isinstance(node.value, ir.Binary):
                 for term in everything(node.value):
                     if isinstance(term, (ir.Name, ir.Attr, ir.Subscript)):
-                        scope.said.setdefault(text_of(term), set()).add("()")
+                        scope.uses.setdefault(text_of(term), set()).add("()")
         case ir.Subscript():
             if any(isinstance(index, ir.Const) and isinstance(index.value, str) for index in node.index):
-                scope.said.setdefault(text_of(node.value), set()).add("[]")
+                scope.uses.setdefault(text_of(node.value), set()).add("[]")
         case ir.Call():
             _note_call(scope, node)
 
@@ -140,22 +151,22 @@ def _note_call(scope: Scope, call: ir.Call) -> None:
         names = {
             dotted(each).rpartition(".")[2] for each in everything(call.args[1].value) if isinstance(each, (ir.Name, ir.Attr))
         }
-        scope.said.setdefault(text_of(call.args[0].value), set()).add("is a" if names & KINDS else "isinstance")
+        scope.uses.setdefault(text_of(call.args[0].value), set()).add("is a" if names & KINDS else "isinstance")
     for arg in call.args:
         if arg.star:
-            scope.said.setdefault(text_of(arg.value), set()).add("*")
+            scope.uses.setdefault(text_of(arg.value), set()).add("*")
     last = text.rpartition(".")[2]
     absolute = scope.world.project.resolve(scope.ref.path, text, scope.ref.qualname) if text else None
     if last in TORCH.words["back-propagates"] and call.args:
-        scope.said.setdefault(text_of(call.args[0].value), set()).add("()")
+        scope.uses.setdefault(text_of(call.args[0].value), set()).add("()")
     if absolute is not None and absolute.startswith("torch.") and TORCH.function_effect(absolute) in MAKES_TENSORS:
         for arg in call.args:
-            scope.said.setdefault(text_of(arg.value), set()).add("()")
+            scope.uses.setdefault(text_of(arg.value), set()).add("()")
 
 
 def _bind(scope: Scope, target: ir.Expr, value: ir.Expr) -> None:
     if isinstance(target, ir.Sequence):
-        scope.said.setdefault(text_of(value), set()).add("*")
+        scope.uses.setdefault(text_of(value), set()).add("*")
         items = value.items if isinstance(value, ir.Sequence) and len(value.items) == len(target.items) else []
         for place, item in enumerate(target.items):
             if text_of(item):
@@ -173,7 +184,7 @@ def text_of(expr: ir.Expr) -> str:
 
 
 def speaks_against(words: Iterable[str]) -> str:
-    """What is said of a name that no tensor is asked for."""
+    """What is done with a name that no tensor is asked for."""
     for word in sorted(words):
         if word in ("[]", "is a", "*") or (word.isidentifier() and word not in OF_TENSORS and word != "isinstance"):
             return word
@@ -219,7 +230,7 @@ def _of_name(scope: Scope, expr: ir.Name | ir.Attr | ir.Subscript, depth: int) -
 
 
 def _of_text(scope: Scope, expr: ir.Name | ir.Attr | ir.Subscript, text: str, depth: int) -> bool | None:
-    words = scope.says(text)
+    words = scope.uses_of(text)
     if speaks_against(words):
         return False
     made = [
@@ -302,14 +313,14 @@ def elements_used(scope: Scope, container: str) -> str:
 
 def _misused(scope: Scope, container: str) -> str:
     for name in sorted(scope.elements.get(container, set()) | {f"{container}[]"}):
-        if word := speaks_against(scope.says(name)):
+        if word := speaks_against(scope.uses_of(name)):
             return f"`{name}[…]`" if word == "[]" else f"`{name}.{word}`" if word.isidentifier() else f"`{name}`"
     return ""
 
 
 def _scopes(scope: Scope, container: str) -> Iterator[Scope]:
     yield scope
-    owner = scope.world.facts(scope.ref).owner
+    owner = scope.world.header(scope.ref).owner
     if not container.startswith("self.") or not owner:
         return
     cls = ClassRef(scope.ref.path, owner)

@@ -115,10 +115,8 @@ class Meter:
 
 
 class State:
-    """What holds at one point of the program: places and grad mode (``Mode.ON``, ``OFF`` or ``UNKNOWN``).
-
-    ``epoch`` is the grad mode that code before this run left behind; copies are cheap enough (one dict) for every branch.
-    """
+    """What holds at one point of the program: places and grad mode (``Mode.ON``, ``OFF`` or ``UNKNOWN``). Copies are cheap enough
+    (one dict) for every branch."""
 
     __slots__ = ("meter", "mode", "vars")
 
@@ -149,7 +147,7 @@ def join_states(left: State | None, right: State | None) -> State | None:
             mine[key] = value
         elif old != value:
             # A container's keys are a set of names, and no value that could be one or the other.
-            mine[key] = old | value if key[1] == "$keys" else join(old, value)
+            mine[key] = old | value if key[1] == KEYS else join(old, value)
             steps += weight(value)
     left.meter.take(steps)
     mode = left.mode if left.mode == right.mode else Mode.UNKNOWN

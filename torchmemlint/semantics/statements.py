@@ -7,7 +7,9 @@ from torchmemlint.semantics.call_effects import gradients_freed
 from torchmemlint.semantics.dispatch import STATEMENTS, evaluate, handles, run_block
 from torchmemlint.semantics.elements import iterate
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import DeprecatedImport, SinkKind
+from torchmemlint.semantics.events import DeprecatedImport
+from torchmemlint.semantics.frozen_on_a_branch import note_conditions
+from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.handlers import describe
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.names import known_variable, named
@@ -35,7 +37,7 @@ def run_expression(m: Machine, statement: ir.ExprStmt, state: State) -> State | 
     return state
 
 
-@handles(STATEMENTS, ir.Declare, ir.Scope)
+@handles(STATEMENTS, ir.Declare, ir.OuterNames)
 def run_nothing(m: Machine, statement: ir.Stmt, state: State) -> State | None:
     """``global`` and ``nonlocal``, and a class's body where the region is a module: names are known from elsewhere."""
     return state
@@ -63,7 +65,10 @@ def run_if(m: Machine, statement: ir.If, state: State) -> State | None:
             m.guards.append((depth, f"not {text}"))
             else_state = run_block(m, statement.orelse, state)
             m.guards.pop()
-    return join_states(then_state, else_state)
+    joined = join_states(then_state, else_state)
+    if m.freezes and then_state is not None and else_state is not None and joined is not None:
+        note_conditions(m, statement, then_state, else_state, joined)
+    return joined
 
 
 @handles(STATEMENTS, ir.Match)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from torchmemlint.lower import ir
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.event_words import RecordFlag, StoreKind
-from torchmemlint.semantics.events import ContextStore, GraphKind, HookStore, SinkKind, Store
+from torchmemlint.semantics.events import ContextStore, HookStore, Store
+from torchmemlint.semantics.graphs import GraphKind, SinkKind
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.places import place_of
 from torchmemlint.semantics.state import ELEMENTS, Kind, State

@@ -86,14 +86,14 @@ def replaced_items(statement: ir.For) -> ir.Subscript | None:
             return None
         iterable = iterable.func.value
     text = dotted(iterable)
-    if not text or not isinstance(key, ir.Name) or leaves_early(statement.body):
+    if not text or not isinstance(key, ir.Name):
         return None
     for inner in statement.body:
         if isinstance(inner, ir.Assign) and len(inner.targets) == 1:
             target = inner.targets[0]
             if isinstance(target, ir.Subscript) and dotted(target.value) == text and len(target.index) == 1:
                 if isinstance(target.index[0], ir.Name) and target.index[0].id == key.id:
-                    return target
+                    return None if leaves_early(statement.body) else target
     return None
 
 
@@ -145,7 +145,7 @@ def leaves(body: list[ir.Stmt]) -> bool:
 
 
 def names_in(expr: ir.Expr) -> set[str]:
-    """Bare names at the roots of an expression's parts."""
+    """Bare names with which the parts of an expression begin."""
     match expr:
         case ir.Name():
             return {expr.id}
@@ -253,11 +253,6 @@ def half_fix(expr: ir.Expr | None) -> tuple[str, int]:
             break
         expr = expr.func.value
     return name, base
-
-
-def stars_of(expr: ir.Call) -> str:
-    """Which stars a call's arguments have: "", "*", "**" or "***" for both."""
-    return "".join(sorted({arg.star for arg in expr.args}))
 
 
 def gradient_owner(expr: ir.Expr) -> ir.Expr | None:

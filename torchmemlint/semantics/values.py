@@ -411,10 +411,16 @@ def min_flags(tensors: list[Tensor]) -> int:
 
 
 def sorted_atoms(value: Value) -> list[Atom]:
-    """Atoms in an order that does not depend on hashing."""
+    """Atoms in an order that does not depend on hashing: that of their texts, which begin with the name of the type."""
     if len(value) < 2:
         return list(value)
+    if len(set(map(type, value))) == len(value):
+        return sorted(value, key=_name_of_type)
     return sorted(value, key=repr)
+
+
+def _name_of_type(atom: Atom) -> str:
+    return type(atom).__name__
 
 
 def shallow(value: Value, depth: int = 3) -> Value:

@@ -30,9 +30,24 @@ def _find_said(world: World, key: tuple[str, str]) -> frozenset[str]:
 
 def may_freeze_variable(world: World, path: str, name: str) -> bool:
     """Whether a file's own statements may leave a module frozen that one of its variables holds."""
+    return world.remember(_may_freeze, (path, name))
+
+
+def _may_freeze(world: World, key: tuple[str, str]) -> bool:
+    path, name = key
     return may_freeze(world.facts(FunctionRef(path, MODULE)), name, said_of_variable(world, path, name))
 
 
 def trains_in(world: World, path: str) -> bool:
     """Whether any function of a file back-propagates."""
-    return any(facts.names & TORCH.words["backward-words"] for facts in world.project.module(path).functions)
+    return says_any(world, path, TORCH.words["backward-words"])
+
+
+def says_any(world: World, path: str, words: frozenset[str]) -> bool:
+    """Whether any function of a file says one of these words (see ``FunctionFacts.names``)."""
+    return world.remember(_says_any, (path, words))
+
+
+def _says_any(world: World, key: tuple[str, frozenset[str]]) -> bool:
+    path, words = key
+    return any(facts.names & words for facts in world.project.module(path).functions)

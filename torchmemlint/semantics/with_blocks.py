@@ -14,7 +14,7 @@ from torchmemlint.semantics.state import Kind, Mode, State, join_states
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import UNKNOWN, Ext, Obj, Tensor, Value
 from torchmemlint.torch_facts import TORCH
-from torchmemlint.torch_facts.words import Effect
+from torchmemlint.torch_facts.words import GRAD_EFFECTS, Effect
 
 
 @handles(STATEMENTS, ir.With)
@@ -54,9 +54,9 @@ def enter_manager(m: Machine, item: ir.WithItem, state: State, statement: ir.Wit
     modes: set[Mode] = set()
     for atom in value:
         if type(atom) is Obj and m.heap[atom.oid].kind is Kind.MANAGER:
-            mode = str(m.heap[atom.oid].cls)
-            modes.add(current if mode == "none" else Mode(mode))
-        elif type(atom) is Ext and TORCH.function_effect(atom.name) in ("grad-off", "grad-on", "grad-set"):
+            mode = m.heap[atom.oid].cls
+            modes.add(mode if isinstance(mode, Mode) and mode is not Mode.NONE else current)
+        elif type(atom) is Ext and TORCH.function_effect(atom.name) in GRAD_EFFECTS:
             name, gives = text_of(item.manager), hands_out(statement.body, m.frame_closure[m.frame].function.body)
             m.emit(GradModeMisuse(m.site(item.node), Misuse.WITH_UNCALLED, name, gives))
         elif home_made is None:

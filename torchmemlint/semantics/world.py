@@ -4,19 +4,35 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from torchmemlint.errors import SourceError
-from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.errors import Cancelled, SourceError
+from torchmemlint.index.facts import FunctionFacts, Header
 from torchmemlint.index.project import ClassRef, FunctionRef, Project
 from torchmemlint.index.query_log import QueryTrace
-from torchmemlint.index.sources import split_lines
+from torchmemlint.index.references import UNKNOWN_BASE
+from torchmemlint.index.sources import rows_of, split_lines
 from torchmemlint.lower import ir
 from torchmemlint.semantics.state import UNBOUNDED, Meter
 from torchmemlint.torch_facts import MODULE_KINDS, TORCH
+from torchmemlint.torch_facts.words import HookEffect
 
 if TYPE_CHECKING:
-    from torchmemlint.project.settings import Settings
+    from threading import Event
+
+
+class EngineSettings(Protocol):
+    """What users say of code out of sight, and the oldest torch that theirs must run with (see ``project.settings.Settings``)."""
+
+    @property
+    def no_grad_wrappers(self) -> tuple[str, ...]: ...
+    @property
+    def detaching_calls(self) -> tuple[str, ...]: ...
+    @property
+    def recorders(self) -> tuple[str, ...]: ...
+    @property
+    def target_torch(self) -> tuple[int, int] | None: ...
+
 
 MODULE = "<module>"
 KEPT_TEXTS = 100
@@ -46,7 +62,7 @@ class World:
     time, so that only regions that a run reaches are ever parsed again.
     """
 
-    def __init__(self, project: Project, settings: Settings, read: Callable[[str], str]) -> None:
+    def __init__(self, project: Project, settings: EngineSettings, read: Callable[[str], str]) -> None:
         self.project = project
         self.settings = settings
         self._read = read
@@ -55,7 +71,10 @@ class World:
         """Counts what questions look at that go from graph to graph (``Record.children``)."""
         self.following = Meter(UNBOUNDED)
         """Counts what is followed before a repair (``semantics.tracking``), over the functions of a file."""
+        self.cancel: Event | None = None
+        """Set, by another thread, when nobody waits any more: runs then raise Cancelled."""
         self._lines: dict[str, list[str]] = {}
+        self._lines_around: dict[tuple[str, str], tuple[list[str], QueryTrace]] = {}
         self._regions: dict[tuple[str, str], tuple[object, QueryTrace]] = {}
         self._let_go: set[tuple[str, str]] = set()
         self._again: set[tuple[str, str]] = set()
@@ -68,9 +87,15 @@ class World:
         self._resolved: dict[tuple[str, str], tuple[str | None, QueryTrace]] = {}
         self._symbols: dict[str, tuple[FunctionRef | ClassRef | None, QueryTrace]] = {}
 
+    def go_on(self) -> None:
+        """Raises Cancelled where nobody waits any more."""
+        if self.cancel is not None and self.cancel.is_set():
+            raise Cancelled
+
     def remember(self, find: Callable[[World, Key], Answer], key: Key) -> Answer:
-        """``find(self, key)``, worked out once: for what other modules look up in this one."""
-        answer: Answer = self.query_log.remember(self._remembered[find], key, lambda: find(self, key))
+        """``find(self, key)``, worked out once: for what other modules look up in this one. Where the answer is the same after an
+        edit, whatever rests on it stays, whatever ``find`` looked at."""
+        answer: Answer = self.query_log.remember(self._remembered[find], key, lambda: find(self, key), find)
         return answer
 
     def remember_of_function(self, find: Callable[[World, Key], Answer], key: Key) -> Answer:
@@ -101,11 +126,33 @@ class World:
             self._lines[path] = split_lines(text)
         return self._lines[path]
 
+    def lines_around(self, ref: FunctionRef) -> list[str]:
+        """As ``lines``, with nothing in the rows that are not of the outermost function around one. Whatever asks rests on that
+        function's text, and on the row where it begins."""
+        outermost = self.outermost(ref)
+        if outermost == MODULE:
+            return self.lines(ref.path)
+        return self.query_log.remember(self._lines_around, (ref.path, outermost), lambda: self._cut(ref.path, outermost))
+
+    def _cut(self, path: str, outermost: str) -> list[str]:
+        self.query_log.current.queries.add(("placed", path, outermost))
+        lines = self._lines_of(path)
+        first, last = rows_of(lines, self.facts(FunctionRef(path, outermost)))
+        return [*[""] * (first - 1), *lines[first - 1 : last], ""]
+
+    def lines_of(self, ref: FunctionRef) -> list[str]:
+        """The lines of a function, from its ``def`` on. Whatever asks rests on the text of the outermost function around it, wherever
+        that stands."""
+        facts = self.facts(ref)
+        outermost = self.outermost(ref)
+        if outermost == MODULE:
+            return self.lines(ref.path)
+        self.query_log.current.queries.add(("source", ref.path, outermost))
+        return self._lines_of(ref.path)[facts.row - 1 : facts.end_row]
+
     def length(self, ref: FunctionRef) -> int:
         """The rows of a function's body. This reads the text, as everything must that uses positions (``index.facts.POSITIONS``)."""
-        facts = self.facts(ref)
-        self.query_log.current.queries.add(("text", ref.path))
-        return facts.end_row - facts.row
+        return len(self.lines_of(ref)) - 1
 
     def within(self, path: str, qualname: str) -> tuple[FunctionFacts, ...]:
         """The function of that name in a file and all that are inside it, or inside the class of that name; in order."""
@@ -124,12 +171,12 @@ class World:
 
     def lowered(self, path: str, outermost: str):  # type: ignore[no-untyped-def]
         """The lowered region of an outermost function, or of the module's own statements; None where it cannot be lowered.
-        Who asks of a function rests on its text alone: for its rows and columns ask ``placed``."""
+        Who asks of a function rests on its code alone: for its rows and columns ask ``placed``."""
         return self.query_log.remember(self._regions, (path, outermost), lambda: self._lower(path, outermost))
 
     def placed(self, path: str, outermost: str):  # type: ignore[no-untyped-def]
         """As ``lowered``, for whoever tells where in the file something stands."""
-        self.query_log.current.queries.add(("text", path))
+        self.query_log.current.queries.add(("placed", path, outermost) if outermost != MODULE else ("text", path))
         return self.lowered(path, outermost)
 
     def _lower(self, path: str, outermost: str) -> object:
@@ -141,7 +188,7 @@ class World:
             if outermost == MODULE:
                 region = regions.cut_module(self.lines(path), self.project.module(path))
             else:
-                self.query_log.current.queries.add(("source", path, outermost))
+                self.query_log.current.queries.add(("code", path, outermost))
                 region = regions.cut_function(self._lines_of(path), self.facts(FunctionRef(path, outermost)), path)
             return quick.lower(region)
         except (SourceError, RecursionError) as error:
@@ -149,22 +196,31 @@ class World:
             return None
 
     def facts(self, ref: FunctionRef) -> FunctionFacts:
-        """The facts of a function; of a lambda, which has none of its own, those of the function around it."""
-        while ref.qualname.endswith("<lambda>"):
-            around = ref.qualname.rpartition(".")[0] or MODULE
-            ref = FunctionRef(ref.path, around)
-        try:
-            return self.project.facts(ref)
-        except KeyError:
-            # A function that facts do not keep apart (a redefinition in a branch, a class inside a function).
-            around = ref.qualname.rpartition(".")[0] or MODULE
-            return self.facts(FunctionRef(ref.path, around))
+        """The facts of a function; of what has none of its own, those of the function around it (see ``_at_hand``)."""
+        return self._at_hand(self.project.facts, ref)[1]
+
+    def _at_hand(self, ask: Callable[[FunctionRef], Answer], ref: FunctionRef) -> tuple[FunctionRef, Answer]:
+        """A function, or the innermost around it of which there are facts: there are none of a lambda, nor of what they do not keep
+        apart (a redefinition in a branch, a class inside a function)."""
+        while True:
+            if not ref.qualname.endswith("<lambda>"):
+                try:
+                    return ref, ask(ref)
+                except KeyError:
+                    if ref.qualname == MODULE:
+                        raise
+            ref = FunctionRef(ref.path, ref.qualname.rpartition(".")[0] or MODULE)
+
+    def header(self, ref: FunctionRef) -> Header:
+        """As ``facts``, of the header alone: whoever asks does not rest on the body."""
+        return self._at_hand(self.project.header, ref)[1]
 
     def outermost(self, ref: FunctionRef) -> str:
-        facts = self.facts(ref)
-        while facts.parent:
-            facts = self.facts(FunctionRef(ref.path, facts.parent))
-        return facts.qualname
+        """The name of the function around one that is in no other; of a function that is in none, its own."""
+        found, header = self._at_hand(self.project.header, ref)
+        while header.parent:
+            found, header = self._at_hand(self.project.header, FunctionRef(ref.path, header.parent))
+        return found.qualname
 
     def function(self, ref: FunctionRef) -> tuple[ir.Function, object] | None:
         """The IR of a function that is not nested in another, and its lowered region."""
@@ -190,10 +246,10 @@ class World:
             return None
         attribute = ".".join(text.split(".")[:2])
         words = self.evidence(ref).get(attribute, frozenset())
-        facts = self.facts(ref)
-        if "eval" not in words or "train" in words or not facts.owner:
+        header = self.header(ref)
+        if "eval" not in words or "train" in words or not header.owner:
             return None
-        return None if self.project.saying(ref.path, facts.owner, *sorted(TORCH.words["trains-something"])) else False
+        return None if self.project.saying(ref.path, header.owner, *sorted(TORCH.words["trains-something"])) else False
 
     def is_session(self, cls: ClassRef | str) -> bool:
         """Whether the objects of a class are called like a network and run in another library: no module, and its ``__call__``
@@ -212,13 +268,13 @@ class World:
 
     def trains_result(self, ref: FunctionRef) -> bool:
         """Whether a framework back-propagates what the function returns (Lightning's ``training_step``)."""
-        return self._hook_effect(ref) == "backward-return"
+        return self._hook_effect(ref) is HookEffect.BACKWARD_RETURN
 
     def is_hook(self, ref: FunctionRef) -> bool:
         """Whether a framework calls the method by itself, once for each batch (Lightning's ``predict_step``)."""
         return self._hook_effect(ref) is not None
 
-    def _hook_effect(self, ref: FunctionRef) -> str | None:
+    def _hook_effect(self, ref: FunctionRef) -> HookEffect | None:
         facts = self.facts(ref)
         if ref.qualname == MODULE or not facts.owner:
             return None
@@ -294,9 +350,9 @@ class World:
         answer: bool | None = False
         for base in self.project.mro(cls):
             if isinstance(base, str):
-                kind = TORCH.class_kind(base) or ""
+                kind = TORCH.class_kind(base)
                 if base == "torch.nn.Module" or kind in MODULE_KINDS:
                     return True
-                if base == "?" or (base.split(".")[0] not in PLAIN_ROOTS and not kind):
+                if base == UNKNOWN_BASE or (base.split(".")[0] not in PLAIN_ROOTS and not kind):
                     answer = None
         return answer

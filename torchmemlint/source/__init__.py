@@ -1,4 +1,4 @@
-"""Source text: files, rows and columns, and the comments that speak to torchmemlint."""
+"""Source text: files, rows and columns, and the comments for torchmemlint."""
 
 import os
 

@@ -121,7 +121,7 @@ class Directives:
 def read_directives(text: str, rule_names: Collection[str] = ()) -> Directives:
     """The suppression comments of a Python text.
 
-    ``rule_names`` tells a rule's name from a word of prose after ``# noqa:``. A text that does not tokenize gives the
+    ``rule_names`` distinguishes a rule's name from a word of prose after ``# noqa:``. A text that does not tokenize gives the
     comments above the place where it stops making sense.
     """
     if _WORTH_TOKENIZING.search(text) is None:
@@ -180,9 +180,9 @@ def _parse(row: int, column: int, comment: str, alone: bool, rule_names: Collect
         }.get(ours["verb"].lower())  # fmt: skip
         listed = list(_WORD.finditer(ours["codes"] or ""))
         if kind_of_ours is None:
-            yield f"`torchmemlint: {ours['verb']}` means nothing; use ignore, file-ignore, disable or enable"
+            yield f"unknown directive `torchmemlint: {ours['verb']}`; use ignore, file-ignore, disable or enable"
         elif ours["codes"] is not None and not ours["closed"]:
-            yield f"`torchmemlint: {ours['verb']}[` lacks its closing bracket"
+            yield f"`torchmemlint: {ours['verb']}[` has no closing bracket"
         elif ours["codes"] is not None and (
             not listed or any(not (_CODE_OR_PREFIX.match(word[0]) or _NAME.match(word[0])) for word in listed)
         ):

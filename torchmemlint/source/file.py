@@ -131,7 +131,7 @@ def decode_source(display: str, data: bytes) -> SourceFile:
 
 
 def source_from_text(display: str, text: str) -> SourceFile:
-    """A source that was never a file of its own: an editor's buffer, standard input, what flake8 hands over.
+    """A source that was never a file of its own: an editor's buffer, standard input, what flake8 passes.
 
     A display name that ends in ``.ipynb`` makes the text a notebook's JSON. Raises SourceError for a null character or a lone surrogate, which no Python file can hold.
     """

@@ -20,7 +20,7 @@ _NEEDS = " (this syntax needs Python "
 
 
 def is_newer(message: str) -> bool:
-    """Whether a newer Python reads what ``syntax_message`` tells of."""
+    """Whether a newer Python reads what ``syntax_message`` describes."""
     return _NEEDS in message
 
 

@@ -12,7 +12,7 @@ The module has the cells in order, each below a mark of ours:
 - What only IPython reads is masked by Python of the same width; a line magic that runs its line (``%time``) keeps it. Masked
   rows are known by their tails, are never edited, and become what they were when the notebook is written.
 - Marks tell in which cell a row is, also after a fix has added rows. They end a ``disable`` comment of the cell above.
-- Left out: cells of another language (``%%bash``), and those that do not parse, which are told one by one.
+- Left out: cells of another language (``%%bash``), and those that do not parse, which are reported one by one.
 
 Writing back replaces the ``source`` of changed cells in the file's text, row by row in its own style, and nothing else.
 """
@@ -288,7 +288,9 @@ def read_notebook(raw: str) -> Notebook:
         raise SourceError(f"is not valid JSON: {error}") from error
     if not isinstance(content, dict) or not isinstance(content.get("cells"), list):
         if isinstance(content, dict) and isinstance(content.get("worksheets"), list):
-            return Notebook(raw, other="is in the notebook format of before 2015; `jupyter nbconvert --to notebook` renews it")
+            return Notebook(
+                raw, other="uses the notebook format from before 2015; convert it with `jupyter nbconvert --to notebook`"
+            )
         raise SourceError("is not a notebook: its JSON has no list of cells")
     language = _language(content)
     if language not in _PYTHON:
@@ -309,8 +311,8 @@ def _language(content: dict[str, object]) -> str:
     """The language of the notebook's kernel; Python where nothing is said, as in notebooks that were cleaned."""
     metadata = content.get("metadata")
     for part, key in (("language_info", "name"), ("kernelspec", "language")):
-        said = metadata.get(part) if isinstance(metadata, dict) else None
-        if isinstance(said, dict) and isinstance(name := said.get(key), str) and name:
+        entry = metadata.get(part) if isinstance(metadata, dict) else None
+        if isinstance(entry, dict) and isinstance(name := entry.get(key), str) and name:
             return name.lower()
     return "python"
 

@@ -87,11 +87,11 @@ class Reading:
             if stretches and start <= stretches[-1][1] + 1:
                 start, end = stretches.pop()[0], end
             stretches.append((start, end))
-        said = [f"{start}-{end}" if start < end else str(start) for start, end in stretches]
-        if not said:
+        ranges = [f"{start}-{end}" if start < end else str(start) for start, end in stretches]
+        if not ranges:
             return first.message
-        several = len(said) > 1 or "-" in said[0]
-        return f"{first.message}; {'lines' if several else 'line'} {', '.join(said)} {'are' if several else 'is'} not checked"
+        several = len(ranges) > 1 or "-" in ranges[0]
+        return f"{first.message}; {'lines' if several else 'line'} {', '.join(ranges)} {'are' if several else 'is'} not checked"
 
     def original(self, at: Position) -> Position:
         """The place in the file of one in ``text``."""
@@ -110,8 +110,8 @@ class Reading:
         """As ``original``, for both ends."""
         return Span(self.original(span.start), self.original(span.end))
 
-    def told(self, finding: Finding) -> Finding:
-        """A finding in ``text`` as it is told of the file: where it stands there, and without a fix. What was written for another
+    def relocated(self, finding: Finding) -> Finding:
+        """A finding in ``text`` as one of the file: at its place there, and without a fix. What was written for another
         Python does not run today, so it costs nobody much."""
         flow = tuple(replace(step, span=self.span(step.span)) if step.path == finding.path else step for step in finding.flow)
         finding = replace(finding, span=self.span(finding.span), flow=flow, fix=None)
@@ -206,11 +206,11 @@ def _of_newer_python(text: str, lexed: Lexed) -> list[tuple[Change, Trouble]]:
         error = _error(text[start:end])
         if error is None or not is_newer(message := syntax_message(error, text[start:end])):
             continue
-        said, assigned = _names([line], 0)
+        names, assigned = _names([line], 0)
         does = (
             "print" if line.first == "print" else f"{line.first} {NOT_READ}" if line.first in ("return", "raise") else NOT_READ
         )
-        call = f"{does}({', '.join(said)})"
+        call = f"{does}({', '.join(names)})"
         new = call if does != NOT_READ else " = ".join([*assigned, call])
         at, last = lexed.position(start), lexed.position(end)
         row = min(at.row + (error.lineno or 1) - 1, last.row)
@@ -371,8 +371,8 @@ class _Parts:
         lines = one.lines[: one.lines.index(header) + 1]
         is_function = defined and header.first != "class" and colon and one.lines[0].margin == margin
         error, changed = self._readable(lines, one.start, colon, " pass") if is_function else (one.error, ())
-        said, assigned = _names(one.lines, colon if error is None else 0)
-        call = f"{NOT_READ}({', '.join(said)})"
+        names, assigned = _names(one.lines, colon if error is None else 0)
+        call = f"{NOT_READ}({', '.join(names)})"
         if error is None:
             attributes = [name for name in assigned if "." in name]
             body = f" {' = '.join([*attributes, call])}; return {NOT_READ}()"
@@ -427,7 +427,7 @@ def _statements(lines: Sequence[Line]) -> Iterator[Sequence[Line]]:
 
 def _names(lines: Sequence[Line], start: int) -> tuple[list[str], list[str]]:
     """The names, dotted, that some lines say behind ``start``, and those of them that they assign or import."""
-    said: dict[str, None] = {}
+    names: dict[str, None] = {}
     assigned: dict[str, None] = {}
     for line in lines:
         tokens = [token for token in line.tokens if token.start >= start]
@@ -450,10 +450,10 @@ def _names(lines: Sequence[Line], start: int) -> tuple[list[str], list[str]]:
                 continue
             binds = at < len(tokens) and tokens[at].text == "=" and tokens[at].depth == 0
             if not binds:
-                said[name] = None
+                names[name] = None
             if binds or before in ("def", "class", "as") or (importing and before in ("import", ",", "(") and "." not in name):
                 assigned[name] = None
-    return list(said)[:MOST_NAMES], list(assigned)[:MOST_NAMES]
+    return list(names)[:MOST_NAMES], list(assigned)[:MOST_NAMES]
 
 
 def _applied(text: str, changed: Iterable[Change], start: int = 0, end: int | None = None) -> str:

@@ -38,7 +38,7 @@ def apply(
 
     ``path`` is absolute or relative to the current folder. ``comments=False`` leaves ``# noqa`` and its kin to the caller:
     flake8 applies them itself. ``judge_comments=False`` is for an analysis that did not get through the file: which comments
-    are unused (TML002, if it is on) is then unknown. ``also`` has what a finding speaks for in other places: where a comment
+    are unused (TML002, if it is on) is then unknown. ``also`` has what a finding stands for in other places: where a comment
     switches the finding off there, and not at these, the next of them is reported in its place.
     """
     found = list(findings)
@@ -54,7 +54,7 @@ def apply(
         all_found = [*found, *(other for one in found for other in also.get(one, ()))]
         found += unused_suppressions(directives, all_found, path, source_text, ALL_RULES, judged)
     if also:
-        found = [speaker(one, also[one], directives) if one in also else one for one in found]
+        found = [representative(one, also[one], directives) if one in also else one for one in found]
     kept = numbered(found)
     if ignored:
         kept = [finding for finding in kept if not finding.code.startswith(ignored)]
@@ -63,7 +63,7 @@ def apply(
     return once_a_file(kept)
 
 
-def speaker(finding: Finding, others: Sequence[Finding], directives: Directives) -> Finding:
+def representative(finding: Finding, others: Sequence[Finding], directives: Directives) -> Finding:
     """The first of several findings of one cause that no comment switches off, with the places of those behind it; the first of all
     where there is none."""
     left = [one for one in (finding, *others) if not suppressed(one, directives)]

@@ -144,7 +144,7 @@ def read_baseline(path: str) -> Baseline:
         table = json.loads(text)
     except (ValueError, RecursionError):
         raise BaselineError(
-            f"baseline `{quoted(path)}` is not valid JSON (a merge conflict?); `--write-baseline` writes it anew"
+            f"baseline `{quoted(path)}` is not valid JSON (a merge conflict?); `--write-baseline` writes a new one"
         ) from None
     if not isinstance(table, dict) or not isinstance(table.get("files"), dict):
         raise BaselineError(f"`{quoted(path)}` is not a baseline of torchmemlint")
@@ -155,7 +155,7 @@ def read_baseline(path: str) -> Baseline:
     try:
         files = {str(name): _counts(entries) for name, entries in table["files"].items()}
     except (TypeError, KeyError, ValueError):
-        raise BaselineError(f"`{quoted(path)}` is not a baseline of torchmemlint: an entry lacks what it needs") from None
+        raise BaselineError(f"`{quoted(path)}` is not a baseline of torchmemlint: an entry is incomplete") from None
     return Baseline(os.path.dirname(os.path.abspath(path)), files, text)
 
 

@@ -1,6 +1,6 @@
 """Objects of a git repository, read without trusting the repository.
 
-What git is told to run it finds in the repository's configuration and attributes: filters, drivers of diffs, a file system monitor,
+What git runs is named in the repository's configuration and attributes: filters, drivers of diffs, a file system monitor,
 hooks, and whatever a fetch of missing objects uses. So it is never asked about the work tree: a revision is looked up, and trees
 and blobs are read, which needs none of these. Two texts are compared by git in an empty folder that is in no repository.
 """
@@ -108,11 +108,11 @@ def _output(
         if late.is_set():
             raise GitError(f"git {words} took more than {SECONDS} s")
         if len(data) > MOST_BYTES:
-            raise GitError(f"git {words} answered more than {MOST_BYTES >> 20} MiB")
+            raise GitError(f"git {words} printed more than {MOST_BYTES >> 20} MiB")
         if process.returncode not in fine:
             complaints.seek(0)
-            said = complaints.read(1 << 16).decode("utf-8", "replace").strip().splitlines()
-            why = next((line for line in said if line.startswith("fatal: ")), said[-1] if said else process.returncode)
+            lines = complaints.read(1 << 16).decode("utf-8", "replace").strip().splitlines()
+            why = next((line for line in lines if line.startswith("fatal: ")), lines[-1] if lines else process.returncode)
             raise GitError(f"git {words} failed in {folder}: {why}")
     return data
 

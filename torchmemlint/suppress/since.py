@@ -1,7 +1,7 @@
 """Which rows of a file changed since a revision, for ``--since``: git has what the file was, its bytes on disk say what it is.
 
 A finding counts as new when what it marks, or a step that led there, lies on a changed row. Where rows were only taken out (a
-decorator, a ``detach`` line), the rows beside the gap stand for them, and then a function's header speaks for its findings.
+decorator, a ``detach`` line), the rows beside the gap stand for them, and then a function's header stands for its findings.
 """
 
 from __future__ import annotations
@@ -132,11 +132,11 @@ class Since:
         self._tops: dict[str, str | None] = {}
 
     def ask(self, path: str) -> _Repository:
-        """The repository of a file or folder. Raises UsageError where git cannot tell: no repository, no such revision, no git."""
+        """The repository of a file or folder. Raises UsageError where git does not know: no repository, no such revision, no git."""
         real = os.path.realpath(path)
         top = self._top(real if os.path.isdir(real) else os.path.dirname(real))
         if top is None:
-            raise UsageError(f"--since: {path} is in no git repository")
+            raise UsageError(f"--since: {path} is not in a git repository")
         if top not in self._repositories:
             self._repositories[top] = _asked(top, self.revision)
         return self._repositories[top]
@@ -172,7 +172,7 @@ class Since:
 
 def _asked(top: str, revision: str) -> _Repository:
     if revision.startswith("-") or not revision:
-        raise UsageError(f"--since: `{revision}` is no revision")
+        raise UsageError(f"--since: `{revision}` is not a revision")
     try:
         ask(top, "rev-parse", "--git-dir")
     except GitError as error:
@@ -180,7 +180,7 @@ def _asked(top: str, revision: str) -> _Repository:
     try:
         commit = ask(top, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").decode("ascii").strip()
     except GitError:
-        raise UsageError(f"--since: git knows no revision `{revision}` in {top}") from None
+        raise UsageError(f"--since: no revision `{revision}` in {top}") from None
     try:
         base = ask(top, "merge-base", commit, "HEAD").decode("ascii").strip()
     except GitError:

@@ -1,4 +1,4 @@
-"""Findings of one cause all over a file: the first speaks for all of them that no comment suppresses."""
+"""Findings of one cause in a file: the first that no comment suppresses stands for all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALSO = "here, too"
 
 
 def once_a_file(findings: Sequence[Finding]) -> list[Finding]:
-    """One file's findings, in order, of rules that speak once a file only the first: it names the other places, and its fix repairs
+    """One file's findings, in order, of rules that report once a file, only the first: it names the other places, and its fix covers
     all."""
     codes = {rule.code for rule in ALL_RULES if rule.once is Once.A_FILE}
     together: dict[str, list[Finding]] = {}
@@ -30,7 +30,7 @@ def once_a_file(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def with_places(finding: Finding, others: Sequence[Finding]) -> Finding:
-    """A finding that names the places of others, for which it speaks."""
+    """A finding with the places of others that it stands for."""
     steps = tuple(FlowStep(one.path, one.span, ALSO, one.cell) for one in others)
     return replace(finding, flow=(*finding.flow, *steps)) if steps else finding
 

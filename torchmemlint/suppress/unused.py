@@ -84,7 +84,7 @@ def _about(path: str, span: Span, message: str, text: str, fix: Fix | None) -> F
     return Finding(
         *(CODE, NAME, Severity.WARNING, Confidence.HIGH, message, path, span),
         label="suppresses nothing" if fix else "means nothing",
-        help="take it out: it would hide the next mistake on this line" if fix else "correct it, or take it out",
+        help="remove it: it would hide the next mistake on this line" if fix else "correct or remove it",
         statement=" ".join(text.split()),
         noqa_rows=frozenset({row}),
         noqa_row=row,

@@ -10,17 +10,18 @@ file has its names alone; those of the standard library stand in ``python.toml``
     classes         absolute class names and their kind
     class_patterns, function_patterns
                     regular expressions for families of names under each module of ``under``
-    roots           top packages of which every function has one effect
+    packages        top packages of which every function has one effect
     module_methods  methods of torch.nn.Module
     kind_methods    methods of objects whose kind is known
     hooks           methods that a framework calls on a subclass, and the grad mode or the backward around that call
     guarded_methods methods of unknown objects that switch grad mode off by themselves
     backward_methods, inert_methods, runner_methods
-                    methods by name alone, for receivers that are not known
+                    methods only by name, for receivers that are not known
     runners         what runs a function that it is given, in the grad mode in which it is called, or with grad mode on
     servers         top packages whose decorators hand a function to a server or a command line
     given_weights   what makes a module of weights that want no gradient
     renamed         deprecated names and what stands for them
+    networks        architectures and how many million parameters they have, ``resnet50=25``
     words           names of which the engine or a rule asks one thing, which ``asked`` names: ``TORCH.words["joins"]``. Several
                     libraries may add to it
 
@@ -110,7 +111,7 @@ class TorchFacts:
     kind_methods: dict[tuple[str, str], Effect]
     """(kind of class, method) → effect."""
     guarded_methods: dict[str, GuardedMethod]
-    """Name of a method of an unknown object that switches grad mode off by itself → what tells that it is meant."""
+    """Name of a method of an unknown object that switches grad mode off by itself → what says that it is meant."""
     hooks: dict[tuple[str, str], HookEffect]
     """(absolute name of a base class, method that overrides) → what surrounds the call."""
     backward_methods: dict[str, Effect]
@@ -127,7 +128,7 @@ class TorchFacts:
     servers: frozenset[str]
     """Top packages that run the functions they decorate in threads or programs of their own, and do not touch grad mode."""
     given_weights: frozenset[str]
-    """Absolute names of what makes a module of given weights, which want no gradient unless it is told otherwise
+    """Absolute names of what makes a module of given weights, which want no gradient unless set otherwise
     (``freeze=False``)."""
     concatenations: frozenset[str]
     """Absolute names of functions that copy a sequence of tensors, their first argument, into one."""
@@ -139,7 +140,7 @@ class TorchFacts:
     """Absolute name of an exception that an out-of-memory error can be → first torch version that has it."""
     versions: dict[str, str]
     """Name → first torch version in which it can be used."""
-    roots: dict[str, Effect]
+    package_effects: dict[str, Effect]
     """Top package → effect of all its functions."""
     renamed: dict[str, Renamed]
     """Absolute name that is deprecated → what stands for it today."""
@@ -147,6 +148,8 @@ class TorchFacts:
     """Top package → regular expressions for absolute names, and their kind; the first that matches counts."""
     function_patterns: dict[str, tuple[tuple[str, Effect], ...]]
     """Top package → regular expressions for absolute names, and their effect."""
+    millions: dict[str, int]
+    """Name of an architecture, in lower case → how many million parameters it has, rounded down."""
     words: dict[str, frozenset[str]]
     """Names of methods, functions, packages … of which the engine or a rule asks one thing, by what that is called."""
     _effects: dict[str, Effect | None] = field(default_factory=dict, repr=False, compare=False)
@@ -157,8 +160,8 @@ class TorchFacts:
         effect = self.functions.get(name)
         if effect is not None:
             return effect
-        root = name.partition(".")[0]
-        return self.roots.get(root) or _match(name, self.function_patterns.get(root, ()), self._effects)
+        package = name.partition(".")[0]
+        return self.package_effects.get(package) or _match(name, self.function_patterns.get(package, ()), self._effects)
 
     def class_kind(self, name: str) -> ClassKind | None:
         """The kind of the class with this absolute name, or None when nothing is known about it. A class of torch may be named by
@@ -233,6 +236,15 @@ def parse(files: Mapping[str, str]) -> TorchFacts:
     for group in _tables(document, "words"):
         asked = str(group["asked"])
         words[asked] = words.get(asked, frozenset()).union(_names(group))
+    millions: dict[str, int] = {}
+    for group in _tables(document, "networks"):
+        for pair in _names(group):
+            name, _, count = pair.rpartition("=")
+            if name in millions or not count.isdecimal():
+                raise TorchFactsError(
+                    f"{group[FILE]}: [networks] has {pair!r}, which stands there twice or is not NAME=MILLIONS"
+                )
+            millions[name] = int(count)
     return TorchFacts(
         functions=functions,
         methods=methods,
@@ -255,10 +267,11 @@ def parse(files: Mapping[str, str]) -> TorchFacts:
         cut_dtypes=_name_set(document, "cut_dtypes"),
         oom_exceptions=_strings(document, "oom_exceptions"),
         versions=_strings(document, "versions"),
-        roots=_flat(document, "roots", "effect", FUNCTION_EFFECTS),
+        package_effects=_flat(document, "packages", "effect", FUNCTION_EFFECTS),
         renamed=renamed,
         class_patterns=_patterns(document, "class_patterns", "kind", frozenset(ClassKind)),
         function_patterns=_patterns(document, "function_patterns", "effect", FUNCTION_EFFECTS),
+        millions=millions,
         words=words,
     )
 

@@ -84,8 +84,8 @@ class Effect(StrEnum):
     """Returns forms of its arguments, a tuple when there are several."""
 
 
-class ToldCall(StrEnum):
-    """What the engine tells of a call by its method's name or its receiver, which no row of the table says."""
+class CallByName(StrEnum):
+    """Effects of calls that the engine recognizes by the method's name or its receiver, and no row of the tables has."""
 
     OPTIMIZER_STEP = "optimizer-step"
     RESTORE = "restore"
@@ -173,6 +173,8 @@ KIND_METHOD_EFFECTS = frozenset(
     }
 )  # fmt: skip
 """What a method of an object may do whose kind is known."""
+GRAD_EFFECTS = frozenset({Effect.GRAD_OFF, Effect.GRAD_ON, Effect.GRAD_SET})
+"""What sets grad mode."""
 BACKWARD_EFFECTS = frozenset({Effect.BACKPROPAGATES, Effect.PASSES})
 MODULE_KINDS = frozenset(
     {

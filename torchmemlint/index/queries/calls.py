@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from torchmemlint.index import keys
 from torchmemlint.index.arguments import argument_given
 from torchmemlint.index.edges import Callees, Callers
-from torchmemlint.index.evidence import Instance, Method
 from torchmemlint.index.facts import ParamFact
 from torchmemlint.index.linked import Linked
+from torchmemlint.index.points_to import Instance, Method
 from torchmemlint.index.references import ClassRef, FunctionRef, Outside
 
 _GUARDS = re.compile(r"no_grad|inference|grad|eval", re.IGNORECASE)
@@ -66,7 +66,7 @@ def functions_given(linked: Linked, ref: FunctionRef, parameter: str) -> tuple[F
         arg = argument_given(params, parameter, caller.call.args)
         if arg is None or arg.const == "None":
             continue
-        for value in linked.evidence.values(caller.ref.path, caller.ref.qualname, arg.name) or (None,):
+        for value in linked.points_to.values(caller.ref.path, caller.ref.qualname, arg.name) or (None,):
             if isinstance(value, Outside) and value.name.startswith("builtins."):
                 continue
             if not isinstance(value, FunctionRef | Method):
@@ -105,7 +105,7 @@ def classes_given(linked: Linked, ref: FunctionRef, parameter: str) -> tuple[Cla
     values = [
         value
         for caller, text in objects_given(linked, ref, parameter)
-        for value in linked.evidence.values(caller.path, caller.qualname, text)
+        for value in linked.points_to.values(caller.path, caller.qualname, text)
     ]
     return tuple(sorted({value.klass for value in values if isinstance(value, Instance)}, key=str))
 
@@ -115,7 +115,7 @@ def says(linked: Linked, word: str) -> bool:
     return linked.calls.tables.has_word(word)
 
 
-def speaks_of_cuda(linked: Linked) -> bool:
+def mentions_cuda(linked: Linked) -> bool:
     """Whether the project works with CUDA devices: some function says ``.cuda`` or ``torch.cuda``, or "cuda" is given for a
     device."""
     return linked.calls.tables.has_word("cuda") or linked.calls.tables.gives_cuda()

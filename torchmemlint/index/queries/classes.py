@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from torchmemlint.index import keys
-from torchmemlint.index.evidence import Instance
 from torchmemlint.index.facts import AttrFact, ClassFacts
 from torchmemlint.index.linked import Linked
+from torchmemlint.index.points_to import Instance
 from torchmemlint.index.references import ClassRef, FunctionRef
 
 
@@ -45,13 +45,13 @@ def is_subclass(linked: Linked, ref: ClassRef, absolute_name: str) -> bool | Non
 def attribute_class(linked: Linked, ref: ClassRef, name: str) -> ClassRef | str | None:
     """The class of what an attribute holds on an object of ``ref``, by assignments and annotations, those in the class body
     included; None when there is no evidence, or evidence of several."""
-    classes = {value.klass for value in linked.evidence.attribute(ref, name) if isinstance(value, Instance)}
+    classes = {value.klass for value in linked.points_to.attribute(ref, name) if isinstance(value, Instance)}
     return classes.pop() if len(classes) == 1 else None
 
 
 def attribute_classes(linked: Linked, ref: ClassRef, name: str) -> tuple[ClassRef | str, ...]:
     """As ``attribute_class``, every class of which there is evidence, the first assigned first."""
-    return tuple(dict.fromkeys(value.klass for value in linked.evidence.attribute(ref, name) if isinstance(value, Instance)))
+    return tuple(dict.fromkeys(value.klass for value in linked.points_to.attribute(ref, name) if isinstance(value, Instance)))
 
 
 def methods_named(linked: Linked, name: str) -> tuple[FunctionRef, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 
 from torchmemlint.index import keys
-from torchmemlint.index.facts import FunctionFacts, ModuleFacts
+from torchmemlint.index.facts import CallFact, FunctionFacts, Header, ModuleFacts
 from torchmemlint.index.linked import Linked
-from torchmemlint.index.references import TOP
+from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside
+from torchmemlint.index.views import is_program, is_started
 from torchmemlint.torch_facts import TORCH
 
 FIRST_NAME = re.compile(r"\w+")
@@ -50,6 +52,18 @@ def within(linked: Linked, path: str, qualname: str) -> tuple[FunctionFacts, ...
     return known.get(qualname, ())
 
 
+def header(linked: Linked, ref: FunctionRef) -> Header:
+    """The header of a function: ask for this alone where no more is wanted, so that findings do not rest on its body. Raises
+    KeyError."""
+    linked.note(keys.HEAD, ref.path, ref.qualname)
+    known = linked.headers.get(ref)
+    if known is None:
+        known = linked.headers[ref] = linked.reader.functions[ref.path][ref.qualname].header
+    return known
+
+
+MAX_UP = 3
+"""Calls over which it is looked for one that runs."""
 MAX_INSIDE = 400
 """Functions inside a class that are looked at for what they tell of its attributes. Each method asks for it, of all others."""
 
@@ -65,9 +79,12 @@ def receivers(linked: Linked, path: str, around: str, qualname: str) -> tuple[tu
         if not same and other.qualname == around:
             continue
         for call in other.calls:
-            if call.args and "(" not in call.callee and (same or call.callee.startswith("self.")):
-                gathered.setdefault(call.callee, set()).add("()")
-            receiver, _, method = call.callee.rpartition(".")
+            callee = call.callee
+            if not same and callee[:5] != "self.":
+                continue
+            if call.args and "(" not in callee:
+                gathered.setdefault(callee, set()).add("()")
+            receiver, _, method = callee.rpartition(".")
             if receiver and (same or receiver.startswith("self.")):
                 gathered.setdefault(receiver, set()).add(method)
                 if method == "backward" and all(a.keyword in TORCH.words["keeps-graph-arguments"] for a in call.args):
@@ -86,14 +103,123 @@ def knowing(linked: Linked, path: str, text: str) -> tuple[str, ...]:
     order of the file: those that read or bind its first name."""
     linked.note(keys.MODULE, path)
     first = FIRST_NAME.match(text)
-    said = (f for f in linked.reader.whole(path).functions if f.qualname == TOP or text not in f.locals)
+    functions = (f for f in linked.reader.whole(path).functions if f.qualname == TOP or text not in f.locals)
     if first is None:
-        return tuple(f.qualname for f in said)
+        return tuple(f.qualname for f in functions)
     return tuple(
-        f.qualname for f in said if f.qualname == TOP or first[0] in f.names or first[0] in dict((*f.bound, *f.rebound))
+        f.qualname for f in functions if f.qualname == TOP or first[0] in f.names or first[0] in dict((*f.bound, *f.rebound))
     )
 
 
 def module_name(linked: Linked, path: str) -> str:
     """The module's absolute dotted name, unique in the project."""
     return linked.names.layout.names[path]
+
+
+def is_unused_file(linked: Linked, path: str) -> bool:
+    """Whether a program is visible that does not use the file at ``path``: no module imports it, by its name or by a text, it does
+    nothing when it is run, and others of its folder, or what it imports itself, are imported."""
+    linked.note(keys.MODULE, path)
+    if not linked.complete or path.endswith(".ipynb") or is_program(linked.reader.whole(path)):
+        return False
+    folder, name = _folder_and_name(path)
+    if linked.calls.tables.importers(name):
+        return False
+    if any(linked.calls.tables.calls(word) for word in sorted(TORCH.words["imports-by-name"])):
+        return False
+    if "." in linked.names.layout.names[path]:
+        return _is_of_a_program(linked, path)
+    users = linked.calls.tables.importers(posixpath.basename(folder))
+    if any(posixpath.dirname(posixpath.normpath(user)) != folder and _is_program(linked, user) for user in users):
+        return True
+    return any(_is_used_elsewhere(linked, path, target) for _, target in linked.reader.whole(path).imports)
+
+
+def _folder_and_name(path: str) -> tuple[str, str]:
+    return posixpath.split(posixpath.normpath(path).removesuffix("/__init__.py").removesuffix(".py"))
+
+
+def _is_of_a_program(linked: Linked, path: str) -> bool:
+    """Whether a program that stands beside the package of a module imports something of that."""
+    package = linked.names.layout.names[path]
+    root = posixpath.normpath(posixpath.join(_folder_and_name(path)[0], *[".."] * package.count(".")))
+    users = linked.calls.tables.importers(package.partition(".")[0])
+    return any(posixpath.normpath(posixpath.dirname(user)) == root and _is_program(linked, user) for user in users)
+
+
+def is_unused_function(linked: Linked, ref: FunctionRef) -> bool:
+    """Whether a program is visible that does not use a function of its own: nothing calls it or hands it on, by its name or by a
+    text, and what it may override is visible. A program that looks names up, or calls by them, may use any."""
+    linked.note(keys.MODULE, ref.path)
+    if not linked.complete or ref.path.endswith(".ipynb") or ref.qualname == TOP:
+        return False
+    if not (is_started(linked.reader.whole(ref.path)) or _is_of_a_program(linked, ref.path)):
+        return False
+    tables = linked.calls.tables
+    if any(tables.calls(word) or tables.has_word(word) for word in sorted(TORCH.words["calls-by-name"])):
+        return False
+    return _is_never_called(linked, ref, 0)
+
+
+def _is_never_called(linked: Linked, ref: FunctionRef, depth: int) -> bool:
+    """As ``is_unused_function``; a function that only such ones call is one."""
+    head = header(linked, ref)
+    name = ref.qualname.rpartition(".")[2]
+    if depth > MAX_UP or name == "main" or name in TORCH.words["forward"] or head.decorators or head.parent:
+        return False
+    if linked.calls.tables.reads(name) or linked.calls.tables.aliases(name):
+        return False  # it has another name, or is handed on
+    if head.owner:
+        bases = [base for base in linked.classes.mro(ClassRef(ref.path, head.owner)) if isinstance(base, str)]
+        if any(base not in TORCH.words["bare-bases"] for base in bases) or name in TORCH.module_methods:
+            return False
+        if any(_may_be_of_any(linked, caller, call) for caller, call in linked.calls.tables.calls(name)):
+            return False
+        if _is_imported_by_name(linked, head.owner.rpartition(".")[2], "/__init__.py"):
+            return False  # a package offers the class to others
+    elif _is_imported_by_name(linked, name):
+        return False
+    linked.note(keys.PLACES, ref.path, ref.qualname)
+    found = linked.calls.callers(ref)
+    others = {call.ref for call in found.calls} - {ref}
+    return not found.escapes and all(
+        other.qualname != TOP and _is_never_called(linked, other, depth + 1) for other in sorted(others)
+    )
+
+
+def _may_be_of_any(linked: Linked, caller: FunctionRef, call: CallFact) -> bool:
+    """Whether a call of a method may be on an object of any class: not on ``self``, or on an attribute of that of which the class is
+    known. A variable may be bound to objects of several classes, and a class's name imported from several modules."""
+    receiver = call.callee.rpartition(".")[0]
+    if receiver in ("", "self", "super()"):
+        return False
+    known = receiver.startswith("self.") and linked.points_to.values(caller.path, caller.qualname, receiver)
+    return not known or not linked.calls.resolver.callees(caller.path, caller.qualname, call.callee, call.keywords).refs
+
+
+def _is_imported_by_name(linked: Linked, name: str, where: str = "") -> bool:
+    """Whether some module, of which the path ends so, imports what has this name."""
+    for path in linked.calls.tables.importers(name):
+        if not path.endswith(where):
+            continue
+        linked.note(keys.IMPORTS, path)
+        if any(target.rpartition(".")[2] == name for _, target in linked.reader.whole(path).imports):
+            return True
+    return False
+
+
+def _is_program(linked: Linked, path: str) -> bool:
+    """Whether the module at ``path`` does something when it is run: what a library offers may be used by programs that are not visible."""
+    linked.note(keys.WHOLE, path, TOP)
+    linked.note(keys.NAME, path, "main")
+    return is_program(linked.reader.whole(path))
+
+
+def _is_used_elsewhere(linked: Linked, path: str, target: str) -> bool:
+    """Whether a program imports a module of the project that the module at ``path`` imports as well."""
+    symbol = linked.names.imported(path, target)
+    if symbol is None or isinstance(symbol, Outside):
+        return False
+    file = posixpath.normpath(symbol.path).removesuffix("/__init__.py").removesuffix(".py")
+    users = linked.calls.tables.importers(posixpath.basename(file))
+    return any(user not in (path, symbol.path) and _is_program(linked, user) for user in users)

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import re
 
+from torchmemlint.index.fact_words import ResultUse
 from torchmemlint.index.facts import CallableUse
+from torchmemlint.index.grad_effects import GradEffect
 from torchmemlint.index.linked import Linked
 from torchmemlint.index.modes import CallerMode
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef
 
-_OF_SO_MANY = 50
+_MANY, _FEW = 5, 50
+"""One class in so many takes gradients in its forward: in a package about such models, and in one where a model may be one."""
 _LOSS = re.compile(r"loss|penalty|regulari|criterion", re.IGNORECASE)
 
 
 def grad_mode(linked: Linked, ref: FunctionRef) -> CallerMode:
     """The grad mode in which the function's body starts."""
     return linked.grad.grad_mode(ref)
+
+
+def is_test(linked: Linked, ref: FunctionRef) -> bool:
+    """Whether a function is a unit test or part of one, by its file's place and content."""
+    return linked.starts.is_test(ref)
 
 
 def test_holds(linked: Linked, ref: FunctionRef, test: str) -> bool | None:
@@ -28,12 +36,12 @@ def asked_with_grad(linked: Linked, ref: FunctionRef, test: str) -> bool:
     return linked.grad.asked_with_grad(ref, test)
 
 
-def manager_effect(linked: Linked, path: str, qualname: str, use: CallableUse) -> str | None:
-    """What a with item or statement does to grad mode: "off", "on", "mixed", "start", "param:TEST" or None (nothing)."""
+def manager_effect(linked: Linked, path: str, qualname: str, use: CallableUse) -> GradEffect | None:
+    """What a with item or statement does to grad mode, None for nothing."""
     return linked.effects.manager_effect(path, qualname or TOP, use)
 
 
-def decorator_effect(linked: Linked, path: str, scope: str, use: CallableUse) -> str | None:
+def decorator_effect(linked: Linked, path: str, scope: str, use: CallableUse) -> GradEffect | None:
     """What a decorator, standing in the function ``scope`` ("": module level), does to the body under it."""
     return linked.effects.decorator_effect(path, scope or TOP, use)
 
@@ -46,7 +54,9 @@ def driven_without_grad(linked: Linked, ref: ClassRef) -> bool:
     switching = {
         site.path
         for site, call in linked.calls.tables.calls("set_grad_enabled")
-        if call.used == "dropped" and [arg.const for arg in call.args] == ["False"] and layout.top_package(site.path) == top
+        if call.used is ResultUse.DROPPED
+        and [arg.const for arg in call.args] == ["False"]
+        and layout.top_package(site.path) == top
     }
     if not switching:
         return False
@@ -65,13 +75,22 @@ def differentiates(linked: Linked, ref: ClassRef) -> bool:
     return linked.classes.method(ref, "forward") in linked.differentiating.answer("")
 
 
-def differentiates_somewhere(linked: Linked, path: str) -> bool:
+def differentiates_often(linked: Linked, path: str) -> bool:
     """Whether the forward of some class in the top package or the folder of a file, or in a folder beside it, takes gradients, of
-    a package that is about such models: of one class in fifty at the least. Losses, by their names, are left aside."""
+    a package that is about such models. Losses, by their names, are left aside."""
+    return _differentiates_near(linked, path, _MANY)
+
+
+def differentiates_somewhere(linked: Linked, path: str) -> bool:
+    """The same of a package where a model may be such a one."""
+    return _differentiates_near(linked, path, _FEW)
+
+
+def _differentiates_near(linked: Linked, path: str, of_so_many: int) -> bool:
     layout = linked.names.layout
     found = [each for each in linked.differentiating.answer("") if not _LOSS.search(each.qualname.partition(".")[0])]
     near = [each for each in found if layout.near(each.path, path) or layout.beside(each.path, path)]
     top = layout.top_package(path)
     everyone = linked.calls.tables.named("forward") if near else ()
     forwards = sum(layout.top_package(ref.path) == top or layout.beside(ref.path, path) for ref in everyone)
-    return bool(near) and len(near) * _OF_SO_MANY >= forwards
+    return bool(near) and len(near) * of_so_many >= forwards

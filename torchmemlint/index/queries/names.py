@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from torchmemlint.index import keys
-from torchmemlint.index.evidence import Method
 from torchmemlint.index.linked import Linked
+from torchmemlint.index.points_to import Method
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside, Variable
 
 _DOTTED = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")
@@ -83,17 +83,17 @@ def is_inside(linked: Linked, absolute: str) -> bool:
 
 def is_function(linked: Linked, path: str, function_qualname: str, dotted: str) -> bool:
     """Whether dotted text is a function or method of the project, whatever it is of what is possible."""
-    values = linked.evidence.values(path, function_qualname or TOP, dotted)
+    values = linked.points_to.values(path, function_qualname or TOP, dotted)
     return bool(values) and all(isinstance(value, FunctionRef | Method) for value in values)
 
 
 def class_of(linked: Linked, path: str, function_qualname: str, dotted: str) -> ClassRef | str | None:
     """The class that an expression's text is an instance of, by evidence; a str for a class outside; None: not known."""
-    return linked.evidence.class_of(path, function_qualname or TOP, dotted)
+    return linked.points_to.class_of(path, function_qualname or TOP, dotted)
 
 
 def outside(linked: Linked, path: str, function_qualname: str, dotted: str) -> str | None:
     """The absolute outside name of a callee, also through objects of known classes ("torch.nn.Linear.forward")."""
-    values = linked.evidence.values(path, function_qualname or TOP, dotted)
+    values = linked.points_to.values(path, function_qualname or TOP, dotted)
     names = {value.name for value in values if isinstance(value, Outside)}
     return names.pop() if len(values) == 1 and names else None

@@ -79,12 +79,14 @@ from torchmemlint.rules.api import Draft, Flow, Rule, Silent
 from torchmemlint.rules.card import About, Advice
 from torchmemlint.rules.doubts import CALLED_SELDOM
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.event_words import Evidence
-from torchmemlint.semantics.events import CALLED_KINDS, Backward, CallEffect, Graph, GraphKind, LoopInfo
+from torchmemlint.semantics.event_words import Seen
+from torchmemlint.semantics.events import Backward, CallEffect
+from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind
+from torchmemlint.semantics.record import LoopInfo
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
-from torchmemlint.torch_facts.words import Effect, ToldCall
+from torchmemlint.torch_facts.words import CallByName, Effect
 
 RULE = Rule(
     code="TML301",
@@ -169,7 +171,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
 
 def when(event: CallEffect, flow: Flow) -> str:
     """The flag on which the call waits, where a caller or the object's maker sets it."""
-    params = {param.name for param in flow.runs.world.facts(flow.frame(event.site).ref).params}
+    params = {param.name for param in flow.runs.world.header(flow.frame(event.site).ref).params}
     flags = [test for test in event.site.guards if FLAG.fullmatch(test) and (test in params or test.startswith("self."))]
     return f" when `{flags[0]}` is set" if flags else ""
 
@@ -201,14 +203,14 @@ def step_path(event: CallEffect, flow: Flow) -> str | Silent:
     ref = flow.record.root
     if ref.qualname == MODULE:
         return Silent("it is not in a loop")
-    facts = flow.runs.world.facts(ref)
-    if ref.qualname.rpartition(".")[2] == "forward" and facts.owner:
-        return in_forward(event, ClassRef(ref.path, facts.owner), flow)
+    header = flow.runs.world.header(ref)
+    if ref.qualname.rpartition(".")[2] == "forward" and header.owner:
+        return in_forward(event, ClassRef(ref.path, header.owner), flow)
     if event.site.guards:
         return Silent("it is not in a loop of this function, and depends on a condition")
     if drives_steps(flow):
         return Silent("it is before or after the function's loop of steps")
-    if facts.owner and next(own_models(flow), None) is not None and called_in_steps(ref, flow):
+    if header.owner and next(own_models(flow), None) is not None and called_in_steps(ref, flow):
         return BY_NAME if not flow.runs.world.project.callers(ref).calls else "in every call of a method that runs in each step"
     return Silent("it is not in a loop of this function")
 
@@ -217,7 +219,7 @@ def in_loop(event: CallEffect, flow: Flow) -> str | Silent:
     """As ``step_path``, of a call in a loop."""
     loop = event.site.loops[-1]
     if loop[0] != event.site.frame and is_stage(event.site.frame, flow):
-        return Silent("each call of the enclosing function goes over a whole data set: it is a stage")
+        return Silent("each call of the enclosing function iterates over a whole data set: it is a stage")
     if loop not in flow.record.loops:
         return Silent("its loop is unknown")
     if deletes_model(event, flow):
@@ -232,11 +234,11 @@ def in_loop(event: CallEffect, flow: Flow) -> str | Silent:
 def in_forward(event: CallEffect, owner: ClassRef, flow: Flow) -> str | Silent:
     """As ``step_path``, of a call in a class's forward."""
     if is_whole_stage(flow) or goes_over_pieces(flow):
-        return Silent("the forward goes over a whole data set")
+        return Silent("the forward iterates over a whole data set")
     if EVALUATION not in event.site.guards:
         return "in every forward"
     if TORCH.words["loss-classes"].intersection(purpose.words(owner.qualname)) or not is_put_into_evaluation(owner, flow):
-        return Silent("nothing puts the module out of training")
+        return Silent("nothing puts the module in evaluation mode")
     return "in every forward outside training"
 
 
@@ -256,7 +258,7 @@ def is_limited(event: CallEffect, flow: Flow) -> bool:
 
 
 def is_put_into_evaluation(cls: ClassRef, flow: Flow, depth: int = 0) -> bool:
-    """Whether ``eval()`` may reach the modules of a class. It does not where each that is made in sight is held, or held by what
+    """Whether ``eval()`` may reach the modules of a class. It does not where each that is made visible is held, or held by what
     is held, by an object that is no module itself (a trainer's ``self.loss``) and never evaluates what it holds there."""
     world = flow.runs.world
     project = world.project
@@ -265,7 +267,7 @@ def is_put_into_evaluation(cls: ClassRef, flow: Flow, depth: int = 0) -> bool:
     if callers is None or not callers.calls or callers.escapes or depth == MAX_HOLDERS_ABOVE:
         return True
     for caller in callers.calls:
-        owner = world.facts(caller.ref).owner
+        owner = world.header(caller.ref).owner
         if is_test(caller.ref.path, caller.ref.qualname):
             continue
         if not owner:
@@ -316,9 +318,9 @@ def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
         and (g.kind is GraphKind.FORWARD or (g.kind is GraphKind.OPAQUE and runs_model(flow, g, info)))
     ]
     trained = [e.site.loops for e in record.events.values() if is_training(e) and e.site.loops[: len(around)] == around]
-    if any(g.kind is GraphKind.FORWARD and loop in g.module_loops for g in networks):
+    if around not in trained and any(g.kind is GraphKind.FORWARD and loop in g.module_loops for g in networks):
         return False  # a model is made or loaded in every turn, and used: a turn is a stage
-    if loop[0] == event.site.frame and trains_anew(event, flow, loop):
+    if loop[0] == event.site.frame and trains_again(event, flow, loop):
         return False
     if not trained and (fills_weights(event, flow, loop) or goes_over_names(event, flow, loop)):
         return False  # a turn is one checkpoint, block or component
@@ -329,7 +331,7 @@ def loop_of_steps(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
 
 def is_training(event: object) -> bool:
     """Whether an event is a backward, or an optimizer's step."""
-    return isinstance(event, Backward) or (isinstance(event, CallEffect) and event.effect is ToldCall.OPTIMIZER_STEP)
+    return isinstance(event, Backward) or (isinstance(event, CallEffect) and event.effect is CallByName.OPTIMIZER_STEP)
 
 
 def deletes_model(event: CallEffect, flow: Flow) -> bool:
@@ -351,9 +353,9 @@ def deletes_model(event: CallEffect, flow: Flow) -> bool:
 
 
 def is_part_of_forward(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
-    """Whether a method is a module's forward, or every call of it in sight is made by one."""
+    """Whether a method is a module's forward, or every call of it visible is made by one."""
     world = flow.runs.world
-    owner = world.facts(ref).owner if ref.qualname != MODULE else ""
+    owner = world.header(ref).owner if ref.qualname != MODULE else ""
     if not owner:
         return False
     if ref.qualname.rpartition(".")[2] == "forward":
@@ -372,7 +374,7 @@ def is_stage(frame: int, flow: Flow) -> bool:
     return any(loop[0] == frame and loop in record.loops for site in sites for loop in site.loops)
 
 
-def trains_anew(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
+def trains_again(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> bool:
     """Whether each turn of a loop is a training of its own: it makes an optimizer, or asks for a number of epochs."""
     ref = flow.frame(event.site).ref
     span = flow.span(event.site, loop[1])
@@ -411,7 +413,7 @@ def goes_over_names(event: CallEffect, flow: Flow, loop: tuple[int, int]) -> boo
 
 
 def runs_model(flow: Flow, graph: Graph, loop: LoopInfo) -> bool:
-    """Whether an unresolved call runs a model, by its name, by what is done with its result, or because the loop goes over what
+    """Whether an unresolved call runs a model, by its name, by what is done with its result, or because the loop iterates over what
     reads like batches: any function may be called so."""
     named = purpose.may_be_network(graph.what) or purpose.trains(graph.what)
     if graph.direct and (named or purpose.BATCHES.search(loop.text)):
@@ -428,7 +430,7 @@ def is_scheduler(callee: str) -> bool:
 
 def tensor_like(flow: Flow, gid: int) -> bool:
     """Whether an unresolved call's result is treated as only a tensor can be."""
-    return bool(flow.record.evidence.get(gid, set()) & (TORCH.words["tensor-results"] | {Evidence.TORCH_OP}))
+    return bool(flow.record.evidence.get(gid, set()) & (TORCH.words["tensor-results"] | {Seen.TORCH_OP}))
 
 
 def drives_steps(flow: Flow) -> bool:
@@ -490,7 +492,7 @@ def stands_in_steps(caller: Caller, flow: Flow) -> bool:
 
 
 def called_in_steps(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
-    """Whether some call of the method stands in a loop, or nothing in sight calls it (a framework's hook) and its name is no
+    """Whether some call of the method stands in a loop, or nothing visible calls it (a framework's hook) and its name is no
     stage's."""
     if depth > MAX_CALLERS_ABOVE:
         return False
@@ -501,6 +503,6 @@ def called_in_steps(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
             stands_in_steps(c, flow) or (not c.call.loops and c.ref != ref and called_in_steps(c.ref, flow, depth + 1))
             for c in callers.calls
         )
-    # Nothing in sight calls it: a method that overrides one of a base out of sight is a framework's hook.
-    hook = project.grad_mode(ref).mode in ("unseen-base", "off") and bool(flow.runs.world.facts(ref).owner)
+    # Nothing visible calls it: a method that overrides one of a base that is not visible is a framework's hook.
+    hook = project.grad_mode(ref).mode in ("unseen-base", "off") and bool(flow.runs.world.header(ref).owner)
     return hook and bool(STEPS.search(ref.qualname.rpartition(".")[2]))

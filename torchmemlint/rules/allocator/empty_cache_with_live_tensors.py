@@ -50,7 +50,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About
-from torchmemlint.semantics.events import Handler
+from torchmemlint.semantics.events import OomHandler
 
 RULE = Rule(
     code="TML302",
@@ -61,10 +61,10 @@ RULE = Rule(
     triggers=frozenset({"empty_cache"}),
     yields_to=frozenset({"TML303"}),
 )
-EVENT = Handler
+EVENT = OomHandler
 
 
-def check(event: Handler, flow: Flow) -> Iterator[Draft]:
+def check(event: OomHandler, flow: Flow) -> Iterator[Draft]:
     if not flow.own(event.site) or not event.reraises:
         return
     for node, what in event.recovery:

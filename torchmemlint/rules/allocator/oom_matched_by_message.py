@@ -8,7 +8,8 @@ It does not report
 - a handler whose recovery TML303 reports;
 - a second handler after one that catches the class: the message is then for a device whose error has no class
   (`MPS backend out of memory`);
-- messages of other failures (`CUBLAS_STATUS_NOT_SUPPORTED`).
+- messages of other failures (`CUBLAS_STATUS_NOT_SUPPORTED`);
+- projects whose `target-torch` or requirement is below 1.13, which has no class for such errors.
 
 ## What it costs
 No memory. The message differs between devices and has changed between releases, so the handler may miss errors of cuBLAS,
@@ -65,9 +66,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
-from torchmemlint.rules.api import Draft, Flow, Rule
+from torchmemlint.rules.api import Draft, Flow, Rule, Silent
 from torchmemlint.rules.card import About, Advice
-from torchmemlint.semantics.events import Handler
+from torchmemlint.semantics.events import OomHandler
 
 RULE = Rule(
     code="TML304",
@@ -79,13 +80,16 @@ RULE = Rule(
     yields_to=frozenset({"TML303"}),
     advice=frozenset({Advice.HANDLER}),
 )
-EVENT = Handler
+EVENT = OomHandler
 
 
-def check(event: Handler, flow: Flow) -> Iterator[Draft]:
+def check(event: OomHandler, flow: Flow) -> Iterator[Draft | Silent]:
     if not event.tests or not flow.own(event.site) or any("OutOfMemoryError" in t for t in event.types):
         return
     if event.reraises:
+        return
+    if not flow.has(1, 13):
+        yield Silent("torch before 1.13 has no class for out-of-memory errors")
         return
     yield Draft(
         flow.at(
@@ -95,7 +99,14 @@ def check(event: Handler, flow: Flow) -> Iterator[Draft]:
             node=event.tests[0],
             label="matches the text of the message",
             cost="errors with another message (cuBLAS, cuDNN, MPS, newer torch) are not handled",
-            help="catch `torch.OutOfMemoryError` (torch 2.4; `torch.cuda.OutOfMemoryError` from 1.13)",
+            help=classes(flow),
         ),
         handler=event.site.node,
     )
+
+
+def classes(flow: Flow) -> str:
+    """What to catch, by the versions of torch that the project supports."""
+    if flow.runs.world.settings.target_torch is None:
+        return "catch `torch.OutOfMemoryError` (torch 2.4; `torch.cuda.OutOfMemoryError` from 1.13)"
+    return f"catch `torch.{'' if flow.has(2, 4) else 'cuda.'}OutOfMemoryError`"

@@ -73,7 +73,8 @@ from collections.abc import Iterator, Sequence
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About, Advice, Same
-from torchmemlint.semantics.events import GraphKind, Handler
+from torchmemlint.semantics.events import OomHandler
+from torchmemlint.semantics.graphs import GraphKind
 from torchmemlint.semantics.state import Mode
 
 RULE = Rule(
@@ -87,7 +88,7 @@ RULE = Rule(
     explains=Same.HANDLER,
     advice=frozenset({Advice.HANDLER}),
 )
-EVENT = Handler
+EVENT = OomHandler
 
 WORDS = {
     "keep": "kept here",
@@ -102,7 +103,7 @@ WORDS = {
 }
 
 
-def check(event: Handler, flow: Flow) -> Iterator[Draft]:
+def check(event: OomHandler, flow: Flow) -> Iterator[Draft]:
     if not flow.own(event.site):
         return
     if event.keeps >= 0 and not event.reraises:
@@ -131,7 +132,7 @@ def check(event: Handler, flow: Flow) -> Iterator[Draft]:
 
 
 def cost(flow: Flow, keeps: bool) -> str:
-    """What the exception holds, and for how long; a graph only where one is built in sight."""
+    """What the exception holds, and for how long; a graph only where one is built visible."""
     built = "backward" in flow.record.flags or any(
         graph.kind is GraphKind.FORWARD and graph.mode is not Mode.OFF and not graph.frozen
         for graph in flow.record.graphs.values()
@@ -141,13 +142,13 @@ def cost(flow: Flow, keeps: bool) -> str:
     return f"the exception keeps every frame's tensors: {held} stay{'' if built else 's'} allocated {until}"
 
 
-def severity(event: Handler, words: set[str]) -> Severity:
+def severity(event: OomHandler, words: set[str]) -> Severity:
     if words <= {"host-retry", "move"}:
         return Severity.NOTE  # it asks the device for nothing
     return Severity.ERROR if not event.moves and words & {"retry", "keep"} else Severity.WARNING
 
 
-def draft(event: Handler, flow: Flow, node: int, what: str, label: str, recovery: Sequence[tuple[int, str]] = ()) -> Draft:
+def draft(event: OomHandler, flow: Flow, node: int, what: str, label: str, recovery: Sequence[tuple[int, str]] = ()) -> Draft:
     return Draft(
         flow.at(
             RULE,

@@ -95,7 +95,7 @@ def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
     """A looped call of one of the words in a statement that names its target twice."""
     for call, (row, statement_row) in zip(facts.calls, facts.call_rows, strict=True) if facts.names & WORDS else ():
         if call.loops and call.used == "other" and call.callee.rpartition(".")[2] in WORDS:
-            statement = "".join(runs.world.lines(ref.path)[statement_row - 1 : row + 3])
+            statement = "".join(runs.world.lines_around(ref)[statement_row - 1 : row + 3])
             target = TARGET.match(statement)
             if target is not None and statement.count(target[1].strip(), target.end()):
                 return True
@@ -104,7 +104,7 @@ def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
 
 def check(event: Regrowth, flow: Flow) -> Iterator[Draft]:
     info = flow.record.loops.get(event.loop)
-    if not flow.own(event.site) or 0 <= event.turns <= FEW or info is None:
+    if not flow.own(event.site) or info is None or 0 <= info.turns <= FEW:
         return
     if info.kind in (Kind.MODULE, Kind.PARAMS) or DICT.search(info.text):
         return

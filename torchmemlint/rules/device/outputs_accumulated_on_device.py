@@ -59,6 +59,9 @@ and each copy waits for the device. There is no fix, and the finding says why, i
 - are compared, joined or computed with values that may be on the device;
 - are kept in an attribute, passed to an unknown function, or returned to visible callers.
 
+It is a note where all of the outputs, put together, are computed with other tensors that may be on the device (in a caller: a
+matrix product, or a function of torch): they may be wanted there.
+
 If a parameter decides whether the values are read, collect them under the same condition; there is no automatic fix.
 
 ## When to ignore
@@ -82,13 +85,15 @@ from torchmemlint.rules.card import About, Advice, Repair
 from torchmemlint.rules.doubts import NO_BATCHES, Doubt, not_a_module
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag, StoreKind
-from torchmemlint.semantics.events import Backward, Graph, GraphKind, LoopInfo, SinkKind, Store
-from torchmemlint.semantics.host_uses import met_on_device
-from torchmemlint.semantics.roots import may_collect_on_device
+from torchmemlint.semantics.events import Backward, Store
+from torchmemlint.semantics.graphs import Graph, GraphKind, SinkKind
+from torchmemlint.semantics.host_uses import met_on_device, taken_whole
+from torchmemlint.semantics.record import LoopInfo
+from torchmemlint.semantics.root_choice import may_collect_on_device
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.values import COLUMN, COMPUTED, DETACHED, INTEGER, MOVED, SCALAR, VIEW
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
@@ -140,7 +145,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
     if not forwards or info is None or not flow.own(event.site):
         return
     flag = flag_of_readers(event, flow)
-    silent = is_small(event, flow) or is_piece(event, forwards, info, flow)
+    silent = is_small(event, flow) or is_taken_by_numpy(event, flow) or is_piece(event, forwards, info, flow)
     if silent is None and not flag:
         silent = is_no_data_set(event, info, flow) or is_of_no_network(forwards)
     if silent is None and not holds_tensors(event, flow):
@@ -150,6 +155,7 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
         return
     fix = move(event, flow) if event.how in (StoreKind.APPEND, StoreKind.ITEM) and event.value >= 0 and not flag else None
     place = short(event.place)
+    needed = "" if flag else taken_whole(flow.runs.world, flow.record.root, event.place, event.site.node)
     yield Draft(
         flow.at(
             RULE,
@@ -158,8 +164,10 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
             if flag
             else f"`{place}` collects every batch's output on the device",
             doubts=doubts_of(event, forwards, info),
+            severity=Severity.NOTE if needed else None,
             label="stays on the device",
-            cost=f"device memory grows by one {'turn' if flag else 'batch'}'s output per step, until `{place}` is dropped",
+            cost=f"device memory grows by one {'iteration' if flag else 'batch'}'s output per step, until `{place}` is dropped"
+            + (f"; all of it may be wanted there: {needed}" if needed else ""),
             help=f"collect only when `{flag}` is set"
             if flag
             else "store `.cpu()` copies, or reduce each batch to the values that you need",
@@ -214,13 +222,23 @@ def is_small(event: Store, flow: Flow) -> Silent | None:
     return None
 
 
+def is_taken_by_numpy(event: Store, flow: Flow) -> Silent | None:
+    """Whether numpy, and no function of torch, takes what is collected as it is: of a tensor on a GPU it would raise."""
+    world, root = flow.runs.world, flow.record.root
+    takers = [call.callee for call in world.facts(root).calls if any(arg.name == event.place for arg in call.args)]
+    packages = {(world.project.resolve(root.path, callee, root.qualname) or callee).partition(".")[0] for callee in takers}
+    if "numpy" in packages and "torch" not in packages:
+        return Silent("numpy takes what is collected, so it is on the host")
+    return None
+
+
 def is_piece(event: Store, forwards: Sequence[Graph], info: LoopInfo, flow: Flow) -> Silent | None:
-    """Why the loop goes over layers, or over the pieces of one batch."""
+    """Why the loop iterates over layers, or over the pieces of one batch."""
     root = flow.record.root
     if flow.runs.world.is_hook(root) or root.qualname.rpartition(".")[2] in TORCH.words["forward"]:
-        return Silent("the loop goes over the pieces of one batch")
+        return Silent("the loop iterates over the pieces of one batch")
     if any(f.what.split(".")[0].split("[")[0] in info.targets for f in forwards):
-        return Silent("the loop goes over layers")
+        return Silent("the loop iterates over layers")
     return None
 
 
@@ -231,7 +249,7 @@ def is_no_data_set(event: Store, info: LoopInfo, flow: Flow) -> Silent | None:
     if not batches and not (info.kind in (Kind.THING, Kind.GENERATOR) and purpose.BATCHES.search(info.text)):
         return Silent("the loop does not iterate over a loader or batches")
     if info.text.startswith("range(") and not batches:
-        return Silent("the loop goes over parts of a tensor that is already on the device")
+        return Silent("the loop iterates over parts of a tensor that is already on the device")
     if batches:
         # A function that is named for training, and leaves that to others, gives them what it collects.
         trains = any(isinstance(other, Backward) and flow.own(other.site) for other in record.events.values())
@@ -240,10 +258,10 @@ def is_no_data_set(event: Store, info: LoopInfo, flow: Flow) -> Silent | None:
             return Silent("the loop trains")
         return None
     if RecordFlag.BACKWARD in record.flags or purpose.trains(record.root.qualname):
-        return Silent("the loop goes over the mini-batches of a step")
+        return Silent("the loop iterates over the mini-batches of a step")
     around = [record.loops[loop] for loop in event.site.loops if loop not in event.outlived and loop in record.loops]
     if any(each.targets and not ROUNDS.search(each.text) for each in around):
-        return Silent("the loop goes over the pieces of one item, which are joined before the next")
+        return Silent("the loop iterates over the pieces of one item, which are joined before the next")
     return None
 
 
@@ -252,7 +270,7 @@ def flag_of_readers(event: Store, flow: Flow) -> str:
     any case; "" where there is none."""
     record = flow.record
     sinks = record.sinks.get(event.mark, ())
-    params = flow.runs.world.facts(record.root).params
+    params = flow.runs.world.header(record.root).params
     if not sinks or event.site.guards or event.external or event.mark in record.returned or event.site.frame != 0:
         return ""
     for param in params:
@@ -289,13 +307,17 @@ def holds_tensors(event: Store, flow: Flow) -> bool:
 
 def joined_elsewhere(event: Store, flow: Flow) -> bool:
     """Whether some method of the class puts together what an attribute of the object collects."""
-    owner = flow.runs.world.facts(flow.record.root).owner
+    owner = flow.runs.world.header(flow.record.root).owner
     if not owner or not event.place.startswith("self."):
         return False
-    module = flow.runs.world.project.module(flow.record.root.path)
+    return flow.runs.world.remember(_joins, (flow.record.root.path, owner, event.place))
+
+
+def _joins(world: World, key: tuple[str, str, str]) -> bool:
+    path, owner, place = key
     return any(
-        JOINS.search(call.callee) and any(arg.name == event.place for arg in call.args)
-        for function in module.functions
+        JOINS.search(call.callee) and any(arg.name == place for arg in call.args)
+        for function in world.project.module(path).functions
         if function.owner == owner
         for call in function.calls
     )

@@ -65,7 +65,7 @@ from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.card import About, Advice, Repair, Same
 from torchmemlint.semantics.event_words import StoreKind
 from torchmemlint.semantics.events import Store
-from torchmemlint.semantics.roots import stores_in_loop
+from torchmemlint.semantics.root_choice import stores_in_loop
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.values import VIEW
 

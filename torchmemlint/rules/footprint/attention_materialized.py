@@ -82,7 +82,7 @@ RULE = Rule(
     about=About.FOOTPRINT,
     default=False,
     triggers=TORCH.words["softmax"],
-    roots=TORCH.words["softmax"],
+    root_words=TORCH.words["softmax"],
     advice=frozenset({Advice.CHECKPOINTING, Advice.SHAPES, Advice.FUSED_ATTENTION}),
 )
 EVENT = Attention

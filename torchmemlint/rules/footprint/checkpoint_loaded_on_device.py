@@ -13,7 +13,7 @@ Reports, in a project that uses CUDA:
 
 It does not report
 
-- calls with any `map_location`, unless the dict stays referenced;
+- calls with any `map_location`, unless the dict stays referenced, or with a dict that maps devices to the host;
 - files that every visible `torch.save` that may have written them saves from the host (`net.cpu()` before it);
 - files with the state of a scheduler or a gradient scaler, which are numbers;
 - arguments that come from elsewhere (`**options`), and code under a condition that says that no GPU is used;
@@ -27,6 +27,10 @@ Measured on the CPU, where model and dict share one memory: the dict of a 6-laye
 addition to each step's 43.8 MB (a convnet's 0.38 MB, an LSTM's 0.87 MB). An optimizer's state, twice the weights for Adam, is not
 copied: `optimizer.load_state_dict()` uses the loaded tensors if device and type agree. With `map_location="cpu"` the copy is in
 host memory, and `load_state_dict()` moves one tensor after the other.
+
+A finding about a dict that stays referenced is a warning only if the code shows that the copy takes 75 MB or more: by the widths and
+depths in it, the defaults of its options, and the architectures of torchvision, timm and transformers that it names. What else a file
+holds, and no optimizer takes over, counts as much as the weights. If the size is small or unknown, the finding is a note.
 
 ## Example
 ```python
@@ -82,18 +86,20 @@ from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, argument
 from torchmemlint.rules.card import About, Advice, Repair
 from torchmemlint.rules.doubts import Doubt
 from torchmemlint.rules.reach import is_without_gpu
-from torchmemlint.semantics.events import CallEffect, Site
+from torchmemlint.rules.size import why_little
+from torchmemlint.semantics.events import CallEffect
+from torchmemlint.semantics.graphs import Site
 from torchmemlint.semantics.loaded import keeps_a_parameter, taken_otherwise
 from torchmemlint.semantics.released import Release, release
 from torchmemlint.semantics.restored import has_no_tensors, is_optimizer
-from torchmemlint.semantics.roots import DEVICE_WORDS, moves_something
+from torchmemlint.semantics.root_choice import DEVICE_WORDS, moves_something
 from torchmemlint.semantics.runs import MAX_CALLERS, Runs
 from torchmemlint.semantics.saved import Saved, saved_from_host
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.values import Func, Obj, Value, only_const
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
-from torchmemlint.torch_facts.words import Effect, ToldCall
+from torchmemlint.torch_facts.words import CallByName, Effect
 
 RULE = Rule(
     code="TML506",
@@ -103,7 +109,7 @@ RULE = Rule(
     about=About.FOOTPRINT,
     fix=Safety.UNSAFE,
     triggers=frozenset({"load_state_dict", "torch.load"}),
-    roots=frozenset({"load_state_dict"}),
+    root_words=frozenset({"load_state_dict"}),
     repair=Repair.LOAD,
     advice=frozenset({Advice.LOADING}),
 )
@@ -116,7 +122,7 @@ ON_THE_HOST = TORCH.words["quantizes"]
 
 PROCESSES = TORCH.words["runs-processes"]
 """Words of a file whose program runs in several processes, each of which loads the file."""
-ONE_PROCESS = re.compile(r"rank|is_main|is_master", re.IGNORECASE)
+ONE_PROCESS = re.compile(r"rank|is_main|is_master|process_index", re.IGNORECASE)
 """Tests that one process of several passes."""
 CALLERS_UP = 2
 """How far it is looked up for callers that hold what is returned."""
@@ -149,26 +155,39 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
     if "**" in event.more:
         yield Silent("the arguments come from elsewhere, and may include a device")
         return
+    harmless = is_harmless(event, flow)
+    if harmless is not None:
+        yield harmless
+        return
     restored = restored_in(event, flow, event.site)
     if restored is None or restored.holding is None:
         restored = restored_by_callers(event, flow) or restored
     if restored is None:
         yield Silent("no visible `load_state_dict()` uses the loaded values")
-    elif not flow.speaks_of_cuda():
-        yield Silent("the project does not use CUDA")
-    elif flow.also_calls(event.site, ON_THE_HOST):
-        yield Silent("dynamically quantized modules are on the CPU")
     elif is_without_gpu(restored.event.site):
         yield Silent("it runs only without a GPU")
     elif restored.numbers and all(is_whole(use, restored.event) for use in restored.uses):
         yield Silent("the state of a scheduler or a gradient scaler has no tensors")
     else:
-        yield from told(event, restored, flow)
+        yield from restored_at(event, restored, flow)
+
+
+def is_harmless(event: CallEffect, flow: Flow) -> Silent | None:
+    """Why a load costs nothing whatever becomes of it: this is asked before callers are run."""
+    if is_function(argument(event, 1, "map_location")):
+        return Silent("a function chooses the device of each tensor")
+    if is_loaded_on_host(event):
+        return Silent("it is loaded onto the host")
+    if not flow.mentions_cuda():
+        return Silent("the project does not use CUDA")
+    if flow.also_calls(event.site, ON_THE_HOST):
+        return Silent("dynamically quantized modules are on the CPU")
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What some name holds while steps run: more than weights, or these alone; what lets go of it, None for nothing, and in which row
+    """What some name holds while steps run: more than weights, or these alone; what releases it, None for nothing, and in which row
     that stands."""
 
     more: bool
@@ -186,6 +205,8 @@ class Restored:
     taken    the file is an optimizer's state, of which ``load_state_dict`` takes the tensors themselves
     steps    the flow of a finding
     handed   a caller gets the result
+    mapped   ``map_location`` is a dict that leads to the host
+    small    why what is held is not known to be large, "" where it is
     """
 
     event: CallEffect
@@ -195,12 +216,14 @@ class Restored:
     taken: bool
     steps: tuple[FlowStep, ...]
     handed: bool
+    mapped: bool
+    small: str
 
 
 def restored_in(event: CallEffect, flow: Flow, site: Site) -> Restored | None:
     """What becomes of a load in one record; ``site`` is the load, or the call through which the root got its result."""
     events = flow.record.events.values()
-    uses = [e for e in events if isinstance(e, CallEffect) and e.effect is ToldCall.RESTORE and event.result in e.takes]
+    uses = [e for e in events if isinstance(e, CallEffect) and e.effect is CallByName.RESTORE and event.result in e.takes]
     if not uses:
         return None
     handed = site != event.site
@@ -211,7 +234,10 @@ def restored_in(event: CallEffect, flow: Flow, site: Site) -> Restored | None:
     steps = [flow.step(uses[0].site, COPIED)]
     if handed and holding is not None:
         steps.insert(0, flow.step(site, "what was loaded is bound here, and held while steps run"))
-    return Restored(event, tuple(uses), holding, numbers, taken, tuple(steps), handed)
+    small = ""
+    if holding is not None:
+        small = why_little(networks_of(copying, flow), holding.more and len(copying) == len(uses), flow)
+    return Restored(event, tuple(uses), holding, numbers, taken, tuple(steps), handed, is_mapped_to_host(event, flow), small)
 
 
 def restored_by_callers(event: CallEffect, flow: Flow) -> Restored | None:
@@ -276,17 +302,24 @@ def is_function(place: Value | None) -> bool:
     return bool(place) and all(type(atom) is Func for atom in place or ())
 
 
-def told(event: CallEffect, restored: Restored, flow: Flow) -> Iterator[Draft | Silent]:
+def is_mapped_to_host(event: CallEffect, flow: Flow) -> bool:
+    """Whether ``map_location`` is a dict that leads to the host alone (``{"cuda:0": "cpu"}``)."""
+    node = next((node for name, node in event.nodes if name in ("1", "map_location")), -1)
+    place = flow.literal(event.site, node) if node >= 0 else None
+    return isinstance(place, dict) and bool(place) and all(value == "cpu" for value in place.values())
+
+
+def restored_at(event: CallEffect, restored: Restored, flow: Flow) -> Iterator[Draft | Silent]:
     place = argument(restored.event, 1, "map_location")
     single = only_const(place) if place is not None else None
     holding = restored.holding
     by_default = place is None or (single is not None and single.value is None)
     if is_function(place):
         yield Silent("a function chooses the device of each tensor")
+    elif restored.mapped:
+        yield Silent("a dict maps the device to the host")
     elif not by_default and holding is None:
         yield Silent("`map_location` is given, and the dict is not referenced while steps run")
-    elif is_loaded_on_host(restored.event):
-        yield Silent("it is loaded onto the host")
     elif by_default:
         saved = saved_from_host(flow.runs.world, flow.frame(event.site).ref, event.site.node)
         if saved is not None and not saved.elsewhere:
@@ -299,9 +332,10 @@ def told(event: CallEffect, restored: Restored, flow: Flow) -> Iterator[Draft | 
                 RULE,
                 event.site,
                 "the loaded checkpoint stays on the device while the model runs its steps",
+                severity=Severity.NOTE if restored.small else Severity.WARNING,
                 doubts=() if single is not None else (ON_HOST,),
                 label="loaded onto the device and " + ("held" if holding.until is not None else "never released"),
-                cost=cost_of_holding(holding, ""),
+                cost=sized_cost(cost_of_holding(holding, ""), restored.small),
                 help='`del` it after `load_state_dict`, or load with `map_location="cpu"`',
                 flow=restored.steps,
             ),
@@ -313,15 +347,13 @@ def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow
     """A load without ``map_location``; ``copied`` is what the file holds beside weights that were saved from the host."""
     holding = restored.holding
     several = (
-        not restored.numbers
-        and bool(PROCESSES & flow.names_in_file())
-        and not any(ONE_PROCESS.search(test) for test in event.site.guards)
+        not restored.numbers and flow.file_says(PROCESSES) and not any(ONE_PROCESS.search(test) for test in event.site.guards)
     )
-    costly = holding is not None or several
+    costly = (holding is not None and not restored.small) or several
     if runs_on_host(flow):
         costly, cost = False, STRAY
     elif holding is not None:
-        cost = cost_of_holding(holding, copied)
+        cost = sized_cost(cost_of_holding(holding, copied), "" if several else restored.small)
     elif several:
         cost = FOR_EACH.format(copied=copied or "the file")
     else:
@@ -345,8 +377,8 @@ def without_place(event: CallEffect, restored: Restored, copied: str, flow: Flow
 
 
 def runs_on_host(flow: Flow) -> bool:
-    """Whether a program is in sight that moves nothing to a device, neither in its file nor in what it calls."""
-    if not flow.root_is_entry() or DEVICE_WORDS & flow.names_in_file():
+    """Whether a program is visible that moves nothing to a device, neither in its file nor in what it calls."""
+    if not flow.root_is_entry() or flow.file_says(DEVICE_WORDS):
         return False
     return not moves_something(flow.runs.world, flow.record.root)
 
@@ -380,6 +412,16 @@ def what_is_held(event: CallEffect, uses: Sequence[CallEffect], flow: Flow, site
     return None
 
 
+def networks_of(uses: Sequence[CallEffect], flow: Flow) -> list[tuple[FunctionRef, str]]:
+    """The networks that are restored, each with the function that calls it so; those further in are parts of them."""
+    own = [use for use in uses if flow.own(use.site)] or uses
+    return [*dict.fromkeys((flow.frame(use.site).ref, use.name.rpartition(".")[0]) for use in own)]
+
+
+def sized_cost(cost: str, why: str) -> str:
+    return f"{cost}; {why}" if why else cost
+
+
 def row_of(freed: Release | None, flow: Flow, site: Site, event: CallEffect) -> str:
     """The row of a release, with the file where that is another than the load's."""
     if freed is None:
@@ -396,7 +438,7 @@ def cost_of_holding(holding: Holding, copied: str) -> str:
         until = (UNTIL_DELETED if freed.deletes else UNTIL_BOUND).format(row=holding.row, name=freed.name)
     if copied:
         return f"{copied}, {until}"
-    return f"{WEIGHTS}, and of everything else in the file, {until}" if holding.more else f"{WEIGHTS} {until}"
+    return f"{WEIGHTS}, and the parts of the file that nothing takes over, {until}" if holding.more else f"{WEIGHTS} {until}"
 
 
 def on_host(event: CallEffect, restored: Restored, flow: Flow) -> Fix | NoFix | None:
@@ -428,7 +470,7 @@ def keeps_what_it_is_given(use: CallEffect, flow: Flow) -> str:
     world, ref = flow.runs.world, flow.frame(use.site).ref
     refs = world.project.callees(ref.path, ref.qualname, use.name).refs
     for found in refs or namesakes(use, flow):
-        owner = world.facts(found).owner
+        owner = world.header(found).owner
         if owner and world.is_module_class(ClassRef(found.path, owner)) and "super" in world.facts(found).names:
             continue
         if found.qualname.rpartition(".")[2] == "load_state_dict" and keeps_a_parameter(world, found):

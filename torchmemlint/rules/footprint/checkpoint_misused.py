@@ -70,9 +70,10 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule, argument
 from torchmemlint.rules.card import About, Advice, Repair
-from torchmemlint.semantics import roots
+from torchmemlint.semantics import root_choice
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import MADE_KINDS, Backward, CallEffect, Graph
+from torchmemlint.semantics.events import Backward, CallEffect
+from torchmemlint.semantics.graphs import MADE_KINDS, Graph
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.values import Const, Plain, Tensor, Value, only_const, truth
@@ -101,7 +102,7 @@ def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
     if not facts.names & RULE.triggers:
         return False
     project = runs.world.project
-    for each, inner in roots.family(runs.world, ref):
+    for each, inner in root_choice.family(runs.world, ref):
         values = inner.reads | {text for _, text in (*inner.bound, *inner.rebound)}
         for text in {call.callee for call in inner.calls} | values:
             if text.rpartition(".")[2] in RULE.triggers:
@@ -114,10 +115,10 @@ def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
 def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
     if event.effect is not Effect.CHECKPOINT or not flow.own(event.site):
         return
-    told = judge(event, flow)
-    if told is None:
+    judged = judge(event, flow)
+    if judged is None:
         return
-    message, severity, label, cost, help, fix = told
+    message, severity, label, cost, help, fix = judged
     finding = flow.at(RULE, event.site, message, severity=severity, label=label, cost=cost, help=help, fix=fix)
     yield Draft(finding, handler=event.site.handler)
 
@@ -126,6 +127,7 @@ def judge(event: CallEffect, flow: Flow) -> tuple[str, Severity, str, str, str, 
     """What is wrong with a call, the worst of it: message, severity, label, cost, help and fix."""
     sequential = event.name.endswith("checkpoint_sequential")
     first = 2 if sequential else 1
+    chooses = flow.has(2, 0) if sequential else flow.has(1, 11)  # torch's documentation of these versions
     inputs = [
         v
         for name, v in event.args
@@ -136,7 +138,7 @@ def judge(event: CallEffect, flow: Flow) -> tuple[str, Severity, str, str, str, 
         return (
             "`checkpoint_sequential` is called without an input: this raises TypeError", Severity.ERROR, "no input",
             "nothing is saved: the call does not return a model, it runs one",
-            "call it in the forward: `out = checkpoint_sequential(model, 4, inputs, use_reentrant=False)`", None,
+            f"call it in the forward: `out = checkpoint_sequential(model, 4, inputs{', use_reentrant=False' if chooses else ''})`", None,
         )  # fmt: skip
     if event.mode is Mode.OFF:
         return None
@@ -151,7 +153,9 @@ def judge(event: CallEffect, flow: Flow) -> tuple[str, Severity, str, str, str, 
     ):
         if any(type(a) is Tensor for v in inputs for a in v):
             node = dict(event.nodes).get("use_reentrant")
-            if variant is None:
+            if not chooses:
+                fix = None
+            elif variant is None:
                 fix = flow.add_argument(event, "use_reentrant=False", "Use the non-reentrant variant", Safety.UNSAFE)
             else:
                 fix = (
@@ -162,7 +166,7 @@ def judge(event: CallEffect, flow: Flow) -> tuple[str, Severity, str, str, str, 
             return (
                 "no input of this reentrant checkpoint requires grad: the code inside gets no gradient", Severity.ERROR,
                 "the inputs have no graph", "the segment is not trained; torch only warns",
-                "pass `use_reentrant=False`, which needs no such input", fix,
+                "pass `use_reentrant=False`, which needs no such input" if chooses else "give it an input that requires grad", fix,
             )  # fmt: skip
     if sequential:
         segments = argument(event, 1, "segments")

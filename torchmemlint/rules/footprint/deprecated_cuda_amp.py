@@ -72,12 +72,13 @@ from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule
 from torchmemlint.rules.card import About, Advice, Once
-from torchmemlint.semantics.events import CallEffect, DeprecatedImport, Site
+from torchmemlint.semantics.events import CallEffect, DeprecatedImport
+from torchmemlint.semantics.graphs import Site
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.uses import Written
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH, Renamed
-from torchmemlint.torch_facts.words import ToldCall
+from torchmemlint.torch_facts.words import CallByName
 
 RULE = Rule(
     code="TML501",
@@ -87,13 +88,13 @@ RULE = Rule(
     about=About.FOOTPRINT,
     fix=Safety.SAFE,
     triggers=frozenset({"amp"}),
-    roots=frozenset({"autocast", "GradScaler", "custom_fwd", "custom_bwd"}),
+    root_words=frozenset({"autocast", "GradScaler", "custom_fwd", "custom_bwd"}),
     once=Once.A_FILE,
     advice=frozenset({Advice.PRECISION}),
 )
 EVENT = (CallEffect, DeprecatedImport)
 
-FOR_SOME = "the code around it is for some versions of torch alone"
+FOR_SOME = "the code around it runs only with some versions of torch"
 COST = "no memory cost: a FutureWarning at each call since torch 2.4, and an ImportError once it is removed"
 
 
@@ -106,7 +107,7 @@ def check(event: CallEffect | DeprecatedImport, flow: Flow) -> Iterator[Draft]:
         return
     if isinstance(event, DeprecatedImport):
         yield from imported(event, flow)
-    elif event.effect is ToldCall.RENAMED and "." in flow.callee(event.site).removeprefix("@"):
+    elif event.effect is CallByName.RENAMED and "." in flow.callee(event.site).removeprefix("@"):
         yield from called(event, flow)
 
 
@@ -232,7 +233,7 @@ def arguments(use: Written, new: Renamed, flow: Flow, site: Site) -> list[Edit] 
         return [Edit(Span(end, end), f"({device})")]
     if any(star for _, star, _ in use.arguments):
         return None
-    line = flow.runs.world.lines(flow.frame(site).ref.path)[end.row - 1]
+    line = flow.runs.world.lines_around(flow.frame(site).ref)[end.row - 1]
     opened = line.find("(", end.column - 1)
     if opened < 0:
         return None

@@ -74,7 +74,7 @@ RULE = Rule(
     about=About.FOOTPRINT,
     default=False,
     triggers=frozenset({"logits"}),
-    roots=frozenset({"logits"}),
+    root_words=frozenset({"logits"}),
     advice=frozenset({Advice.CHECKPOINTING, Advice.SHAPES}),
 )
 EVENT = LastLogits

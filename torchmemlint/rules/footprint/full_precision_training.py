@@ -73,9 +73,10 @@ from collections.abc import Iterator
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About, Advice
-from torchmemlint.semantics.events import Backward, CallEffect, GraphKind, Site
+from torchmemlint.semantics.events import Backward, CallEffect
+from torchmemlint.semantics.graphs import GraphKind, Site
 from torchmemlint.torch_facts import TORCH
-from torchmemlint.torch_facts.words import ToldCall
+from torchmemlint.torch_facts.words import CallByName
 
 RULE = Rule(
     code="TML502",
@@ -97,7 +98,7 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft]:
     record = flow.record
     if not flow.own(event.site) or not event.site.loops or event.partial or not flow.on_cuda():
         return
-    if not any(isinstance(e, CallEffect) and e.effect is ToldCall.OPTIMIZER_STEP for e in record.events.values()):
+    if not any(isinstance(e, CallEffect) and e.effect is CallByName.OPTIMIZER_STEP for e in record.events.values()):
         return
     if flow.names_anywhere(SMALLER):
         return

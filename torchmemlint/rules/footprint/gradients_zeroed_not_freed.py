@@ -68,7 +68,7 @@ from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.grad_needs import read_before_backward
 from torchmemlint.semantics.values import truth
 from torchmemlint.torch_facts import TORCH
-from torchmemlint.torch_facts.words import ToldCall
+from torchmemlint.torch_facts.words import CallByName
 
 RULE = Rule(
     code="TML505",
@@ -78,7 +78,7 @@ RULE = Rule(
     about=About.FOOTPRINT,
     fix=Safety.UNSAFE,
     triggers=frozenset({"set_to_none", "zero_grad", "grad"}),
-    roots=frozenset({"set_to_none", "grad"}),
+    root_words=frozenset({"set_to_none", "grad"}),
     repair=Repair.FREE,
     advice=frozenset({Advice.SMALLER_BATCHES}),
 )
@@ -94,7 +94,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
     if not flow.own(event.site):
         return
     fix: Fix | NoFix | None = None
-    if event.effect is ToldCall.ZERO_GRAD:
+    if event.effect is CallByName.ZERO_GRAD:
         asked = argument(event, 0, "set_to_none")
         if asked is None or truth(asked) is not False:
             return
@@ -103,9 +103,9 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
             fix = flow.replace(event.site, node, "True", "Free the gradients", Safety.UNSAFE)
         message, help = (
             f"`{short(event.name)}(set_to_none=False)` keeps every gradient allocated",
-            "remove the argument: gradients are then freed",
+            "remove the argument: gradients are then freed" if flow.has(2, 0) else "pass `set_to_none=True`, which frees them",
         )
-    elif event.effect is ToldCall.GRADIENT_ZEROED:
+    elif event.effect is CallByName.GRADIENT_ZEROED:
         message, help = (
             f"`{short(event.name)}.grad` is filled with zeros and stays allocated",
             f"`{short(event.name)}.grad = None` frees it",

@@ -25,6 +25,9 @@ encoder, 256 for a convnet), peak in MB:
 | 8 | 97 | 753 | 92 | 503 |
 | 16 | 49 | 752 | 46 | 486 |
 
+It is a note where the program runs on the host, and where the loop goes over something of which the code does not show that it has
+more than two items: a plain list may have one.
+
 With one backward per part, memory depends on the size of a part. With a sum, it is nearly that of the whole batch, so the
 parts save almost nothing.
 
@@ -76,7 +79,12 @@ from collections.abc import Iterator
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, short
 from torchmemlint.rules.card import About, Advice, Repair
-from torchmemlint.semantics.events import CALLED_KINDS, MADE_KINDS, Accumulate, Backward, Graph, GraphKind, Store
+from torchmemlint.rules.reach import is_of_host_program
+from torchmemlint.rules.size import ON_HOST
+from torchmemlint.semantics.events import Accumulate, Backward, Store
+from torchmemlint.semantics.graphs import CALLED_KINDS, MADE_KINDS, Graph, GraphKind
+from torchmemlint.semantics.record import LoopInfo
+from torchmemlint.semantics.state import Kind
 from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
@@ -91,6 +99,8 @@ RULE = Rule(
 )
 EVENT = (Accumulate, Store)
 
+FEW = 2
+"""Iterations up to which a backward in each of them saves little."""
 NOT_LINEAR = TORCH.words["not-linear"]
 """What makes one value of the parts that a backward for each of them would not give."""
 
@@ -115,13 +125,15 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft]:
     own = one_forward_a_turn(event, flow, info.targets)
     if own is None:
         return
+    small = few_turns(info, event.loop, flow)
     yield Draft(
         flow.at(
             RULE,
             event.site,
             f"`{short(event.place)}` collects losses that are back-propagated together: all their graphs are alive at once",
             label="one more graph in each iteration",
-            cost="as many graphs at the peak as the loop has iterations, instead of one",
+            severity=Severity.NOTE if small else Severity.WARNING,
+            cost="as many graphs at the peak as the loop has iterations, instead of one" + (f"; {small}" if small else ""),
             help="call `backward()` for each part, inside the loop: gradients accumulate, and each graph is freed before the next",
             flow=[
                 flow.step_of(own, f"`{short(own.what)}(…)` builds a graph in each iteration"),
@@ -130,6 +142,17 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft]:
         ),
         handler=event.site.handler,
     )
+
+
+def few_turns(info: LoopInfo, loop: tuple[int, int], flow: Flow) -> str:
+    """Why the graphs are small or few, or may be, in words; "" where they are many: of the parts of a batch, or of batches."""
+    if is_of_host_program(flow):
+        return f"small here: {ON_HOST}"
+    if 0 <= info.turns <= FEW:
+        return f"little here: the loop has at most {info.turns} iterations"
+    text = info.text.removeprefix("enumerate(").removesuffix(")")
+    many = info.kind is Kind.LOADER or loop in flow.record.drawing or "(" in text
+    return "" if many else f"the code does not show that `{short(text)}` has many items"
 
 
 def shared(event: Accumulate | Store, backward: Backward, flow: Flow) -> bool:

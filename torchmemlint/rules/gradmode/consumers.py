@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from torchmemlint.index.fact_words import ResultUse
 from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.project import FunctionRef
-from torchmemlint.semantics.roots import reaches
+from torchmemlint.semantics.root_choice import reaches
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
@@ -20,13 +21,13 @@ MAX_CONSUMERS = 24
 
 
 def only_consumed(world: World, ref: FunctionRef, depth: int = 0) -> bool:
-    """Whether every call of a generator is in sight, each in a loop or in what collects its items, in a function that trains nothing:
+    """Whether every call of a generator is visible, each in a loop or in what collects its items, in a function that trains nothing:
     there nothing is lost while grad mode is off. One that hands it on is judged by its own callers."""
     callers = world.project.callers(ref)
     name = ref.qualname.rpartition(".")[2]
     consumers = [(caller.ref, caller.call) for caller in callers.calls]
     known = {caller for caller, _ in consumers}
-    for caller, receiver, _ in world.project.calls_by_name(name) if world.facts(ref).owner else ():
+    for caller, receiver, _ in world.project.calls_by_name(name) if world.header(ref).owner else ():
         if caller not in known:
             consumers += [(caller, call) for call in world.facts(caller).calls if call.callee == f"{receiver}.{name}"]
     if callers.escapes or not consumers or depth > MAX_WRAPPERS or len(consumers) > MAX_CONSUMERS:
@@ -40,7 +41,7 @@ def is_harmless(world: World, ref: FunctionRef, call: CallFact, depth: int) -> b
     if reaches(world, FunctionRef(ref.path, facts.qualname), TRAINS):
         return False
     statement = statement_of(world, ref, facts, call)
-    handed_on = call.used == "returned" or bool(HANDS_ON.search(statement))
+    handed_on = call.used is ResultUse.RETURNED or bool(HANDS_ON.search(statement))
     if handed_on or (facts.is_generator and facts.qualname != MODULE):
         return only_consumed(world, ref, depth + 1)
     return bool(LOOPS.search(statement) or COLLECTS.search(statement))
@@ -49,4 +50,4 @@ def is_harmless(world: World, ref: FunctionRef, call: CallFact, depth: int) -> b
 def statement_of(world: World, ref: FunctionRef, facts: FunctionFacts, call: CallFact) -> str:
     """The rows from the first of a call's statement to that of the call, as one."""
     row, first = facts.call_rows[facts.calls.index(call)]
-    return " ".join(world.lines(ref.path)[first - 1 : row])
+    return " ".join(world.lines_around(ref)[first - 1 : row])

@@ -17,21 +17,22 @@ from torchmemlint.semantics.events import GradModeMisuse
 from torchmemlint.semantics.gradient_flags import FLAG, METHOD, PARAMETER_ITERATORS
 from torchmemlint.semantics.kinds import looks_like_module
 from torchmemlint.semantics.parameters import may_freeze, parametric_attributes
+from torchmemlint.semantics.variables import says_any
 from torchmemlint.semantics.world import World
 
 SETS = re.compile(r"([\w.\[\]()'\"]+)\.requires_grad_?\s*=\s*False\b")
-COST = "each backward through it computes a gradient for each of its parameters, which stays; the graph through it is built"
+COST = "each backward through it computes and keeps a gradient for each of its parameters, and the graph through it is built"
 GUARDED_COST = (
     "nothing while it runs without grad, as it does here; elsewhere a graph, and a gradient for each of its parameters"
 )
-UNTRAINED_COST = "nothing in this file back-propagates: a graph through it is built, and no gradient"
+UNTRAINED_COST = "nothing in this file back-propagates: a graph through it is built, but no gradient"
 LAYER_COST = "a gradient for each parameter of one layer, in each backward"
 RAISES_COST = "nothing is frozen: the program stops here each time"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What is said of a flag that freezes nothing. ``network``: what it should freeze."""
+class IneffectiveFlag:
+    """A flag that freezes nothing, and what that costs. ``network``: what it should freeze."""
 
     severity: Severity
     cost: str
@@ -45,18 +46,18 @@ def may_set_flag(world: World, ref: FunctionRef, facts: FunctionFacts) -> bool:
     if facts.names.isdisjoint({FLAG, METHOD}):
         return False
     looped = {name for name, made in (*facts.bound, *facts.rebound) if made.endswith("[]")}
-    rows = world.lines(ref.path)[facts.row - 1 : facts.end_row]
+    rows = world.lines_of(ref)
     return any(found[1] not in looped for row in rows for found in SETS.finditer(row))
 
 
-def judge_flag(event: GradModeMisuse, flow: Flow) -> Told | Silent:
+def judge_flag(event: GradModeMisuse, flow: Flow) -> IneffectiveFlag | Silent:
     """What a flag that is set on a module costs, or why nothing is said of it."""
     world, ref = flow.runs.world, flow.frame(event.site).ref
     network = event.name
     if event.kind is Misuse.PARAMETERS_FLAG:
         network = network.rpartition(".")[0]
         doubts = () if is_known(event, network, flow) else (not_a_module(network, 1),)
-        return Told(Severity.ERROR, RAISES_COST, network, doubts, fix_of(event, network, flow))
+        return IneffectiveFlag(Severity.ERROR, RAISES_COST, network, doubts, fix_of(event, network, flow))
     knowing = functions_that_know(world, ref, network)
     if event.kind is Misuse.MODULE_FLAG and is_read(world, event, knowing, network):
         return Silent("the attribute is read: a flag of the module's own")
@@ -64,7 +65,7 @@ def judge_flag(event: GradModeMisuse, flow: Flow) -> Told | Silent:
         return Silent("its parameters are frozen in another way")
     severity, cost = cost_of(event, flow, knowing, network)
     doubts = () if is_known(event, network, flow) else (not_a_module(network, 1),)
-    return Told(severity, cost, network, doubts, fix_of(event, network, flow))
+    return IneffectiveFlag(severity, cost, network, doubts, fix_of(event, network, flow))
 
 
 def is_known(event: GradModeMisuse, network: str, flow: Flow) -> bool:
@@ -82,7 +83,7 @@ def functions_that_know(world: World, ref: FunctionRef, network: str) -> tuple[F
 
 
 def is_read(world: World, event: GradModeMisuse, knowing: tuple[FunctionFacts, ...], network: str) -> bool:
-    """Whether the attribute that is set is read again: by whoever knows the module, or in its own class, which may make a property
+    """Whether the attribute that is set is read again: by code that knows the module, or in its own class, which may make a property
     of it."""
     if any(f"{network}.{FLAG}" in facts.reads for facts in knowing):
         return True
@@ -98,8 +99,8 @@ def is_frozen_anyway(world: World, ref: FunctionRef, knowing: tuple[FunctionFact
     """Whether a function that knows the module, or the one that sets its flag, may freeze its parameters, or those of what holds it."""
     parts = network.split(".")
     holders = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
-    said = {holder: world.evidence(ref).get(holder, frozenset()) for holder in holders}
-    return any(may_freeze(facts, holder, said[holder]) for facts in knowing for holder in holders)
+    called = {holder: world.evidence(ref).get(holder, frozenset()) for holder in holders}
+    return any(may_freeze(facts, holder, called[holder]) for facts in knowing for holder in holders)
 
 
 def cost_of(event: GradModeMisuse, flow: Flow, knowing: tuple[FunctionFacts, ...], network: str) -> tuple[Severity, str]:
@@ -111,8 +112,7 @@ def cost_of(event: GradModeMisuse, flow: Flow, knowing: tuple[FunctionFacts, ...
         return Severity.NOTE, GUARDED_COST
     evaluated = "eval" in world.evidence(flow.frame(event.site).ref).get(network, frozenset())
     if (forwards or evaluated) and not network.startswith("self"):
-        functions = world.project.module(flow.frame(event.site).ref.path).functions
-        if not any(facts.names & BACKWARD for facts in functions):
+        if not says_any(world, flow.frame(event.site).ref.path, BACKWARD):
             return Severity.NOTE, UNTRAINED_COST
     return Severity.WARNING, COST
 

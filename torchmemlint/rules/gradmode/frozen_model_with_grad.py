@@ -76,12 +76,13 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Repair, Same, Shown
 from torchmemlint.rules.doubts import OPTIMIZED, Doubt
+from torchmemlint.rules.gradmode.fixes import guard_statement, guard_unheld
 from torchmemlint.rules.gradmode.judgement import is_constant, is_discarded, is_never_updated, judge
 from torchmemlint.rules.gradmode.module_evidence import DETACHES
-from torchmemlint.rules.gradmode.repairs import guard_statement, guard_unheld
 from torchmemlint.rules.size import ENDS_AT_ONCE, small_cost, why_small
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import CALLED_KINDS, Backward, Graph
+from torchmemlint.semantics.events import Backward
+from torchmemlint.semantics.graphs import CALLED_KINDS, Graph
 
 RULE = Rule(
     code="TML203",
@@ -111,7 +112,7 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
     if unheld:
         above = [flow.record.graphs[gid] for gid in flow.record.ancestors(event.parents)]
         if any(is_never_updated(graph, flow) for graph in above):
-            return  # one chain, one cause: it is told at its first network
+            return  # one chain, one cause: reported at its first network
         doubts: tuple[Doubt, ...] = (OPTIMIZED,)
         site, steps, cost = event.site, [], UNUSED_COST
         text = " and gets a gradient, but no optimizer holds its parameters"

@@ -13,23 +13,28 @@ Reports code that should disable grad mode and does not, or does it in the wrong
 - a generator that yields inside `with torch.no_grad():` disables grad mode in its consumer, too (warning; a note if every
   visible consumer trains nothing). There is one finding for each such block, at its first `yield`. The decorator on a generator
   works as expected;
-- `volatile=True`, unless grad mode is off anyway; a note if every network that runs in the function is frozen;
+- `volatile=True`, unless grad mode is off anyway, or no network runs in the function and the value stays there; a note if every
+  network that runs in the function is frozen. One finding for each function: a single `with torch.no_grad():` replaces them all;
 - `net.requires_grad = False` on a module: it sets a plain attribute, and the parameters still require grad. The same for
-  `net.requires_grad_ = False`, which hides the method, and for `net.parameters().requires_grad = False`, which raises. Nothing is
-  reported if the attribute is read (a flag of the module's own), if a loop or call freezes the parameters anyway, and for tensors
-  and parameters.
+  `net.requires_grad_ = False`, which hides the method, and for `net.parameters().requires_grad = False`, which raises.
 
 The same applies to `torch.inference_mode`.
+
+It does not report
+
+- the flag on a tensor or a parameter;
+- a flag that the module itself reads;
+- a module whose parameters a loop or a call freezes anyway.
 
 ## What it costs
 The code builds autograd graphs, with the costs of TML201: the peak is higher by a graph (warning), or results are kept with
 their graphs at every step (error). A `with` without parentheses raises, and its block does not run. For the generator it is
 the opposite: a training step in its consumer may run without grad, and `backward()` fails or does nothing.
 
-A module that is meant to be frozen and is not gets a gradient for each of its parameters in each backward through it, which stays until
-it is reset: a warning. Six linear layers of 25.2 MB in front of a head hold 25.2 MB of gradients and save 8.4 MB for the backward; after
-`requires_grad_(False)` no gradient, and 2.1 MB, the input of the head. An optimizer that has the parameters trains them. A note where each
-forward of it stands under `no_grad`.
+A module that is not frozen as intended (warning) gets a gradient for each of its parameters in each backward through it, until the
+gradients are reset, and an optimizer that has the parameters trains them. Measured for six linear layers of 25.2 MB before a head: 25.2 MB of
+gradients, and 8.4 MB saved for the backward. After `requires_grad_(False)`, there are no gradients, and 2.1 MB are saved, the head's
+input. If every forward of the module is under `no_grad`, the finding is a note.
 
 ## Example
 ```python
@@ -82,12 +87,13 @@ from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Repair, Same
 from torchmemlint.rules.gradmode.consumers import only_consumed
 from torchmemlint.rules.gradmode.flags import judge_flag, may_set_flag
-from torchmemlint.rules.gradmode.module_evidence import Evidence, evidence_of
+from torchmemlint.rules.gradmode.module_evidence import ModuleEvidence, evidence_of
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import Misuse
-from torchmemlint.semantics.events import CALLED_KINDS, GradModeMisuse, Graph, GraphKind
+from torchmemlint.semantics.events import GradModeMisuse
 from torchmemlint.semantics.grad_needs import block_needed
 from torchmemlint.semantics.gradient_flags import FLAG, METHOD
+from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
@@ -202,7 +208,7 @@ UNSEEN_COST = "nothing here visibly builds a graph; code that needs gradients bu
 WITHOUT_WITH = "call it (`with {name}():`) if nothing is trained on the results of the block, else remove the `with`: `backward()` would fail"
 GIVES_LOSS = TORCH.words["gives-loss"]
 """Words of functions whose result something is trained on."""
-CONSUMED_COST = "nothing today: each consumer that is visible trains nothing while it goes through the items"
+CONSUMED_COST = "nothing today: no visible consumer trains while it iterates over the items"
 FROZEN_COST = "nothing today: all parameters of the networks that run here are frozen, so no graph is built"
 CONSUMER_COST = "the consumer's training step may run without grad"
 
@@ -224,6 +230,9 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft | Silent]:
             return
     if event.kind.startswith("async-") and flow.record.root.qualname == MODULE and dotted_last(event.name) in RULE.triggers:
         return  # the function is run by itself, which shows its body
+    if event.kind == "volatile" and not may_build(event, flow):
+        yield Silent("nothing that runs here has parameters, and the value stays in the function: no graph is built")
+        return
     severity, message, help_text = SAYINGS[event.kind]
     cost = CONSUMER_COST if event.kind == "generator-leak" else ENABLE_COSTS.get(event.kind, COST)
     if event.kind == "with-uncalled":
@@ -253,19 +262,21 @@ def check(event: GradModeMisuse, flow: Flow) -> Iterator[Draft | Silent]:
             cost=cost, help=help_text.format(name=name), fix=fix,
         ),
         handler=event.site.handler,
+        loops=event.site.loops,
+        cause=event.kind if event.kind == "volatile" else "",
     )  # fmt: skip
 
 
 def flagged(event: GradModeMisuse, flow: Flow) -> Draft | Silent:
-    """What is said of a flag that freezes nothing."""
-    told = judge_flag(event, flow)
-    if isinstance(told, Silent):
-        return told
+    """The finding for a flag that freezes nothing."""
+    judged = judge_flag(event, flow)
+    if isinstance(judged, Silent):
+        return judged
     text, help_text = FLAGS[event.kind]
     return Draft(
         flow.at(
-            RULE, event.site, text.format(name=short(event.name)), severity=told.severity, doubts=told.doubts,
-            label="freezes nothing", cost=told.cost, help=help_text.format(name=told.network), fix=told.fix,
+            RULE, event.site, text.format(name=short(event.name)), severity=judged.severity, doubts=judged.doubts,
+            label="freezes nothing", cost=judged.cost, help=help_text.format(name=judged.network), fix=judged.fix,
         ),
         handler=event.site.handler,
         apart=True,
@@ -300,9 +311,27 @@ def all_frozen(flow: Flow) -> bool:
     return bool(networks) and all(graph.frozen for graph in networks)
 
 
+def may_build(event: GradModeMisuse, flow: Flow) -> bool:
+    """Whether a graph may be built of what ``volatile=True`` is said of: a network runs in the function, or it leaves the function."""
+    facts = flow.runs.world.facts(flow.frame(event.site).ref)
+    if facts.qualname == MODULE or facts.is_generator:
+        return True
+    built = [graph for graph in flow.record.graphs.values() if graph.mode is not Mode.OFF]
+    if any(graph.kind in CALLED_KINDS and (graph.kind is not GraphKind.OPAQUE or runs(graph)) for graph in built):
+        return True
+    name = flow.lowered(event.site).statement(event.site.node)[1].partition(" = ")[0]
+    kept = {use.callee for use in facts.returned} | facts.reads
+    return not name.isidentifier() or name in kept
+
+
+def runs(graph: Graph) -> bool:
+    """Whether a callee that is not visible may be a network."""
+    return graph.frozen or purpose.may_be_network(graph.what)
+
+
 def is_network(graph: Graph, flow: Flow) -> bool:
     """Whether a call may run a module that is not one of a network that runs itself."""
-    return flow.own(graph.site) and evidence_of(graph, flow) is not Evidence.NONE
+    return flow.own(graph.site) and evidence_of(graph, flow) is not ModuleEvidence.NONE
 
 
 def dotted_last(text: str) -> str:

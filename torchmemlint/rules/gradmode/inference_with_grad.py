@@ -21,7 +21,8 @@ visible code calls the function; only its name says that an object is a model; t
 
 One finding covers all such calls of a function. In code that trains, it covers the calls of one loop, or in a training step
 those that feed each other. It is at the first call, or the first whose results are kept. If a function that runs the model
-serves both training and evaluation, the finding is at the call that evaluates.
+serves both training and evaluation, the finding is at the call that evaluates, and names the callers that ask for that phase
+with grad mode on.
 
 It does not report
 
@@ -32,7 +33,7 @@ It does not report
 - modules whose own forward computes gradients (forces from an energy) or disables grad mode;
 - results whose `numpy()` would raise with grad mode on;
 - networks of other frameworks;
-- unit tests.
+- unit tests, and functions that only methods of `unittest.TestCase` call.
 
 ## What it costs
 - Results are kept with their graphs (error): one whole graph per step. Measured on the CPU with a 6-layer transformer
@@ -40,9 +41,12 @@ It does not report
 - Results are dropped or detached (warning): no growth, but a higher peak, because each graph lives until its result is
   rebound. Measured: a peak of 39.3 MB if the result stays bound to a name during the next forward, 20.3 MB if it does not,
   2.1 MB under `no_grad`.
+- The calls of a method gather results in an attribute (warning): the graphs of a rollout stay until it is used up, however
+  small each of them is.
 - The forward is small or runs rarely (note): once per program, once for an environment's next action, or in a network of
-  narrow linear layers or a single linear or embedding layer. The same if nothing calls the function, but scripts use others of
-  its file or class.
+  narrow linear layers, a single linear or embedding layer, or at most 250,000 parameters by the widths in the code, without
+  convolutions or attention. The same if nothing calls the function, but scripts use others of its file or class, and in a
+  program that moves nothing to a device: its graphs are in host memory.
 - All parameters are frozen and no input requires grad: no cost, and no finding.
 
 ## Example
@@ -103,22 +107,26 @@ it in `no-grad-wrappers` instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torchmemlint.findings import Edit, Fix, FlowStep, Position, Safety, Severity, Span
+from torchmemlint.index.grad_effects import ON
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Once, Repair, Same, Shown
+from torchmemlint.rules.gradmode.fixes import guard_statement, why_not_function
 from torchmemlint.rules.gradmode.judgement import Verdict, is_constant, is_read, is_reported, is_unread, judge
 from torchmemlint.rules.gradmode.module_evidence import is_step_of_evaluated
-from torchmemlint.rules.gradmode.repairs import guard_statement, why_not_function
+from torchmemlint.rules.gradmode.phases import asking_with_grad, steps_with_grad
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
 from torchmemlint.rules.reach import is_called_in_loops, is_unreached
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim
-from torchmemlint.rules.size import chains, is_cut_at_once, small_cost, why_small
+from torchmemlint.rules.size import ON_HOST, chains, is_cut_at_once, small_cost, why_small
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Graph, GraphKind, Store
-from torchmemlint.semantics.roots import reaches
+from torchmemlint.semantics.events import Accumulate, Store
+from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, GraphKind
+from torchmemlint.semantics.retained import GATHERING
+from torchmemlint.semantics.root_choice import reaches
 from torchmemlint.semantics.runs import MAX_CALLERS, Fate, descendants
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
@@ -144,7 +152,7 @@ RULE = Rule(
 EVENT = Graph
 
 KEPT_COST = "the stored results keep the whole autograd graph of every step: one graph's saved tensors per step"
-HELP = "run it under `torch.no_grad()` (or `torch.inference_mode()`); `eval()` does not disable grad mode"
+HELP = "run it under `torch.no_grad()`{or_}; `eval()` does not disable grad mode"
 HELP_BOTH = "run it under `torch.set_grad_enabled(…)` with the condition of the phase; `eval()` does not disable grad mode"
 HELP_ASKED = "remove `{name}`: it enables grad mode here, even if the caller has disabled it"
 LISTED_COST = (
@@ -156,6 +164,7 @@ CHAIN_COST = (
     "builds an autograd graph that nothing uses, and each iteration's graph includes the previous one: all of them stay alive "
     "until the loop ends"
 )
+GATHERED_COST = "`{place}` keeps the graph of every call until it is emptied"
 LOOP_COST = f"{PEAK_COST}, two if the result stays bound to a name during the next iteration"
 
 
@@ -193,7 +202,10 @@ def check(event: Graph, flow: Flow) -> Iterator[Draft | Silent]:
         return
     elsewhere = [] if kept or totals or event.gid not in flow.record.returned else kept_by_callers(event, flow)
     site = flow.own_site(event.site)
-    severity, cost = (Severity.ERROR, KEPT_COST) if kept or totals or elsewhere else bounded(event, verdict.fate, flow)
+    if elsewhere or not (kept or totals):
+        severity, cost = (Severity.ERROR, KEPT_COST) if elsewhere else bounded(event, verdict.fate, hanging, flow)
+    else:
+        severity, cost = growth(event, kept + totals, flow)
     root = flow.record.root
     if is_unreached(root, flow) and not is_read(root, flow):
         severity, cost = Severity.NOTE, f"{cost}; nothing in the project calls `{short(root.qualname)}`"
@@ -235,8 +247,8 @@ def part_of(event: Graph, flow: Flow) -> tuple[tuple[int, int], ...]:
 
 def keeps_whole_graphs(event: Accumulate, flow: Flow) -> bool:
     """Whether a running total keeps every step's whole graph."""
-    told = claim(flow, event.graphs, event.mark, event.holder_frame < 0, event.loop, total=True)
-    return isinstance(told, Claim) and not event.through_module and told.cost == WHOLE_COST
+    claimed = claim(flow, event.graphs, event.mark, event.holder_frame < 0, event.loop, total=True)
+    return isinstance(claimed, Claim) and not event.through_module and claimed.cost == WHOLE_COST
 
 
 def text_of(event: Graph, verdict: Verdict, flow: Flow) -> str:
@@ -251,8 +263,22 @@ def text_of(event: Graph, verdict: Verdict, flow: Flow) -> str:
     return f" in `{short(flow.record.root.qualname)}`, and no `backward()` uses it"
 
 
-def bounded(event: Graph, fate: Fate, flow: Flow) -> tuple[Severity, str]:
-    """Severity and cost of a graph that nothing in sight keeps beyond its step."""
+def growth(event: Graph, kept: Sequence[Accumulate | Store], flow: Flow) -> tuple[Severity, str]:
+    """Severity and cost of graphs that a loop keeps: little where they are small, and the loop has a known number of iterations."""
+    turns = max(info.turns if (info := flow.record.loops.get(e.loop)) is not None else -1 for e in kept if e.loop is not None)
+    small = why_small(event, flow) if 0 <= turns <= FEW_SMALL else ""
+    return (Severity.NOTE, small_cost(f"{KEPT_COST}, {turns} steps", small)) if small else (Severity.ERROR, KEPT_COST)
+
+
+FEW_SMALL = 100
+"""Iterations up to which small graphs that are kept are little."""
+
+
+def bounded(event: Graph, fate: Fate, hanging: frozenset[int], flow: Flow) -> tuple[Severity, str]:
+    """Severity and cost of a graph that nothing visible keeps beyond its step, or only until a rollout is used up."""
+    place = gathered(hanging, flow)
+    if place and why_small(event, flow) != ON_HOST and is_called_in_loops(flow.record.root, flow):
+        return Severity.WARNING, GATHERED_COST.format(place=place)
     cost = cost_at_peak(event, flow)
     small = (
         why_small(event, flow) if fate.only_cut or fate.never_read else ""
@@ -262,11 +288,21 @@ def bounded(event: Graph, fate: Fate, flow: Flow) -> tuple[Severity, str]:
     return Severity.NOTE if is_once(event, fate, flow) else Severity.WARNING, cost
 
 
+def gathered(hanging: frozenset[int], flow: Flow) -> str:
+    """The attribute in which the calls of a method gather what hangs on a graph, one value after another; "" where none does."""
+    found = (
+        each.place
+        for each in flow.record.events.values()
+        if isinstance(each, Store) and each.how in GATHERING and each.external and each.graphs & hanging and flow.own(each.site)
+    )
+    return next((short(place) for place in found if place.startswith("self.")), "")
+
+
 def is_once(event: Graph, fate: Fate, flow: Flow) -> bool:
     """Whether the program runs the forward once, at its start or end, or where it stands in no loop, whatever calls it, and the
     graph ends in the statement, or is that of one sample (``net(x.unsqueeze(0))``) in a function that has callers."""
     root = flow.record.root
-    if event.site.loops:
+    if any(is_loop(loop, flow) for loop in event.site.loops):
         return False
     if flow.root_is_entry():
         return True
@@ -274,6 +310,12 @@ def is_once(event: Graph, fate: Fate, flow: Flow) -> bool:
     trains = RecordFlag.BACKWARD in flow.record.flags
     ends = sample and not trains and fate.only_cut and bool(flow.runs.world.project.callers(root).calls)
     return (ends or is_cut_at_once(event, flow)) and not flow.beside_backward(event) and not is_called_in_loops(root, flow)
+
+
+def is_loop(loop: tuple[int, int], flow: Flow) -> bool:
+    """Whether a loop may turn more than once: its body does not leave it in any case."""
+    info = flow.record.loops.get(loop)
+    return info is None or not (info.attempts or 0 <= info.turns <= 1)
 
 
 def cost_at_peak(event: Graph, flow: Flow) -> str:
@@ -309,9 +351,9 @@ def help_for(event: Graph, flow: Flow) -> str:
     world, root = flow.runs.world, flow.record.root
     facts = world.facts(root)
     for use in facts.decorators:
-        if facts.qualname == root.qualname and world.project.decorator_effect(root.path, facts.parent, use) == "on":
+        if facts.qualname == root.qualname and world.project.decorator_effect(root.path, facts.parent, use) == ON:
             return HELP_ASKED.format(name=f"@{use.callee}{'()' if use.called else ''}")
-    return HELP
+    return HELP.format(or_=" (or `torch.inference_mode()`)" if flow.has(1, 9) else "")
 
 
 def kept_by_callers(event: Graph, flow: Flow) -> list[FlowStep]:
@@ -340,16 +382,16 @@ def kept_by_callers(event: Graph, flow: Flow) -> list[FlowStep]:
 
 
 def calls_with_grad(fate: Fate, flow: Flow) -> list[FlowStep]:
-    """Where callers that were run call the function with grad mode on, for a result that nothing of theirs back-propagates: a guard
-    may stand there as well."""
-    root = flow.record.root
-    steps: list[FlowStep] = []
+    """Where callers call the function with grad mode on, for a result that nothing of theirs back-propagates, or for the phase that
+    does not train: a guard may stand there as well."""
+    steps = [*asking_with_grad(flow)]
     for caller in fate.callers:
-        for record in flow.runs.records(caller):
-            there = Flow(flow.runs, record, caller.path)
-            calls = [call for call in record.fates if call.callee == root and call.mode is Mode.ON and there.own(call.site)]
-            steps += [there.step(call.site, f"`{short(root.qualname)}` is called here with grad mode on") for call in calls]
+        steps += steps_with_grad(flow, caller, flow.record.root)
     return list(dict.fromkeys(steps))
+
+
+CONSTRUCTORS = ("__init__", "__post_init__", "__new__")
+"""What these make is trained elsewhere, and may hang on a graph: only the statement is guarded."""
 
 
 def guard(event: Graph, flow: Flow) -> Fix | NoFix | None:
@@ -365,7 +407,8 @@ def guard(event: Graph, flow: Flow) -> Fix | NoFix | None:
     wants = bool(guards) and any(g.mode is Mode.ON for g in own if g.kind is GraphKind.OPAQUE and g.gid != event.gid)
     apart = trained or wants or hands_on_another_graph(event, flow) or asks_for_gradients(flow)
     trains = any(RecordFlag.BACKWARD in each.flags for each in flow.runs.records(root))
-    if root.qualname == MODULE or trains or record.assumptions or apart:
+    makes = root.qualname.rpartition(".")[2] in CONSTRUCTORS
+    if root.qualname == MODULE or makes or trains or record.assumptions or apart:
         if not flow.own(event.site):
             return None
         return guard_statement(event, flow, event.site, "Disable grad mode for the statement")
@@ -376,8 +419,8 @@ def guard(event: Graph, flow: Flow) -> Fix | NoFix | None:
 def guard_phase(event: Graph, flow: Flow) -> Fix | NoFix | None:
     """``with torch.set_grad_enabled(…)`` around the statement, with the test of the phase that trains."""
     test = flow.training_test(event)[1]
-    names = {p.name for p in flow.runs.world.facts(flow.record.root).params} | {"bool", "not", "is", "None", "True", "False"}
-    if not flow.own(event.site) or not test or not set(ROOTS.findall(STRINGS.sub("", test))) <= names:
+    names = {p.name for p in flow.runs.world.header(flow.record.root).params} | {"bool", "not", "is", "None", "True", "False"}
+    if not flow.own(event.site) or not test or not set(BARE_NAMES.findall(STRINGS.sub("", test))) <= names:
         return NoFix("the same statement is trained in another phase, and no single parameter says which phase it is")
     call = f"set_grad_enabled({test})"
     return flow.under_no_grad(event.site, "Enable grad mode only for training, in this statement", call)
@@ -398,7 +441,7 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
     torch_name, needed = flow.torch_name(root.path, facts.first_row)
     if torch_name is None:
         return None
-    line = world.lines(root.path)[facts.row - 1]
+    line = world.lines_around(root)[facts.row - 1]
     indent = line[: len(line) - len(line.lstrip())]
     newline = line[len(line.rstrip("\r\n")) :] or "\n"
     start = Position(facts.row, len(indent) + 1)
@@ -418,7 +461,7 @@ def own_and_trained(flow: Flow) -> tuple[list[Graph], set[int]]:
 
 
 OF_ONE = TORCH.words["makes-a-batch-of-one"]
-ROOTS = re.compile(r"(?<![.\w])[A-Za-z_]\w*")
+BARE_NAMES = re.compile(r"(?<![.\w])[A-Za-z_]\w*")
 """The names in a test that something must bind."""
 STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")
 

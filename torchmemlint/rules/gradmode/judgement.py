@@ -1,4 +1,4 @@
-"""Whether the graph of a forward is built for nothing, and how surely: asked by every rule that speaks of one."""
+"""Whether the graph of a forward is built for nothing, and how surely: used by every rule that reports one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torchmemlint.findings import Confidence
+from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.facts import FunctionFacts
-from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules import doubts
 from torchmemlint.rules.api import Flow, Silent, short
@@ -17,7 +17,7 @@ from torchmemlint.rules.gradmode.module_evidence import (
     BACKWARD,
     DETACHES,
     WITHOUT_GRAPH,
-    Evidence,
+    ModuleEvidence,
     evidence_of,
     is_trained_beside,
     written,
@@ -27,27 +27,34 @@ from torchmemlint.rules.gradmode.wanted_graphs import (
     FORWARD,
     decided_elsewhere,
     guards_its_network,
+    is_distribution,
+    is_given_to_a_callback,
     is_loaded,
+    is_missing,
+    is_shape,
     may_be_given_gradients,
     may_be_trained_in_a_callee,
     needs_either,
     runs_elsewhere,
     takes_gradients,
 )
+from torchmemlint.rules.reach import guarded, is_part_of_tests
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import CALLED_KINDS, CERTAIN_KINDS, Backward, Graph, GraphKind, Record, SinkKind, Site
-from torchmemlint.semantics.optimized import discards, is_copy, is_held, may_discard, throws_away
+from torchmemlint.semantics.events import GradModeMisuse
+from torchmemlint.semantics.graphs import CALLED_KINDS, CERTAIN_KINDS, Condition, Graph, GraphKind, SinkKind, Site
+from torchmemlint.semantics.optimized import discards, is_copy, is_held, is_left_out, may_discard, throws_away
 from torchmemlint.semantics.parameters import may_be_given_frozen
+from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.runs import Fate, descendants
 from torchmemlint.semantics.state import Mode
-from torchmemlint.semantics.world import MODULE
+from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A graph that nothing in sight demands.
+    """A graph that nothing visible demands.
 
     fate      what becomes of it
     evaluated the module was put into evaluation mode before
@@ -94,7 +101,9 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
     trained = event.gid in record.backwarded
     if trained != (RecordFlag.BACKWARD in record.flags) or (trained and not flow.beside_backward(event)):
         return False
-    if (evidence_of(event, flow) > Evidence.LIKELY and not is_copy(world, record.root, event.what)) or flow.toggled(event):
+    if (evidence_of(event, flow) > ModuleEvidence.LIKELY and not is_copy(world, record.root, event.what)) or flow.toggled(
+        event
+    ):
         return False
     above = [record.graphs[gid] for gid in record.ancestors(event.parents)]
     if any(g.kind is GraphKind.LEAF and flow.own(g.site) for g in above):
@@ -102,19 +111,28 @@ def is_never_updated(event: Graph, flow: Flow) -> bool:
     others = {g.what for g in above if g.kind is GraphKind.OPAQUE and g.direct and g.gid in record.trained and flow.own(g.site)}
     inside = {flow.callee(flow.own_site(g.site)) for g in above if g.kind in CERTAIN_KINDS and not flow.own(g.site)}
     networks = {g.what for g in above if g.kind is GraphKind.FORWARD and flow.own(g.site)} | {event.what}
-    wanted = [what for what in sorted(networks | inside | others) if what in others or not is_copy(world, record.root, what)]
+    wanted = [what for what in sorted(networks | inside | others) if what in others or not is_unheld(what, flow)]
     if event.what in wanted:
         fed = {record.graphs[gid].what for gid in descendants(record, event.gid) if record.graphs[gid].kind in CALLED_KINDS}
-        if not is_discarded(event, flow) or any(is_copy(world, record.root, what) for what in fed):
-            return False  # what a copy is fed with is told there
+        if not is_discarded(event, flow) or any(is_unheld(what, flow) for what in fed):
+            return False  # what a copy is fed with is reported there
     elif is_held(world, record.root, event.what):
         return False
     if not all(is_thrown_away(what, event, flow) for what in wanted):
         return False
-    return (trained or flow.runs.fate(record, event.gid).trains) and is_told_of(event, flow)
+    return (trained or flow.runs.fate(record, event.gid).trains) and is_of_this_definition(event, flow)
 
 
-def is_told_of(event: Graph, flow: Flow) -> bool:
+def is_unheld(what: str, flow: Flow) -> bool:
+    """Whether no optimizer holds the parameters of a network: a copy of another one, or one that only gives features."""
+    world, root = flow.runs.world, flow.record.root
+    if is_copy(world, root, what):
+        return True
+    mistaken = any(isinstance(each, GradModeMisuse) and each.name == what for each in flow.record.events.values())
+    return not mistaken and is_left_out(world, root, what)  # a flag that freezes nothing is reported where it is set
+
+
+def is_of_this_definition(event: Graph, flow: Flow) -> bool:
     """Whether the facts of the root are those of the definition that runs: of a name that is defined again they are of one."""
     root = flow.record.root
     facts = flow.runs.world.facts(root)
@@ -139,11 +157,7 @@ def is_thrown_away(network: str, event: Graph, flow: Flow) -> bool:
 def rows_of_backward(event: Graph, flow: Flow) -> list[int]:
     """The rows of the backwards that reach a graph; none where one of them stands in another function."""
     record = flow.record
-    reached = [
-        each
-        for each in record.events.values()
-        if isinstance(each, Backward) and event.gid in record.ancestors(each.graphs | each.hints)
-    ]
+    reached = record.backwards_of(event.gid)
     rows = [flow.span(each.site).start.row for each in reached if flow.own(each.site)]
     return rows if len(rows) == len(reached) else []
 
@@ -155,7 +169,7 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
     if silent is not None:
         return silent
     evidence = evidence_of(event, flow)
-    if evidence is Evidence.NONE:
+    if evidence is ModuleEvidence.NONE:
         return Silent("nothing shows that it is a module")
     if not stands_here(event, flow):
         return Silent("it runs in a function that is checked separately")
@@ -180,9 +194,19 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
     assumed = [*doubts_of(event, flow, fate, evaluated, done), *kept]
     if here.kept and not fate.kept:
         assumed.append(doubts.READ_ELSEWHERE)
-    if evidence is not Evidence.CERTAIN:
+    if evidence is not ModuleEvidence.CERTAIN:
         assumed.append(not_a_module(short(event.what), int(evidence)))
+    if takes_gradients(event, flow, perhaps=True):
+        assumed.append(doubts.TAKES_GRADIENTS)
+    if event.frozen_if is not None:
+        assumed.append(may_be_frozen(event, event.frozen_if, flow))
     return Verdict(fate, evaluated, tuple(assumed))
+
+
+def may_be_frozen(event: Graph, condition: Condition, flow: Flow) -> Doubt:
+    site = condition.site
+    place = f"in `{short(condition.method)}`" if site is None else f"on line {flow.span(site).start.row}"
+    return doubts.may_be_frozen(short(event.what), short(condition.test), place)
 
 
 def open_here(event: Graph, flow: Flow, here: Fate, evaluated: bool) -> Silent | None:
@@ -201,7 +225,7 @@ def open_here(event: Graph, flow: Flow, here: Fate, evaluated: bool) -> Silent |
 
 
 def is_demanded(event: Graph, flow: Flow, here: Fate, fate: Fate) -> Silent | None:
-    """Why the graph is wanted, or is none, or is told elsewhere, by all that becomes of the result."""
+    """Why the graph is wanted, or is none, or is reported elsewhere, by all that becomes of the result."""
     if fate.trains:
         return Silent("a caller back-propagates the result")
     if here.escapes and fate.callers and not fate.escapes and is_called_from_outside(flow, fate):
@@ -235,13 +259,13 @@ def not_at_issue(event: Graph, flow: Flow) -> Silent | None:
         return Silent("the function disables grad mode in another phase")
     if is_trained_by_another_call(event, flow):
         return Silent("another call of the same closure is back-propagated")
-    above = [record.graphs[gid] for gid in record.ancestors(frozenset((event.gid,)))] if event.kind is GraphKind.OPAQUE else []
-    if any(graph.kind is GraphKind.FORWARD and graph.mode is Mode.UNKNOWN for graph in above):
+    unclear = record.in_unknown_mode if event.kind is GraphKind.OPAQUE else ()
+    if unclear and not record.ancestors(frozenset((event.gid,))).isdisjoint(unclear):
         return Silent("its input was computed in an unknown grad mode")
     root = record.root
     name = "" if root.qualname == MODULE else root.qualname
     callers = flow.runs.world.project.callers(root)
-    if is_test(root.path, name) or is_trial(event, flow, bool(callers.calls)):
+    if is_part_of_tests(root, flow) or is_trial(event, flow, bool(callers.calls)):
         return Silent("it is part of a unit test")
     if is_private(name) and not callers.calls and not (callers.escapes or is_read(root, flow)):
         return Silent("the function is private, and nothing visible calls it")
@@ -296,15 +320,15 @@ def is_trained_by_another_call(event: Graph, flow: Flow) -> bool:
 def is_trial(event: Graph, flow: Flow, called: bool) -> bool:
     """Whether the root tries something out on data of its own: ``def test():``, ``def test_decoder():``, ``def test(self):``."""
     root = flow.record.root
-    facts = flow.runs.world.facts(root)
+    header = flow.runs.world.header(root)
     name = root.qualname.rpartition(".")[2]
-    if len(facts.params) > bool(facts.owner) or root.qualname == MODULE:
+    if len(header.params) > bool(header.owner) or root.qualname == MODULE:
         return False
     return (name == "test" and not called) or (name.startswith("test_") and not event.site.loops)
 
 
 def wants_graph(event: Graph, flow: Flow, ends_here: bool) -> Silent | None:
-    """Why the graph may be wanted without a backward in sight, or not be built at all."""
+    """Why the graph may be wanted without a visible backward, or not be built at all."""
     record, root = flow.record, flow.record.root
     if flow.watches_gradients(ends_here):
         return Silent("the function reads the graph or gradients")
@@ -316,15 +340,23 @@ def wants_graph(event: Graph, flow: Flow, ends_here: bool) -> Silent | None:
         return Silent("the module computes gradients in its own forward")
     if may_be_given_gradients(event, flow):
         return Silent("a caller gives a function that computes gradients itself")
+    if is_given_to_a_callback(event, flow):
+        return Silent("grad mode is enabled for it, and a function that is not visible gets the result")
+    if is_shape(event):
+        return Silent("it returns a tensor's shape")
+    if is_missing(event, flow):
+        return Silent("its class has no such method")
+    if is_distribution(event, flow):
+        return Silent("it is a distribution, not a network")
     if runs_elsewhere(event, flow):
         return Silent("it may not be a torch network that records a graph")
     if event.site.handler >= 0 and decided_elsewhere(event, flow):
         return Silent("the call failed without grad, and needs it")
     if event.cls is not None and guards_its_network(event, flow):
         return Silent("its own forward disables grad mode")
-    if event.what.isidentifier() and may_be_given_frozen(flow.runs.world, root, event.what):
+    if may_be_given_frozen(flow.runs.world, root, event.what):
         return Silent("a caller may have frozen the module")
-    owner = flow.runs.world.facts(root).owner
+    owner = flow.runs.world.header(root).owner
     if owner and event.what.startswith("self.") and flow.runs.frozen_where_made(ClassRef(root.path, owner)):
         return Silent("the owner of the object keeps its parameters frozen")
     return None
@@ -339,14 +371,14 @@ def is_evaluated(event: Graph, flow: Flow) -> bool:
 
 
 def may_be_demanded(event: Graph, flow: Flow, fate: Fate, evaluated: bool) -> Silent | None:
-    """Why a result that leaves what is in sight may be trained there."""
+    """Why a result that leaves what is visible may be trained there."""
     record, root = flow.record, flow.record.root
     name = "" if root.qualname == MODULE else root.qualname
     if event.training is True or decided_elsewhere(event, flow):
         return Silent("the module is in training mode, or the same call runs without grad elsewhere")
     if record.flags & {RecordFlag.INPUT_GRAD, RecordFlag.AUTOGRAD_GRAD}:
         return Silent("the function computes gradients of an input")
-    phase, said = flow.trains_in_another_phase(event), evaluated
+    phase, evaluated_here = flow.trains_in_another_phase(event), evaluated
     handed_on = fate.escapes and not phase and (not purpose.uses(name) or flow.root_is_module())
     if evaluated and RecordFlag.EVAL not in record.flags and handed_on:
         evaluated = flow.assumed_evaluation()  # another method called `eval()`; this one hands its result on
@@ -364,7 +396,7 @@ def may_be_demanded(event: Graph, flow: Flow, fate: Fate, evaluated: bool) -> Si
         return Silent("a predictor of another repository may disable grad mode itself")
     if fate.escapes and not is_detached(fate):
         return Silent("only its name suggests that no code outside trains the result")
-    return None if purpose.evaluates(name) or not said else Silent("not all uses of the result are visible")
+    return None if purpose.evaluates(name) or not evaluated_here else Silent("not all uses of the result are visible")
 
 
 def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool) -> Iterator[Doubt]:
@@ -374,7 +406,7 @@ def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool)
     called = record.mode is not Mode.NO_CALLERS or flow.root_is_entry()
     if done:
         if not called:
-            yield doubts.GUARDED
+            yield doubts.GUARDED if is_detached(fate) else guarded(flow)
         if record.mode is Mode.MIXED and RecordFlag.EVAL not in record.flags and not explicit(fate):
             assumed = flow.runs.world.project.grad_mode(record.root).assumed
             yield doubts.MODE_NOT_SURE if assumed else doubts.GRAPH_WANTED_BY_SOME
@@ -389,7 +421,7 @@ def doubts_of(event: Graph, flow: Flow, fate: Fate, evaluated: bool, done: bool)
     elif fate.escapes:
         yield doubts.RETURNED
     elif not called:
-        yield doubts.GUARDED
+        yield guarded(flow)
     elif not evaluated:
         yield doubts.NOT_EVALUATED
     elif event.kind is not GraphKind.FORWARD:
@@ -410,9 +442,9 @@ def stands_here(event: Graph, flow: Flow) -> bool:
     sinks = [s for gid in family for s in record.sinks.get(gid, ())]
     returned = any(each.site.key == site.key and each.graphs & family for each in record.fates)
     comes_out = returned or any(inside not in above(record, s.site.frame) for s in sinks)
-    owner = world.facts(callee).owner
+    owner = world.header(callee).owner
     if comes_out and owner and world.is_module_class(ClassRef(callee.path, owner)):
-        around = world.facts(record.root).owner
+        around = world.header(record.root).owner
         inherited = world.project.mro(ClassRef(record.root.path, around)) if around else ()
         if ClassRef(callee.path, owner) not in inherited or callee.qualname.rpartition(".")[2] in FORWARD:
             return True
@@ -495,9 +527,13 @@ def is_private(name: str) -> bool:
 def is_read(root: FunctionRef, flow: Flow) -> bool:
     """Whether a class of the same file keeps the root as a value (``self.loss = self._quantile_loss``): it is called under another
     name."""
+    return flow.runs.world.remember(_is_kept_as_value, root)
+
+
+def _is_kept_as_value(world: World, root: FunctionRef) -> bool:
     last = root.qualname.rpartition(".")[2]
-    classes = flow.runs.world.project.module(root.path).classes
-    return any(fact.kind == "name" and fact.value in (last, f"self.{last}") for cls in classes for fact in cls.attrs)
+    classes = world.project.module(root.path).classes
+    return any(fact.kind is AttrKind.NAME and fact.value in (last, f"self.{last}") for cls in classes for fact in cls.attrs)
 
 
 def kept_by_module(event: Graph, flow: Flow) -> tuple[Doubt, ...] | None:
@@ -529,7 +565,9 @@ def set_by_methods(cls: ClassRef, flow: Flow) -> set[str]:
     """The attributes that a method other than ``__init__`` sets: what a forward may keep of what it computes."""
     project = flow.runs.world.project
     held = [fact for base in project.mro(cls) if isinstance(base, ClassRef) for fact in project.attrs(base)]
-    return {fact.name for fact in held if fact.kind != "const" and fact.method and not fact.method.endswith(".__init__")}
+    return {
+        fact.name for fact in held if fact.kind is not AttrKind.CONST and fact.method and not fact.method.endswith(".__init__")
+    }
 
 
 def reads_what_is_kept(event: Graph, cls: ClassRef, flow: Flow) -> bool:
@@ -576,11 +614,11 @@ NAMES = re.compile(r"([\w\s,()*]+?)\s*=[^=]")
 def is_called_from_outside(flow: Flow, fate: Fate) -> bool:
     """Whether the root is a method of a module, and a function that is none of this object's own calls it."""
     world, root = flow.runs.world, flow.record.root
-    owner = world.facts(root).owner
+    owner = world.header(root).owner
     if not owner or not flow.root_is_module():
         return False
     own = {owner, *(cls.qualname for cls in world.project.mro(ClassRef(root.path, owner)) if isinstance(cls, ClassRef))}
-    return any(world.facts(caller).owner not in own for caller in fate.callers)
+    return any(world.header(caller).owner not in own for caller in fate.callers)
 
 
 def is_kept_in_a_loss(event: Graph, flow: Flow) -> bool:

@@ -6,21 +6,22 @@ import re
 from collections.abc import Iterable
 from enum import IntEnum
 
-from torchmemlint.index.facts import FunctionFacts
+from torchmemlint.index.fact_words import AttrKind
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
 from torchmemlint.semantics import purpose
-from torchmemlint.semantics.event_words import Evidence as Seen
-from torchmemlint.semantics.events import Graph, GraphKind, SinkKind
+from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.grad_guards import is_imported
-from torchmemlint.semantics.kinds import MODULE_EVIDENCE, class_kind, looks_like_module
+from torchmemlint.semantics.graphs import Graph, GraphKind, SinkKind
+from torchmemlint.semantics.kinds import MODULE_EVIDENCE, TRAINER_WORDS, class_kind, looks_like_module
 from torchmemlint.semantics.runs import MAX_CALLERS, descendants
 from torchmemlint.semantics.state import Kind
+from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
 
 def may_be_module(event: Graph, flow: Flow) -> bool:
-    """Whether nothing speaks against a module."""
+    """Whether there is no evidence against a module."""
     if (
         not (event.direct or is_beside_trained(event, flow) or runs_by_a_method(event, flow))
         or flow.is_part(event)
@@ -63,15 +64,14 @@ def runs_no_network(what: str, flow: Flow) -> bool:
 def takes_a_step(what: str, flow: Flow) -> bool:
     """Whether some call of this name in the function is given an optimizer, or the parameters of a module (``scaler(loss, optimizer,
     parameters=net.parameters())``): no forward is; it may run the backward of what else it is given."""
-    world, root = flow.runs.world, flow.record.root
+    return flow.runs.world.remember(_takes_a_step, (flow.record.root, what))
+
+
+def _takes_a_step(world: World, asked: tuple[FunctionRef, str]) -> bool:
+    root, what = asked
     facts = world.facts(root)
-    return any(
-        is_iterator(arg.name) or is_optimizer(arg.name, facts, flow)
-        for call in facts.calls
-        if call.callee == what
-        for arg in call.args
-        if arg.name
-    )
+    given = dict.fromkeys(arg.name for call in facts.calls if call.callee == what for arg in call.args if arg.name)
+    return any(is_iterator(name) or is_optimizer(name, root, world) for name in given)
 
 
 def is_iterator(text: str) -> bool:
@@ -79,14 +79,17 @@ def is_iterator(text: str) -> bool:
     return text.endswith("()") and text.removesuffix("()").rpartition(".")[2] in PARAMETER_ITERATORS
 
 
-def is_optimizer(text: str, facts: FunctionFacts, flow: Flow) -> bool:
+def is_optimizer(text: str, root: FunctionRef, world: World) -> bool:
     """Whether a name or attribute is an optimizer, by its class or by what the function does with it."""
-    world, root = flow.runs.world, flow.record.root
     made = world.project.class_of(root.path, root.qualname, text)
     if isinstance(made, str) and class_kind(made) is Kind.OPTIMIZER:
         return True
     words = world.evidence(root).get(text, frozenset())
-    return words >= OPTIMIZER_WORDS or ("zero_grad" in words and not words & SURE) or f"{text}.param_groups" in facts.reads
+    return (
+        words >= OPTIMIZER_WORDS
+        or ("zero_grad" in words and not words & SURE)
+        or f"{text}.param_groups" in world.facts(root).reads
+    )
 
 
 OPTIMIZER_WORDS = TORCH.words["optimizer-words"]
@@ -112,7 +115,7 @@ def may_run_network(ref: FunctionRef, flow: Flow) -> bool:
     )
 
 
-class Evidence(IntEnum):
+class ModuleEvidence(IntEnum):
     """How surely an object that is called is a module, by what the code shows of it; the number is that of its doubts (``judgement``)."""
 
     CERTAIN = 0
@@ -124,16 +127,16 @@ class Evidence(IntEnum):
     NONE = 9
 
 
-def evidence_of(event: Graph, flow: Flow) -> Evidence:
+def evidence_of(event: Graph, flow: Flow) -> ModuleEvidence:
     """How surely what is called is a module that has parameters."""
     if event.cls is None and takes_a_step(event.what, flow):
-        return Evidence.NONE
+        return ModuleEvidence.NONE
     if event.kind is GraphKind.FORWARD or (event.what in ("self", "self.forward") and flow.root_is_module()):
-        return Evidence.CERTAIN
+        return ModuleEvidence.CERTAIN
     if is_step_of_evaluated(event):
-        return Evidence.LIKELY
+        return ModuleEvidence.LIKELY
     if not may_be_module(event, flow):
-        return Evidence.NONE
+        return ModuleEvidence.NONE
     words, seen = words_on(event, flow), seen_on(event, flow)
     if (
         words & MODULE_WORDS
@@ -141,16 +144,19 @@ def evidence_of(event: Graph, flow: Flow) -> Evidence:
         or flow.trains_in_another_phase(event)
         or is_trained_beside(event, flow)
     ):
-        return Evidence.CERTAIN
+        return ModuleEvidence.CERTAIN
     if is_trained_by_callers(event, flow):
-        return Evidence.CERTAIN
+        return ModuleEvidence.CERTAIN
     cuts = cuts_of(event, flow)
     if any(other.what.startswith(event.what + ".") and event.gid in other.parents for other in flow.record.graphs.values()):
         cuts -= {".data", "no_grad"}  # an object with fields of its own: `data` is one of them
     is_tensor = bool(seen & TENSOR_ONLY or cuts & WITHOUT_GRAPH or any(c.startswith("torch.") for c in cuts))
     if is_detached_here(event, flow) or event.training is False or (is_tensor and purpose.may_be_network(event.what)):
-        return Evidence.LIKELY
-    return Evidence.WEAK
+        return ModuleEvidence.LIKELY
+    receiver, _, name = event.what.rpartition(".")
+    if is_tensor and is_treated_as_module(receiver, name, flow):
+        return ModuleEvidence.LIKELY
+    return ModuleEvidence.WEAK
 
 
 def cuts_of(event: Graph, flow: Flow) -> set[str]:
@@ -162,19 +168,12 @@ def cuts_of(event: Graph, flow: Flow) -> set[str]:
 def is_beside_trained(event: Graph, flow: Flow) -> bool:
     """Whether a method of the same object as this one's gives, in this run, what is back-propagated: it holds networks."""
     receiver = event.what.rpartition(".")[0]
-    record = flow.record
-    return bool(receiver) and any(
-        g.kind is GraphKind.OPAQUE
-        and g.what != event.what
-        and g.what.rpartition(".")[0] == receiver
-        and g.gid in record.trained
-        for g in record.graphs.values()
-    )
+    return bool(receiver) and not flow.record.trained_methods.get(receiver, set()) <= {event.what}
 
 
 def runs_by_a_method(event: Graph, flow: Flow) -> bool:
     """Whether a method of a network may run it by another way than its forward (``agent.act(state)``)."""
-    return is_detached_method(event, flow) or is_method_of_evaluated(event, flow)
+    return is_method_of_module(event, flow) or is_method_of_evaluated(event, flow)
 
 
 def is_method_of_evaluated(event: Graph, flow: Flow) -> bool:
@@ -197,18 +196,35 @@ def is_step_of_evaluated(event: Graph) -> bool:
 LIGHTNING = "pytorch_lightning.LightningModule"
 
 
-def is_detached_method(event: Graph, flow: Flow) -> bool:
-    """Whether a method of what reads like a network, or is treated as a module, gives what the function detaches: it runs the
-    network by another way than its forward (``net.features(x)``)."""
+def is_method_of_module(event: Graph, flow: Flow) -> bool:
+    """Whether a method of a module gives what only a tensor can be: it runs the network by another way than its forward
+    (``net.features(x)``). A module is what the function treats as one, and what only modules of the project have such a method of;
+    what merely reads like a network is one where the function detaches the result."""
     receiver, _, name = event.what.rpartition(".")
-    if receiver in ("", "self") or not is_detached_here(event, flow):
+    detached = is_detached_here(event, flow)
+    if receiver in ("", "self") or not (detached or seen_on(event, flow) & TENSOR_ONLY):
         return False
     world = flow.runs.world
-    owners = [ClassRef(ref.path, world.facts(ref).owner) for ref in world.methods_named(name)]
-    if not all(world.is_module_class(owner) for owner in owners):
-        return False  # what runs inside is judged there
-    words = world.evidence(flow.record.root).get(receiver, frozenset())
-    return purpose.may_be_network(receiver) or looks_like_module(words)
+    namesakes = [ref for ref in world.methods_named(name) if ref != flow.record.root]
+    may = [world.is_module_class(ClassRef(ref.path, world.header(ref).owner)) for ref in namesakes]
+    if may and not any(each is not False for each in may):
+        return False  # an object that drives a network, which is judged inside
+    if is_treated_as_module(receiver, name, flow):
+        return True
+    return detached and all(may) and (bool(may) or purpose.may_be_network(receiver))
+
+
+def is_treated_as_module(text: str, name: str, flow: Flow) -> bool:
+    """Whether what the function does with an object shows that it is a module: less will do where no class of the project has a
+    method of this name, or a module has."""
+    world = flow.runs.world
+    words = world.evidence(flow.record.root).get(text, frozenset())
+    if looks_like_module(words):
+        return True
+    if words & TRAINER_WORDS or not words & MODULE_WORDS:
+        return False
+    owners = [ClassRef(ref.path, world.header(ref).owner) for ref in world.methods_named(name)]
+    return not owners or any(world.is_module_class(owner) for owner in owners)
 
 
 def is_trained_by_callers(event: Graph, flow: Flow) -> bool:
@@ -267,8 +283,8 @@ def is_detached_here(event: Graph, flow: Flow) -> bool:
 
 
 def is_function_by_its_place(what: str, flow: Flow) -> bool:
-    """Whether what is called is a name that is imported, or one of ``self`` that no class in sight assigns (a method of a class
-    out of sight), and does not read like a network's."""
+    """Whether what is called is a name that is imported, or one of ``self`` that no visible class assigns (a method of a class
+    that is not visible), and does not read like a network's."""
     if purpose.may_be_network(what):
         return False
     world, root = flow.runs.world, flow.record.root
@@ -281,23 +297,23 @@ def is_function_by_its_place(what: str, flow: Flow) -> bool:
             is_variable = absolute is not None and world.symbol(absolute) is None and world.project.is_inside(absolute)
             return not is_variable
         return world.project.assigned(root.path, what) is None
-    owner, name = world.facts(root).owner, what.removeprefix("self.")
+    owner, name = world.header(root).owner, what.removeprefix("self.")
     return bool(owner) and name != what and name.isidentifier() and not world.project.attr(ClassRef(root.path, owner), name)
 
 
 def is_callable(what: str, flow: Flow) -> bool:
     """Whether what is called is a parameter of the root, or an attribute that holds one of its class's, that is annotated as a
-    function, and no more; or for which every call in sight gives a function that is no model's."""
+    function, and no more; or for which every visible call gives a function that is no model's."""
     project, root = flow.runs.world.project, flow.record.root
     sources = [(root, what)]
-    owner, name = flow.runs.world.facts(root).owner, what.removeprefix("self.")
+    owner, name = flow.runs.world.header(root).owner, what.removeprefix("self.")
     if owner and name != what:
         held = project.attr(ClassRef(root.path, owner), name)
         if any(says_function(fact.annotation, cls.path, flow) for fact, cls in held):
             return True
-        sources = [(FunctionRef(cls.path, f.method), f.value) for f, cls in held if f.kind == "name" and f.method]
+        sources = [(FunctionRef(cls.path, f.method), f.value) for f, cls in held if f.kind is AttrKind.NAME and f.method]
     for ref, parameter in sources:
-        params = [p for p in flow.runs.world.facts(ref).params if p.name == parameter]
+        params = [p for p in flow.runs.world.header(ref).params if p.name == parameter]
         if any(says_function(p.annotation, ref.path, flow) for p in params):
             return True
         given = project.functions_given(ref, parameter) if params else ()
@@ -314,7 +330,7 @@ def says_function(annotation: str, path: str, flow: Flow) -> bool:
 
 def runs_model(ref: FunctionRef, flow: Flow) -> bool:
     """Whether a function is a method of a module, or of a class that may be one."""
-    owner = flow.runs.world.facts(ref).owner
+    owner = flow.runs.world.header(ref).owner
     return bool(owner) and flow.runs.world.is_module_class(ClassRef(ref.path, owner)) is not False
 
 

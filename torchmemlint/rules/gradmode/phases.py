@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from torchmemlint.findings import FlowStep
 from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import FunctionRef
-from torchmemlint.rules.api import Flow
+from torchmemlint.rules.api import Flow, short
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
-from torchmemlint.semantics.runs import MAX_CALLERS
+from torchmemlint.semantics.runs import MAX_CALLER_DEPTH, MAX_CALLERS
+from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import World
 
 
 def is_asked_without_grad(flow: Flow) -> bool:
-    """Whether the run assumes a value of a parameter that callers in sight ask for, and all that do switch grad mode off around the
+    """Whether the run assumes a value of a parameter that visible callers ask for, and all that do switch grad mode off around the
     call: those that ask for the other value say nothing of this phase. A method's callers may be calls of its name on objects of
     which the class is not known."""
     record, world = flow.record, flow.runs.world
@@ -33,6 +35,40 @@ def is_asked_without_grad(flow: Flow) -> bool:
         if asking and all(is_guarded(world, ref, call) for ref, call in asking):
             return True
     return False
+
+
+def asking_with_grad(flow: Flow) -> Iterator[FlowStep]:
+    """The calls that ask for the phase which the run assumes, with grad mode on: a guard may stand there. They may do so through
+    functions that hand the parameter on."""
+    record, world = flow.record, flow.runs.world
+    asked = [
+        (record.root, test, value)
+        for key, value in record.assumptions
+        for frame, _, test in (key.partition(":"),)
+        if frame == "0" and test in {param.name for param in world.facts(record.root).params}
+    ]
+    for _ in range(MAX_CALLER_DEPTH):
+        above = []
+        for ref, parameter, value in asked:
+            callers = world.project.callers(ref).calls
+            for caller in callers if len(callers) <= MAX_CALLERS else ():
+                facts = world.facts(ref)
+                given = asked_for(facts, parameter, caller.call)
+                arg = argument_for(facts.params[bool(facts.owner) :], parameter, caller.call.args)
+                if given is value:
+                    yield from steps_with_grad(flow, caller.ref, ref)
+                elif given is None and arg is not None and arg.name in {p.name for p in world.facts(caller.ref).params}:
+                    above.append((caller.ref, arg.name, value))
+        asked = list(dict.fromkeys(above))
+
+
+def steps_with_grad(flow: Flow, caller: FunctionRef, callee: FunctionRef) -> Iterator[FlowStep]:
+    """Where a function calls another with grad mode on."""
+    name = short(callee.qualname)
+    for record in flow.runs.records(flow.runs.root_of(caller)):
+        there = Flow(flow.runs, record, caller.path)
+        calls = [call for call in record.fates if call.callee == callee and call.mode is Mode.ON and there.own(call.site)]
+        yield from (there.step(call.site, f"`{name}` is called here with grad mode on") for call in calls)
 
 
 def calls_of(world: World, ref: FunctionRef, facts: FunctionFacts) -> Iterator[tuple[FunctionRef, CallFact]]:

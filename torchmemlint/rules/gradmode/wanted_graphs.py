@@ -1,40 +1,50 @@
-"""Where a graph may be wanted though no backward in sight runs through it, or is not built at all."""
+"""Where a graph may be wanted though no visible backward runs through it, or is not built at all."""
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
+from torchmemlint.index.grad_effects import ON
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.gradmode.module_evidence import MODULES_ALONE, takes_a_step, words_on
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import CERTAIN_KINDS, CallEffect, Graph, SinkKind
+from torchmemlint.semantics.events import CallEffect
 from torchmemlint.semantics.grad_guards import guards_what_it_runs
-from torchmemlint.semantics.roots import reaches
+from torchmemlint.semantics.graphs import CERTAIN_KINDS, Graph, GraphKind, SinkKind
+from torchmemlint.semantics.restored import classes_of
+from torchmemlint.semantics.root_choice import reaches
 from torchmemlint.semantics.runs import descendants
+from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
-from torchmemlint.torch_facts.words import ToldCall
+from torchmemlint.torch_facts.words import CallByName, ClassKind, Effect
 
 FORWARD = TORCH.words["forward"]
 GUARDS = TORCH.words["grad-guards"]
 GRADIENTS = TORCH.words["takes-gradients"]
+ENABLES = "enable_grad"
+BOUND = re.compile(r"(\w+) = ")
+"""The one name that a statement assigns, in normalised source."""
 CLEARS = TORCH.words["clears-gradients"]
 
 
-def takes_gradients(event: Graph, flow: Flow) -> bool:
+def takes_gradients(event: Graph, flow: Flow, *, perhaps: bool = False) -> bool:
     """Whether the module may need the graph within its own forward, as one that gives forces with energies does: its class, or
-    where that is not known, or is a chain of modules that are given to it, some class of the package."""
+    where that is not known, or is a chain of modules that are given to it, classes of its package: many of them, or with
+    ``perhaps`` a few."""
     project = flow.runs.world.project
     if event.cls is not None:
         if project.differentiates(event.cls):
             return True
         if not project.is_subclass(event.cls, "torch.nn.Sequential") and not runs_what_it_is_given(event.cls, flow):
             return False
-    return project.differentiates_somewhere(flow.record.root.path)
+    path = flow.record.root.path
+    return project.differentiates_somewhere(path) if perhaps else project.differentiates_often(path)
 
 
 def may_be_given_gradients(event: Graph, flow: Flow) -> bool:
-    """Whether what is called is a parameter for which a caller in sight gives a function that takes gradients itself (the score of a
+    """Whether what is called is a parameter for which a visible caller gives a function that takes gradients itself (the score of a
     density): without a graph it fails."""
     world, root = flow.runs.world, flow.record.root
     if not event.what.isidentifier():
@@ -46,8 +56,52 @@ def may_be_given_gradients(event: Graph, flow: Flow) -> bool:
     )
 
 
+def is_shape(event: Graph) -> bool:
+    """Whether a tensor's own method was called that gives numbers about its shape (``self.weights[0].size(1)``)."""
+    _, dot, method = event.what.rpartition(".")
+    return bool(dot) and event.cls is None and TORCH.methods.get(method) is Effect.SHAPE
+
+
+def is_given_to_a_callback(event: Graph, flow: Flow) -> bool:
+    """Whether grad mode is enabled around a call, and a function that is not visible gets its result there, or is what is called: it may
+    differentiate what it gets."""
+    world, ref = flow.runs.world, flow.frame(event.site).ref
+    enabled = world.remember(calls_with_enabled_grad, ref)
+    if not any(call.callee == event.what for call in enabled):
+        return False
+    bound = BOUND.match(flow.lowered(event.site).statement(event.site.node)[1])
+    return any(
+        (call.callee == event.what and bool(event.parents)) or (bound and bound[1] in call.arguments)
+        for call in enabled
+        if not call.visible
+    )
+
+
+class EnabledCall(NamedTuple):
+    """A call that grad mode is enabled around. ``visible``: the project or an import says what is called."""
+
+    callee: str
+    arguments: tuple[str | None, ...]
+    visible: bool
+
+
+def calls_with_enabled_grad(world: World, ref: FunctionRef) -> tuple[EnabledCall, ...]:
+    facts, project = world.facts(ref), world.project
+    if ENABLES not in facts.names:
+        return ()
+    return tuple(
+        EnabledCall(
+            call.callee,
+            tuple(arg.name for arg in call.args),
+            not call.callee.isidentifier() or project.resolve(ref.path, call.callee, ref.qualname) is not None,
+        )
+        for call in facts.calls
+        if any(project.manager_effect(ref.path, ref.qualname, use) == ON for use in call.managers)
+    )
+
+
 def runs_what_it_is_given(cls: ClassRef, flow: Flow) -> bool:
-    """Whether a module's forward calls a part of itself (``self.model(x)``, ``self.models[task](x)``) that no class in sight is
+    """Whether a module's forward calls a part of itself (``self.model(x)``, ``self.models[task](x)``) that no visible class is
     known to be of."""
     project = flow.runs.world.project
     forward = project.method(cls, "forward")
@@ -70,7 +124,7 @@ def runs_elsewhere(event: Graph, flow: Flow) -> bool:
     (``torch.jit.load``), of whose parameters nothing is said; an attribute that also holds a session of another library, where
     the class runs it elsewhere with grad mode off."""
     world, root = flow.runs.world, flow.record.root
-    owner, name = world.facts(root).owner, event.what.removeprefix("self.")
+    owner, name = world.header(root).owner, event.what.removeprefix("self.")
     if owner and name != event.what and name.isidentifier():
         cls = ClassRef(root.path, owner)
         if any(world.is_session(each) for each in world.project.attribute_classes(cls, name)) and any(
@@ -84,8 +138,39 @@ def runs_elsewhere(event: Graph, flow: Flow) -> bool:
     return is_loaded(event, flow, "torch.jit.load")
 
 
+def is_distribution(event: Graph, flow: Flow) -> bool:
+    """Whether a method of one of torch's distributions is called, as far as what calls give for a name says: it is no network, and
+    has no graph but that of its parameters and its input."""
+    receiver = event.what.rpartition(".")[0]
+    found = (
+        classes_of(flow.runs.world, flow.frame(event.site).ref, receiver) if receiver and event.kind is GraphKind.OPAQUE else ()
+    )
+    return bool(found) and all(isinstance(cls, str) and TORCH.class_kind(cls) is ClassKind.DISTRIBUTION for cls in found)
+
+
+def is_missing(event: Graph, flow: Flow) -> bool:
+    """Whether what is called is a method that neither its class, all of which is visible, nor one below has: the call raises."""
+    world, ref = flow.runs.world, flow.frame(event.site).ref
+    receiver, _, name = event.what.rpartition(".")
+    cls = world.project.class_of(ref.path, ref.qualname, receiver) if receiver and name.isidentifier() else None
+    if not isinstance(cls, ClassRef) or name in FORWARD or world.project.is_attribute(name):
+        return False
+    mro = world.project.mro(cls)
+    own = [each for each in mro if isinstance(each, ClassRef)]
+    if any(isinstance(each, str) and each not in BARE_BASES for each in mro):
+        return False
+    words = frozenset[str]().union(*(facts.names for each in own for facts in world.within(each.path, each.qualname)))
+    has = world.project.method(cls, name) or world.project.method(cls, "__getattr__") or world.project.attr(cls, name)
+    below = any(world.project.method(each, name) for each in world.project.subclasses(cls))
+    return not (has or below) and words.isdisjoint(SETS_BY_NAME)
+
+
+BARE_BASES = TORCH.words["bare-bases"]
+SETS_BY_NAME = TORCH.words["registers-by-name"] | {"setattr", "__dict__"}
+
+
 def is_loaded(event: Graph, flow: Flow, loader: str) -> bool:
-    """Whether what is called is what a function of torch loads, as far as its name or attribute tells, and nothing in sight treats
+    """Whether what is called is what a function of torch loads, as far as its name or attribute says, and nothing visible treats
     it as a module (``eval()``)."""
     world, root = flow.runs.world, flow.record.root
     facts = world.facts(root)
@@ -116,7 +201,7 @@ def decided_elsewhere(event: Graph, flow: Flow) -> bool:
 
 
 def may_be_trained_in_a_callee(event: Graph, flow: Flow) -> bool:
-    """Whether the function zeroes gradients, or steps an optimizer, while no backward is in sight: it is in an object out of sight
+    """Whether the function zeroes gradients, or steps an optimizer, while no backward is visible: it is in an object that is not visible
     that a value of the graph is passed to (``loss_scaler(loss)``), whatever becomes of its result. What is given the optimizer
     with it may do all of that, whatever else the function does."""
     record, world = flow.record, flow.runs.world
@@ -125,7 +210,7 @@ def may_be_trained_in_a_callee(event: Graph, flow: Flow) -> bool:
     if any(flow.own(sink.site) and takes_a_step(sink.how, flow) for sink in passed):
         return True
     steps = world.facts(record.root).names & CLEARS or any(
-        isinstance(each, CallEffect) and each.effect is ToldCall.OPTIMIZER_STEP for each in record.events.values()
+        isinstance(each, CallEffect) and each.effect is CallByName.OPTIMIZER_STEP for each in record.events.values()
     )
     if not steps or any(RecordFlag.BACKWARD in each.flags for each in flow.runs.records(record.root)):
         return False
@@ -134,7 +219,7 @@ def may_be_trained_in_a_callee(event: Graph, flow: Flow) -> bool:
 
 def guards_its_network(event: Graph, flow: Flow) -> bool:
     """Whether the module's own forward runs a network with grad mode off, and nothing beside it but what it was given and of
-    which no parameters are in sight (a preprocessor)."""
+    which no parameters are visible (a preprocessor)."""
     record, project = flow.record, flow.runs.world.project
 
     def inside(graph: Graph) -> bool:
@@ -142,7 +227,7 @@ def guards_its_network(event: Graph, flow: Flow) -> bool:
 
     def is_given(graph: Graph) -> bool:
         ref = flow.frame(graph.site).ref
-        owner = flow.runs.world.facts(ref).owner
+        owner = flow.runs.world.header(ref).owner
         made = project.attribute_class(ClassRef(ref.path, owner), graph.what.removeprefix("self.")) if owner else ""
         return made is None or made in TORCH.words["any-module"]
 
@@ -155,7 +240,7 @@ def guards_its_network(event: Graph, flow: Flow) -> bool:
 
 def needs_either(root: FunctionRef, flow: Flow) -> bool:
     """Whether the function is part of a module's own forward, which runs in training and evaluation alike: one of the methods that
-    stand for it, or one that nothing else in sight calls."""
+    stand for it, or one that nothing else visible calls."""
     last = root.qualname.rpartition(".")[2]
     if last in TORCH.words["training-steps"] | {"__init__"}:
         return True
@@ -165,7 +250,7 @@ def needs_either(root: FunctionRef, flow: Flow) -> bool:
         return True
     if FORWARDS.fullmatch(last):
         return True
-    owner = flow.runs.world.facts(root).owner
+    owner = flow.runs.world.header(root).owner
     own = {FunctionRef(root.path, f"{owner}.{name}") for name in FORWARD}
     callers = {caller.ref for caller in flow.runs.world.project.callers(root).calls}
     return bool(callers) and callers <= own

@@ -1,23 +1,27 @@
-"""What may be said of a kept graph, by its state: the same words for every rule that reports one."""
+"""What keeping a graph costs, by its state: the same words for every rule that reports one."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Flow, Silent, short
-from torchmemlint.rules.doubts import GUARDED, Doubt
+from torchmemlint.rules.doubts import Doubt
+from torchmemlint.rules.reach import guarded
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import CALLED_KINDS, Accumulate, Backward, Graph, SinkKind, Store
-from torchmemlint.semantics.state import Mode
+from torchmemlint.semantics.events import Accumulate, Backward, Store
+from torchmemlint.semantics.graphs import CALLED_KINDS, Graph, SinkKind
+from torchmemlint.semantics.state import Kind, Mode
 from torchmemlint.semantics.values import COMPUTED, SCALAR
 from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 
 VIEWS_OF_DICT = tuple(f".{name}()" for name in sorted(TORCH.words["views-of-dict"]))
 NODES_COST = (
-    "graph nodes only: backward freed the saved tensors, but host memory grows by about 0.5 kB per graph node each step, "
+    "graph nodes: the backward freed the saved tensors that it used, but host memory grows by about 0.5 kB per graph node each step, "
     "plus one small block on the device"
 )
 WHOLE_COST = "retains the whole autograd graph of every step: one graph's saved tensors per step, until memory runs out"
@@ -52,7 +56,7 @@ def claim(
 
     Silent where nothing sure can be said: no graph that surely exists; the kept value is itself back-propagated later (it is
     the objective, or part of it), or is detached in place; the holder lives for one step only, made in the loop that back-propagates and filled in
-    one inside it (``outlived``: the loops that it does outlive, where that is known); or it leaves for code out of sight while its graph is still alive (into a holder that was
+    one inside it (``outlived``: the loops that it does outlive, where that is known); or it leaves for code that is not visible while its graph is still alive (into a holder that was
     there before the function ran: ``outside``).
     """
     record = flow.record
@@ -72,6 +76,8 @@ def claim(
         if retained:
             return Claim(tuple(graphs), Severity.ERROR, RETAINED_COST, False)
         return Claim(tuple(graphs), Severity.WARNING, NODES_COST, True)
+    if is_over_parts(flow, loop, graphs):
+        return Silent("each iteration runs another part of one network")
     steps = in_training_loop(flow, loop, graphs) or (total and runs_forwards(loop, graphs))
     whole = side_branches(flow, graphs, reached, mark) if steps and not outside else None
     if whole is not None:
@@ -81,6 +87,16 @@ def claim(
     if freed and in_training_loop(flow, loop):
         return Claim(tuple(freed), Severity.WARNING, NODES_COST, True)
     return open_end(flow, graphs, reached, mark, outside, bool(steps))
+
+
+def is_over_parts(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[Graph]) -> bool:
+    """Whether each turn of the loop runs another module, which its own variable chooses (``self.heads[i](x)``)."""
+    info = flow.record.loops.get(loop) if loop is not None else None
+    forwards = [graph for graph in graphs if graph.kind in CALLED_KINDS]
+    return info is not None and bool(forwards) and all(info.targets & set(WORDS.findall(g.what)) for g in forwards)
+
+
+WORDS = re.compile(r"\w+")
 
 
 def open_end(flow: Flow, graphs: Sequence[Graph], reached: Sequence[Graph], mark: int, outside: bool, steps: bool) -> Silent:
@@ -104,24 +120,50 @@ def is_detached_in_place(flow: Flow, mark: int) -> bool:
     return any(s.how == ".detach_()" and not s.site.guards for s in flow.record.sinks.get(mark, ()))
 
 
-def doubts_of(told: Claim, flow: Flow) -> tuple[Doubt, ...]:
+def doubts_of(claimed: Claim, flow: Flow) -> tuple[Doubt, ...]:
     """What is assumed of who calls the function, where no backward in it shows that grad mode is on."""
     record = flow.record
-    sure = told.freed or RecordFlag.BACKWARD in record.flags or record.mode is not Mode.NO_CALLERS or flow.root_is_entry()
-    return () if sure else (GUARDED,)
+    sure = claimed.freed or RecordFlag.BACKWARD in record.flags or record.mode is not Mode.NO_CALLERS or flow.root_is_entry()
+    return () if sure else (guarded(flow),)
 
 
-def cost_of(told: Claim, event: Accumulate | Store, flow: Flow) -> str:
-    """What keeping a claim's graphs costs, with its bound where nothing else takes the kept value: the next turn of a loop around
-    that makes the holder anew, or the end of the function that made it."""
-    if isinstance(event, Accumulate) and event.loop is not None and (event.key, event.loop) in flow.record.resets:
-        return f"{told.cost}; all of it is freed when an iteration resets `{short(event.place)}`"
+FEW_TURNS = {True: 16, False: 3}
+"""Iterations up to which what is kept is little: of graphs whose saved tensors are freed, and of whole ones."""
+
+
+def few_turns(claimed: Claim, event: Accumulate | Store, flow: Flow) -> str:
+    """Why the claim's graphs are few, in words; "" where they may be many."""
+    loops = flow.record.loops
+    info = loops.get(event.loop) if event.loop is not None else None
+    if info is None:
+        return ""
     around = set(event.site.loops) - set(event.outlived)
-    if told.cost == NODES_COST and event.holder_frame >= 0 and event.outlived and around and is_only_looked_at(event, flow):
+    if claimed.freed and event.outlived and any(loops[each].kind is Kind.LOADER for each in around if each in loops):
+        return f"`{short(event.place)}` lives for one batch"
+    all_turns = [loops[each].turns for each in event.outlived or (event.loop,) if each in loops]
+    product = math.prod(all_turns) if min(all_turns, default=-1) >= 0 else -1
+    return f"the loop has {product} iterations" if 0 <= product <= FEW_TURNS[claimed.freed] else ""
+
+
+def severity_of(claimed: Claim, event: Accumulate | Store, flow: Flow) -> Severity:
+    """How much keeping a claim's graphs costs."""
+    return Severity.NOTE if few_turns(claimed, event, flow) else claimed.severity
+
+
+def cost_of(claimed: Claim, event: Accumulate | Store, flow: Flow) -> str:
+    """What keeping a claim's graphs costs, with its bound where nothing else takes the kept value: the next turn of a loop around
+    that creates the holder again, or the end of the function that made it."""
+    few = few_turns(claimed, event, flow)
+    if few:
+        return f"{claimed.cost}; little here: {few}"
+    if isinstance(event, Accumulate) and event.loop is not None and (event.key, event.loop) in flow.record.resets:
+        return f"{claimed.cost}; all of it is freed when an iteration resets `{short(event.place)}`"
+    around = set(event.site.loops) - set(event.outlived)
+    if claimed.cost == NODES_COST and event.holder_frame >= 0 and event.outlived and around and is_only_looked_at(event, flow):
         return f"{NODES_COST}; all of it is freed when the outer loop resets `{short(event.place)}`"
     if is_dropped_at_return(event, flow):
-        return f"{told.cost}; all of it is freed when `{short(flow.record.root.qualname)}` returns"
-    return told.cost
+        return f"{claimed.cost}; all of it is freed when `{short(flow.record.root.qualname)}` returns"
+    return claimed.cost
 
 
 def is_computed(event: Store) -> bool:
@@ -147,7 +189,7 @@ def is_dropped_at_return(event: Accumulate | Store, flow: Flow) -> bool:
 
 
 def is_only_looked_at(event: Accumulate | Store, flow: Flow) -> bool:
-    """Whether nothing takes the kept value to keep it elsewhere: a list of all epochs' totals, an attribute, code out of sight."""
+    """Whether nothing takes the kept value to keep it elsewhere: a list of all epochs' totals, an attribute, code that is not visible."""
     return {sink.kind for sink in flow.record.sinks.get(event.mark, ())} <= {
         SinkKind.CUT,
         SinkKind.SHOWN,
@@ -179,7 +221,7 @@ def side_branches(flow: Flow, graphs: list[Graph], reached: list[Graph], mark: i
 
 def in_training_loop(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[Graph] = ()) -> bool:
     """Whether the loop back-propagates something: its turns are steps, and not the layers or the time steps of one forward.
-    ``autograd.grad`` tells that only where one of ``graphs`` is made in the loop: else it differentiates one graph, part by part."""
+    ``autograd.grad`` says that only where one of ``graphs`` is made in the loop: else it differentiates one graph, part by part."""
     info = flow.record.loops.get(loop) if loop is not None else None
     if info is not None and info.text.endswith(VIEWS_OF_DICT):
         return False  # the parts of one step
@@ -190,7 +232,7 @@ def in_training_loop(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[
 
 
 def runs_forwards(loop: tuple[int, int] | None, graphs: Sequence[Graph]) -> bool:
-    """Whether each turn of the loop runs the forwards anew whose results are kept."""
+    """Whether each turn of the loop runs again the forwards whose results are kept."""
     return loop is not None and bool(graphs) and all(g.kind in CALLED_KINDS and loop in g.site.loops for g in graphs)
 
 

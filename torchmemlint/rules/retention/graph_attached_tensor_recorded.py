@@ -90,7 +90,8 @@ from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Repair, Shown
 from torchmemlint.rules.doubts import EMPTIED_ELSEWHERE
 from torchmemlint.rules.retention.claims import claim
-from torchmemlint.semantics.events import Accumulate, Site, Store
+from torchmemlint.semantics.events import Accumulate, Store
+from torchmemlint.semantics.graphs import Site
 from torchmemlint.semantics.stores import RECORDED
 
 RULE = Rule(
@@ -118,12 +119,12 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft | Silent]:
     if isinstance(event, Store) and event.constant_key:
         return
     if event.holder_frame >= 0 and not flow.own(Site(event.holder_frame, -1)):
-        return  # the callee's own local: gone, or handed on, when it returns
-    # Only what this function handed over: graphs that the callee makes by itself are told where the callee is looked at.
+        return  # the callee's own local: gone, or passed on, when it returns
+    # Only what this function passed: graphs that the callee makes by itself are reported where the callee is looked at.
     handed = frozenset(g for g in event.graphs if flow.own(flow.record.graphs[g].site))
-    told = claim(flow, handed, event.mark, event.holder_frame < 0, event.loop)
-    if isinstance(told, Silent):
-        yield told
+    claimed = claim(flow, handed, event.mark, event.holder_frame < 0, event.loop)
+    if isinstance(claimed, Silent):
+        yield claimed
         return
     if flow.own(event.site):
         call, name = event.site, event.place
@@ -136,13 +137,13 @@ def check(event: Accumulate | Store, flow: Flow) -> Iterator[Draft | Silent]:
             RULE,
             call,
             f"`{short(name)}` keeps the tensor passed here, which is still attached to the autograd graph",
-            severity=told.severity,
+            severity=claimed.severity,
             doubts=(EMPTIED_ELSEWHERE,) if outside else (),
             label="passed on with its graph",
-            cost=told.cost,
+            cost=claimed.cost,
             help="pass a detached value: `.detach()` keeps a tensor, `.item()` returns a number (and waits for the device)",
-            flow=[flow.attached_at(told.gids), *kept],
+            flow=[flow.attached_at(claimed.gids), *kept],
         ),
-        told.gids,
+        claimed.gids,
         event.site.handler,
     )

@@ -62,7 +62,7 @@ from collections.abc import Iterator
 from torchmemlint.findings import Edit, Fix, Safety, Severity, Span
 from torchmemlint.rules.api import Draft, Flow, NoFix, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Repair, Same
-from torchmemlint.rules.retention.claims import claim, doubts_of, is_replaced
+from torchmemlint.rules.retention.claims import claim, cost_of, doubts_of, is_replaced, severity_of
 from torchmemlint.semantics.events import Store
 from torchmemlint.semantics.shown import shown
 from torchmemlint.torch_facts import TORCH
@@ -87,9 +87,9 @@ EVENT = Store
 def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
     if not event.half_fix or not flow.own(event.site):
         return
-    told = is_replaced(flow, event) or claim(flow, event.graphs, event.mark, event.external, event.loop, event.outlived)
-    if isinstance(told, Silent):
-        yield told
+    claimed = is_replaced(flow, event) or claim(flow, event.graphs, event.mark, event.external, event.loop, event.outlived)
+    if isinstance(claimed, Silent):
+        yield claimed
         return
     end = flow.span(event.site, event.half_base).end
     seen = shown(flow.runs.world, flow.frame(event.site).ref, event.half_base, event.place)
@@ -101,14 +101,14 @@ def check(event: Store, flow: Flow) -> Iterator[Draft | Silent]:
             RULE,
             event.site,
             f"`.{event.half_fix}()` does not detach: `{short(event.place)}` still keeps the autograd graph",
-            severity=told.severity,
-            doubts=doubts_of(told, flow),
+            severity=severity_of(claimed, event, flow),
+            doubts=doubts_of(claimed, flow),
             label=f"stored in `{short(event.place)}` with its graph",
-            cost=told.cost,
+            cost=cost_of(claimed, event, flow),
             help=f"detach first: `.detach().{event.half_fix}()`",
-            flow=[flow.attached_at(told.gids)],
+            flow=[flow.attached_at(claimed.gids)],
             fix=fix,
         ),
-        told.gids,
+        claimed.gids,
         event.site.handler,
     )

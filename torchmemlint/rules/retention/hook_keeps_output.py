@@ -84,7 +84,7 @@ RULE = Rule(
     fix=Safety.UNSAFE,
     preview=True,
     triggers=WORDS,
-    roots=WORDS,
+    root_words=WORDS,
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
 EVENT = HookStore

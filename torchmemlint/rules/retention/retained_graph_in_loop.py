@@ -20,7 +20,8 @@ that were computed with the old parameters.
 The graph's saved tensors stay alive until the loss, and everything else computed from that forward, is freed. If the
 names are only rebound by the next step, that is during its forward. Measured for a 6-layer encoder whose loss is rebound
 in each step: a peak of 100.5 MB instead of 53.3 MB, one extra graph. If the loss is also kept (TML101, TML102), the whole
-graph of each step stays: 47.2 MB per step.
+graph of each step stays: 47.2 MB per step. It is a note where the graph is known to be small: of narrow linear layers, of one
+layer, or in a program that moves nothing to a device.
 
 ## Example
 ```python
@@ -71,7 +72,8 @@ from torchmemlint.rules.api import Draft, Flow, Rule, Silent
 from torchmemlint.rules.card import About, Advice, Repair, Shown
 from torchmemlint.rules.doubts import READ_BY_A_CALLER
 from torchmemlint.rules.size import small_cost, small_together
-from torchmemlint.semantics.events import Backward, GraphKind
+from torchmemlint.semantics.events import Backward
+from torchmemlint.semantics.graphs import GraphKind
 from torchmemlint.semantics.retained import need_of
 from torchmemlint.semantics.state import Mode
 

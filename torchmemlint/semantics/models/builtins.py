@@ -13,7 +13,7 @@ from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all
 from torchmemlint.semantics.dispatch import call_atom
 from torchmemlint.semantics.elements import iterate
-from torchmemlint.semantics.events import SinkKind
+from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.containers import make_container
 from torchmemlint.semantics.models.grad_managers import make_manager

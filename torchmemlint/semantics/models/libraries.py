@@ -8,7 +8,8 @@ from torchmemlint.semantics.arithmetic import arithmetic
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all, tell_call, tell_environment
 from torchmemlint.semantics.event_words import Misuse
-from torchmemlint.semantics.events import GradModeMisuse, SinkKind
+from torchmemlint.semantics.events import GradModeMisuse
+from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.kinds import class_kind
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.models.builtins import BUILTINS
@@ -36,7 +37,7 @@ from torchmemlint.semantics.values import (
     truth,
 )
 from torchmemlint.torch_facts import TORCH
-from torchmemlint.torch_facts.words import ToldCall
+from torchmemlint.torch_facts.words import CallByName
 
 ARRAY_LIBRARIES = TORCH.words["array-libraries"]
 """Top packages whose functions take arrays: a tensor that they are given is turned into one."""
@@ -51,10 +52,10 @@ def call_external(m: Machine, name: str, call: Call, state: State) -> Value:
     if volatile and state.mode is not Mode.OFF:  # else what it asks for is so
         m.emit(GradModeMisuse(m.site(call.node), Misuse.VOLATILE, name))
     if name in TORCH.renamed:
-        tell_call(m, ToldCall.RENAMED, name, call)
+        tell_call(m, CallByName.RENAMED, name, call)
     if name in TORCH.given_weights:
         oid = m.allocate(Kind.MODULE, call.node, text_of(call.func), name.rpartition(".")[0])
-        state.vars[oid, FROZEN] = const(truth(call.get(1, "freeze") or const(True)) is True)
+        m.set_frozen(oid, truth(call.get(1, "freeze") or const(True)) is True, state)
         return frozenset((Obj(oid),))
     builtin = BUILTINS.get(name)
     if builtin is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from torchmemlint.index.fact_words import ParamKind
 from torchmemlint.index.facts import ParamFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.events import SinkKind
+from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.kinds import class_kind
 from torchmemlint.semantics.machine import EVERYTHING, Machine
 from torchmemlint.semantics.parameters import is_torch_function, parametric
@@ -83,7 +84,7 @@ def built_bare(m: Machine, cls: ClassRef, call: Call, frozen_in: State | None = 
     init = m.world.project.method(cls, "__init__") if needed else None
     if not needed or init is None or call.more:
         return needed == frozenset()
-    places = [param.name for param in m.world.facts(init).params[1:] if param.kind == "positional"]
+    places = [param.name for param in m.world.header(init).params[1:] if param.kind is ParamKind.POSITIONAL]
     given = [call.get(places.index(word) if word in places else -1, word) for word in needed]
     return all(
         type(a) in (Const, Plain, Func)
@@ -102,9 +103,9 @@ def built_frozen(m: Machine, cls: ClassRef, call: Call) -> bool:
             return truth(call.keywords[word]) is frozen
         init = m.world.project.method(cls, "__init__")
         if init is not None and not call.more:
-            params = [p for p in m.world.facts(init).params if p.name == word]
+            params = [p for p in m.world.header(init).params if p.name == word]
             if params and params[0].default == str(frozen):
-                return len(call.positional) < len([p for p in m.world.facts(init).params if p.kind == "positional"])
+                return len(call.positional) < len([p for p in m.world.header(init).params if p.kind is ParamKind.POSITIONAL])
     return False
 
 
@@ -134,17 +135,17 @@ def gives_no_graph(m: Machine, name: str, call: Call) -> bool:
 def methods_meant(m: Machine, name: str, call: Call) -> list[FunctionRef]:
     """The methods of the project that a call on a module of unknown class may mean; none where they are too many."""
     found = [
-        ref for ref in m.world.methods_named(name) if may_take(m, m.world.facts(ref).params, call)
+        ref for ref in m.world.methods_named(name) if may_take(m, m.world.header(ref).params, call)
     ]  # fmt: skip
     return found if len(found) <= MAX_METHODS and not call.more else []
 
 
 def may_take(m: Machine, params: tuple[ParamFact, ...], call: Call) -> bool:
     """Whether a method with these parameters, the object first, takes so many arguments of these names."""
-    if any(param.kind in ("*", "**") for param in params):
+    if any(param.kind in (ParamKind.VAR_POSITIONAL, ParamKind.VAR_KEYWORD) for param in params):
         return True
     names = [param.name for param in params[1:]]
-    positional = [param for param in params[1:] if param.kind == "positional"]
+    positional = [param for param in params[1:] if param.kind is ParamKind.POSITIONAL]
     return len(call.positional) <= len(positional) and call.keywords.keys() <= set(names)
 
 

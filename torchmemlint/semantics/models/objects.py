@@ -15,9 +15,9 @@ from torchmemlint.semantics.call_effects import cut_all, tell_call
 from torchmemlint.semantics.dispatch import call_atom
 from torchmemlint.semantics.elements import iterate
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import SinkKind
 from torchmemlint.semantics.forward import run_forward
 from torchmemlint.semantics.grad_guards import guards_itself
+from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.kinds import is_property, looks_like_module
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.models.containers import container_method
@@ -35,7 +35,7 @@ from torchmemlint.semantics.models.modules import (
 )
 from torchmemlint.semantics.models.unknown_objects import call_opaque, thing_method
 from torchmemlint.semantics.names import function_value
-from torchmemlint.semantics.state import ELEMENTS, FROZEN, TRAINING, Kind, Mode, State
+from torchmemlint.semantics.state import ELEMENTS, TRAINING, Kind, Mode, State
 from torchmemlint.semantics.stores import record
 from torchmemlint.semantics.text import dotted, text_of
 from torchmemlint.semantics.values import (
@@ -64,7 +64,7 @@ from torchmemlint.semantics.values import (
     with_flags_set,
 )
 from torchmemlint.torch_facts import TORCH
-from torchmemlint.torch_facts.words import Effect, ModuleEffect, ToldCall
+from torchmemlint.torch_facts.words import CallByName, Effect, ModuleEffect
 
 FORWARD = TORCH.words["forward"]
 TO_DEVICE = TORCH.words["to-device"]
@@ -251,7 +251,9 @@ def gives_no_forward(m: Machine, name: str, call: Call, state: State) -> Value |
 def method_of_parameters(m: Machine, oid: int, name: str, call: Call, state: State) -> Value | None:
     if name == "requires_grad_" and oid in m.owner_of_params:
         known = truth(call.positional[0]) if call.positional else True
-        state.vars[m.owner_of_params[oid], FROZEN] = const(True) if known is False else UNKNOWN
+        m.set_frozen(m.owner_of_params[oid], known is False, state)
+    if oid in m.owner_of_params and TORCH.methods.get(name) is Effect.DETACH_INPLACE:
+        m.set_frozen(m.owner_of_params[oid], True, state)  # a leaf that is detached requires no grad any more
     return frozenset((Obj(oid),))
 
 
@@ -276,7 +278,10 @@ def method_by_name(m: Machine, oid: int, name: str, call: Call, state: State) ->
         set_training(m, oid, name == "train", call, state)
         return me
     if name in ("freeze", "unfreeze") and not call.all() and freezes_all(m, oid):
-        state.vars[oid, FROZEN] = const(True) if name == "freeze" else UNKNOWN
+        m.set_frozen(oid, name == "freeze", state)
+        return PLAIN
+    if info.cls is None and info.kind in (Kind.MODULE, Kind.THING) and not call.all() and m.freezes_itself(name):
+        m.set_frozen(oid, True, state)
         return PLAIN
     if info.kind not in (Kind.MODULE, Kind.THING) and not (info.kind is Kind.SELF and name in PARAMETERS):
         held = TORCH.kind_methods.get((info.kind, name))
@@ -310,12 +315,11 @@ def set_training(m: Machine, oid: int, on: bool, call: Call, state: State) -> No
 def require_parameters_grad(m: Machine, oid: int, call: Call, state: State) -> None:
     """``requires_grad_()`` of a module, or of an unknown object that may be a tensor."""
     known = truth(call.positional[0]) if call.positional else True
-    if known is False:
-        state.vars[oid, FROZEN] = const(True)
-    elif known is True and m.heap[oid].kind is Kind.THING:
+    holder = m.holders.get(oid, oid)
+    if known is True and m.heap[oid].kind is Kind.THING and not m.frozen(holder, state):
         m.record.flags.add(RecordFlag.INPUT_GRAD)
     else:
-        state.vars[oid, FROZEN] = UNKNOWN
+        m.set_frozen(oid, known is False, state)
 
 
 def freezes_all(m: Machine, oid: int) -> bool:
@@ -343,7 +347,7 @@ def kind_method(m: Machine, effect: Effect, kind: Kind, name: str, call: Call, s
     gids = [m.whole(v, state)[0] for v in values]
     m.sink(NOTHING.union(*gids) if gids else NOTHING, SinkKind.SHOWN, name, call.node)
     if name == "step" and kind in (Kind.OPTIMIZER, Kind.SCALER):
-        tell_call(m, ToldCall.OPTIMIZER_STEP, text_of(call.func), call)
+        tell_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
     return PLAIN
 
 

@@ -12,8 +12,8 @@ from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all
 from torchmemlint.semantics.dispatch import assign, evaluate
-from torchmemlint.semantics.event_words import Evidence, RecordFlag
-from torchmemlint.semantics.events import CALLED_KINDS, GraphKind, SinkKind
+from torchmemlint.semantics.event_words import RecordFlag, Seen
+from torchmemlint.semantics.graphs import CALLED_KINDS, GraphKind, SinkKind
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.parts import thing_element
 from torchmemlint.semantics.state import Kind, Mode, State
@@ -159,24 +159,22 @@ def note_operands(m: Machine, name: str, last: str, effect: Effect, call: Call, 
     for value in values[:2]:
         for atom in value:
             if type(atom) is Tensor and name in FROM_ARRAYS:
-                m.notice(atom.graphs, Evidence.ARRAY)
+                m.notice(atom.graphs, Seen.ARRAY)
             elif type(atom) is Tensor:
-                m.notice(atom.graphs, Evidence.TORCH_OP)
+                m.notice(atom.graphs, Seen.TORCH_OP)
                 m.operation(atom.graphs, "loss" if effect is Effect.LOSS else last)
     if last in JOINS:
         note_joined(m, call, state)
     if m.weighs_evidence and effect in OF_TENSORS:
         for value in values if last in TENSORS_ONLY else values[:1]:
-            m.notice(
-                (m.thing_graph(a.oid) for a in value if type(a) is Obj and m.heap[a.oid].kind is Kind.THING), Evidence.TENSOR
-            )
+            m.notice((m.thing_graph(a.oid) for a in value if type(a) is Obj and m.heap[a.oid].kind is Kind.THING), Seen.TENSOR)
 
 
 def note_joined(m: Machine, call: Call, state: State) -> None:
     """What is put together are tensors, in whatever list they came."""
     for value in call.all()[:1]:
         graphs, hints, _, _ = m.deep(value, state)
-        m.notice(graphs | hints, Evidence.JOINED)
+        m.notice(graphs | hints, Seen.JOINED)
 
 
 # --- what keeps the graph -------------------------------------------------------------------------------------------
@@ -304,7 +302,7 @@ def read_number(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if op.effect is Effect.ITEM:
         m.sink(op.graphs, SinkKind.CUT, op.shown, call.node)
     if op.name == "numpy" and op.sure:
-        m.notice(must_be_free(m, op.receiver), Evidence.MUST_BE_FREE)
+        m.notice(must_be_free(m, op.receiver), Seen.MUST_BE_FREE)
     return PLAIN
 
 

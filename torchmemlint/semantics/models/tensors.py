@@ -9,8 +9,8 @@ from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import METHODS, call_atom, handles
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import CERTAIN_KINDS, GraphKind
 from torchmemlint.semantics.forward import has_graph
+from torchmemlint.semantics.graphs import CERTAIN_KINDS, GraphKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.operations import EFFECTS, Operation, has_effect
 from torchmemlint.semantics.models.unknown_objects import PASS_THROUGH, call_opaque, only_method
@@ -141,7 +141,7 @@ def method_of_opaque(m: Machine, atom: Tensor, me: Value, name: str, call: Call,
     method = only_method(m, name)
     if method is None:
         return call_opaque(m, text_of(call.func), call, state, atom.graphs | atom.hints)
-    cls = ClassRef(method.path, m.world.facts(method).owner)
+    cls = ClassRef(method.path, m.world.header(method).owner)
     receiver = m.outside(Kind.INSTANCE, text_of(call.func), cls, key=("as", method, tuple(sorted(atom.graphs))))
     (function,) = function_value(m, method, receiver)
     result = call_atom(m, function, call, state)

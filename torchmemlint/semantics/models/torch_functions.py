@@ -8,7 +8,7 @@ from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import tell_call
 from torchmemlint.semantics.dispatch import call_atom
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import SinkKind
+from torchmemlint.semantics.graphs import SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.grad_managers import grad_manager, make_manager
 from torchmemlint.semantics.models.operations import Operation, has_effect, keep

@@ -9,10 +9,11 @@ from torchmemlint.semantics.backward import back_propagate
 from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.call_effects import cut_all, tell_call
 from torchmemlint.semantics.dispatch import call_atom, call_method
-from torchmemlint.semantics.event_words import Evidence
-from torchmemlint.semantics.events import MADE_KINDS, Graph, GraphKind, SinkKind
-from torchmemlint.semantics.forward import stays_free, through_module
+from torchmemlint.semantics.event_words import Seen
+from torchmemlint.semantics.forward import is_given_data, stays_free, through_module
+from torchmemlint.semantics.frozen_on_a_branch import condition_of
 from torchmemlint.semantics.grad_guards import guards_itself
+from torchmemlint.semantics.graphs import MADE_KINDS, Graph, GraphKind, SinkKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.grad_managers import grad_manager
 from torchmemlint.semantics.models.operations import torch_function
@@ -37,7 +38,7 @@ from torchmemlint.semantics.values import (
     tensor,
 )
 from torchmemlint.torch_facts import TORCH
-from torchmemlint.torch_facts.words import Effect, ToldCall
+from torchmemlint.torch_facts.words import CallByName, Effect
 
 OTHER_FRAMEWORKS = TORCH.words["other-frameworks"]
 """What tokenizers call the tensors of other frameworks: https://huggingface.co/docs/transformers/main_classes/tokenizer."""
@@ -71,13 +72,14 @@ def call_opaque(
     """An unresolved call: its result may hang on whatever went in, and may be attached by itself. ``oid`` is the unknown object
     that is called, or whose method is; ``direct`` says that this may run a network."""
     # What is given nothing has nothing to run on (``env_fn()``); a tokenizer is told what to return.
-    direct = direct and bool(call.all()) and "return_tensors" not in call.keywords
-    whole_logits(m, call.all(), state)
+    values = call.all()
+    direct = direct and bool(values) and "return_tensors" not in call.keywords
+    whole_logits(m, values, state)
     last = what.rpartition(".")[2].partition("(")[0]
     named = known_by_name(m, last, call, state, oid, direct)
     if named is not None:
         return named
-    gathered = hints.union(*(m.whole(value, state)[0] for value in call.all()))
+    gathered = hints.union(*(m.whole(value, state)[0] for value in values))
     inert = last in TORCH.inert_methods or what in TORCH.inert_calls
     if gathered and state.mode is not Mode.OFF:
         m.sink(gathered, SinkKind.SHOWN if inert else SinkKind.PASSED, what, call.node)
@@ -92,9 +94,11 @@ def call_opaque(
         training=m.training(oid, state),
         frozen=direct and oid >= 0 and stays_free(m, oid, known, state),
     )  # fmt: skip
+    if direct and oid >= 0 and is_given_data(m, known):
+        m.record.graphs[gid].frozen_if = condition_of(m, oid, state)
     if is_foreign(call) or not m.foreign.isdisjoint(known):
         m.foreign.add(gid)
-        m.notice((gid,), Evidence.ARRAY)
+        m.notice((gid,), Seen.ARRAY)
     through = through_module(m, known) if direct else set()
     return tensor(frozenset((gid, *through)), known)
 
@@ -165,7 +169,7 @@ def thing_method(m: Machine, oid: int, name: str, call: Call, state: State) -> V
     if name in TORCH.methods:
         return call_method(m, Tensor(frozenset((gid,))), name, call, state)
     if m.weighs_evidence:
-        m.notice((gid,), Evidence.NO_TENSOR)
+        m.notice((gid,), Seen.NO_TENSOR)
     return method_no_tensor_has(m, oid, name, call, state)
 
 
@@ -179,10 +183,10 @@ def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: Sta
     if name not in COMMON_METHODS and guards_itself(m.world, name):
         return FREE_TENSOR
     if name == "step" and not call.positional:
-        tell_call(m, ToldCall.OPTIMIZER_STEP, text_of(call.func), call)
+        tell_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
     method = only_method(m, name)
     if method is not None:
-        cls = ClassRef(method.path, m.world.facts(method).owner)
+        cls = ClassRef(method.path, m.world.header(method).owner)
         receiver = m.outside(Kind.INSTANCE, m.heap[oid].name, cls, key=(oid, "as", method))
         (atom,) = function_value(m, method, receiver)
         return call_atom(m, atom, call, state)

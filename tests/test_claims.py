@@ -40,7 +40,7 @@ def train(loader, optimizer):
 
 def found(text: str, code: str) -> list[Finding]:
     options = {"notes": True}
-    return [finding for finding in check_source(text, "told.py", options=options, isolated=True) if finding.code == code]
+    return [finding for finding in check_source(text, "claims.py", options=options, isolated=True) if finding.code == code]
 
 
 def test_graphs_that_a_callers_list_keeps_are_an_error() -> None:
@@ -72,7 +72,7 @@ class Trainer:
 """
 
 
-def test_calls_that_use_a_result_are_told_beside_the_forward() -> None:
+def test_calls_that_use_a_result_are_shown_with_the_forward() -> None:
     (finding,) = found(CALLED, "TML201")
     (step,) = finding.flow
     assert CALLED.splitlines()[finding.span.start.row - 1].strip() == "return self.model(x)"
@@ -114,7 +114,7 @@ async def stream(model, items):
 """
 
 
-def test_an_async_function_that_builds_no_graph_in_sight_says_so() -> None:
+def test_an_async_function_without_a_visible_graph_says_so() -> None:
     coroutine, generator = found(ASYNC, "TML202")
     assert (coroutine.severity.value, generator.severity.value) == ("warning", "warning")
     assert "creates the coroutine" in coroutine.message
@@ -162,7 +162,7 @@ def step(batch, failed):
 """
 
 
-def test_a_handler_speaks_of_a_graph_only_where_one_is_built() -> None:
+def test_a_handler_mentions_a_graph_only_where_one_is_built() -> None:
     (plain,) = found(HANDLED.replace("MAKE", "rows = torch.cdist(batch, batch)\n        return rows.sum()"), "TML303")
     (trained,) = found(HANDLED.replace("MAKE", "net(batch).sum().backward()"), "TML303")
     assert "graph" not in plain.cost
@@ -195,15 +195,17 @@ def fit_once(model: torch.nn.Module, loader, optimizer):
 """
 
 
-def test_a_total_that_a_loop_makes_anew_is_bounded_by_it() -> None:
-    anew, once = found(ROUNDS, "TML101")
-    assert anew.cost.endswith("all of it is freed when the outer loop resets `total`")
+def test_a_total_that_a_loop_resets_is_bounded_by_it() -> None:
+    again, once = found(ROUNDS, "TML101")
+    assert again.cost.endswith("all of it is freed when the outer loop resets `total`")
     assert "resets" not in once.cost
 
 
-def test_a_total_that_is_also_put_elsewhere_is_not_said_to_be_freed() -> None:
-    kept = ROUNDS.replace("    for epoch in", "    history = []\n    for epoch in").replace(
-        "        print(total)\n\n\ndef fit_once", "        history.append(total)\n\n\ndef fit_once"
+def test_a_total_that_is_also_stored_elsewhere_is_not_called_freed() -> None:
+    kept = (
+        ROUNDS.replace("range(3)", "range(30)")
+        .replace("    for epoch in", "    history = []\n    for epoch in")
+        .replace("        print(total)\n\n\ndef fit_once", "        history.append(total)\n\n\ndef fit_once")
     )
     assert kept != ROUNDS
     added, *_ = found(kept, "TML101")
@@ -274,9 +276,9 @@ def test_the_missing_parentheses_are_no_safe_fix_where_a_model_is_trained_on_wha
 
 def test_a_call_that_waits_for_a_flag_says_so() -> None:
     text = (FIXTURES / "TML301" / "parts_of_a_model.py").read_text(encoding="utf-8")
-    told = [finding.message for finding in found(text, "TML301") if finding.function == "behind_a_flag"]
-    assert len(told) == 1
-    assert "in every step of the loop when `tidy` is set:" in told[0]
+    messages = [finding.message for finding in found(text, "TML301") if finding.function == "behind_a_flag"]
+    assert len(messages) == 1
+    assert "in every step of the loop when `tidy` is set:" in messages[0]
 
 
 LISTED = """
@@ -306,3 +308,43 @@ def test_a_list_of_attached_results_keeps_the_graph_of_every_turn() -> None:
     assert "the peak grows with the number of iterations" in joined.cost
     assert cut.cost.endswith("up to one extra graph at peak")
     assert "two if the result stays bound" in bound.cost
+
+
+LAYERS = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Conv2d(3, 512, 3)
+        self.head = nn.Linear(512, 1000)
+
+    def features(self, x):
+        return self.body(x).mean((2, 3))
+
+    def classify(self, x):
+        return self.head(self.features(x))
+
+
+def evaluate(loader, again):
+    model = Model()
+    model.eval()
+    kept = []
+    for x in loader:
+        kept.append(model.classify(x))
+    for x in again:
+        hidden = model.features(x)
+        kept.append(model.head(hidden))
+    return kept
+"""
+
+
+def test_a_forward_through_methods_of_a_module_is_one_finding_at_the_outermost_call() -> None:
+    """The network runs four layers in two loops: one cause, with the second loop in the flow."""
+    (finding,) = found(LAYERS, "TML201")
+    rows = LAYERS.splitlines()
+    assert finding.message.startswith("`model.classify(…)`")
+    assert rows[finding.span.start.row - 1].strip() == "kept.append(model.classify(x))"
+    assert "hidden = model.features(x)" in [rows[step.span.start.row - 1].strip() for step in finding.flow]

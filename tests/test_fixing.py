@@ -59,7 +59,7 @@ def test_a_fix_that_does_not_answer_its_finding_is_taken_back(tmp_path: Path) ->
     assert ".detach().detach()" not in program(tmp_path, text)
 
 
-def test_statements_that_are_reported_one_by_one_are_all_repaired_at_once(tmp_path: Path) -> None:
+def test_statements_that_are_reported_one_by_one_are_all_fixed_at_once(tmp_path: Path) -> None:
     calls = "\n".join(f"                print(net(x + {number}).argmax(1))\n" for number in range(14))
     text = f"""\
         import torch
@@ -127,7 +127,7 @@ def test_what_a_cell_trains_keeps_its_graph(tmp_path: Path, step: tuple[str, ...
     assert not done.after
 
 
-def test_the_benchmark_tells_what_a_repair_must_not_do(tmp_path: Path) -> None:
+def test_the_benchmark_reports_what_a_fix_must_not_do(tmp_path: Path) -> None:
     good = b"x = 1  # why\n"
     assert list(benchmark.faults_of(good, b"x = 2  # why\n", "a.py")) == []
     assert next(benchmark.faults_of(good, b"x = (\n", "a.py")).startswith("does not compile")
@@ -145,8 +145,8 @@ def test_the_benchmark_goes_on_where_it_was_broken_off(tmp_path: Path, capsys: p
     asked = ["--notes", "--record", str(record), "--hunks", str(tmp_path / "hunks.jsonl")]
     assert benchmark.main([str(tmp_path / "one"), *asked]) == 0
     assert benchmark.main([str(tmp_path / "one"), str(tmp_path / "two"), *asked]) == 0
-    said = capsys.readouterr()
-    assert said.err.count("one: ") == 1
+    captured = capsys.readouterr()
+    assert captured.err.count("one: ") == 1
     written = json.loads(record.read_text(encoding="utf-8"))
     assert written["total"]["projects"] == 2
     assert written["total"]["broken"] == written["total"]["changed by a second run"] == 0

@@ -1,4 +1,4 @@
-"""Which functions are run though only their name speaks for it: those in which a model may build a graph, and no others."""
+"""Which functions are run only because of their name: those in which a model may build a graph, and no others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torchmemlint.findings import Finding
 from torchmemlint.index.module_facts import module_facts
 from torchmemlint.index.project import FunctionRef, Project
 from torchmemlint.project.settings import Settings
-from torchmemlint.semantics import roots
+from torchmemlint.semantics import root_choice
 from torchmemlint.semantics.world import World
 
 TEXT = """
@@ -119,12 +119,12 @@ YES = {
 
 @pytest.mark.parametrize("name", [f.name for f in ast.parse(TEXT).body if isinstance(f, ast.FunctionDef) and "get" in f.name])
 def test_a_function_is_run_where_it_may_run_a_model(world: World, name: str) -> None:
-    assert roots.may_build_graphs(world, FunctionRef("m.py", name)) == (name in YES)
+    assert root_choice.may_build_graphs(world, FunctionRef("m.py", name)) == (name in YES)
 
 
 @pytest.mark.parametrize("name", ["get_own_method", "get_held", "get_self"])
 def test_a_method_is_run_where_it_may_run_a_model(world: World, name: str) -> None:
-    assert roots.may_build_graphs(world, FunctionRef("m.py", f"Model.{name}")) == (f"Model.{name}" in YES)
+    assert root_choice.may_build_graphs(world, FunctionRef("m.py", f"Model.{name}")) == (f"Model.{name}" in YES)
 
 
 GUARDED = """
@@ -163,10 +163,10 @@ def plain(model, x):
 )
 def test_under_an_effective_decorator_nothing_else_says_grad_mode(name: str, off: bool) -> None:
     world = World(Project.build([module_facts("m.py", GUARDED)]), Settings(), lambda path: GUARDED)
-    assert roots.is_off_by_decorator(world, FunctionRef("m.py", name), WITHOUT_GRAPH) == off
+    assert root_choice.is_off_by_decorator(world, FunctionRef("m.py", name), WITHOUT_GRAPH) == off
 
 
-def test_an_error_told_by_its_message_is_found_under_a_decorator(tmp_path: Path) -> None:
+def test_an_error_recognized_by_its_message_is_found_under_a_decorator(tmp_path: Path) -> None:
     text = (
         "import torch\n\n@torch.no_grad()\ndef assign(model, x):\n    try:\n        return model(x)\n"
         "    except RuntimeError as error:\n        if 'out of memory' not in str(error):\n            raise\n        return None\n"
@@ -205,19 +205,19 @@ class OnDevice:
 )
 def test_a_data_set_is_collected_on_a_device_in_a_loop_of_no_training_step(name: str, may: bool) -> None:
     world = World(Project.build([module_facts("m.py", COLLECTS)]), Settings(), lambda path: COLLECTS)
-    assert roots.may_collect_on_device(world, FunctionRef("m.py", name)) == may
+    assert root_choice.may_collect_on_device(world, FunctionRef("m.py", name)) == may
 
 
 def test_tests_are_not_run_for_their_names(world: World) -> None:
     project = Project.build([module_facts("tests/m.py", TEXT)])
     inside = World(project, Settings(), lambda path: TEXT)
-    assert not roots.may_build_graphs(inside, FunctionRef("tests/m.py", "get_parameter"))
+    assert not root_choice.may_build_graphs(inside, FunctionRef("tests/m.py", "get_parameter"))
 
 
 def test_a_backward_is_seen_over_calls(world: World) -> None:
-    assert roots.reaches(world, FunctionRef("m.py", "get_trained"), roots.BACKWARD)
-    assert not roots.reaches(world, FunctionRef("m.py", "get_trained"), roots.BACKWARD, depth=1)
-    assert not roots.reaches(world, FunctionRef("m.py", "get_parameter"), roots.BACKWARD)
+    assert root_choice.reaches(world, FunctionRef("m.py", "get_trained"), root_choice.BACKWARD)
+    assert not root_choice.reaches(world, FunctionRef("m.py", "get_trained"), root_choice.BACKWARD, depth=1)
+    assert not root_choice.reaches(world, FunctionRef("m.py", "get_parameter"), root_choice.BACKWARD)
 
 
 def found(tmp_path: Path, text: str) -> list[Finding]:
@@ -228,7 +228,7 @@ def found(tmp_path: Path, text: str) -> list[Finding]:
 
 
 def test_a_step_in_a_function_that_is_called_still_counts(tmp_path: Path) -> None:
-    """A name that speaks of use, no word of a backward in the function itself: the total is found all the same."""
+    """A name that suggests use, no word of a backward in the function itself: the total is found all the same."""
     text = """
 import torch
 

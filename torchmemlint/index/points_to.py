@@ -1,7 +1,7 @@
-"""What an expression is, by evidence: from its dotted text to functions, classes and instances.
+"""What an expression can be, a points-to analysis: from its dotted text to functions, classes and instances.
 
-Evidence is a constructor call, an annotation, an attribute assigned from either, or what a resolvable function returns. Where
-several are possible all are given; where there is none the answer is empty, never a guess from a name.
+It follows constructor calls, annotations, attributes that are assigned from either, and what a function in the project returns. Where
+several values are possible it gives all; where it knows none the answer is empty, never a guess from a name.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from typing import Union
 
 from torchmemlint.index.decorators import is_property
+from torchmemlint.index.fact_words import ParamKind
 from torchmemlint.index.facts import AttrFact
 from torchmemlint.index.layout import Module
 from torchmemlint.index.memo import Memo
 from torchmemlint.index.names import Names
 from torchmemlint.index.reader import Head, Scope
-from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside, Symbol, Variable, outside
+from torchmemlint.index.references import TOP, UNKNOWN_BASE, ClassRef, FunctionRef, Outside, Symbol, Variable, outside
 from torchmemlint.torch_facts import TORCH, TorchFacts
+from torchmemlint.torch_facts.words import GRAD_EFFECTS, Effect
 
 _PARTS = re.compile(r"[^\W\d]\w*|\?|\(\)|\[\]")
 _MAX_VALUES = 12
@@ -71,7 +73,7 @@ class Elements:
 Value = Union[Symbol, Instance, Method, Same, Super, Elements]
 
 
-class Evidence:
+class PointsTo:
     """Evaluates dotted text; every answer is remembered."""
 
     def __init__(self, names: Names, torch: TorchFacts) -> None:
@@ -171,14 +173,14 @@ class Evidence:
         for index, param in enumerate(facts.params):
             if param.name != name:
                 continue
-            if index == 0 and facts.owner and param.kind == "positional":
+            if index == 0 and facts.owner and param.kind is ParamKind.POSITIONAL:
                 decorators = {use.callee for use in facts.decorators}
                 if "staticmethod" not in decorators:
                     owner = ClassRef(path, facts.owner)
                     if "classmethod" in decorators or name == "cls":
                         return (owner,)
                     return (Instance(owner, False),)
-            if param.annotation and param.kind in ("positional", "keyword"):
+            if param.annotation and param.kind in (ParamKind.POSITIONAL, ParamKind.KEYWORD):
                 return self._annotated(path, facts.owner, param.annotation)
         return ()
 
@@ -213,7 +215,7 @@ class Evidence:
             method = self._classes.method(value.klass, name, after=value.klass)
             if method is not None:
                 return (Method(method, value.klass, True),)
-            bases = [base for base in self._classes.mro(value.klass) if isinstance(base, str) and base != "?"]
+            bases = [base for base in self._classes.mro(value.klass) if isinstance(base, str) and base != UNKNOWN_BASE]
             return tuple(outside(f"{base}.{name}") for base in bases[:1])
         if isinstance(value, Outside | Module):
             symbol = self._names.member(value, name)
@@ -241,7 +243,7 @@ class Evidence:
             return (Same(value),)
         if any(fact.name == name for fact, _ in self._classes.attr(klass, name)):
             return ()
-        bases = [base for base in self._classes.mro(klass) if isinstance(base, str) and base != "?"]
+        bases = [base for base in self._classes.mro(klass) if isinstance(base, str) and base != UNKNOWN_BASE]
         return (outside(f"{bases[0]}.{name}"),) if bases else ()
 
     def _assignments(self, klass: ClassRef, name: str) -> tuple[Value, ...]:
@@ -277,18 +279,30 @@ class Evidence:
         if isinstance(value, FunctionRef):
             return self._result(value, self._reader.header(value))
         if isinstance(value, Method):
-            return self._result(value.function, self._reader.header(value.function))
+            return self._result_of_method(value)
         if isinstance(value, Same):
             return (value.instance,)
         if isinstance(value, Outside):
             if value.name in self._torch.classes or value.name.rpartition(".")[2][:1].isupper():
                 return (Instance(value.name, True),)
-            effect = self._torch.functions.get(value.name, "")
-            if effect.startswith("grad-"):
+            effect = self._torch.functions.get(value.name)
+            if effect in GRAD_EFFECTS:
                 return (Instance(value.name, True),)
-            if effect == "module":
+            if effect is Effect.MODULE:
                 return (Instance("torch.nn.Module", False),)
         return ()
+
+    def _result_of_method(self, value: Method) -> tuple[Value, ...]:
+        """What a call of a method gives; one of a class that makes an object of its own makes one of the class that it is asked of."""
+        ref = value.function
+        facts = self._reader.header(ref)
+        found = self._result(ref, facts)
+        if not any(use.callee == "classmethod" for use in facts.decorators):
+            return found
+        own = ClassRef(ref.path, facts.owner)
+        return tuple(
+            Instance(value.klass, False) if isinstance(each, Instance) and each.klass == own else each for each in found
+        )
 
     def _result(self, ref: FunctionRef, facts: Head) -> tuple[Value, ...]:
         """What a call of a project's function gives: by annotation, else by what it returns."""

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from torchmemlint.index.facts import FunctionFacts
-from torchmemlint.index.layout import is_test
+from torchmemlint.index.fact_words import ResultUse
+from torchmemlint.index.facts import CallFact, FunctionFacts
 from torchmemlint.index.modes import StartMode
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics import purpose
@@ -22,6 +22,7 @@ WITH_GRAPHS = frozenset({StartMode.ON, StartMode.MIXED, StartMode.NO_CALLERS, St
 """Modes of a function's callers (``grad_guards.start_mode``) in which a model that it runs may build a graph."""
 BACKWARD = TORCH.words["back-propagates"]
 DEVICE_WORDS = TORCH.words["device-words"]
+CUTS = TORCH.words["detaches"] | TORCH.words["reads-out"]
 CALLS_DEEP = 2
 """Calls over which a word is looked for."""
 LOOP = re.compile(r"^\s*(async\s+)?for\b|\bfor\b.*\bin\b")
@@ -40,7 +41,7 @@ def may_build_graphs(world: World, ref: FunctionRef) -> bool:
     Errs on the side of yes. What is no model: functions and classes of the project and of other packages, methods of the
     function's own class, and methods of other objects that neither have a name that runs a model nor are attributes.
     """
-    if is_test(ref.path, ref.qualname):
+    if world.project.is_test(ref):
         return False
     return (
         any(may_run_model(world, each, facts) for each, facts in family(world, ref)) and start_mode(world, ref) in WITH_GRAPHS
@@ -49,13 +50,14 @@ def may_build_graphs(world: World, ref: FunctionRef) -> bool:
 
 def may_waste_graphs(world: World, ref: FunctionRef) -> bool:
     """Whether the function, which has no word of a mistake, may run a network for nothing but its result: what it calls is known
-    for a module, or reads like one, and it is itself no part of a module."""
+    for a module, or reads like one, and it is itself no part of a module, or goes over data in a loop and cuts the results off."""
     facts = world.facts(ref)
-    if is_test(ref.path, ref.qualname):
+    if world.project.is_test(ref):
         return False
-    if facts.owner and world.is_module_class(ClassRef(ref.path, facts.owner)) is not False:
+    is_part = facts.owner and world.is_module_class(ClassRef(ref.path, facts.owner)) is not False
+    if is_part and (ref.qualname.rpartition(".")[2] in TORCH.words["forward"] or facts.names.isdisjoint(CUTS)):
         return False
-    called = {call.callee for call in facts.calls}
+    called = {call.callee for call in facts.calls if call.loops or not is_part}
     return any(is_known_module(world, ref, callee) for callee in sorted(called)) and start_mode(world, ref) in WITH_GRAPHS
 
 
@@ -88,7 +90,7 @@ def may_collect_on_device(world: World, ref: FunctionRef) -> bool:
     last = ref.qualname.rpartition(".")[2]
     if last in TORCH.words["forward"] or world.is_hook(ref):
         return False
-    if not speaks_of_devices(world, ref) or not stores_in_loop(world, ref):
+    if not mentions_devices(world, ref) or not stores_in_loop(world, ref):
         return False
     return joins_by_flag(world.facts(ref)) or (not purpose.trains(ref.qualname) and loops_over_data(world, ref))
 
@@ -100,8 +102,7 @@ def joins_by_flag(facts: FunctionFacts) -> bool:
 
 def loops_over_data(world: World, ref: FunctionRef) -> bool:
     """Whether a loop of the function may run over the batches of a data set: its text says so, or what it names is a loader."""
-    facts = world.facts(ref)
-    for line in world.lines(ref.path)[facts.row - 1 : facts.end_row]:
+    for line in world.lines_of(ref):
         if DRAWS.search(line):
             return True
         if not LOOP.search(line):
@@ -119,8 +120,12 @@ def makes_batches(world: World, cls: ClassRef | str | None) -> bool:
     return any(isinstance(base, str) and TORCH.class_kind(base) is ClassKind.LOADER for base in above)
 
 
-def speaks_of_devices(world: World, ref: FunctionRef) -> bool:
+def mentions_devices(world: World, ref: FunctionRef) -> bool:
     """Whether the function or its class speaks of devices at all: on the CPU nothing piles up on one."""
+    return world.remember(_speaks_of_devices, ref)
+
+
+def _speaks_of_devices(world: World, ref: FunctionRef) -> bool:
     facts = world.facts(ref)
     prefix = (facts.owner or facts.qualname) + "."
     return any(
@@ -137,7 +142,7 @@ def is_off_by_decorator(world: World, ref: FunctionRef, words: frozenset[str]) -
         return False
     if any(not use.called for use in facts.decorators if use.callee.rpartition(".")[2] in words):
         return False
-    text = "".join(world.lines(ref.path)[facts.row - 1 : facts.end_row])
+    text = "".join(world.lines_of(ref))
     return not any(word in text for word in words) and start_mode(world, ref) == StartMode.OFF
 
 
@@ -146,7 +151,7 @@ def may_misuse(world: World, ref: FunctionRef, words: frozenset[str]) -> bool:
     later, or around a ``yield``."""
     for _, facts in family(world, ref):
         texts = [*facts.reads, *(text for _, text in (*facts.bound, *facts.rebound)), *(use.callee for use in facts.decorators)]
-        texts += [call.callee for call in facts.calls if call.used == "dropped"]
+        texts += [call.callee for call in facts.calls if call.used is ResultUse.DROPPED]
         if facts.is_generator or any(text.rpartition(".")[2].removesuffix("()") in words for text in texts):
             return True
     return False
@@ -165,12 +170,21 @@ def reaches(world: World, ref: FunctionRef, words: frozenset[str], depth: int = 
     return False
 
 
+def is_move(call: CallFact) -> bool:
+    """Whether a call moves something to a device: ``x.to(y.dtype)`` and ``x.to(torch.long)`` are no moves."""
+    name = call.callee.rpartition(".")[2]
+    return name == "cuda" or (name == "to" and any(not DTYPE.fullmatch(arg.name) for arg in call.args))
+
+
+DTYPE = re.compile(r"[\w.]*dtype|torch\.\w+")
+"""What ``to()`` is given for another type of numbers: ``torch.device(…)`` is a call."""
+
+
 def moves_something(world: World, ref: FunctionRef, depth: int = CALLS_DEEP) -> bool:
     """Whether the function, or one that it calls, moves something to a device: ``x.to(y.dtype)`` is no move."""
     for each, facts in family(world, ref):
         for call in facts.calls:
-            name = call.callee.rpartition(".")[2]
-            if name == "cuda" or (name == "to" and any(not arg.name.endswith("dtype") for arg in call.args)):
+            if is_move(call):
                 return True
             if depth:
                 for callee in world.project.callees(ref.path, each.qualname, call.callee, *call.keywords).refs:
@@ -216,7 +230,7 @@ def may_run_model(world: World, ref: FunctionRef, facts: FunctionFacts) -> bool:
     """Whether one function's own calls may run a module."""
     if facts.names & RUN_WHAT_THEY_GET:
         return True
-    owner = world.facts(FunctionRef(ref.path, world.outermost(ref))).owner
+    owner = world.header(FunctionRef(ref.path, world.outermost(ref))).owner
     cls = ClassRef(ref.path, owner) if owner else None
     return any(may_be_module(world, ref, cls, callee) for callee in dict.fromkeys(call.callee for call in facts.calls))
 

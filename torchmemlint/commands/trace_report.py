@@ -1,7 +1,7 @@
-"""What the engine believes at one line, and why the rules spoke or were silent there.
+"""The text of ``torchmemlint trace``: what the engine knows at one line, and why each rule did or did not report it.
 
-The file is analysed as a check does it, with an eye on each statement of the line; one section for each combination of phases
-that the function was run under, sections that say the same told once.
+The file is analyzed as by ``check``, with a watcher on each statement of the line. Each combination of phases that the function was
+run under gets a section; equal sections are merged.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 
 from torchmemlint import rules
 from torchmemlint.analysis import analyze_module, checks_for, is_of_another_framework, make_runs, roots_of
+from torchmemlint.errors import UsageError
 from torchmemlint.files.quoting import quoted
 from torchmemlint.findings import Finding
 from torchmemlint.index.edges import Caller
@@ -19,7 +20,6 @@ from torchmemlint.lower import ir
 from torchmemlint.project.settings import Settings
 from torchmemlint.rules.api import Draft, Flow, Silent, short
 from torchmemlint.semantics.events import (
-    GRAPH_KINDS,
     Accumulate,
     Attention,
     Backward,
@@ -27,17 +27,14 @@ from torchmemlint.semantics.events import (
     DeprecatedImport,
     Event,
     GradModeMisuse,
-    Graph,
-    GraphKind,
-    Handler,
     LastLogits,
-    Record,
-    SinkKind,
-    Site,
+    OomHandler,
     Store,
 )
+from torchmemlint.semantics.graphs import GRAPH_KINDS, Graph, GraphKind, SinkKind, Site
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.places import place_of
+from torchmemlint.semantics.record import Record
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.state import TRAINING, Kind, Meter, Mode, State
 from torchmemlint.semantics.text import dotted
@@ -125,16 +122,18 @@ class WatchedRuns(Runs):
 
 
 def trace(project: Project, path: str, row: int, settings: Settings) -> str:
-    """What is believed at a line, as text. Raises SourceError for a file that cannot be read."""
+    """What is known at a line, as text. Raises SourceError for a file that cannot be read, UsageError for a line that is not there."""
     source = read(path)
     reading = source.reading(project.module(path).repaired)
     text = source.text if reading is None else reading.text
     runs = WatchedRuns(make_runs(project, settings, lambda other: read(other).text), path, row)
     lines = runs.world.lines(path)
+    if row > len(lines):
+        raise UsageError(f"{quoted(path)}:{row}: the file has {len(lines)} line{'' if len(lines) == 1 else 's'}")
     analysis = analyze_module(project, path, settings, runs)
     ref = function_at(project, path, row)
     root = FunctionRef(path, ref.qualname if ref.qualname == MODULE else runs.world.outermost(ref))
-    out = [f"{quoted(path)}:{row}: {lines[row - 1].strip() if row <= len(lines) else ''}".rstrip(), *grad_mode(runs, ref)]
+    out = [f"{quoted(path)}:{row}: {lines[row - 1].strip()}".rstrip(), *grad_mode(runs, ref)]
     asked = not is_of_another_framework(project, path) and root in set(
         roots_of(project, path, runs, checks_for(frozenset(settings.codes), beside=True))
     )
@@ -146,10 +145,10 @@ def trace(project: Project, path: str, row: int, settings: Settings) -> str:
         watcher.end(record.final)
         phase = " and ".join(f"`{test.partition(':')[2] or test}` is {value}" for test, value in record.assumptions)
         sections.setdefault(tuple(section(runs, record, watcher, found)), []).append(phase)
-    for told, phases in sections.items():
+    for lines_of_section, phases in sections.items():
         if any(phases) and len(sections) > 1:
             out += ["", f"assuming {', or '.join(phases)}"]
-        out += told
+        out += lines_of_section
     if not records:
         out += ["", *(f"note: {note}" for note in analysis.notes or ["the analysis could not run this function"])]
     return "\n".join([*out, *analysis.crashes]) + "\n"
@@ -188,13 +187,13 @@ class Found:
     """The file's findings: all that were told, those left after suppression, and the codes that are on; whether a run asks the
     rules of this function at all."""
 
-    told: list[Finding]
+    reported: list[Finding]
     kept: list[Finding]
     codes: frozenset[str] | tuple[str, ...]
     asked: bool
 
     def verdict(self, draft: Draft) -> str:
-        """What became of what a rule said."""
+        """Whether a finding is reported, suppressed or disabled."""
         one = draft.finding
 
         def among(findings: Iterable[Finding]) -> bool:
@@ -204,17 +203,17 @@ class Found:
             return f"{one.code} {one.severity.value}: {one.message}"
         if one.code not in self.codes:
             return f"{one.code} would report this, but is not selected: {one.message}"
-        if among(self.told):
+        if among(self.reported):
             return f"{one.code} is suppressed here by a comment or the configuration: {one.message}"
         if not self.asked:
             return f"{one.code} does not check this function, which uses none of the names that point to a mistake; it would report: {one.message}"
-        other = next((f for f in self.told if f.function == one.function and f.path == one.path), None)
+        other = next((f for f in self.reported if f.function == one.function and f.path == one.path), None)
         cover = f"{other.code} on line {other.span.start.row}" if other is not None else "another finding of this function"
         return f"{one.code} is covered by {cover}: {one.message}"
 
 
 def section(runs: Runs, record: Record, watcher: Watcher, found: Found) -> Iterator[str]:
-    """One record's beliefs at the line."""
+    """What one record says about the line."""
     flow = Flow(runs, record, watcher.path)
     words = Words(flow, watcher)
     if not watcher.modes:
@@ -222,9 +221,9 @@ def section(runs: Runs, record: Record, watcher: Watcher, found: Found) -> Itera
     else:
         yield from ("", f"grad mode here: {' or '.join(sorted(watcher.modes))}")
     for title, values in (("before", watcher.before), ("after", watcher.after)):
-        told = [f"  {name}: {words.value(value)}" for name, value in sorted(values.items())]
-        if told:
-            yield from (title, *told)
+        lines = [f"  {name}: {words.value(value)}" for name, value in sorted(values.items())]
+        if lines:
+            yield from (title, *lines)
     made = [g for g in [*record.graphs.values(), *record.forwards.values()] if g.kind in GRAPH_KINDS and not flow.is_part(g)]
     events = [e for e in [*record.events.values(), *made] if words.here(e.site)]
     happens = sorted({line for e in events if (line := words.event(e))} | set(words.sinks()))
@@ -236,17 +235,17 @@ def section(runs: Runs, record: Record, watcher: Watcher, found: Found) -> Itera
             code = module.RULE.code
             if not hasattr(module, "check") or not isinstance(event, module.EVENT):
                 continue
-            for told in module.check(event, flow):
-                if isinstance(told, Silent):
-                    verdicts[f"{code} is silent: {told}"] = None
+            for answer in module.check(event, flow):
+                if isinstance(answer, Silent):
+                    verdicts[f"{code} does not report it: {answer}"] = None
                 elif event not in record.forwards.values():
-                    verdicts[found.verdict(told)] = None
+                    verdicts[found.verdict(answer)] = None
     yield from ("rules", *(f"  {line}" for line in sorted(verdicts) or ["none: no rule checks anything here"]))
 
 
 @dataclass(slots=True)
 class Words:
-    """Beliefs about one record in words."""
+    """What is known from one record, in words."""
 
     flow: Flow
     watcher: Watcher
@@ -285,15 +284,15 @@ class Words:
             case Obj():
                 info = run.heap[atom.oid]
                 kind = "unknown object" if info.kind is Kind.THING else info.kind
-                told = [f"of class {info.cls.qualname if isinstance(info.cls, ClassRef) else info.cls}"] if info.cls else []
+                details = [f"of class {info.cls.qualname if isinstance(info.cls, ClassRef) else info.cls}"] if info.cls else []
                 if state is not None and info.kind in CONTAINERS and depth:
                     inner = frozenset(a for item in run.contents(atom.oid, state) for a in item)
-                    told.append(f"holds {self.value(inner, depth - 1)}" if inner else "is empty")
+                    details.append(f"holds {self.value(inner, depth - 1)}" if inner else "is empty")
                 if state is not None and (training := truth(state.vars.get((atom.oid, TRAINING), UNKNOWN))) is not None:
-                    told.append("in training mode" if training else "in evaluation mode")
+                    details.append("in training mode" if training else "in evaluation mode")
                 if state is not None and run.frozen(atom.oid, state):
-                    told.append("all parameters frozen")
-                return ", ".join([kind, *told])
+                    details.append("all parameters frozen")
+                return ", ".join([kind, *details])
             case _:
                 return "callable"
 
@@ -341,7 +340,7 @@ class Words:
                 return f"imports a deprecated name: {', '.join(old for _, old in event.names)}"
             case GradModeMisuse():
                 return f"`{short(event.name or 'grad mode')}` has no effect as written ({event.kind})"
-            case Handler():
+            case OomHandler():
                 return "an `except` that may catch an out-of-memory error"
             case Graph(mode="off"):
                 return f"`{short(event.what)}` runs with grad mode off: it builds no graph"
@@ -364,11 +363,11 @@ class Words:
             for sink in sinks:
                 if sink.kind in (SinkKind.CUT, SinkKind.RETURNED, SinkKind.YIELDED, SinkKind.PASSED) and self.here(sink.site):
                     how = f" by `{short(sink.how)}`" if sink.kind is SinkKind.CUT and sink.how else ""
-                    how = f" to `{short(sink.how)}`, out of sight" if sink.kind is SinkKind.PASSED else how
+                    how = f" to `{short(sink.how)}`, which is not visible" if sink.kind is SinkKind.PASSED else how
                     yield f"the graph of `{short(graph.what)}` ({self.place(graph)}) is {sink.kind}{how}"
 
 
-# --- the places that a statement speaks of -----------------------------------------------------------------------------
+# --- the places in a statement ---------------------------------------------------------------------------------------
 
 
 def targets(statement: ir.Stmt) -> list[ir.Expr]:
@@ -384,7 +383,7 @@ def targets(statement: ir.Stmt) -> list[ir.Expr]:
 
 
 def places(statement: ir.Stmt) -> list[ir.Expr]:
-    """The names and attributes that a statement's own line speaks of, blocks inside left out."""
+    """The names and attributes on a statement's own lines, without the blocks inside."""
     return list(_walk(statement))
 
 

@@ -1,5 +1,5 @@
 """Grad mode is switched off by a fix only where nothing back-propagates what that takes the graph from: on no path of the function,
-in none of its phases, and in no caller that is in sight."""
+in none of its phases, and in no caller that is visible."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torchmemlint.rules.gradmode.judgement import Verdict, judge, reads_of_kept,
 from torchmemlint.rules.gradmode.module_evidence import BACKWARD
 from torchmemlint.semantics import grad_needs, purpose
 from torchmemlint.semantics.event_words import RecordFlag
-from torchmemlint.semantics.events import Graph, GraphKind, Site
+from torchmemlint.semantics.graphs import Graph, GraphKind, Site
 from torchmemlint.torch_facts import TORCH
 
 OPEN = frozenset({doubts.PASSED_UNKNOWN, doubts.KEPT_UNKNOWN, doubts.LEFT_UNKNOWN, doubts.HANDED_BACK})
@@ -80,8 +80,8 @@ def may_be_part_of_forward(flow: Flow) -> bool:
     if not flow.root_is_module() or RecordFlag.EVAL in flow.record.flags:
         return False
     callers = project.callers(root)
-    owner = flow.runs.world.facts(root).owner
-    inside = any(flow.runs.world.facts(call.ref).owner == owner and call.ref != root for call in callers.calls)
+    owner = flow.runs.world.header(root).owner
+    inside = any(flow.runs.world.header(call.ref).owner == owner and call.ref != root for call in callers.calls)
     return inside or callers.escapes or purpose.words(root.qualname.rpartition(".")[2])[-1:] in (("prediction",), *DEEDS)
 
 

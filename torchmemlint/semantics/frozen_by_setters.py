@@ -1,0 +1,109 @@
+"""Attributes that hold nothing until a method sets them to a module, and freezes that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from torchmemlint.errors import SourceError
+from torchmemlint.index.facts import AttrFact
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.semantics.machine import Machine, new_machine
+from torchmemlint.semantics.root_run import run_root
+from torchmemlint.semantics.state import FROZEN, Meter, Mode, RunLimit
+from torchmemlint.semantics.values import EMPTY, Obj, Value, const
+from torchmemlint.semantics.world import World
+from torchmemlint.torch_facts import TORCH
+
+FREEZING_WORDS = TORCH.words["may-freeze"]
+"""Words of a method that may freeze what it sets."""
+CHANGES_PARAMETERS = frozenset({"requires_grad=False", "requires_grad_", "detach_"})
+MAX_METHODS = 4
+"""Methods of one name that are looked at: a name that many have says nothing."""
+
+
+def set_frozen(world: World, cls: ClassRef, machine: Callable[[FunctionRef], Machine]) -> frozenset[str]:
+    """Attributes of the class that all who set them, other than to None, leave frozen: ``self.old = self.net.copy().freeze()``.
+    ``machine`` makes one that asks for no other function's run: no question can come back to itself."""
+    setters: dict[str, set[FunctionRef] | None] = {}
+    for name in sorted({fact.name for fact in world.project.attrs(cls) if fact.method}):
+        methods: set[FunctionRef] = set()
+        for fact, holder in [*world.project.attr(cls, name), *_set_below(world, cls, name)]:
+            if fact.const == "None":
+                continue
+            ref = FunctionRef(holder.path, fact.method)
+            if not fact.method or fact.method.endswith("__init__") or not _may_freeze(world, ref):
+                break
+            methods.add(ref)
+        else:
+            setters[name] = methods
+    asked = {ref for methods in setters.values() if methods for ref in methods}
+    frozen = {ref: _left_frozen(world, ref, machine) for ref in sorted(asked)}
+    return frozenset(name for name, methods in setters.items() if methods and all(name in frozen[ref] for ref in methods))
+
+
+def _set_below(world: World, cls: ClassRef, name: str) -> Iterator[tuple[AttrFact, ClassRef]]:
+    for below in world.project.subclasses(cls):
+        yield from ((fact, below) for fact in world.project.attrs(below) if fact.name == name)
+
+
+def _may_freeze(world: World, ref: FunctionRef) -> bool:
+    """Whether a method may freeze what it sets: by its own words, or by a method that it calls on it."""
+    facts = world.facts(ref)
+    if facts.names & (FREEZING_WORDS | CHANGES_PARAMETERS):
+        return True
+    called = {call.callee.rpartition(".")[2] for call in facts.calls if "." in call.callee}
+    return any(freezes_itself(world, name) for name in sorted(called))
+
+
+def freezes_itself(world: World, name: str) -> bool:
+    """Whether the project has methods of that name, and all of them are of modules and freeze all that the module has."""
+    return world.remember(_freezes_itself, name)
+
+
+def _freezes_itself(world: World, name: str) -> bool:
+    methods = world.methods_named(name)
+    if not 0 < len(methods) <= MAX_METHODS or not all(world.facts(ref).names & CHANGES_PARAMETERS for ref in methods):
+        return False
+    return all(_leaves_itself_frozen(world, ref) for ref in methods)
+
+
+def _leaves_itself_frozen(world: World, ref: FunctionRef) -> bool:
+    facts = world.facts(ref)
+    if not facts.owner or len(facts.params) != 1 or not world.is_module_class(ClassRef(ref.path, facts.owner)):
+        return False
+    m = _run(world, ref, lambda ref: new_machine(world, ref, Mode.ON, Meter()))
+    final = m.record.final if m is not None else None
+    if m is None or final is None:
+        return False
+    me = [atom for atom in final.vars.get((m.frame, facts.params[0].name), EMPTY) if isinstance(atom, Obj)]
+    return bool(me) and all(final.vars.get((atom.oid, FROZEN)) == const(True) for atom in me)
+
+
+def _run(world: World, ref: FunctionRef, machine: Callable[[FunctionRef], Machine]) -> Machine | None:
+    """A machine that ran a method to its end; None where it could not."""
+    try:
+        found = world.function(ref)
+        if found is None:
+            return None
+        m, owner = machine(ref), world.facts(ref).owner
+        run_root(m, *found, ClassRef(ref.path, owner) if owner else None)
+    except (SourceError, RunLimit, RecursionError):
+        return None
+    return m
+
+
+def _left_frozen(world: World, ref: FunctionRef, machine: Callable[[FunctionRef], Machine]) -> frozenset[str]:
+    """Attributes of ``self`` whose parameters are all frozen where a method ends."""
+    m = _run(world, ref, machine)
+    final = m.record.final if m is not None else None
+    if m is None or final is None:
+        return frozenset()
+
+    def is_frozen(value: Value) -> bool:
+        objects = [atom for atom in value if isinstance(atom, Obj)]
+        return bool(objects) and all(
+            isinstance(atom, Obj) and final.vars.get((atom.oid, FROZEN)) == const(True) for atom in value
+        )
+
+    me = {atom.oid for atom in final.vars.get((m.frame, "self"), EMPTY) if isinstance(atom, Obj)}
+    return frozenset(name for (oid, name), value in final.vars.items() if oid in me and is_frozen(value))

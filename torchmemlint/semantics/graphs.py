@@ -1,0 +1,145 @@
+"""Graphs, what becomes of the values that hang on them, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.semantics.state import Mode
+from torchmemlint.semantics.values import NOTHING
+from torchmemlint.str_enum import StrEnum
+
+
+class GraphKind(StrEnum):
+    """What a graph is, or a mark, which says by what way a value came (see ``semantics``)."""
+
+    FORWARD = "forward"
+    """A module ran."""
+    LEAF = "leaf"
+    """A parameter used directly."""
+    OPAQUE = "opaque"
+    """An unresolved call's result."""
+    PARAM = "param"
+    """What a parameter of the root brought in."""
+    ADDED = "added"
+    """A value on its way through an accumulating statement."""
+    STORED = "stored"
+    """A value on its way through a storing statement."""
+    CARRIED = "carried"
+    """What a place held when the pass of a loop began."""
+    RESULT = "result"
+    """What a project function returned to this call."""
+    SPENT = "spent"
+    """A backward ran through a graph that the value hangs on, while some name held the value."""
+
+
+# Sets by name, also because reading a member of an enum takes four times as long as reading a name, up to Python 3.11.
+CERTAIN_KINDS = frozenset({GraphKind.FORWARD, GraphKind.LEAF})
+"""There is a graph."""
+UNSURE_KINDS = frozenset({GraphKind.OPAQUE, GraphKind.PARAM})
+"""There may be one."""
+CALLED_KINDS = frozenset({GraphKind.FORWARD, GraphKind.OPAQUE})
+"""A call made it."""
+MADE_KINDS = CERTAIN_KINDS | CALLED_KINDS
+"""It was made in sight: no parameter brought it in."""
+GRAPH_KINDS = CERTAIN_KINDS | UNSURE_KINDS
+MARK_KINDS = frozenset({GraphKind.ADDED, GraphKind.STORED, GraphKind.CARRIED, GraphKind.RESULT, GraphKind.SPENT})
+
+
+class SinkKind(StrEnum):
+    """What became of a value that hangs on a graph."""
+
+    CUT = "cut"
+    """Its graph was cut (``how``: the operation)."""
+    KEPT_PART = "kept-part"
+    """An operation gave a part with the graph and one without (``max(dim=…)``)."""
+    BACKWARD = "backward"
+    STORED = "stored"
+    RETURNED = "returned"
+    YIELDED = "yielded"
+    PASSED = "passed"
+    """To code out of sight (``how``: the callee's text)."""
+    DROPPED = "dropped"
+    """An expression statement."""
+    SHOWN = "shown"
+    """Formatted, printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A function being run: the root (depth 0), or a callee inlined at ``call`` of its parent frame."""
+
+    number: int
+    ref: FunctionRef
+    parent: int
+    call: int
+    depth: int
+
+
+class Site(NamedTuple):
+    """Where something happens: the frame, the IR node, the loops around it (outermost first; a loop is (frame, node)), the
+    tests that guard it inside the innermost loop (their text), the ``except`` handler around it (its node, -1 for none)."""
+
+    frame: int
+    node: int
+    loops: tuple[tuple[int, int], ...] = ()
+    guards: tuple[str, ...] = ()
+    handler: int = -1
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return (self.frame, self.node)
+
+
+@dataclass(slots=True)
+class Graph:
+    """A graph or a mark (see ``semantics``).
+
+    what      the callee's or place's text, for messages
+    parents   graphs that it hangs on
+    mode      grad mode when it was made
+    training  what is known of the module's training flag: True after ``.train()``, False after ``.eval()``, None unknown
+    module    number of the module object, -1
+    frozen    all parameters of the module were frozen and no argument had a graph
+    in_part   all were but those of some parts, and no argument had a graph: what comes before these parts saves nothing
+    frozen_if  they are frozen under this condition, and no argument had a graph
+    place     for "carried": the place
+    cls       the module's class, where it is one of the project
+    """
+
+    gid: int
+    kind: GraphKind
+    site: Site
+    what: str
+    parents: frozenset[int] = NOTHING
+    mode: Mode = Mode.ON
+    training: bool | None = None
+    module: int = -1
+    frozen: bool = False
+    place: tuple[int, str] = (-1, "")
+    callee: FunctionRef | None = None
+    module_loops: tuple[tuple[int, int], ...] = ()
+    """The loops in which the module was made."""
+    direct: bool = False
+    """For "opaque": an object that the code does not show (a parameter, an attribute) was called like a function: it may
+    well be a module."""
+    cls: ClassRef | None = None
+    in_part: bool = False
+    frozen_if: Condition | None = None
+
+
+class Condition(NamedTuple):
+    """A test under which a module is frozen: the ``if``, or the constructor that makes the test."""
+
+    test: str
+    site: Site | None
+    method: str = ""
+
+
+class Sink(NamedTuple):
+    """What became of a value that hangs on a graph, by what, and where."""
+
+    kind: SinkKind
+    how: str
+    site: Site

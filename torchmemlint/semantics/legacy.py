@@ -1,0 +1,89 @@
+"""Code that raises on any torch of today: a number that is taken out of a loss by ``loss.data[0]``.
+
+Since torch 0.4 a loss has no dimension, and since 0.5 an index of it raises IndexError
+(https://pytorch.org/blog/pytorch-0_4_0-migration-guide/). Of another tensor ``x.data[0]`` is right: so what is indexed must be
+back-propagated in the same function, or come from a loss or a sum over everything.
+"""
+
+from __future__ import annotations
+
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics.text import dotted
+from torchmemlint.semantics.walk import nodes_of
+from torchmemlint.semantics.world import World
+from torchmemlint.torch_facts import TORCH
+from torchmemlint.torch_facts.words import ClassKind, Effect
+
+BACKWARD = "backward"
+MAX_CALLERS = 4
+WHOLE = frozenset({"mean", "sum"})
+"""Methods that, without arguments, leave no dimension."""
+
+
+def is_dead(world: World, ref: FunctionRef) -> bool:
+    """Whether a function, or another that one of its callers runs, takes a number out of a loss by an index."""
+    if world.remember(indexes_a_loss, outermost(world, ref)):
+        return True
+    callers = world.project.callers(ref).calls
+    if not callers or len(callers) > MAX_CALLERS:
+        return False
+    return all(world.remember(runs_one, outermost(world, caller.ref)) for caller in callers)
+
+
+def outermost(world: World, ref: FunctionRef) -> FunctionRef:
+    return FunctionRef(ref.path, world.outermost(ref))
+
+
+def runs_one(world: World, ref: FunctionRef) -> bool:
+    """Whether a function indexes a loss, or one that it calls does."""
+    found = [ref]
+    for call in world.facts(ref).calls:
+        found += world.project.callees(ref.path, ref.qualname, call.callee).refs[:1]
+    return any(world.remember(indexes_a_loss, outermost(world, each)) for each in dict.fromkeys(found))
+
+
+def indexes_a_loss(world: World, ref: FunctionRef) -> bool:
+    if "data" not in world.facts(ref).names:
+        return False
+    found = world.function(ref)
+    body = [] if found is None else [*nodes_of(found[0].body)]
+    indexed = [tensor for node in body if (tensor := tensor_of_indexed_data(node)) is not None]
+    if not indexed:
+        return False
+    evidence = world.evidence(ref)
+    assigned = {
+        dotted(target): node.value for node in body if isinstance(node, ir.Assign) for target in node.targets if dotted(target)
+    }
+    return any(
+        BACKWARD in evidence.get(dotted(tensor), ()) or is_whole(world, ref, assigned.get(dotted(tensor), tensor))
+        for tensor in indexed
+    )
+
+
+def tensor_of_indexed_data(node: object) -> ir.Expr | None:
+    """``loss`` of ``loss.data[0]``."""
+    if (
+        isinstance(node, ir.Subscript)
+        and isinstance(node.value, ir.Attr)
+        and node.value.name == "data"
+        and len(node.index) == 1
+        and isinstance(node.index[0], ir.Const)
+        and node.index[0].value == 0
+    ):
+        return node.value.value
+    return None
+
+
+def is_whole(world: World, ref: FunctionRef, value: ir.Expr) -> bool:
+    """Whether a value surely has no dimension: a loss of torch, or the sum or the mean over all of a tensor."""
+    if not isinstance(value, ir.Call) or any(arg.keyword in ("reduce", "reduction") for arg in value.args):
+        return False
+    text = dotted(value.func)
+    if text.rpartition(".")[2] in WHOLE and "." in text:
+        return not value.args
+    absolute = world.project.resolve(ref.path, text, ref.qualname)
+    if absolute is not None and TORCH.function_effect(absolute) is Effect.LOSS:
+        return True
+    made = world.project.class_of(ref.path, ref.qualname, text)
+    return not isinstance(made, ClassRef) and made is not None and TORCH.class_kind(made) is ClassKind.LOSS

@@ -1,0 +1,108 @@
+"""How many parameters a network has, by the numbers in the code that makes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchmemlint.index.project import ClassRef, FunctionRef
+from torchmemlint.lower import ir
+from torchmemlint.semantics.constructed import MOVES, UnknownPart
+from torchmemlint.semantics.constructors import UNFOLLOWED, Constructor, Scope
+from torchmemlint.semantics.layers import Unbounded
+from torchmemlint.semantics.text import dotted
+from torchmemlint.semantics.world import MODULE, World
+from torchmemlint.torch_facts import TORCH
+
+MAX_CALLERS = 4
+"""Calls that may give a network, each of which is followed."""
+WRAPPERS = TORCH.words["parallel"]
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How many parameters a network has at most, buffers of its norms included, and whether any of its layers goes over positions
+    (of an image, or attention over a sequence), so that the input decides how much it saves."""
+
+    count: int
+    spatial: bool
+
+
+def weights_of(world: World, asked: tuple[FunctionRef, str]) -> Weights | None:
+    """The weights of what a function calls by a name or attribute; None where they are not known."""
+    counter = Counter(world)
+    try:
+        return Weights(max(counter.counts_of(*asked)), counter.spatial)
+    except (*UNFOLLOWED, RecursionError):
+        return None
+
+
+class Counter(Constructor):
+    """Finds where a network is made, and counts it there."""
+
+    # --- where a network is made --------------------------------------------------------------------------------------
+
+    def counts_of(self, ref: FunctionRef, text: str, up: int = 0) -> list[int]:
+        """The parameters of every network that a name or attribute may stand for."""
+        world, facts = self.world, self.world.facts(ref)
+        ref = FunctionRef(ref.path, facts.qualname)
+        if up > MAX_CALLERS:
+            raise Unbounded
+        if text in {param.name for param in facts.params} and not self.bindings(ref, text):
+            given = world.project.objects_given(ref, text)
+            found = [each for each in given if each[0] != ref and not self.is_parameter(*each)]
+            if not found or len(found) > MAX_CALLERS:
+                raise Unbounded
+            return [count for caller, name in found for count in self.counts_of(caller, name, up + 1)]
+        if text.startswith("self.") and facts.owner:
+            return self.counts_of_attribute(ClassRef(ref.path, facts.owner), text.removeprefix("self."), up)
+        made = [value for value in self.bindings(ref, text) if self.makes(value, text)]
+        if not made and ref.qualname != MODULE:
+            ref = FunctionRef(ref.path, MODULE)
+            made = [value for value in self.bindings(ref, text) if self.makes(value, text)]
+        if not made:
+            raise Unbounded
+        return [self.count(value, Scope(ref, {})) for value in made]
+
+    def counts_of_attribute(self, owner: ClassRef, name: str, up: int) -> list[int]:
+        found: list[int] = []
+        for fact, cls in self.world.project.attr(owner, name):
+            maker = FunctionRef(cls.path, fact.method)
+            if fact.const == "None" or not fact.method:
+                continue
+            for value in self.bindings(maker, f"self.{name}"):
+                if isinstance(value, ir.Name):
+                    found += self.counts_of(maker, value.id, up + 1)
+                elif self.makes(value, f"self.{name}"):
+                    found.append(self.count(value, Scope(maker, {}, UnknownPart(), cls)))
+        if not found:
+            raise Unbounded
+        return found
+
+    def is_parameter(self, ref: FunctionRef, text: str) -> bool:
+        return text in {param.name for param in self.world.header(ref).params}
+
+    def makes(self, value: ir.Expr, text: str) -> bool:
+        """Whether a value is made anew, and no other form of what the name stood for (``net = net.to(device)``)."""
+        inside = unwrapped(value)
+        if isinstance(inside, ir.Subscript) and isinstance(inside.index[0], ir.Const):
+            inside = inside.value  # one of several that a call gives
+        return isinstance(inside, ir.Call) and dotted(inside.func) != text and not dotted(inside).startswith(f"{text}.")
+
+    def count(self, value: ir.Expr, scope: Scope) -> int:
+        self.made = 0
+        found = self.value(unwrapped(value), scope)
+        if not isinstance(found, UnknownPart) or not max(found.count, self.made):
+            raise Unbounded
+        return max(found.count, self.made)
+
+
+def unwrapped(value: ir.Expr) -> ir.Expr:
+    """The network in ``DataParallel(Net()).cuda()``."""
+    while isinstance(value, ir.Call):
+        if isinstance(value.func, ir.Attr) and value.func.name in MOVES:
+            value = value.func.value
+        elif dotted(value.func).rpartition(".")[2] in WRAPPERS and value.args:
+            value = value.args[0].value
+        else:
+            break
+    return value
