@@ -1,6 +1,6 @@
 """``python -m benchmarks.notebooks FOLDER``: real notebooks through ``check`` and ``--fix --unsafe-fixes``.
 
-Takes every ``.ipynb`` below FOLDER that mentions torch, works on copies, and tells
+Takes every ``.ipynb`` below FOLDER that mentions torch, works on copies, and prints
 
 - how many could be checked, what was found, and any failure of ours (TML001);
 - how many the fixes changed, and that each of those is as valid as it was (``nbformat``), and the same byte for byte except in

@@ -43,8 +43,8 @@ def figures(package: Path) -> dict[str, int | str]:
 def complex_functions(folders: list[Path]) -> int:
     limit = "lint.mccabe.max-complexity=12"
     command = ["ruff", "check", "--isolated", "--no-cache", "--select", "C901", "--config", limit, "--output-format", "concise"]
-    told = subprocess.run([*command, *folders], capture_output=True, text=True, check=False).stdout
-    return told.count("C901")
+    printed = subprocess.run([*command, *folders], capture_output=True, text=True, check=False).stdout
+    return printed.count("C901")
 
 
 def methods(trees: Iterable[ast.Module]) -> list[int]:

@@ -129,7 +129,7 @@ def typical(code: str) -> str:
 
 
 def severity(rule: Rule) -> str:
-    """The usual severity, and the worst where that is another."""
+    """The typical severity, and the worst where that is another."""
     usual = typical(rule.code)
     return usual if usual == rule.severity.value else f"{usual}, at worst {rule.severity.value}"
 
@@ -226,7 +226,7 @@ def picture(code: str) -> list[str]:
     return [
         f"![Memory with the mistake and without it](../images/{code}.svg)",
         "",
-        f"The programs are `{drawn[1]}` in `fixtures/{code}`: small models, so look at the shape and not at the bytes.",
+        f"Measured on `{drawn[1]}` in `fixtures/{code}`, a small model: compare the shapes of the curves, not the bytes.",
         "",
     ]
 
@@ -288,7 +288,7 @@ def generated() -> dict[Path, str]:
     """Every file that is written from the rules, with its text; the cards must be written before the others are asked for."""
     files = {DOCS / "rules" / f"{rule.code}.md": rule_page(rule) for rule in rules.ALL_RULES}
     files[DOCS / "rules" / "README.md"] = (
-        "# The rules\n\n*Severity* is the usual one, and the worst one if that differs. *Fix* is the best fix that the rule "
+        "# The rules\n\n*Severity* is that of a typical finding, and the worst if it differs. *Fix* is the best fix that the rule "
         "offers. A rule is enabled by default, on request (`--extend-select`), or in preview (`--preview`): its accuracy on real "
         "code is still being measured. `torchmemlint rule CODE` prints the same pages.\n\n" + table("") + "\n"
     )

@@ -32,7 +32,7 @@ MIXTURES = 50
 SECONDS = 10.0
 """Of CPU for a program, of at most 20,000 lines."""
 START = 0.5
-"""Seconds that every check takes: what is below them twice over tells nothing of growth."""
+"""Seconds that every check takes: what is below them twice over shows nothing about growth."""
 FASTER = 2.0
 """Times faster than n log n that a time may have grown: neither sizes nor clocks are exact."""
 MEGABYTES = 100
@@ -42,13 +42,14 @@ Case = tuple[str, int]
 """Name of a shape, or ``mix-`` and a seed, and a size."""
 
 
-def cases(names: Sequence[str] = ()) -> Iterator[Case]:
-    """All cases, or those of some shapes and mixtures."""
+def cases(names: Sequence[str] = (), sizes: Sequence[int] = ()) -> Iterator[Case]:
+    """All cases, or those of some shapes and mixtures, or of some sizes."""
     every = [*SHAPES, *(f"mix-{seed}" for seed in range(MIXTURES))]
     wanted = [name for name in every if not names or name in names]
-    for size in SIZES:
+    for size in sizes or SIZES:
         yield from ((name, size) for name in wanted)
-    yield from ((name, heaviest(name)) for name in wanted if name in SHAPES)
+    if not sizes:
+        yield from ((name, heaviest(name)) for name in wanted if name in SHAPES)
 
 
 @cache
@@ -88,9 +89,9 @@ def faults(case: Case, known: Mapping[Case, Cost]) -> list[str]:
     found = []
     if not this.done or this.seconds > SECONDS:
         found.append(f"{this.seconds} s of CPU{'' if this.done else ', and not at its end'}")
-    room = MEGABYTES + TIMES_SIZE * this.size / 1e6
-    if this.megabytes > room:
-        found.append(f"{this.megabytes} MB, where {room:.0f} are allowed")
+    limit = MEGABYTES + TIMES_SIZE * this.size / 1e6
+    if this.megabytes > limit:
+        found.append(f"{this.megabytes} MB, where {limit:.0f} are allowed")
     smaller = [size for name, size in known if name == case[0] and size < case[1]]
     if smaller:
         before = known[case[0], max(smaller)]
@@ -149,12 +150,13 @@ def main() -> int:
     parser.add_argument("--record", type=Path, default=RECORDS / "search.jsonl", help="where measurements are kept")
     parser.add_argument("--shape", action="append", help="only this shape (can be given several times)")
     parser.add_argument("--largest", type=int, default=SIZES[-1], help="no sizes above (default: %(default)s)")
+    parser.add_argument("--size", type=int, action="append", choices=SIZES, help="only this size (can be given several times)")
     parser.add_argument("--table", action="store_true", help="only print what the record has")
     arguments = parser.parse_args()
     if arguments.table:
         print(table(read(arguments.record)))
         return 0
-    wanted = [case for case in cases(arguments.shape or ()) if case[1] <= arguments.largest]
+    wanted = [case for case in cases(arguments.shape or (), arguments.size or ()) if case[1] <= arguments.largest]
     found = search(arguments.seconds, arguments.record, wanted)
     for (name, size), words in found.items():
         print(f"{name} at {size}: {'; '.join(words)}")

@@ -44,8 +44,8 @@ def main() -> int:
     costs = [(path, cost_of_path(str(path), str(path.parent), lines, size, LIMIT)) for path, lines, size in chosen]
     wrong = 0
     for path, cost in sorted(costs, key=lambda pair: -per_thousand(pair[1])):
-        room = MEGABYTES + TIMES_SIZE * cost.size / 1e6
-        bad = not cost.done or per_thousand(cost) > SECONDS or cost.megabytes > room
+        limit = MEGABYTES + TIMES_SIZE * cost.size / 1e6
+        bad = not cost.done or per_thousand(cost) > SECONDS or cost.megabytes > limit
         wrong += bad
         if bad:
             print(f"{path}: {cost.seconds} s, {cost.megabytes} MB{'' if cost.done else ', and not at its end'}")

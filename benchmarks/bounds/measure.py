@@ -24,7 +24,7 @@ except OSError:
     pass
 sys.exit(status)
 """
-"""Prints the process's own peak at the end: the one that ``wait4`` tells counts what its parent held when it was forked."""
+"""Prints the process's own peak at the end: the one that ``wait4`` reports counts what its parent held when it was forked."""
 COMMAND = (
     *(("-P",) if sys.version_info >= (3, 11) else ()),
     "-c",
@@ -75,7 +75,7 @@ def cost_of_path(path: str, folder: str, lines: int, size: int, limit: int) -> C
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         errors.seek(0)
-        said = errors.read().decode(errors="replace")
+        messages = errors.read().decode(errors="replace")
         output.seek(0)
         last = output.read().decode(errors="replace").rpartition("VmHWM:")
     inherited = usage.ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
@@ -85,5 +85,5 @@ def cost_of_path(path: str, folder: str, lines: int, size: int, limit: int) -> C
         seconds=round(usage.ru_utime + usage.ru_stime, 2),
         megabytes=round(int(last[2].split()[0]) / 1024 if last[1] else inherited, 1),
         done=process.returncode == 0,
-        stderr=said[-2000:],
+        stderr=messages[-2000:],
     )

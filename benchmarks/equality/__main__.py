@@ -4,12 +4,14 @@ results is compared with a run from nothing. Each edit is looked at by one way i
     folder   the folder, with the cache
     jobs     the same in two processes
     names    files named one by one, answered from the run over their folder
-    server   a file in the language server, which keeps results in memory, against ``torchmemlint FILE`` in a process of its own
+    server   a file in the language server, which keeps results in memory and is interrupted at random, against one just started
     flake8   the plug-in, with the cache, against the plug-in without
     shards   two shards with the cache, put together by ``merge``
+    order    a copy whose files were made in another order, in a process with another hash seed
 
-The record (``--record``) counts the comparisons by project and way, and keeps every difference with the seed that leads to it. A run
-goes on where the last one ended: projects with the fewest comparisons are next. The exit status is 1 where something differs.
+The record (``--record``) counts the comparisons by project and way, sums the CPU time that they took, and keeps every difference with
+the seed that leads to it. A run goes on where the last one ended: projects with the fewest comparisons are next. The exit status is 1
+where something differs.
 """
 
 from __future__ import annotations
@@ -24,14 +26,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from benchmarks.equality.edits import edit
 from torchmemlint import __version__
 from torchmemlint.cli import main
+from torchmemlint.errors import Cancelled
+from torchmemlint.findings import Finding
 from torchmemlint.lsp import buffers
 from torchmemlint.project import neighbours
 
@@ -105,31 +109,57 @@ def _server(chance: random.Random, root: Path) -> tuple[object, object]:
             text = text[:at] + chance.choice(("x", " ", "\n", "1", ".", "()", "\n# c\n")) + text[at:]
         else:
             text = text[:at] + text[at + 1 :]
-        shown = buffers.check(path, text, {path: text}, options).findings
+        cancel = Event()
+
+        def publish(findings: Sequence[Finding], cancel: Event = cancel) -> None:
+            if chance.randrange(2):
+                cancel.set()
+
+        with contextlib.suppress(Cancelled):
+            buffers.check(path, text, {path: text}, options, publish, cancel)
+    shown = buffers.check(path, text, {path: text}, options).findings
     neighbours.forget()
-    forget = getattr(buffers, "forget", None)
-    if forget is not None:
-        forget()
+    buffers.forget()
     return shown, buffers.check(path, text, {path: text}, options).findings
+
+
+def _order(chance: random.Random, root: Path) -> tuple[object, object]:
+    files = _files(root)
+    chance.shuffle(files)
+    command = [sys.executable, "-m", "torchmemlint", ".", *OPTIONS, "-j", "1", "--no-cache"]
+    environment = {**os.environ, "PYTHONHASHSEED": str(chance.randrange(1, 1 << 32))}
+    with tempfile.TemporaryDirectory() as folder:
+        copied = Path(folder) / root.name
+        for name in files:
+            (copied / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(root / name, copied / name)
+        done = subprocess.run(command, cwd=copied, env=environment, capture_output=True, text=True, check=False)
+    return (done.returncode, done.stdout), _run(".", *OPTIONS, "-j", "1", "--no-cache")
 
 
 WAYS: dict[str, Callable[[random.Random, Path], tuple[object, object]]] = {
     "folder": _folder, "jobs": _jobs, "names": _names, "flake8": _flake8, "shards": _shards, "server": _server,
+    "order": _order,
 }  # fmt: skip
-WEIGHTS = {"folder": 4, "jobs": 2, "names": 3, "flake8": 1, "shards": 1, "server": 3}
+WEIGHTS = {"folder": 4, "jobs": 2, "names": 3, "flake8": 1, "shards": 1, "server": 3, "order": 2}
 
 
 def _copied(project: Path, to: Path) -> dict[str, bytes]:
     """Copies the Python files of a project, up to a size."""
-    room = MOST_BYTES
+    remaining = MOST_BYTES
     for path in sorted(project.rglob("*.py")):
-        if path.is_symlink() or not path.is_file() or path.stat().st_size > room:
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > remaining:
             continue
         place = to / path.relative_to(project)
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, place)
-        room -= path.stat().st_size
+        remaining -= path.stat().st_size
     return {name: (to / name).read_bytes() for name in _files(to)}
+
+
+def _cpu() -> float:
+    """CPU seconds of this process and of those that it started and that ended."""
+    return sum(os.times()[:4])
 
 
 def walk(project: Path, seed: int, edits: int, counts: dict[str, int], until: float) -> Differences:
@@ -146,7 +176,7 @@ def walk(project: Path, seed: int, edits: int, counts: dict[str, int], until: fl
         try:
             done: list[str] = []
             for _ in range(edits if first else 0):
-                if time.process_time() > until:
+                if _cpu() > until:
                     break
                 way = chance.choices([*WEIGHTS], [*WEIGHTS.values()])[0]
                 one, other = WAYS[way](chance, root)
@@ -166,7 +196,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         "python -m benchmarks.equality", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("folders", nargs="+", metavar="FOLDER", help="projects")
-    parser.add_argument("--seconds", type=float, default=900, help="of CPU time of this process (default: 900)")
+    parser.add_argument("--seconds", type=float, default=900, help="of CPU time (default: 900)")
     parser.add_argument("--edits", type=int, default=EDITS, help=f"of one project at a time (default: {EDITS})")
     parser.add_argument("--record", type=Path, default=RECORD)
     chosen = parser.parse_args(arguments)
@@ -174,8 +204,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     if chosen.record.is_file():
         record = json.loads(chosen.record.read_text(encoding="utf-8"))
     projects = record["projects"]
-    until = time.process_time() + chosen.seconds
-    while time.process_time() < until:
+    until = _cpu() + chosen.seconds
+    while (began := _cpu()) < until:
         folder = min(chosen.folders, key=lambda one: (sum(projects.get(Path(one).name, {}).get("compared", {}).values()), one))
         entry = projects.setdefault(Path(folder).name, {"rounds": 0, "compared": {}, "differences": []})
         seed = random.Random(f"{Path(folder).name} {entry['rounds']}").randrange(1 << 32)
@@ -183,6 +213,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         entry["differences"] += walk(Path(folder).resolve(), seed, chosen.edits, entry["compared"], until)
         if not entry["compared"]:
             entry["compared"]["none"] = 1_000_000  # nothing of Python in it
+        record["cpu_seconds"] = round(record.get("cpu_seconds", 0) + _cpu() - began, 1)
         chosen.record.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     compared: dict[str, int] = {}
     for entry in projects.values():
@@ -190,7 +221,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
             if way != "none":
                 compared[way] = compared.get(way, 0) + count
     differences = sum(len(entry["differences"]) for entry in projects.values())
-    print(f"{len(projects)} projects, {sum(compared.values())} comparisons {compared}, {differences} differences")
+    spent = f"{record.get('cpu_seconds', 0) / 3600:.2f} CPU hours"
+    print(f"{len(projects)} projects, {sum(compared.values())} comparisons {compared}, {spent}, {differences} differences")
     return 1 if differences else 0
 
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -63,28 +63,28 @@ def labelled(packages: Path, labels: Path) -> list[str]:
     raise Failed(f"{packages}: none of the labelled packages is here")
 
 
-def lint(package: Path, tree: Path) -> Run:
-    """What the linter of the checkout ``tree`` finds in a package, with its default rules."""
+def lint(package: Path, tree: Path, options: Sequence[str] = ()) -> Run:
+    """What the linter of the checkout ``tree`` finds in a package, with its default rules, unless ``options`` say otherwise."""
     command = [sys.executable, "-m", "torchmemlint", "check", str(package)]
-    command += ["--isolated", "--exit-zero", "--output-format", "json", "--jobs", "1"]
+    command += ["--isolated", "--exit-zero", "--output-format", "json", "--jobs", "1", *options]
     # One process each: the pool runs them side by side. ``-m`` looks in the current folder first: it is the tree's, too.
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, encoding="utf-8", cwd=tree, env=environment) as process:
         assert process.stdout is not None
-        said = process.stdout.read()
+        printed = process.stdout.read()
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise Failed(f"{package.name}: the linter ended with {process.returncode}: {said[-400:]}")
-    findings = json.loads(said)
+        raise Failed(f"{package.name}: the linter ended with {process.returncode}: {printed[-400:]}")
+    findings = json.loads(printed)
     print(f"{package.name}: {len(findings)} findings", file=sys.stderr)
     return Run(package.name, usage.ru_utime + usage.ru_stime, findings)
 
 
-def lint_all(packages: Path, names: Iterable[str], tree: Path, jobs: int) -> list[Run]:
+def lint_all(packages: Path, names: Iterable[str], tree: Path, jobs: int, options: Sequence[str] = ()) -> list[Run]:
     """Each package's run, in the order of ``names``; a score without some of them would be no score."""
     with ThreadPoolExecutor(jobs) as pool:
-        return list(pool.map(lambda name: lint(packages / name, tree), names))
+        return list(pool.map(lambda name: lint(packages / name, tree, options), names))
 
 
 def output(*command: str) -> str:
@@ -100,8 +100,8 @@ def score(packages: Path, labels: Path, runs: Iterable[Run]) -> tuple[str, dict[
     with tempfile.TemporaryDirectory() as folder:
         findings = Path(folder) / "findings.json"
         findings.write_text(json.dumps([finding for run in runs for finding in run.findings]), encoding="utf-8")
-        said = output(sys.executable, str(labels / "score.py"), str(packages), "--findings", str(findings))
-    *table, figures = said.splitlines()
+        printed = output(sys.executable, str(labels / "score.py"), str(packages), "--findings", str(findings))
+    *table, figures = printed.splitlines()
     return "\n".join(table), json.loads(figures)
 
 
@@ -165,7 +165,9 @@ def measure(packages: Path, labels: Path, jobs: int, base: str | None, to: Path)
     """Lints, scores, writes the record and prints what the run is for."""
     names = labelled(packages, labels)
     revision = output("git", "describe", "--always", "--dirty")
-    base = base and output("git", "rev-parse", "--verify", f"{base}^{{commit}}")  # a name that means nothing is told at once
+    base = base and output(
+        "git", "rev-parse", "--verify", f"{base}^{{commit}}"
+    )  # a name that means nothing is reported at once
     runs = lint_all(packages, names, ROOT, jobs)
     table, figures = score(packages, labels, runs)
     to.write_text(record(revision, runs, table, figures, jobs), encoding="utf-8")

@@ -138,8 +138,8 @@ def main() -> None:
     for findings, labels, root in zip(words, words, words, strict=True):
         sites = [json.loads(line) for line in Path(labels).read_text(encoding="utf-8").splitlines() if line]
         tally(sums, json.loads(Path(findings).read_text(encoding="utf-8")), sites, Path(root), costs)
-    told = record(sums)
-    text = json.dumps(told, indent=1) + "\n"
+    figures = record(sums)
+    text = json.dumps(figures, indent=1) + "\n"
     print(text, end="")
     if options.write:
         RECORD.write_text(text, encoding="utf-8")

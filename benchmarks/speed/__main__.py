@@ -71,7 +71,7 @@ def measure(folder: Path) -> Figures:
 
 
 def resident() -> int:
-    """The largest resident size so far, in megabytes; 0 where the system does not tell."""
+    """The largest resident size so far, in megabytes; 0 where the system does not say."""
     try:
         import resource
     except ImportError:
