@@ -83,15 +83,19 @@ def program(case: Case) -> Files:
     return random_mix(int(name.removeprefix("mix-")), size) if name.startswith("mix-") else SHAPES[name](size)
 
 
+def over_memory(cost: Cost) -> list[str]:
+    """The memory that a check took, where it is over the bound: unlike its time, the same on a slow machine."""
+    limit = MEGABYTES + TIMES_SIZE * cost.size / 1e6
+    return [f"{cost.megabytes} MB, where {limit:.0f} are allowed"] if cost.megabytes > limit else []
+
+
 def faults(case: Case, known: Mapping[Case, Cost]) -> list[str]:
     """What is wrong with what a case cost; its growth against the next smaller size that was measured."""
     this = known[case]
     found = []
     if not this.done or this.seconds > SECONDS:
         found.append(f"{this.seconds} s of CPU{'' if this.done else ', and not at its end'}")
-    limit = MEGABYTES + TIMES_SIZE * this.size / 1e6
-    if this.megabytes > limit:
-        found.append(f"{this.megabytes} MB, where {limit:.0f} are allowed")
+    found += over_memory(this)
     smaller = [size for name, size in known if name == case[0] and size < case[1]]
     if smaller:
         before = known[case[0], max(smaller)]
