@@ -402,7 +402,7 @@ class Runs:
 
     def fate_of_result(self, ref: FunctionRef, depth: int = 0, cuts_alone: bool = False) -> Fate:
         """What the callers of a function do with what it returns; see ``fate``."""
-        if ref.qualname == MODULE or self._is_forward(ref):
+        if ref.qualname == MODULE or self.is_forward(ref):
             return Fate(False, escapes=True)
         callers = self.world.project.callers(ref)
         if not callers.calls or callers.escapes or depth >= MAX_CALLER_DEPTH or len(callers.calls) > MAX_CALLERS:
@@ -446,7 +446,7 @@ class Runs:
         proven = bool(raises) and all(raises)
         return Fate(trains, tuple(cuts), tuple(kept), tuple(passed), escapes, tuple(seen), off, lost, proven)
 
-    def _is_forward(self, ref: FunctionRef) -> bool:
+    def is_forward(self, ref: FunctionRef) -> bool:
         """Whether a function is a module's own forward: who runs the module may be out of sight (a trainer that was handed it),
         whatever those in sight do with what it returns."""
         owner = self.world.header(ref).owner

@@ -78,7 +78,7 @@ def claim(
         return Claim(tuple(graphs), Severity.WARNING, NODES_COST, True)
     if is_over_parts(flow, loop, graphs):
         return Silent("each iteration runs another part of one network")
-    steps = in_training_loop(flow, loop, graphs) or (total and runs_forwards(loop, graphs))
+    steps = in_training_loop(flow, loop, graphs) or (total and not flow.runs.is_forward(record.root) and runs_forwards(loop, graphs))
     whole = side_branches(flow, graphs, reached, mark) if steps and not outside else None
     if whole is not None:
         return whole
@@ -221,13 +221,15 @@ def side_branches(flow: Flow, graphs: list[Graph], reached: list[Graph], mark: i
 
 def in_training_loop(flow: Flow, loop: tuple[int, int] | None, graphs: Sequence[Graph] = ()) -> bool:
     """Whether the loop back-propagates something: its turns are steps, and not the layers or the time steps of one forward.
-    ``autograd.grad`` says that only where one of ``graphs`` is made in the loop: else it differentiates one graph, part by part."""
+    ``autograd.grad`` says that only where one of ``graphs`` is made in the loop, else it differentiates one graph, part by part;
+    and not with ``create_graph``, where a later backward goes through the gradients of all turns: the inner steps of one outer one."""
     info = flow.record.loops.get(loop) if loop is not None else None
     if info is not None and info.text.endswith(VIEWS_OF_DICT):
         return False  # the parts of one step
     made_here = any(loop in graph.site.loops for graph in graphs)
     return loop is not None and any(
-        isinstance(e, Backward) and loop in e.site.loops and (made_here or not e.gradients) for e in flow.record.events.values()
+        isinstance(e, Backward) and loop in e.site.loops and (not e.gradients or (made_here and not e.creates))
+        for e in flow.record.events.values()
     )
 
 

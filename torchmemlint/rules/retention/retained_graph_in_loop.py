@@ -21,7 +21,8 @@ The graph's saved tensors stay alive until the loss, and everything else compute
 names are only rebound by the next step, that is during its forward. Measured for a 6-layer encoder whose loss is rebound
 in each step: a peak of 100.5 MB instead of 53.3 MB, one extra graph. If the loss is also kept (TML101, TML102), the whole
 graph of each step stays: 47.2 MB per step. It is a note where the graph is known to be small: of narrow linear layers, of one
-layer, or in a program that moves nothing to a device.
+layer, or in a program that moves nothing to a device. It is also a note where the function returns after one step and nothing
+that it returns or stores has the graph: then the saved tensors live through `optimizer.step()`, and are freed before the next forward.
 
 ## Example
 ```python
@@ -68,7 +69,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
-from torchmemlint.rules.api import Draft, Flow, Rule, Silent
+from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Repair, Shown
 from torchmemlint.rules.doubts import READ_BY_A_CALLER
 from torchmemlint.rules.size import small_cost, small_together
@@ -76,6 +77,7 @@ from torchmemlint.semantics.events import Backward
 from torchmemlint.semantics.graphs import GraphKind
 from torchmemlint.semantics.retained import need_of
 from torchmemlint.semantics.state import Mode
+from torchmemlint.semantics.world import MODULE
 
 RULE = Rule(
     code="TML105",
@@ -109,6 +111,29 @@ def from_outside(event: Backward, flow: Flow) -> bool:
     return given and flow.record.mode is Mode.NO_CALLERS
 
 
+def is_freed_at_return(event: Backward, flow: Flow) -> bool:
+    """Whether the function returns after one step, and takes the graph with it: nothing that it returns or stores hangs on it."""
+    record = flow.record
+    if event.site.loops or record.root.qualname == MODULE:
+        return False
+    above = record.ancestors(event.graphs | event.hints)
+    if above & record.returned:
+        return False
+    fates = [flow.runs.fate(record, gid) for gid in sorted(above)]
+    return not any(fate.kept or fate.passed or fate.escapes for fate in fates)
+
+
+def price(event: Backward, flow: Flow) -> tuple[Severity, str]:
+    """How long the saved tensors stay, and how much that is."""
+    small = small_together(event.graphs | event.hints, flow)
+    if is_freed_at_return(event, flow):
+        name = short(flow.record.root.qualname)
+        cost = f"the saved tensors stay alive after the backward until `{name}` returns: no higher peak unless what follows needs more"
+        return Severity.NOTE, small_cost(cost, small)
+    cost = "one extra graph at peak: the saved tensors stay alive during the next forward"
+    return Severity.NOTE if small else Severity.WARNING, small_cost(cost, small)
+
+
 def check(event: Backward, flow: Flow) -> Iterator[Draft | Silent]:
     if not flow.own(event.site):
         return
@@ -116,7 +141,7 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft | Silent]:
     if need:
         yield Silent(need)
         return
-    small = small_together(event.graphs | event.hints, flow)
+    severity, cost = price(event, flow)
     fix = flow.without_argument(event.site, event.kept_by, "Let the backward free its graph", Safety.UNSAFE)
     yield Draft(
         flow.at(
@@ -124,9 +149,9 @@ def check(event: Backward, flow: Flow) -> Iterator[Draft | Silent]:
             event.site,
             "`retain_graph=True` keeps the graph, but no other backward goes through it",
             label="keeps the saved tensors of this graph",
-            severity=Severity.NOTE if small else Severity.WARNING,
+            severity=severity,
             doubts=(READ_BY_A_CALLER,) if from_outside(event, flow) else (),
-            cost=small_cost("one extra graph at peak: the saved tensors stay alive during the next forward", small),
+            cost=cost,
             help="remove it; if that raises, `detach()` what the two backward calls must not share",
             fix=fix,
         ),
