@@ -21,6 +21,7 @@ from dataclasses import fields
 from enum import Enum
 from functools import lru_cache
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from pkgutil import walk_packages
 from types import ModuleType
@@ -72,8 +73,15 @@ def rule_modules() -> list[ModuleType]:
     """Every module below ``rules`` that has a ``RULE``, in code order; found on disk, so that a new one only has to be there."""
     below = rules.__name__.count(".") + 2  # beside the packages lies what reads the cards, which may be out of date now
     names = [module.name for module in walk_packages(rules.__path__, f"{rules.__name__}.") if module.name.count(".") == below]
-    found = [module for module in map(import_module, names) if hasattr(module, "RULE")]
-    return sorted(found, key=lambda module: module.RULE.code)
+    found = sorted(
+        (module for module in map(import_module, names) if hasattr(module, "RULE")), key=lambda module: module.RULE.code
+    )
+    for one, other in pairwise(found):
+        if one.RULE.code == other.RULE.code:
+            raise SystemExit(
+                f"{one.RULE.code} is taken: {one.__name__} and {other.__name__} have it; docs/rules/README.md lists all codes"
+            )
+    return found
 
 
 def cards() -> str:

@@ -10,7 +10,7 @@ import sys
 import textwrap
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -77,6 +77,13 @@ def test_the_cards_are_those_of_the_rules() -> None:
 
 
 @pytest.mark.slow
+def test_a_code_that_is_taken_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    twin = SimpleNamespace(RULE=SimpleNamespace(code="TML308"), __name__="rules.twin")
+    monkeypatch.setattr(generator(), "import_module", lambda name: twin)
+    with pytest.raises(SystemExit, match=r"TML308 is taken: rules\.twin and rules\.twin have it; docs/rules/README\.md"):
+        generator().rule_modules()
+
+
 def test_generated_files_are_current() -> None:
     stale = [
         path.relative_to(ROOT).as_posix()

@@ -62,7 +62,8 @@ else:
 _K = TypeVar("_K", bound=Hashable)
 _W = TypeVar("_W", bound=str)
 _Group: TypeAlias = Mapping[str, object]
-_Document: TypeAlias = Mapping[str, list[_Group]]
+_Document: TypeAlias = dict[str, list[_Group]]
+"""Groups by table; a table is taken out when it is read, so that what is left is a name that nothing reads."""
 FILE = ""
 """The key under which a group knows its file: no key of a table is empty."""
 
@@ -193,7 +194,7 @@ def load() -> TorchFacts:
 def parse(files: Mapping[str, str]) -> TorchFacts:
     """The tables from TOML texts, by the names of their files. Raises TorchFactsError when one is malformed or lacks a source, and
     when something is named twice."""
-    document: dict[str, list[_Group]] = {}
+    document: _Document = {}
     for file, text in files.items():
         try:
             tables = tomllib.loads(text)
@@ -245,7 +246,7 @@ def parse(files: Mapping[str, str]) -> TorchFacts:
                     f"{group[FILE]}: [networks] has {pair!r}, which stands there twice or is not NAME=MILLIONS"
                 )
             millions[name] = int(count)
-    return TorchFacts(
+    facts = TorchFacts(
         functions=functions,
         methods=methods,
         attributes=_flat(document, "attributes", "effect", ATTRIBUTE_EFFECTS),
@@ -274,10 +275,13 @@ def parse(files: Mapping[str, str]) -> TorchFacts:
         millions=millions,
         words=words,
     )
+    for table, (group, *_) in document.items():
+        raise TorchFactsError(f"{group[FILE]}: nothing reads [{table}]: torch_facts/loader.py lists the tables that there are")
+    return facts
 
 
 def _tables(document: _Document, table: str) -> list[_Group]:
-    groups = document.get(table, [])
+    groups = document.pop(table, [])
     for group in groups:
         if not group.get("source"):
             raise TorchFactsError(f"{group[FILE]}: a group of [{table}] has no source")
@@ -297,9 +301,10 @@ def _word(group: _Group, key: str, allowed: frozenset[_W]) -> _W:
 
 def _names(group: _Group) -> list[str]:
     """The names of a group; where it has ``under``, each of them under each of those modules."""
-    names = cast(str, group["names"]).split()
+    written = group.get("names")
+    names = written.split() if isinstance(written, str) else []
     if not names:
-        raise TorchFactsError(f"{group[FILE]}: a group has no names")
+        raise TorchFactsError(f"{group[FILE]}: a group has no `names`, a string of names with white space between them")
     modules = cast("list[str]", group.get("under", []))
     return [f"{module}.{name}" for module in modules for name in names] if modules else names
 
@@ -333,7 +338,7 @@ def _name_set(document: _Document, table: str) -> frozenset[str]:
 
 
 def _strings(document: _Document, table: str) -> dict[str, str]:
-    return {name: str(value) for group in document.get(table, []) for name, value in group.items() if name != FILE}
+    return {name: str(value) for group in document.pop(table, []) for name, value in group.items() if name != FILE}
 
 
 def _patterns(document: _Document, table: str, key: str, allowed: frozenset[_W]) -> dict[str, tuple[tuple[str, _W], ...]]:

@@ -78,7 +78,9 @@ def claim(
         return Claim(tuple(graphs), Severity.WARNING, NODES_COST, True)
     if is_over_parts(flow, loop, graphs):
         return Silent("each iteration runs another part of one network")
-    steps = in_training_loop(flow, loop, graphs) or (total and not flow.runs.is_forward(record.root) and runs_forwards(loop, graphs))
+    steps = in_training_loop(flow, loop, graphs) or (
+        total and not flow.runs.is_forward(record.root) and runs_forwards(loop, graphs)
+    )
     whole = side_branches(flow, graphs, reached, mark) if steps and not outside else None
     if whole is not None:
         return whole
