@@ -49,11 +49,11 @@ def back_propagate(
     event = Backward(
         m.site(call.node), frozenset(graphs), frozenset(hints), retain is not False,
         partial or "inputs" in call.keywords, retain is True, create is True,
-        kept_by.node if kept_by is not None else -1, retain_at == 3,
+        kept_by.node if kept_by is not None else -1, retain_at == 3, all(type(atom) is Tensor for value in values for atom in value),
     )  # fmt: skip
     old = m.record.events.get(("Backward", m.frame, call.node, f"/{m.turn}"))
     if isinstance(old, Backward):
-        event = replace(event, graphs=event.graphs | old.graphs, hints=event.hints | old.hints)
+        event = replace(event, graphs=event.graphs | old.graphs, hints=event.hints | old.hints, known=event.known and old.known)
     m.emit(event)
     if m.loops:
         spend(m, graphs, state)

@@ -111,6 +111,7 @@ class Backward:
     retains, creates       ``retain_graph=True``, ``create_graph=True`` in so many words
     kept_by                node of the value of ``retain_graph``, -1 where it is not given by its name
     gradients              it returns the gradients (``autograd.grad``) and leaves ``.grad`` alone
+    known                  all values are tensors: what they hang on beside ``graphs`` and ``hints`` are leaves
     """
 
     site: Site
@@ -122,6 +123,7 @@ class Backward:
     creates: bool = False
     kept_by: int = -1
     gradients: bool = False
+    known: bool = False
 
 
 @dataclass(frozen=True, slots=True)

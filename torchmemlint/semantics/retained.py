@@ -8,6 +8,7 @@ theirs.
 
 from __future__ import annotations
 
+from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.semantics.event_words import StoreKind
 from torchmemlint.semantics.events import Accumulate, Backward, CallEffect, Store
@@ -22,14 +23,18 @@ from torchmemlint.torch_facts.words import CallByName
 
 MAX_DEPTH = 2
 """Callers of callers that are asked about a graph which a parameter brought in."""
-GOING_BACK = (*sorted(TORCH.words["back-propagates"] | {"grad"}),)
-"""Words of functions that back-propagate."""
+GRADIENT = "grad"
+"""``torch.autograd.grad``, and the attribute that a backward writes."""
+BACK_PROPAGATES = TORCH.words["back-propagates"]
+GOING_BACK = (*sorted(BACK_PROPAGATES), GRADIENT)
+"""Words of functions that may back-propagate."""
 MAX_BELOW = 60
 """Functions that are looked through for such words, below one that was not followed."""
 
 
 GATHERING = frozenset({StoreKind.APPEND, StoreKind.EXTEND, StoreKind.INSERT, StoreKind.ADD})
 NOT_SEEN = "no run of the function comes by"
+NOT_FOLLOWED = "a function that is called beside it was not followed, and may back-propagate"
 NEEDLESS = ""
 
 
@@ -40,7 +45,7 @@ def need_of(runs: Runs, root: FunctionRef, ref: FunctionRef, node: int, depth: i
     found = NOT_SEEN
     for record in runs.records(root):
         if any(_may_go_back(runs, unfollowed) for unfollowed in record.unfollowed):
-            return NOT_SEEN
+            return NOT_FOLLOWED
         for event in backwards(record):
             if event.site.node == node and record.frames[event.site.frame].ref == ref:
                 own = not whole and not _is_given_graph(runs, record, event)
@@ -108,7 +113,8 @@ def _hangs_on_earlier_turn(runs: Runs, record: Record, gid: int, event: Backward
     if mark.site.loops != event.site.loops[: len(mark.site.loops)]:
         return False
     brought = [record.graphs[g] for g in record.carried.get((mark.place, mark.site.loops[-1]), ())]
-    return any(graph.kind is not GraphKind.PARAM for graph in brought if graph.kind not in MARK_KINDS)
+    solid = [graph for graph in brought if graph.kind not in MARK_KINDS and not _is_data(record, graph)]
+    return any(graph.kind is not GraphKind.PARAM for graph in solid)
 
 
 def _is_left_attached(runs: Runs, record: Record, mark: Graph) -> bool:
@@ -124,7 +130,15 @@ def _is_left_attached(runs: Runs, record: Record, mark: Graph) -> bool:
     if not owner or mark.what != f"self.{name}":
         return False
     found = runs.world.project.attr(ClassRef(record.root.path, owner), name)
-    return any(not fact.method.endswith("__init__") for fact, _ in found)
+    return any(not _is_of_constructor(runs.world, FunctionRef(cls.path, fact.method)) for fact, cls in found)
+
+
+def _is_of_constructor(world: World, method: FunctionRef) -> bool:
+    """Whether a method makes the object: the constructor, or one that only the constructor calls."""
+    if method.qualname.endswith("__init__"):
+        return True
+    callers = world.project.callers(method)
+    return bool(callers.calls) and not callers.escapes and all(c.ref.qualname.endswith("__init__") for c in callers.calls)
 
 
 def _repeats(graph: Graph, event: Backward) -> bool:
@@ -162,7 +176,7 @@ def _follows(record: Record, event: Backward, other: Backward, own: frozenset[in
     theirs = all_theirs - data
     same_turn = not exclusive(event.site, other.site) and not precedes(record, other.site, event.site)
     if not all_theirs:
-        return same_turn  # of a value that nothing is known of
+        return same_turn and not other.known  # of a value that nothing is known of
     shared = theirs & own
     common = _common(event.site.loops, other.site.loops)
     if same_turn and (
@@ -290,7 +304,7 @@ def _may_go_back(runs: Runs, ref: FunctionRef) -> bool:
     while todo:
         at = todo.pop()
         facts = runs.world.facts(at)
-        if not facts.names.isdisjoint(GOING_BACK) or len(seen) > MAX_BELOW:
+        if _says_backward(facts) or len(seen) > MAX_BELOW:
             return True
         for call in facts.calls:
             below = set(project.callees(at.path, at.qualname, call.callee, *call.keywords).refs) - seen
@@ -317,8 +331,7 @@ def _goes_back_with(world: World, key: tuple[str, str, str]) -> bool:
     """Whether a function of a file that is no method of a class says a name, and back-propagates."""
     path, owner, name = key
     return any(
-        facts.owner != owner and name in facts.names and not facts.names.isdisjoint(GOING_BACK)
-        for facts in world.project.module(path).functions
+        facts.owner != owner and name in facts.names and _says_backward(facts) for facts in world.project.module(path).functions
     )
 
 
@@ -334,11 +347,18 @@ def _class_goes_back(runs: Runs, root: FunctionRef) -> bool:
     if any(isinstance(cls, str) and cls.partition(".")[0] not in PLAIN_ROOTS | {"torch"} for cls in classes):
         return True
     return any(
-        qualname != root.qualname
+        qualname != root.qualname and _says_backward(runs.world.facts(FunctionRef(cls.path, qualname)))
         for cls in classes
         if isinstance(cls, ClassRef)
         for qualname in project.saying(cls.path, cls.qualname, *GOING_BACK)
     )
+
+
+def _says_backward(facts: FunctionFacts) -> bool:
+    """Whether a function says a word that back-propagates, or calls something named ``grad``: an attribute of that name is only read."""
+    if not facts.names.isdisjoint(BACK_PROPAGATES):
+        return True
+    return GRADIENT in facts.names and any(call.callee.rpartition(".")[2] == GRADIENT for call in facts.calls)
 
 
 def _is_kept(event: Store | Accumulate) -> bool:
@@ -355,7 +375,8 @@ def _needless_for_callers(runs: Runs, record: Record, event: Backward, whole: bo
         return not whole
     roots = sorted({runs.root_of(c.ref) for c in callers.calls if not _is_overridden(runs, c.ref, ref)} - {record.root})
     answers = {need_of(runs, root, ref, event.site.node, depth + 1, whole) for root in roots}
-    return answers <= {NEEDLESS, NOT_SEEN} and not (whole and NOT_SEEN in answers)
+    unseen = {NOT_SEEN, NOT_FOLLOWED}
+    return answers <= {NEEDLESS, *unseen} and not (whole and answers & unseen)
 
 
 def _is_overridden(runs: Runs, caller: FunctionRef, ref: FunctionRef) -> bool:
