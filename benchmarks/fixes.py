@@ -1,6 +1,6 @@
 """``python -m benchmarks.fixes FOLDER…``: what ``--fix --unsafe-fixes`` does to real projects.
 
-Each FOLDER is one project; of a folder that holds projects, name each (``FOLDER/*``). A project is copied, its copy repaired, and told is
+Each FOLDER is one project; of a folder that holds projects, name each (``FOLDER/*``). A project is copied, its copy repaired, and reported is
 
 - how many findings were fixed, by rule, and in how many files; how many findings printed with a fixable rule have no fix;
 - what is broken: a changed file that does not compile, that lost a comment, or whose line ends are others;

@@ -1,4 +1,4 @@
-"""Time and memory are bounded: programs that once took minutes take seconds of CPU, and what is too large is said to be."""
+"""Time and memory are bounded: programs that once took minutes take seconds of CPU, and what is too large is reported as such."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""What is said of a rule stands in its own file: other code asks its card, and never names it."""
+"""What holds of a rule stands in its own file: other code asks its card, and never names it."""
 
 from __future__ import annotations
 

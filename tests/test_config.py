@@ -1,4 +1,4 @@
-"""Settings: where they come from, what goes before what, and what is said about mistakes in them."""
+"""Settings: where they come from, what goes before what, and the messages about mistakes in them."""
 
 from __future__ import annotations
 

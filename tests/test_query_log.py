@@ -1,4 +1,4 @@
-"""What findings rest on is written down whole, also where an answer was remembered from another file."""
+"""What findings rest on is written down whole, also where an answer was cached by another file."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files that this Python cannot parse: what of them is read, what is said of the rest, and that damage stays where it is."""
+"""Files that this Python cannot parse: what of them is read, what is reported of the rest, and that damage stays where it is."""
 
 from __future__ import annotations
 

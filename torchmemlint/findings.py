@@ -145,7 +145,7 @@ class Finding:
 
     @property
     def details(self) -> tuple[tuple[str, str], ...]:
-        """What is said of a finding beside its message: a word, and the text behind it."""
+        """What a finding shows below its message: a label, and its text."""
         parts = (("cost", self.cost), ("confidence", self.sureness), ("help", self.help))
         return tuple((word, text) for word, text in parts if text)
 

@@ -30,7 +30,7 @@ def frame(message: Mapping[str, Any]) -> bytes:
 
 
 class Client:
-    """One server, and what it said."""
+    """One server, and its messages."""
 
     def __init__(self, root: Path, temporary: Path, debounce: float = 0.01) -> None:
         environment = {**os.environ, "TMPDIR": str(temporary), "XDG_CACHE_HOME": str(temporary / "cache")}

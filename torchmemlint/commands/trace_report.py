@@ -184,7 +184,7 @@ def _row_of(runs: Runs, caller: Caller) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The file's findings: all that were told, those left after suppression, and the codes that are on; whether a run asks the
+    """The file's findings: all that were reported, those left after suppression, and the codes that are on; whether a run asks the
     rules of this function at all."""
 
     reported: list[Finding]

@@ -6,7 +6,7 @@ The code that is measured runs in the process that measures it, so nothing there
   attribute: what is written to the pipe by anybody else is known;
 - an answer is given only where no frame but the experiment's own is on the stack, and says so otherwise;
 - the experiment's functions are compared with those before the code ran;
-- the parent takes no variant twice, wants a last word, and compares what is said to be held with what the kernel says (``launch``).
+- the parent takes no variant twice, wants a last word, and compares the bytes that are reported as held with what the kernel says (``launch``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BOOT = "<string>"
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What a child said: its ``records``; ``forged``, why they cannot be believed, "" where they can; ``finished``: whether it
+    """What a child reported: its ``records``; ``forged``, why they cannot be believed, "" where they can; ``finished``: whether it
     came to its last word."""
 
     records: tuple[Mapping[str, object], ...]

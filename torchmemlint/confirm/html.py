@@ -95,19 +95,19 @@ def chart(runs: Sequence[tuple[str, Run]], nodes: bool = False) -> str:
     series = [(name, run.nodes if nodes else run.live_bytes) for name, run in runs]
     top = max(1, *(max(samples, default=0) for _, samples in series))
     longest = max(2, *(len(samples) for _, samples in series))
-    said = str if nodes else size
+    text = str if nodes else size
 
     def point(index: int, value: int) -> tuple[float, float]:
         x = left + index * (width - left - right) / (longest - 1)
         return round(x, 1), round(8 + (height - bottom - 8) * (1 - value / top), 1)
 
     what = "Autograd nodes kept" if nodes else "Live tensor bytes"
-    ends = "; ".join(f"{name}: {said(samples[0])} to {said(samples[-1])}" for name, samples in series if samples)
+    ends = "; ".join(f"{name}: {text(samples[0])} to {text(samples[-1])}" for name, samples in series if samples)
     lines = [
         f'<svg viewBox="0 0 {width} {height}" role="img"><title>{what} at each step. {escape(ends)}</title>',
         f'<line class="axis" x1="{left}" y1="{height - bottom}" x2="{width - right}" y2="{height - bottom}"/>',
         f'<line class="axis" x1="{left}" y1="8" x2="{left}" y2="{height - bottom}"/>',
-        f'<text x="{left - 6}" y="14" text-anchor="end">{said(top)}</text>',
+        f'<text x="{left - 6}" y="14" text-anchor="end">{text(top)}</text>',
         f'<text x="{left - 6}" y="{height - bottom}" text-anchor="end">0{" nodes" if nodes else ""}</text>',
         f'<text x="{left}" y="{height - 6}">step 1</text>',
         f'<text x="{width - right}" y="{height - 6}" text-anchor="end">step {longest}</text>',

@@ -170,7 +170,7 @@ FEW_TURNS = 16
 
 
 def _turns(items: ast.expr) -> int:
-    """How often a loop over ``range(4)`` or a list turns; 0 where that is many times, or not said."""
+    """How often a loop over ``range(4)`` or a list turns; 0 where that is many times, or not known."""
     if isinstance(items, (ast.List, ast.Tuple)):
         return len(items.elts) if len(items.elts) <= FEW_TURNS else 0
     if isinstance(items, ast.Call) and ast.unparse(items.func) == "range" and len(items.args) == 1:
@@ -208,7 +208,7 @@ def _program(finding: Finding, text: str | None) -> tuple[str, ast.Module] | str
 
 
 def _job(finding: Finding, text: str, tree: ast.Module, project: Project | None, repair: Repair) -> dict[str, object]:
-    """What the child is told."""
+    """What the child gets."""
     grad = caller_mode(finding, project)
     claimed = bool(finding.message)  # one that only the command line asked for says nothing
     if grad == "default" and not claimed and project is not None and _named_elsewhere(finding):

@@ -44,7 +44,7 @@ MOST_ENTRIES = 4_000
 """Of a directory to be opened so: each entry is a mount, and a namespace holds 100,000."""
 
 UNLIMITED = "namespaces, without a process limit"
-"""What is said when the files that the code needs are root's alone: the child stays root then, whom no process limit binds."""
+"""The note when the files that the code needs are root's alone: the child stays root then, whom no process limit binds."""
 
 NAMESPACES, LANDLOCK = "namespaces", "landlock"
 UNFILTERED = ", without a filter of system calls"

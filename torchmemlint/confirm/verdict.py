@@ -505,7 +505,7 @@ def decide_isolated(
     """The verdict on code that was cut out and ran on stand-ins: what ``decide`` says, unless something that was not
     seen could turn it.
 
-    ``control`` is the run whose flagged value was mended by the harness, ``fixed`` that of the code with the finding's own fix;
+    ``control`` is the run whose flagged value the harness repaired, ``fixed`` that of the code with the finding's own fix;
     ``inert`` the first two once more, with the callees out of sight that the value rests on giving nothing but data.
     """
     twin = control or fixed
@@ -580,7 +580,7 @@ def _doubt_of_growth(rule: Rule, kind: str, before: Run, doubts: Doubts) -> str:
         return doubts.bounded
     if kind in {COPY, COPY_WHILE_LOADING}:
         return ""
-    if kind == EACH:  # a later backward takes what is kept: that is what is said
+    if kind == EACH:  # a later backward takes what is kept: that is the claim
         return ""
     if "graph per step" in kind and (doubts.consumed or (before.later_backwards and Shown.ONLY_CONSTANT not in rule.shown)):
         # (a target network is not trained: whatever a later backward runs through, this graph is for nothing)

@@ -119,7 +119,7 @@ def read_given(path: str, most: int) -> bytes:
 
 
 def reason(error: OSError) -> str:
-    """Why something was not read, as what is said of its path."""
+    """Why something was not read, as a message about its path."""
     if isinstance(error, (UnfitFile, IsADirectoryError)):
         return str(error.strerror)
     return f"cannot be read: {error.strerror or error}"

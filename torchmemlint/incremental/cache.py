@@ -57,7 +57,7 @@ _PACKED = ("findings", "words")
 _KEPT_DAYS = 30
 _LOST_SECONDS = 3600
 _FOLDERS = 4
-"""Runs over folders that are remembered in one location."""
+"""Runs over folders whose results one location keeps."""
 _LINK = "a link in the checkout leads elsewhere"
 _RACY_NS = 2_000_000_000
 """A file that changed so shortly before it was looked at may change again without a new time or size: its content counts."""

@@ -37,7 +37,7 @@ def kinds_after(
     files: Mapping[str, FileDependencies], earlier: Mapping[str, FileEntry], edits: Mapping[str, Edit], deleted: Collection[str]
 ) -> dict[str, str]:
     """What each file is now (``FileDependencies.kind``), after ``edits``, and after some were ``deleted``. A file that nobody edited can be beside
-    others that it was not beside before, or the other way round; "beside" may then be said of one that cannot be parsed."""
+    others that it was not beside before, or the other way round; "beside" may then be true of one that cannot be parsed."""
     kinds = {path: one.kind for path, one in files.items() if path not in deleted}
     imports: dict[str, Iterable[str]] = {path: one.imports for path, one in files.items() if path not in deleted}
     for path, edit in edits.items():

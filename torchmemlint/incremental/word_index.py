@@ -24,19 +24,19 @@ def serialized(shapes: Mapping[str, str], modules: Iterable[ModuleFacts]) -> byt
     """The word index of some modules, to be stored. ``shapes`` are the digests of the shapes of all files' facts, by path ("" for
     a file that is no module), which show later what changed."""
     numbers_of = {path: number for number, path in enumerate(shapes)}
-    said: dict[int, dict[str, array[int]]] = defaultdict(dict)
+    tables: dict[int, dict[str, array[int]]] = defaultdict(dict)
     for module in modules:
         number = numbers_of[module.path]
         for kind, words in _words_of(module):
-            table = said[kind]
+            table = tables[kind]
             for word in words:
                 if word in table:
                     table[word].append(number)
                 else:
                     table[word] = array("I", (number,))
-    counts = array("I", (len(numbers) for table in said.values() for numbers in table.values()))
-    numbers = b"".join(numbers.tobytes() for table in said.values() for numbers in table.values())
-    texts = ([*shapes.items()], [[kind, *table] for kind, table in said.items()])
+    counts = array("I", (len(numbers) for table in tables.values() for numbers in table.values()))
+    numbers = b"".join(numbers.tobytes() for table in tables.values() for numbers in table.values())
+    texts = ([*shapes.items()], [[kind, *table] for kind, table in tables.items()])
     return zlib.compress(joined([*(json.dumps(text).encode() for text in texts), counts.tobytes(), numbers]), 1)
 
 
@@ -69,8 +69,8 @@ class WordIndex:
         self._changed = frozenset(changed)
         self._now: dict[tuple[int, str], list[str]] = defaultdict(list)
         for path in sorted(changed):
-            for kind, said in _words_of(one(path)) if shapes.get(path) else ():
-                for word in said:
+            for kind, names in _words_of(one(path)) if shapes.get(path) else ():
+                for word in names:
                     self._now[kind, word].append(path)
 
     def modules(self, kind: int, word: str) -> list[str]:

@@ -25,7 +25,7 @@ _UNKNOWN = Callees((), False)
 
 
 class CallResolver:
-    """Resolves calls; everything is worked out when it is asked for, and remembered."""
+    """Resolves calls; everything is worked out when it is asked for, and cached."""
 
     def __init__(self, names: Names, points_to: PointsTo, torch: TorchFacts) -> None:
         self._names = names

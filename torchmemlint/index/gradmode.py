@@ -177,7 +177,7 @@ class GradMode:
 
 
 LONGEST_PATH = 100
-"""Calls of a chain that are told: each of a thousand functions that call one another has a chain of its own."""
+"""Calls of a chain that are listed: each of a thousand functions that call one another has a chain of its own."""
 
 
 class _Link(NamedTuple):

@@ -18,7 +18,7 @@ from torchmemlint.torch_facts import TORCH
 _MAX_BASES = 60
 """Classes above each other, at the most."""
 _MAX_ORDER = 60
-"""Classes of a method resolution order that are told; whatever stands above them is out of sight."""
+"""Classes of a method resolution order that are listed; whatever stands above them is out of sight."""
 _OUT_OF_SIGHT = "<more classes>"
 _MANY = 30
 """Classes below one from which a method of theirs is looked for by its name."""

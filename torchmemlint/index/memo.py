@@ -17,7 +17,7 @@ class Memo(Generic[Key, Answer]):
     """``answer(key)`` by a function that may ask for other answers on the way.
 
     A query that is asked again while it is open, or deeper than ``limit``, is answered by ``unknown``. What was answered
-    with the help of such a cut is not remembered, except for the outermost query of the circle: so answers do not depend
+    with the help of such a cut is not cached, except for the outermost query of the circle: so answers do not depend
     on which query came first. After ``_BUDGET`` steps the rest of an outermost query is cut.
     """
 

@@ -64,7 +64,7 @@ class Names:
         key = (path, name)
         if not self._asked:
             return self._symbols.answer(key)
-        # Answers inside a circle depend on where it was entered: only the question that was asked from outside is remembered.
+        # Answers inside a circle depend on where it was entered: only the question that was asked from outside is cached.
         found = self._symbols.known(key)
         if found is not MISSING:
             return found
@@ -280,7 +280,7 @@ class Names:
 
     def bases(self, ref: ClassRef) -> tuple[ClassRef | str, ...]:
         """The bases as written: classes of the project, absolute names of outside ones, "?" for what is unknown."""
-        around, self._asked = self._asked, set()  # bases are remembered, so they must not depend on what asked for them
+        around, self._asked = self._asked, set()  # bases are cached, so they must not depend on what asked for them
         try:
             return self._bases(ref)
         finally:

@@ -74,7 +74,7 @@ Value = Union[Symbol, Instance, Method, Same, Super, Elements]
 
 
 class PointsTo:
-    """Evaluates dotted text; every answer is remembered."""
+    """Evaluates dotted text; every answer is cached."""
 
     def __init__(self, names: Names, torch: TorchFacts) -> None:
         self._names = names

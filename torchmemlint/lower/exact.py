@@ -1,6 +1,6 @@
 """Lowering from libcst, whose lossless tree tells where everything stands. Done for the regions that have a finding.
 
-libcst's tree is said in the words of ``ast`` first, so that one builder makes the IR of both. Most of that is a table: which
+libcst's tree is translated to the words of ``ast`` first, so that one builder makes the IR of both. Most of that is a table: which
 class is which, and what its parts are called. libcst's own visitors and metadata providers are not used here: they cost ten to
 a hundred times this walk. The builder asks for a number wherever an IR node stands for a node of libcst's; spans are found from
 the numbers when a finding asks (``lower.layout``).

@@ -394,7 +394,7 @@ class _Service:
         return types.RelatedFullDocumentDiagnosticReport([self.diagnostic(document, one) for one in shown])
 
     async def ask_again(self, whole: asyncio.Task[tuple[_Document, Checked] | None], shown: Sequence[Finding]) -> None:
-        """Has the editor ask again once all is checked, where more is to be told than was shown."""
+        """Has the editor ask again once all is checked, where there is more than was shown."""
         fresh = await whole
         if fresh is not None and [*fresh[1].findings] != [*shown]:
             self.server.workspace_diagnostic_refresh(None)

@@ -29,7 +29,7 @@ class Checked:
     entry: str = ""
     """Digest of what the cache stores of this."""
     unread: str = ""
-    """Why this file, or one that it needs, could not be read, as what is said of its path: another run may come to something else."""
+    """Why this file, or one that it needs, could not be read, as a message about its path: another run may come to something else."""
     reads: tuple[tuple[str, str], ...] = ()
     """Then, the other files whose texts it rests on, with the function there; "" for all of the text."""
 

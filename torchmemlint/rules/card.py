@@ -1,6 +1,6 @@
 """What is known of a rule without running it. Needs nothing of the engine, so that a command line costs little.
 
-Whatever treats some rules unlike others asks their cards, so that all that is said of a rule stands in its own file.
+Whatever treats some rules unlike others asks their cards, so that all that holds of a rule stands in its own file.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ class Rule:
                 evaluation nor of grad mode
     of_results  it follows what a model gives, so the words of all rules that are on by default lead to functions in which it
                 has something to say
-    always      it is asked where it is not selected, too: what it explains would else be told as a mistake of its own
-    yields_to   codes of rules whose finding explains one of this rule, which is not told then
+    always      it is asked where it is not selected, too: what it explains would else be reported as a mistake of its own
+    yields_to   codes of rules whose finding explains one of this rule, which is not reported then
     explains    what its findings must have in common with those that yield to it, None where none do
     once        for what one finding speaks
     repair      how ``confirm`` fixes it; None where it cannot run the flagged code alone

@@ -38,7 +38,7 @@ def one_per_cause(drafts: Sequence[Draft]) -> list[Draft]:
 
 def _explained_left_out(drafts: Sequence[Draft]) -> list[Draft]:
     """Drafts that are alike sure, less those that another of them explains: a missing ``no_grad`` the stores that it fills, a bad
-    handler what else is said of it. The cards of the rules have who explains whom, and what of."""
+    handler what else is reported of it. The cards of the rules have who explains whom, and what of."""
     out = list(drafts)
     for cause, same in CAUSES:
         there = [d for d in out if d.finding.code == cause.code and not d.apart]

@@ -48,7 +48,7 @@ def check_some(run: Run, paths: Sequence[str], scanned: Collection[str] = ()) ->
 
 
 def with_broken(run: Run, done: Checked) -> Checked:
-    """What was found in a file, with what is said of the cells of a notebook that do not parse."""
+    """What was found in a file, with what is reported of the cells of a notebook that do not parse."""
     broken = run.scanned[done.path].failed
     return done if broken is None else replace(done, findings=(*broken.findings, *done.findings))
 

@@ -308,7 +308,7 @@ def _looks_like_ours(source: str) -> Iterator[str]:
 
 
 def _language(content: dict[str, object]) -> str:
-    """The language of the notebook's kernel; Python where nothing is said, as in notebooks that were cleaned."""
+    """The language of the notebook's kernel; Python where none is given, as in notebooks that were cleaned."""
     metadata = content.get("metadata")
     for part, key in (("language_info", "name"), ("kernelspec", "language")):
         entry = metadata.get(part) if isinstance(metadata, dict) else None

@@ -17,7 +17,7 @@ PYTHON_2, BEFORE_3_7 = "Python 2", "Python before 3.7"
 
 
 class Change(NamedTuple):
-    """``text[start:end]`` becomes ``new``. ``of`` is the Python that reads what was there, "" where that is not said."""
+    """``text[start:end]`` becomes ``new``. ``of`` is the Python that reads what was there, "" where that is not known."""
 
     start: int
     end: int

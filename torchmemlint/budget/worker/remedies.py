@@ -1,4 +1,4 @@
-"""Each remedy, put in force for one run: what it saves is measured, not said."""
+"""Each remedy, put in force for one run: what it saves is measured."""
 
 from __future__ import annotations
 

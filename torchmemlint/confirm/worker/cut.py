@@ -41,7 +41,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """What is wrong with the flagged value, told by what mends it; ``keyword`` as on a rule's card."""
+    """What is wrong with the flagged value, named by what repairs it; ``keyword`` as on a rule's card."""
 
     repair: Repair
     keyword: str = ""
@@ -109,7 +109,7 @@ def locate(tree: ast.Module, place: Place) -> Site | None:
 
     visit(tree)
     if best is not None and isinstance(best.statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        # the header of a function, or its decorator: what is said of it is said of its body
+        # the header of a function, or its decorator: what holds of it holds of its body
         return Site(best.statement.body[0], (*best.around, best.statement), place)
     return best
 
@@ -586,7 +586,7 @@ class _WrapCall(ast.NodeTransformer):
 
 
 class _WrapCalls(ast.NodeTransformer):
-    """Wraps every call of a statement of which it is not said which one is the forward."""
+    """Wraps every call of a statement of which it is not known which one is the forward."""
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
@@ -744,7 +744,7 @@ def whole(tree: ast.Module, site: Site, flaw: Flaw, level: int) -> ast.Module:
 
 
 def plain(tree: ast.Module, site: Site, flaw: Flaw) -> ast.Module:
-    """As ``whole``, with nothing sampled or mended: loops and conditions are the harness's, each time that the flagged statement comes it
+    """As ``whole``, with nothing sampled or repaired: loops and conditions are the harness's, each time that the flagged statement comes it
     is told, and a flagged forward goes through the harness."""
     rewrite = _Plain(site, flaw)
     _soften(tree)

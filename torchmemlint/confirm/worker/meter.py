@@ -208,7 +208,7 @@ class AllocatorMeter(Meter):
         return int(torch.cuda.memory_stats(self._device).get("requested_bytes.all.current", 0))
 
     def fragmented_bytes(self) -> int:
-        """Bytes that the allocator holds and no tensor uses: told apart, never part of a claim."""
+        """Bytes that the allocator holds and no tensor uses: counted apart, never part of a claim."""
         return torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(self._device)
 
 

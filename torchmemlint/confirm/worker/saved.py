@@ -1,6 +1,6 @@
 """What ``torch.load`` gives: a stand-in whose weights are on the device as long as the dict that holds them is alive.
 
-Which part of a file is a dict of weights (``checkpoint["state_dict"]``) is told by its use: something loads it, or reads its items. One run
+Which part of a file is a dict of weights (``checkpoint["state_dict"]``) is known by its use: something loads it, or reads its items. One run
 learns that, the next ones put weights there; numbers and options of the file hold none.
 """
 

@@ -182,7 +182,7 @@ GATED = re.compile(r"version|hasattr|getattr|^try$|torch_?\d|(^|_)(ge|le|gt|lt)_
 
 
 def is_gated(site: Site, flow: Flow) -> bool:
-    """Whether the code runs with some versions of torch alone, or is tried: what it says is said for those."""
+    """Whether the code runs with some versions of torch alone, or is tried: what it says holds for those."""
     return any(GATED.search(gate) for gate in flow.gates(site))
 
 

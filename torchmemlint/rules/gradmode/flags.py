@@ -51,7 +51,7 @@ def may_set_flag(world: World, ref: FunctionRef, facts: FunctionFacts) -> bool:
 
 
 def judge_flag(event: GradModeMisuse, flow: Flow) -> IneffectiveFlag | Silent:
-    """What a flag that is set on a module costs, or why nothing is said of it."""
+    """What a flag that is set on a module costs, or why it is not reported."""
     world, ref = flow.runs.world, flow.frame(event.site).ref
     network = event.name
     if event.kind is Misuse.PARAMETERS_FLAG:

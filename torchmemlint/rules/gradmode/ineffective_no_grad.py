@@ -312,7 +312,7 @@ def all_frozen(flow: Flow) -> bool:
 
 
 def may_build(event: GradModeMisuse, flow: Flow) -> bool:
-    """Whether a graph may be built of what ``volatile=True`` is said of: a network runs in the function, or it leaves the function."""
+    """Whether a graph may be built of what ``volatile=True`` is set on: a network runs in the function, or it leaves the function."""
     facts = flow.runs.world.facts(flow.frame(event.site).ref)
     if facts.qualname == MODULE or facts.is_generator:
         return True

@@ -210,7 +210,7 @@ def may_be_frozen(event: Graph, condition: Condition, flow: Flow) -> Doubt:
 
 
 def open_here(event: Graph, flow: Flow, here: Fate, evaluated: bool) -> Silent | None:
-    """What the function itself leaves open of the result, so that nothing is said whatever its callers do."""
+    """What the function itself leaves open of the result, so that nothing is reported whatever its callers do."""
     beside = flow.beside_backward(event)
     ends_here = here.only_cut or here.never_read
     if not ends_here and not evaluated and (beside or needs_either(flow.record.root, flow)):

@@ -121,7 +121,7 @@ def runs_what_it_is_given(cls: ClassRef, flow: Flow) -> bool:
 
 def runs_elsewhere(event: Graph, flow: Flow) -> bool:
     """Whether what is called may as well be no network of torch's that records a graph: a compiled artifact that is loaded
-    (``torch.jit.load``), of whose parameters nothing is said; an attribute that also holds a session of another library, where
+    (``torch.jit.load``), of whose parameters nothing is known; an attribute that also holds a session of another library, where
     the class runs it elsewhere with grad mode off."""
     world, root = flow.runs.world, flow.record.root
     owner, name = world.header(root).owner, event.what.removeprefix("self.")

@@ -54,7 +54,7 @@ def claim(
 ) -> Claim | Silent:
     """The claim about a value that hangs on these graphs and is kept by way of ``mark``; ``total``: added to what was there.
 
-    Silent where nothing sure can be said: no graph that surely exists; the kept value is itself back-propagated later (it is
+    Silent where nothing is sure: no graph that surely exists; the kept value is itself back-propagated later (it is
     the objective, or part of it), or is detached in place; the holder lives for one step only, made in the loop that back-propagates and filled in
     one inside it (``outlived``: the loops that it does outlive, where that is known); or it leaves for code that is not visible while its graph is still alive (into a holder that was
     there before the function ran: ``outside``).
