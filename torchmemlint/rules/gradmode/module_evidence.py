@@ -49,12 +49,12 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
 
 def runs_no_network(what: str, flow: Flow) -> bool:
     """Whether what is called is a method by which no module runs: one of ``nn.Module`` itself beside its forward
-    (``net.state_dict()``), or one of which every definition in the project uses nothing of the object but such methods, and calls
+    (``net.state_dict()``), one that hands out what a mapping holds (``params.get("rate")``), or one of which every definition in the project uses nothing of the object but such methods, and calls
     nothing that is given to it (``net.load_model(path)``, ``net.dummy_batch()``)."""
     receiver, _, name = what.rpartition(".")
     if not receiver or receiver == "self":
         return False
-    if name in MODULES_ALONE:
+    if name in MODULES_ALONE or name in HANDS_OUT:
         return True
     world = flow.runs.world
     namesakes = [ref for ref in world.methods_named(name) if ref != flow.record.root]
@@ -94,6 +94,7 @@ def is_optimizer(text: str, root: FunctionRef, world: World) -> bool:
 
 OPTIMIZER_WORDS = TORCH.words["optimizer-words"]
 PARAMETER_ITERATORS = TORCH.words["parameter-iterators"]
+HANDS_OUT = TORCH.words["hands-out"]
 SURE = TORCH.words["sure-module-evidence"] | {"()"}
 
 
