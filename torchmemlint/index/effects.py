@@ -15,7 +15,7 @@ from torchmemlint.index.facts import ArgFact, CallableUse
 from torchmemlint.index.grad_effects import MIXED, OFF, ON, START, Becomes, GradEffect, negated, on_if
 from torchmemlint.index.names import Names
 from torchmemlint.index.points_to import Instance, Method, PointsTo, Value
-from torchmemlint.index.reader import Head, Scope
+from torchmemlint.index.reader import Head, HeadWithLocals
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef, Outside
 from torchmemlint.torch_facts import TORCH, TorchFacts
 from torchmemlint.torch_facts.words import GRAD_EFFECTS, Effect
@@ -101,7 +101,7 @@ class Effects:
         constant = self._attribute_constant(path, qualname, text)
         return MIXED if constant is None else ON if truth(constant) else OFF
 
-    def parameter_owner(self, path: str, facts: Scope | None, name: str) -> Scope | None:
+    def parameter_owner(self, path: str, facts: HeadWithLocals | None, name: str) -> HeadWithLocals | None:
         """The function, this or one around it, whose parameter ``name`` is inside it."""
         while facts is not None and not any(param.name == name for param in facts.params):
             facts = self._reader.scope(path, facts.parent) if facts.parent and name not in facts.locals else None

@@ -16,7 +16,7 @@ from torchmemlint.index.facts import AttrFact
 from torchmemlint.index.layout import Module
 from torchmemlint.index.memo import Memo
 from torchmemlint.index.names import Names
-from torchmemlint.index.reader import Head, Scope
+from torchmemlint.index.reader import Head, HeadWithLocals
 from torchmemlint.index.references import TOP, UNKNOWN_BASE, ClassRef, FunctionRef, Outside, Symbol, Variable, outside
 from torchmemlint.torch_facts import TORCH, TorchFacts
 from torchmemlint.torch_facts.words import GRAD_EFFECTS, Effect
@@ -169,7 +169,7 @@ class PointsTo:
             return self._after((imported,), _PARTS.findall(symbol.text)[1:]) if imported is not None else ()
         return self.values(symbol.path, TOP, symbol.text) if symbol.text != symbol.name else ()
 
-    def _parameter(self, path: str, facts: Scope, name: str) -> tuple[Value, ...]:
+    def _parameter(self, path: str, facts: HeadWithLocals, name: str) -> tuple[Value, ...]:
         for index, param in enumerate(facts.params):
             if param.name != name:
                 continue

@@ -35,7 +35,7 @@ class Head(Protocol):
     def returns(self) -> str: ...
 
 
-class Scope(Head, Protocol):
+class HeadWithLocals(Head, Protocol):
     """A function's header, and its locals."""
 
     @property
@@ -46,7 +46,7 @@ class Scope(Head, Protocol):
     def rebound(self) -> tuple[tuple[str, str], ...]: ...
 
 
-class Flow(Head, Protocol):
+class HeadWithReturns(Head, Protocol):
     """A function's header, what it returns, and which managers it holds."""
 
     @property
@@ -102,12 +102,12 @@ class FactReader:
         self.log.read(keys.HEAD, ref.path, ref.qualname)
         return self.functions[ref.path][ref.qualname]
 
-    def scope(self, path: str, qualname: str) -> Scope | None:
+    def scope(self, path: str, qualname: str) -> HeadWithLocals | None:
         """A function's header and locals; None where there is no such function."""
         self.log.read(keys.SCOPE, path, qualname)
         return self.functions[path].get(qualname)
 
-    def flow(self, ref: FunctionRef) -> Flow:
+    def flow(self, ref: FunctionRef) -> HeadWithReturns:
         """A function's header, and what it does to grad mode by itself. Raises KeyError."""
         self.log.read(keys.FLOW, ref.path, ref.qualname)
         return self.functions[ref.path][ref.qualname]
@@ -161,7 +161,7 @@ class FactReader:
         self.log.read(keys.MEMBER, klass, name)
         return f"{klass.qualname}.{name}" in self.functions[klass.path]
 
-    def inner(self, scope: Scope, path: str, name: str) -> FunctionRef | ClassRef | None:
+    def inner(self, scope: HeadWithLocals, path: str, name: str) -> FunctionRef | ClassRef | None:
         """The function or class of that name right inside a function, which was read as a ``scope``."""
         qualname = f"{scope.qualname}.{name}"
         if qualname in self.functions[path]:

@@ -30,7 +30,7 @@ MAX_TURNS = 256
 
 
 @dataclass(slots=True)
-class Scope:
+class Environment:
     """What the names of a function stand for; ``me`` is its object, ``cls`` the class whose method it is."""
 
     ref: FunctionRef
@@ -66,7 +66,7 @@ class Constructor:
 
     # --- statements ---------------------------------------------------------------------------------------------------
 
-    def run(self, body: Iterable[ir.Stmt], scope: Scope) -> None:
+    def run(self, body: Iterable[ir.Stmt], scope: Environment) -> None:
         for statement in body:
             self.step()
             self.statement(statement, scope)
@@ -76,7 +76,7 @@ class Constructor:
         if self.steps > MAX_STEPS or self.depth > MAX_DEPTH:
             raise Unbounded
 
-    def statement(self, statement: ir.Stmt, scope: Scope) -> None:
+    def statement(self, statement: ir.Stmt, scope: Environment) -> None:
         match statement:
             case ir.ExprStmt():
                 self.value(statement.value, scope)
@@ -102,7 +102,7 @@ class Constructor:
             case ir.While() | ir.FunctionDef() | ir.ClassDef() | ir.Match():
                 raise Unbounded
 
-    def branch(self, statement: ir.If, scope: Scope) -> None:
+    def branch(self, statement: ir.If, scope: Environment) -> None:
         test = self.value(statement.test, scope)
         if not isinstance(test, (UnknownPart, Symbol)):
             self.run(statement.then if test else statement.orelse, scope)
@@ -115,7 +115,7 @@ class Constructor:
             if then.get(name) != scope.names.get(name):
                 scope.names[name] = UnknownPart()
 
-    def returning(self, body: list[ir.Stmt], scope: Scope) -> None:
+    def returning(self, body: list[ir.Stmt], scope: Environment) -> None:
         """Runs a branch that may be taken; what it returns is not known to be what is returned."""
         if any(isinstance(statement, ir.Raise) for statement in body):
             return
@@ -124,7 +124,7 @@ class Constructor:
         except Returned:
             raise Unbounded from None
 
-    def loop(self, target: ir.Expr, over: object, scope: Scope, turn: Callable[[], None]) -> None:
+    def loop(self, target: ir.Expr, over: object, scope: Environment, turn: Callable[[], None]) -> None:
         if isinstance(over, UnknownPart):
             before = self.made
             self.bind(target, UnknownPart(), scope)
@@ -138,7 +138,7 @@ class Constructor:
             self.bind(target, item, scope)
             turn()
 
-    def bind(self, target: ir.Expr, value: object, scope: Scope) -> None:
+    def bind(self, target: ir.Expr, value: object, scope: Environment) -> None:
         match target:
             case ir.Name():
                 scope.names[target.id] = value
@@ -157,7 +157,7 @@ class Constructor:
 
     # --- expressions --------------------------------------------------------------------------------------------------
 
-    def value(self, expr: ir.Expr, scope: Scope) -> object:
+    def value(self, expr: ir.Expr, scope: Environment) -> object:
         self.step()
         match expr:
             case ir.Const():
@@ -180,7 +180,7 @@ class Constructor:
             case _:
                 return self.choice(expr, scope)
 
-    def choice(self, expr: ir.Expr, scope: Scope) -> object:
+    def choice(self, expr: ir.Expr, scope: Environment) -> object:
         match expr:
             case ir.IfExp():
                 test = self.value(expr.test, scope)
@@ -205,7 +205,7 @@ class Constructor:
             case _:
                 return UnknownPart()
 
-    def name(self, name: str, scope: Scope) -> object:
+    def name(self, name: str, scope: Environment) -> object:
         if name in scope.names:
             return scope.names[name]
         facts = self.world.facts(scope.ref)
@@ -216,13 +216,13 @@ class Constructor:
             return Symbol(found or absolute)
         variable = self.world.project.variable(scope.ref.path, name)
         if variable is not None:
-            return self.local(variable[1], Scope(FunctionRef(variable[0], MODULE), {}))
-        return self.local(name, Scope(FunctionRef(scope.ref.path, MODULE), {}))
+            return self.local(variable[1], Environment(FunctionRef(variable[0], MODULE), {}))
+        return self.local(name, Environment(FunctionRef(scope.ref.path, MODULE), {}))
 
     def is_own(self, absolute: str) -> bool:
         return self.world.project.is_inside(absolute)
 
-    def local(self, name: str, scope: Scope) -> object:
+    def local(self, name: str, scope: Environment) -> object:
         """What a name of a function stands for that was not run: the one value that it is given, or a parameter's default."""
         found = self.bindings(scope.ref, name)
         if len(found) == 1:
@@ -233,7 +233,7 @@ class Constructor:
             return scope.names[name]
         return UnknownPart()
 
-    def attribute(self, expr: ir.Attr, scope: Scope) -> object:
+    def attribute(self, expr: ir.Attr, scope: Environment) -> object:
         text = dotted(expr)
         head = text.partition(".")[0]
         if text and head not in scope.names and head != "self":
@@ -258,7 +258,7 @@ class Constructor:
         found = [fact.const for fact, _ in self.world.project.attr(cls, name) if not fact.method]
         return int(found[0]) if len(found) == 1 and found[0].isdecimal() else UnknownPart()
 
-    def option(self, name: str, scope: Scope) -> object:
+    def option(self, name: str, scope: Environment) -> object:
         """The default of the option of that name, where the file, or one that has a parser, gives it one alone."""
         project = self.world.project
         paths = dict.fromkeys([scope.ref.path, *(ref.path for ref in project.functions_calling("parser.add_argument"))])
@@ -270,7 +270,7 @@ class Constructor:
                 return plain_value(only)
         return UnknownPart()
 
-    def item(self, expr: ir.Subscript, scope: Scope) -> object:
+    def item(self, expr: ir.Subscript, scope: Environment) -> object:
         held = self.value(expr.value, scope)
         if isinstance(expr.index[0], ir.Slice):
             ends = [self.value(part, scope) for part in expr.index[0].parts]
@@ -280,10 +280,10 @@ class Constructor:
         known = isinstance(held, (list, tuple, dict)) and not isinstance(key, (UnknownPart, Symbol))
         return held[key] if known else UnknownPart()  # type: ignore[index]
 
-    def index(self, expr: ir.Subscript, scope: Scope) -> object:
+    def index(self, expr: ir.Subscript, scope: Environment) -> object:
         return self.value(expr.index[0], scope) if len(expr.index) == 1 else UnknownPart()
 
-    def comprehension(self, expr: ir.Comprehension, scope: Scope) -> object:
+    def comprehension(self, expr: ir.Comprehension, scope: Environment) -> object:
         if len(expr.clauses) != 1 or expr.kind is ir.Display.DICT:
             return UnknownPart()
         clause = expr.clauses[0]
@@ -310,7 +310,7 @@ class Constructor:
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    def call(self, expr: ir.Call, scope: Scope) -> object:
+    def call(self, expr: ir.Call, scope: Environment) -> object:
         if is_super(expr.func):
             return self.inherited(expr, scope)
         args, keywords = self.arguments(expr, scope)
@@ -326,7 +326,7 @@ class Constructor:
             return self.apply(found, args, keywords)
         return self.apply(self.value(expr.func, scope), args, keywords)
 
-    def arguments(self, expr: ir.Call, scope: Scope) -> tuple[list[object], dict[str, object]]:
+    def arguments(self, expr: ir.Call, scope: Environment) -> tuple[list[object], dict[str, object]]:
         args: list[object] = []
         keywords: dict[str, object] = {}
         for each in expr.args:
@@ -369,7 +369,7 @@ class Constructor:
         me.count = self.made - before
         return me
 
-    def inherited(self, expr: ir.Call, scope: Scope) -> object:
+    def inherited(self, expr: ir.Call, scope: Environment) -> object:
         """``super().__init__(…)``."""
         if not isinstance(expr.func, ir.Attr) or expr.func.name != "__init__" or scope.cls is None or scope.me is None:
             return UnknownPart()
@@ -396,7 +396,7 @@ class Constructor:
         """Runs a function of the project."""
         function = self.function(ref)
         params = function.params[1:] if me is not None else function.params
-        scope = Scope(ref, {}, me, cls)
+        scope = Environment(ref, {}, me, cls)
         given = iter(args)
         for param in params:
             if param.kind is ParamKind.VAR_POSITIONAL:
@@ -408,7 +408,7 @@ class Constructor:
             elif param.name in keywords:
                 scope.names[param.name] = keywords.pop(param.name)
             elif param.default is not None:
-                scope.names[param.name] = self.value(param.default, Scope(FunctionRef(ref.path, MODULE), {}))
+                scope.names[param.name] = self.value(param.default, Environment(FunctionRef(ref.path, MODULE), {}))
             else:
                 scope.names[param.name] = UnknownPart()
         self.depth += 1
@@ -420,7 +420,7 @@ class Constructor:
             self.depth -= 1
         return self.ended(scope)
 
-    def ended(self, scope: Scope) -> object:
+    def ended(self, scope: Environment) -> object:
         """What a function gives that comes to its end."""
         return None
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.constructed import Symbol, UnknownPart
-from torchmemlint.semantics.constructors import MAX_DEPTH, UNFOLLOWED, Returned, Scope
+from torchmemlint.semantics.constructors import MAX_DEPTH, UNFOLLOWED, Environment, Returned
 from torchmemlint.semantics.layers import Unbounded
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.weights import Counter
@@ -52,7 +52,7 @@ class _Estimate(Counter):
         if self.steps > MAX_STEPS:
             raise TooLong
 
-    def count(self, value: ir.Expr, scope: Scope) -> int:
+    def count(self, value: ir.Expr, scope: Environment) -> int:
         self.made = 0
         found = self.value(value, scope)
         return max(found.count if isinstance(found, UnknownPart) else 0, self.made)
@@ -77,7 +77,7 @@ class _Estimate(Counter):
         me.count = self.made - before
         return me
 
-    def value(self, expr: ir.Expr, scope: Scope) -> object:
+    def value(self, expr: ir.Expr, scope: Environment) -> object:
         depth = self.depth
         try:
             return super().value(expr, scope)
@@ -85,13 +85,13 @@ class _Estimate(Counter):
             self.depth = depth
             return UnknownPart()
 
-    def statement(self, statement: ir.Stmt, scope: Scope) -> None:
+    def statement(self, statement: ir.Stmt, scope: Environment) -> None:
         try:
             super().statement(statement, scope)
         except UNFOLLOWED:
             return
 
-    def branch(self, statement: ir.If, scope: Scope) -> None:
+    def branch(self, statement: ir.If, scope: Environment) -> None:
         test = self.value(statement.test, scope)
         if not isinstance(test, (UnknownPart, Symbol)):
             self.run(statement.then if test else statement.orelse, scope)
@@ -107,7 +107,7 @@ class _Estimate(Counter):
         scope.names = {name: self.larger(then.get(name), other.get(name)) for name in {**then, **other}}
         self.made = most
 
-    def run_or_return(self, body: Iterable[ir.Stmt], scope: Scope) -> None:
+    def run_or_return(self, body: Iterable[ir.Stmt], scope: Environment) -> None:
         """Runs a branch that may be taken; what it returns is one of the values that the function may return."""
         try:
             self.run(body, scope)
@@ -123,10 +123,10 @@ class _Estimate(Counter):
             return max(one, other)
         return other if one is None or isinstance(one, UnknownPart) else one
 
-    def ended(self, scope: Scope) -> object:
+    def ended(self, scope: Environment) -> object:
         return scope.names.get(RETURNED)
 
-    def item(self, expr: ir.Subscript, scope: Scope) -> object:
+    def item(self, expr: ir.Subscript, scope: Environment) -> object:
         """``models.__dict__[name]`` is that architecture."""
         if isinstance(expr.value, ir.Attr) and expr.value.name == "__dict__" and (module := dotted(expr.value.value)):
             facts = self.world.facts(scope.ref)

@@ -48,7 +48,7 @@ class Shown:
 
 
 @dataclass(slots=True)
-class Scope:
+class NamesUsed:
     """A function with all that its text says of names: how each is bound (and at which place of what is unpacked), and used."""
 
     world: World
@@ -99,23 +99,23 @@ def shown(world: World, ref: FunctionRef, node: int, container: str = "", strict
     return Shown(found is True, why)
 
 
-def may_sum_numbers(scope: Scope, text: str) -> bool:
+def may_sum_numbers(scope: NamesUsed, text: str) -> bool:
     """Whether a name begins as a number, and nothing shows that what is added to it is a tensor: rewards of an environment are not."""
     begins = any(isinstance(value, ir.Const) for value, _ in scope.bound.get(text, ()))
     terms = scope.summed.get(text, ())
     return begins and bool(terms) and not any(kind_of(scope, term, MAX_DEPTH) for term in terms)
 
 
-def scope_of(world: World, ref: FunctionRef, strict: bool = True) -> Scope | None:
+def scope_of(world: World, ref: FunctionRef, strict: bool = True) -> NamesUsed | None:
     return world.remember_of_function(_scope_of, (ref, strict))
 
 
-def _scope_of(world: World, key: tuple[FunctionRef, bool]) -> Scope | None:
+def _scope_of(world: World, key: tuple[FunctionRef, bool]) -> NamesUsed | None:
     ref, strict = key
     found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
     if found is None:
         return None
-    scope = Scope(world, ref, found[0], {}, {}, {}, strict)
+    scope = NamesUsed(world, ref, found[0], {}, {}, {}, strict)
     for node in everything(found[0].body):
         scope.expressions.setdefault(getattr(node, "node", -1), node)  # type: ignore[arg-type]
         _note(scope, node)
@@ -125,7 +125,7 @@ def _scope_of(world: World, key: tuple[FunctionRef, bool]) -> Scope | None:
     return scope
 
 
-def _note(scope: Scope, node: object) -> None:
+def _note(scope: NamesUsed, node: object) -> None:
     match node:
         case ir.Assign():
             for target in node.targets:
@@ -145,7 +145,7 @@ def _note(scope: Scope, node: object) -> None:
             _note_call(scope, node)
 
 
-def _note_call(scope: Scope, call: ir.Call) -> None:
+def _note_call(scope: NamesUsed, call: ir.Call) -> None:
     text = dotted(call.func)
     if text == "isinstance" and len(call.args) == 2:
         names = {
@@ -164,7 +164,7 @@ def _note_call(scope: Scope, call: ir.Call) -> None:
             scope.uses.setdefault(text_of(arg.value), set()).add("()")
 
 
-def _bind(scope: Scope, target: ir.Expr, value: ir.Expr) -> None:
+def _bind(scope: NamesUsed, target: ir.Expr, value: ir.Expr) -> None:
     if isinstance(target, ir.Sequence):
         scope.uses.setdefault(text_of(value), set()).add("*")
         items = value.items if isinstance(value, ir.Sequence) and len(value.items) == len(target.items) else []
@@ -191,7 +191,7 @@ def speaks_against(words: Iterable[str]) -> str:
     return ""
 
 
-def kind_of(scope: Scope, expr: ir.Expr, depth: int) -> bool | None:
+def kind_of(scope: NamesUsed, expr: ir.Expr, depth: int) -> bool | None:
     """Whether an expression is a tensor: surely, surely not or not on every path, or not known."""
     match expr:
         case ir.Const() | ir.DictDisplay() | ir.Sequence() | ir.Comprehension() | ir.FormattedString() | ir.Compare():
@@ -222,14 +222,14 @@ def _on_all_paths(found: list[bool | None]) -> bool | None:
     return True if found and all(found) else None
 
 
-def _of_name(scope: Scope, expr: ir.Name | ir.Attr | ir.Subscript, depth: int) -> bool | None:
+def _of_name(scope: NamesUsed, expr: ir.Name | ir.Attr | ir.Subscript, depth: int) -> bool | None:
     text = text_of(expr)
     if not text:
         return _of_text(scope, expr, text, depth)
     return scope.world.query_log.remember(scope.kinds, (text, depth), lambda: _of_text(scope, expr, text, depth))
 
 
-def _of_text(scope: Scope, expr: ir.Name | ir.Attr | ir.Subscript, text: str, depth: int) -> bool | None:
+def _of_text(scope: NamesUsed, expr: ir.Name | ir.Attr | ir.Subscript, text: str, depth: int) -> bool | None:
     words = scope.uses_of(text)
     if speaks_against(words):
         return False
@@ -247,21 +247,21 @@ def _of_text(scope: Scope, expr: ir.Name | ir.Attr | ir.Subscript, text: str, de
     return _on_all_paths(made)
 
 
-def _of_part(scope: Scope, value: ir.Expr, place: int, depth: int) -> bool | None:
+def _of_part(scope: NamesUsed, value: ir.Expr, place: int, depth: int) -> bool | None:
     """As ``kind_of``, for one part of what is unpacked."""
     if isinstance(value, ir.Call) and depth >= 0:
         return _on_all_paths([kind for inner in _called(scope, value) for kind in _kinds_returned(inner, place, depth - 1)])
     return None
 
 
-def _kinds_returned(scope: Scope, place: int, depth: int) -> frozenset[bool | None]:
+def _kinds_returned(scope: NamesUsed, place: int, depth: int) -> frozenset[bool | None]:
     """What a function returns on its paths, or at one place of what it returns."""
     return scope.world.query_log.remember(
         scope.given, (place, depth), lambda: frozenset(kind_of(scope, value, depth) for value in scope.at(place))
     )
 
 
-def _of_call(scope: Scope, call: ir.Call, depth: int) -> bool | None:
+def _of_call(scope: NamesUsed, call: ir.Call, depth: int) -> bool | None:
     text = dotted(call.func)
     last = call.func.name if isinstance(call.func, ir.Attr) else text
     if last in NUMBERS or (text == last and last in PLAIN):
@@ -279,7 +279,7 @@ def _of_call(scope: Scope, call: ir.Call, depth: int) -> bool | None:
     return True if words & LOSS_WORDS else None
 
 
-def _called(scope: Scope, call: ir.Call) -> Iterator[Scope]:
+def _called(scope: NamesUsed, call: ir.Call) -> Iterator[NamesUsed]:
     """The functions of the project that a call may reach."""
     text = dotted(call.func)
     refs = scope.world.project.callees(scope.ref.path, scope.ref.qualname, text).refs if text else ()
@@ -300,7 +300,7 @@ def _returns(body: Iterable[ir.Stmt]) -> Iterator[ir.Return]:
 # --- containers -------------------------------------------------------------------------------------------------------
 
 
-def elements_used(scope: Scope, container: str) -> str:
+def elements_used(scope: NamesUsed, container: str) -> str:
     """How an element of a container is used that is no tensor then; "" where no element is. An attribute's are looked at in all
     methods of the class."""
     for each in _scopes(scope, container):
@@ -311,14 +311,14 @@ def elements_used(scope: Scope, container: str) -> str:
     return ""
 
 
-def _misused(scope: Scope, container: str) -> str:
+def _misused(scope: NamesUsed, container: str) -> str:
     for name in sorted(scope.elements.get(container, set()) | {f"{container}[]"}):
         if word := speaks_against(scope.uses_of(name)):
             return f"`{name}[…]`" if word == "[]" else f"`{name}.{word}`" if word.isidentifier() else f"`{name}`"
     return ""
 
 
-def _scopes(scope: Scope, container: str) -> Iterator[Scope]:
+def _scopes(scope: NamesUsed, container: str) -> Iterator[NamesUsed]:
     yield scope
     owner = scope.world.header(scope.ref).owner
     if not container.startswith("self.") or not owner:

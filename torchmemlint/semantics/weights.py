@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.lower import ir
 from torchmemlint.semantics.constructed import MOVES, UnknownPart
-from torchmemlint.semantics.constructors import UNFOLLOWED, Constructor, Scope
+from torchmemlint.semantics.constructors import UNFOLLOWED, Constructor, Environment
 from torchmemlint.semantics.layers import Unbounded
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.world import MODULE, World
@@ -61,7 +61,7 @@ class Counter(Constructor):
             made = [value for value in self.bindings(ref, text) if self.makes(value, text)]
         if not made:
             raise Unbounded
-        return [self.count(value, Scope(ref, {})) for value in made]
+        return [self.count(value, Environment(ref, {})) for value in made]
 
     def counts_of_attribute(self, owner: ClassRef, name: str, up: int) -> list[int]:
         found: list[int] = []
@@ -73,7 +73,7 @@ class Counter(Constructor):
                 if isinstance(value, ir.Name):
                     found += self.counts_of(maker, value.id, up + 1)
                 elif self.makes(value, f"self.{name}"):
-                    found.append(self.count(value, Scope(maker, {}, UnknownPart(), cls)))
+                    found.append(self.count(value, Environment(maker, {}, UnknownPart(), cls)))
         if not found:
             raise Unbounded
         return found
@@ -88,7 +88,7 @@ class Counter(Constructor):
             inside = inside.value  # one of several that a call gives
         return isinstance(inside, ir.Call) and dotted(inside.func) != text and not dotted(inside).startswith(f"{text}.")
 
-    def count(self, value: ir.Expr, scope: Scope) -> int:
+    def count(self, value: ir.Expr, scope: Environment) -> int:
         self.made = 0
         found = self.value(unwrapped(value), scope)
         if not isinstance(found, UnknownPart) or not max(found.count, self.made):
