@@ -256,7 +256,7 @@ NOT_NAMES_OF_TORCH = {
 PLACES = """
     Tensor nn.Module nn nn.functional nn.modules.module nn.ModuleList nn.ModuleDict nn.parallel nn.utils.rnn optim.Optimizer
     optim.lr_scheduler.LRScheduler
-    nn.utils autograd autograd.Function autograd.functional autograd.graph.Node func distributed distributed.fsdp jit amp amp.GradScaler
+    nn.utils autograd autograd.Function autograd.function autograd.functional autograd.graph.Node func distributed distributed.fsdp jit amp amp.GradScaler
     cuda compiler profiler utils.checkpoint utils.hooks.RemovableHandle linalg backends.cuda.matmul backends
 """
 
@@ -272,12 +272,19 @@ def test_every_word_of_the_table_of_torch_is_a_name_of_torch() -> None:
     others = {"torch", *TORCH.words["allocator-variables"], *ABSENT_METHODS}
     others |= set(inspect.signature(torch.utils.checkpoint.checkpoint).parameters)
     others |= set(inspect.signature(torch.Tensor.backward).parameters)
+    others |= set(inspect.signature(torch.optim.Optimizer.zero_grad).parameters)
     unknown = {
         word
         for word in words - others
         if not (resolves(word) if word.startswith("torch.") else any(hasattr(place, word) for place in places))
     }
     assert unknown == set(NOT_NAMES_OF_TORCH)
+
+
+def test_usual_names_stand_for_modules_of_torch() -> None:
+    the_torch()
+    assert TORCH.usual_names["F"] == "torch.nn.functional"
+    assert {name for name, module in TORCH.usual_names.items() if not inspect.ismodule(resolve(module))} == set()
 
 
 def test_every_public_name_of_the_tensor_is_known() -> None:

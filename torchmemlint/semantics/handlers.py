@@ -409,7 +409,11 @@ def does_the_same(m: Machine, callee: str, attempted: set[str]) -> bool:
     )
 
 
-TO_HOST = ("'cpu'", "torch.device('cpu')", "device('cpu')")
+TO_HOST = frozenset(
+    text
+    for host in TORCH.words["host"]
+    for text in (f"'{host}'", *(f"{maker}('{host}')" for maker in TORCH.words["makes-devices"]))
+)
 
 
 def made_of_the_same(body: list[ir.Stmt], tried: list[ir.Stmt], about_error: frozenset[str]) -> set[str]:

@@ -20,7 +20,7 @@ from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 SAVES = TORCH.words["saves-tensors"]
-COPIES = frozenset({"dict", "OrderedDict", "deepcopy", "copy"})
+COPIES = TORCH.words["copies-dicts"]
 """Functions that give a dict with the tensors of another."""
 MAX_NAMES = 6
 """Names and calls that are followed to where a value comes from."""

@@ -22,6 +22,7 @@ file has its names alone; those of the standard library stand in ``python.toml``
     given_weights   what makes a module of weights that want no gradient
     renamed         deprecated names and what stands for them
     networks        architectures and how many million parameters they have, ``resnet50=25``
+    usual_names     names under which modules are imported everywhere, ``nn=torch.nn``
     words           names of which the engine or a rule asks one thing, which ``asked`` names: ``TORCH.words["joins"]``. Several
                     libraries may add to it
 
@@ -150,6 +151,8 @@ class TorchFacts:
     """Top package → regular expressions for absolute names, and their effect."""
     millions: dict[str, int]
     """Name of an architecture, in lower case → how many million parameters it has, rounded down."""
+    usual_names: dict[str, str]
+    """Name in code → the module that it stands for, however it came to be."""
     words: dict[str, frozenset[str]]
     """Names of methods, functions, packages … of which the engine or a rule asks one thing, by what that is called."""
     _effects: dict[str, Effect | None] = field(default_factory=dict, repr=False, compare=False)
@@ -272,6 +275,7 @@ def parse(files: Mapping[str, str]) -> TorchFacts:
         class_patterns=_patterns(document, "class_patterns", "kind", frozenset(ClassKind)),
         function_patterns=_patterns(document, "function_patterns", "effect", FUNCTION_EFFECTS),
         millions=millions,
+        usual_names={name: module for text in _name_set(document, "usual_names") for name, _, module in [text.partition("=")]},
         words=words,
     )
 

@@ -95,7 +95,7 @@ RULE = Rule(
     severity=Severity.WARNING,
     about=About.ALLOCATOR,
     fix=Safety.UNSAFE,
-    triggers=frozenset({"empty_cache"}),
+    triggers=TORCH.words["empties-cache"],
     yields_to=frozenset({"TML303"}),
     advice=frozenset({Advice.STEADY_SHAPES}),
 )

@@ -108,8 +108,8 @@ RULE = Rule(
     severity=Severity.WARNING,
     about=About.FOOTPRINT,
     fix=Safety.UNSAFE,
-    triggers=frozenset({"load_state_dict", "torch.load"}),
-    root_words=frozenset({"load_state_dict"}),
+    triggers=TORCH.words["checkpoint-words"],
+    root_words=TORCH.words["restores"],
     repair=Repair.LOAD,
     advice=frozenset({Advice.LOADING}),
 )

@@ -77,8 +77,8 @@ RULE = Rule(
     severity=Severity.NOTE,
     about=About.FOOTPRINT,
     fix=Safety.UNSAFE,
-    triggers=frozenset({"set_to_none", "zero_grad", "grad"}),
-    root_words=frozenset({"set_to_none", "grad"}),
+    triggers=TORCH.words["gradient-words"],
+    root_words=TORCH.words["zeroed-gradient-words"],
     repair=Repair.FREE,
     advice=frozenset({Advice.SMALLER_BATCHES}),
 )

@@ -76,6 +76,7 @@ from torchmemlint.semantics.events import Backward
 from torchmemlint.semantics.graphs import GraphKind
 from torchmemlint.semantics.retained import need_of
 from torchmemlint.semantics.state import Mode
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML105",
@@ -84,12 +85,13 @@ RULE = Rule(
     severity=Severity.WARNING,
     about=About.GRAPH_KEPT,
     fix=Safety.UNSAFE,
-    triggers=frozenset({"retain_graph"}),
+    triggers=TORCH.words["retains-graph"],
     repair=Repair.SWITCH,
     keyword="retain_graph",
     shown=frozenset({Shown.SECOND_STEP}),
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
+
 EVENT = Backward
 
 

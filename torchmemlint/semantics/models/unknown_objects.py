@@ -44,8 +44,6 @@ OTHER_FRAMEWORKS = TORCH.words["other-frameworks"]
 """What tokenizers call the tensors of other frameworks: https://huggingface.co/docs/transformers/main_classes/tokenizer."""
 COMMON_METHODS = TORCH.words["common-methods"]
 """Methods that objects outside the project have as well: their name says nothing about the class."""
-TORCH_NAMES = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional"}
-"""What these names stand for, however they came to be (``torch, nn = try_import_torch()``)."""
 PARTS = frozenset({"get", "pop"})
 """Methods of a dict that give a part of it."""
 PASS_THROUGH = TORCH.words["passes-through"]
@@ -56,7 +54,8 @@ def torch_name(func: ir.Expr) -> str:
     """The absolute name of torch's function that is written ``torch.x``, ``nn.functional.x`` or ``F.x``; empty where torch has
     none of that name."""
     head, _, rest = dotted(func).partition(".")
-    name = f"{TORCH_NAMES[head]}.{rest}" if head in TORCH_NAMES else ""
+    module = TORCH.usual_names.get(head)  # however it came to be: `torch, nn = try_import_torch()`
+    name = f"{module}.{rest}" if module else ""
     return name if name in TORCH.functions else ""
 
 
