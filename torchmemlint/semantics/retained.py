@@ -22,7 +22,7 @@ from torchmemlint.torch_facts.words import CallByName
 
 MAX_DEPTH = 2
 """Callers of callers that are asked about a graph which a parameter brought in."""
-GOING_BACK = (*sorted(TORCH.words["back-propagates"] | {"grad"}),)
+GOING_BACK = (*sorted(TORCH.words["back-propagates"] | {TORCH.names["gradient"]}),)
 """Words of functions that back-propagate."""
 MAX_BELOW = 60
 """Functions that are looked through for such words, below one that was not followed."""

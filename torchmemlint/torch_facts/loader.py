@@ -22,6 +22,7 @@ file has its names alone; those of the standard library stand in ``python.toml``
     given_weights   what makes a module of weights that want no gradient
     renamed         deprecated names and what stands for them
     networks        architectures and how many million parameters they have, ``resnet50=25``
+    names           single names, by what they are to the engine or a rule, ``gradient=grad``
     usual_names     names under which modules are imported everywhere, ``nn=torch.nn``
     words           names of which the engine or a rule asks one thing, which ``asked`` names: ``TORCH.words["joins"]``. Several
                     libraries may add to it
@@ -151,6 +152,8 @@ class TorchFacts:
     """Top package → regular expressions for absolute names, and their effect."""
     millions: dict[str, int]
     """Name of an architecture, in lower case → how many million parameters it has, rounded down."""
+    names: dict[str, str]
+    """What the engine or a rule asks for → its name: of a method, an attribute, an argument, a class …"""
     usual_names: dict[str, str]
     """Name in code → the module that it stands for, however it came to be."""
     words: dict[str, frozenset[str]]
@@ -275,7 +278,8 @@ def parse(files: Mapping[str, str]) -> TorchFacts:
         class_patterns=_patterns(document, "class_patterns", "kind", frozenset(ClassKind)),
         function_patterns=_patterns(document, "function_patterns", "effect", FUNCTION_EFFECTS),
         millions=millions,
-        usual_names={name: module for text in _name_set(document, "usual_names") for name, _, module in [text.partition("=")]},
+        names=_pairs(document, "names"),
+        usual_names=_pairs(document, "usual_names"),
         words=words,
     )
 
@@ -334,6 +338,15 @@ def _name_set(document: _Document, table: str) -> frozenset[str]:
     for group in _tables(document, table):
         _add_all(seen, table, _names(group), table)
     return frozenset(seen)
+
+
+def _pairs(document: _Document, table: str) -> dict[str, str]:
+    """``nn=torch.nn``"""
+    pairs: dict[str, str] = {}
+    for group in _tables(document, table):
+        for key, _, value in (text.partition("=") for text in _names(group)):
+            _add_all(pairs, table, [key], value)
+    return pairs
 
 
 def _strings(document: _Document, table: str) -> dict[str, str]:

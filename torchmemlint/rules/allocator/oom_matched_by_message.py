@@ -86,7 +86,7 @@ EVENT = OomHandler
 
 
 def check(event: OomHandler, flow: Flow) -> Iterator[Draft | Silent]:
-    if not event.tests or not flow.own(event.site) or any("OutOfMemoryError" in t for t in event.types):
+    if not event.tests or not flow.own(event.site) or any(TORCH.names["out-of-memory"] in t for t in event.types):
         return
     if event.reraises:
         return

@@ -75,7 +75,7 @@ RULE = Rule(
     about=About.TENSORS_KEPT,
     triggers=TORCH.words["creates-graph"],
     repair=Repair.SWITCH,
-    keyword="create_graph",
+    keyword=TORCH.names["creates-graph"],
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
 

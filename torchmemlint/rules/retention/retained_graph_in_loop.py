@@ -87,7 +87,7 @@ RULE = Rule(
     fix=Safety.UNSAFE,
     triggers=TORCH.words["retains-graph"],
     repair=Repair.SWITCH,
-    keyword="retain_graph",
+    keyword=TORCH.names["keeps-graph"],
     shown=frozenset({Shown.SECOND_STEP}),
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )

@@ -40,6 +40,9 @@ from torchmemlint.semantics.values import (
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, Effect
 
+FORWARD = TORCH.names["forward"]
+BACKWARD = TORCH.names["backward"]
+STEPS = TORCH.names["steps"]
 OTHER_FRAMEWORKS = TORCH.words["other-frameworks"]
 """What tokenizers call the tensors of other frameworks: https://huggingface.co/docs/transformers/main_classes/tokenizer."""
 COMMON_METHODS = TORCH.words["common-methods"]
@@ -154,12 +157,12 @@ def thing_method(m: Machine, oid: int, name: str, call: Call, state: State) -> V
     manager = TORCH.functions.get(f"torch.{name}") if not own else None
     if manager in (Effect.GRAD_OFF, Effect.GRAD_ON, Effect.GRAD_SET):  # torch itself, handed on as an argument
         return grad_manager(m, f"torch.{name}", manager, call, state)
-    if name == "forward":
+    if name == FORWARD:
         return call_opaque(m, text_of(call.func), call, state, oid=oid, direct=True)
     if name in STORING and len(call.positional) >= 1 and name != "add":
         store_in(m, oid, m.heap[oid].name, STORING[name], call.positional[-1], call.node, call.exprs[-1], state)
         return NONE
-    if name == "backward" and may_be_attached(m, call, state):
+    if name == BACKWARD and may_be_attached(m, call, state):
         # An accelerator or an engine: what it is given is back-propagated. (A tensor's gradient has no graph.)
         back_propagate(m, call.positional[:1], call, state)
         return NONE
@@ -181,7 +184,7 @@ def may_be_attached(m: Machine, call: Call, state: State) -> bool:
 def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
     if name not in COMMON_METHODS and guards_itself(m.world, name):
         return FREE_TENSOR
-    if name == "step" and not call.positional:
+    if name == STEPS and not call.positional:
         tell_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
     method = only_method(m, name)
     if method is not None:
