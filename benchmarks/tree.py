@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import ast
 import io
-import re
 import subprocess
 import sys
 import tarfile
 import tempfile
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from benchmarks import word_lists
+from benchmarks.word_lists import ENGINE
+
 ROOT = Path(__file__).parents[1]
-ENGINE = ("semantics", "lower", "index")
-WORDS = re.compile(r"[A-Z_]+")
 
 
 def figures(package: Path) -> dict[str, int | str]:
@@ -24,7 +25,7 @@ def figures(package: Path) -> dict[str, int | str]:
     engine = {path: tree for path, tree in trees.items() if path.relative_to(package).parts[0] in ENGINE}
     functions = [node for tree in engine.values() for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     largest = max(engine, key=lambda path: lines[path])
-    elsewhere = [tree for path, tree in trees.items() if "torch_facts" not in path.parts]
+    kinds = Counter(kind for kind, *_ in word_lists.listed(package))
     return {
         "lines": sum(lines.values()),
         "lines of the engine": sum(lines[path] for path in engine),
@@ -33,9 +34,12 @@ def figures(package: Path) -> dict[str, int | str]:
         "C901 over 12 in the engine": complex_functions([package / part for part in ENGINE if (package / part).exists()]),
         "methods of the engine's largest class, with those it inherits": max(methods(engine.values()), default=0),
         "top-level modules": sum(path.parent == package for path in trees),
-        "constants that are sets or tables of three words or more, outside torch_facts": sum(
-            word_lists(tree) for tree in elsewhere
-        ),
+        "constants that are sets or tables of three words or more, outside torch_facts": kinds.total(),
+        "… of names of libraries, in the engine and the rules": kinds[word_lists.LIBRARY],
+        "… of names of libraries, in the workers of `confirm` and `budget`": kinds[word_lists.WORKER],
+        "… of names of Python": kinds[word_lists.PYTHON],
+        "… of the product's own: options, formats, files, messages": kinds[word_lists.OWN],
+        "single names of libraries in the engine and the rules": len(word_lists.single_names(package)),
         "imports inside functions": sum(inner_imports(tree) for tree in trees.values()),
     }
 
@@ -59,19 +63,6 @@ def methods(trees: Iterable[ast.Module]) -> list[int]:
         return own.union(*(names(base.id, above | {name}) for base in node.bases if isinstance(base, ast.Name)))
 
     return [len(names(name, frozenset())) for name in classes]
-
-
-def word_lists(tree: ast.Module) -> int:
-    """Constants at the top of a module that spell out words."""
-    found = 0
-    for node in tree.body:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        named = any(isinstance(target, ast.Name) and WORDS.fullmatch(target.id) for target in targets)
-        if named and isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
-            inside = list(ast.walk(node.value))
-            shown = any(isinstance(each, (ast.Set, ast.Dict, ast.Tuple, ast.List)) for each in inside)
-            found += shown and sum(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in inside) >= 3
-    return found
 
 
 def inner_imports(tree: ast.Module) -> int:

@@ -127,12 +127,13 @@ def test_every_setting_and_table_has_a_reader(kind: type[Settings] | type[TorchF
 
 
 @pytest.mark.slow
-def test_every_group_of_words_is_asked_for() -> None:
+@pytest.mark.parametrize("table", ["words", "names"])
+def test_every_word_is_asked_for(table: str) -> None:
     asked = {
         str(node.slice.value)
         for node in nodes()
         if isinstance(node, ast.Subscript)
-        and ast.unparse(node.value) in ("TORCH.words", "torch.words")
+        and ast.unparse(node.value) in (f"TORCH.{table}", f"torch.{table}")
         and isinstance(node.slice, ast.Constant)
     }
-    assert asked == set(TORCH.words)
+    assert asked == set(getattr(TORCH, table))

@@ -82,6 +82,12 @@ def test_a_name_that_two_libraries_claim_is_refused() -> None:
         loader.parse({"one.toml": one, "other.toml": other})
 
 
+def test_pairs_are_read_and_a_key_stands_once() -> None:
+    assert parse(group("names", "gradient=grad data=data", source="x")).names == {"gradient": "grad", "data": "data"}
+    with pytest.raises(TorchFactsError, match="'gradient' twice, as 'grad' and as 'data'"):
+        parse(group("names", "gradient=grad gradient=data", source="x"))
+
+
 def test_words_of_several_libraries_are_put_together() -> None:
     one, other = (group("words", name, asked="arrays", source="x") for name in ("numpy", "pandas"))
     assert loader.parse({"one.toml": one, "other.toml": other}).words == {"arrays": {"numpy", "pandas"}}
@@ -252,13 +258,14 @@ NOT_NAMES_OF_TORCH = {
     "product": "of products that are written out",
     "reduce_loss": "a helper around all_reduce",
     "reduce_mean": "a helper around all_reduce",
+    "value": "the argument of fill_, which has no signature",
     "set_memory_fraction": "of backends that are packages of their own",
 }
 """Words of torch's table that are not (or no longer) names of torch, with the reason."""
 PLACES = """
     Tensor nn.Module nn nn.functional nn.modules.module nn.ModuleList nn.ModuleDict nn.parallel nn.utils.rnn optim.Optimizer
     optim.lr_scheduler.LRScheduler
-    nn.utils autograd autograd.Function autograd.functional autograd.graph.Node func distributed distributed.fsdp jit amp amp.GradScaler
+    nn.utils autograd autograd.Function autograd.function autograd.functional autograd.graph.Node func distributed distributed.fsdp jit amp amp.GradScaler
     cuda compiler profiler utils.checkpoint utils.hooks.RemovableHandle linalg backends.cuda.matmul backends
 """
 
@@ -268,18 +275,27 @@ def test_every_word_of_the_table_of_torch_is_a_name_of_torch() -> None:
     """A method, a function, a class, an argument, a variable of the environment …: what torch itself says."""
     torch = the_torch()
     text = (Path(loader.__file__).parent / "torch.toml").read_text(encoding="utf-8")
-    words = {word for group in loader.parse({"torch.toml": text}).words.values() for word in group}
+    facts = loader.parse({"torch.toml": text})
+    words = {word for group in facts.words.values() for word in group} | {*facts.names.values()}
     layers = torch.nn.Module(), torch.nn.BatchNorm1d(1), torch.nn.LayerNorm(1)
     places = [torch, *layers, *(resolve(f"torch.{place}") for place in PLACES.split())]
     others = {"torch", *TORCH.words["allocator-variables"], *ABSENT_METHODS}
     others |= set(inspect.signature(torch.utils.checkpoint.checkpoint).parameters)
     others |= set(inspect.signature(torch.Tensor.backward).parameters)
+    others |= set(inspect.signature(torch.optim.Optimizer.zero_grad).parameters)
+    others |= set(inspect.signature(torch.inference_mode).parameters)
     unknown = {
         word
         for word in words - others
         if not (resolves(word) if word.startswith("torch.") else any(hasattr(place, word) for place in places))
     }
     assert unknown == set(NOT_NAMES_OF_TORCH)
+
+
+def test_usual_names_stand_for_modules_of_torch() -> None:
+    the_torch()
+    assert TORCH.usual_names["F"] == "torch.nn.functional"
+    assert {name for name, module in TORCH.usual_names.items() if not inspect.ismodule(resolve(module))} == set()
 
 
 def test_every_public_name_of_the_tensor_is_known() -> None:

@@ -75,7 +75,7 @@ class Effects:
         effect = self._torch.functions.get(name)
         if effect is Effect.GRAD_OFF:
             flag = args[0] if args else None
-            if flag is None or not name.endswith("inference_mode"):
+            if flag is None or not name.endswith(TORCH.names["inference-mode"]):
                 return OFF
             return negated(self._argument_effect(path, qualname, flag))
         if effect is Effect.GRAD_ON:

@@ -289,7 +289,7 @@ class PointsTo:
             if effect in GRAD_EFFECTS:
                 return (Instance(value.name, True),)
             if effect is Effect.MODULE:
-                return (Instance("torch.nn.Module", False),)
+                return (Instance(TORCH.names["module"], False),)
         return ()
 
     def _result_of_method(self, value: Method) -> tuple[Value, ...]:

@@ -157,7 +157,7 @@ class Starts:
     def _runs_guarded(self, ref: FunctionRef, owner: ClassRef) -> bool:
         """Whether all that others in sight run of a method's module, by its other methods, runs with grad mode off, or its own
         forward does: what nobody calls yet is there for the same use."""
-        if not self._classes.is_subclass(owner, "torch.nn.Module"):
+        if not self._classes.is_subclass(owner, TORCH.names["module"]):
             return False
         forward = self._reader.head(owner.path, f"{owner.qualname}.forward")
         if forward is not None and self._effects.own_effect(forward, owner.path) == OFF:

@@ -22,9 +22,12 @@ from torchmemlint.index.fact_words import AttrKind, ResultUse
 from torchmemlint.index.facts import AttrFact, CallableUse, ClassFacts
 from torchmemlint.index.signatures import all_arguments, receiver_name
 from torchmemlint.index.walk import MAX_DEPTH, ClassBody, Frame, Walk, finished
+from torchmemlint.torch_facts import TORCH
+
+SETS_GRAD = TORCH.names["sets-grad-mode"]
 
 _NO_USE = CallableUse("", (), False)
-GRADIENT_FLAG = "requires_grad"
+GRADIENT_FLAG = TORCH.names["gradient-flag"]
 """The attribute of which the index tells what is stored there: it freezes parameters, or thaws them."""
 
 
@@ -74,7 +77,7 @@ def mode_change(walk: Walk, node: ast.Call) -> None:
         closed = callable_use(walk, func.value).callee
         walk.managers = tuple(use for use in walk.managers if use.callee != closed)
         return
-    elif name.endswith("set_grad_enabled") or stands_for_set_grad(walk, name):
+    elif name.endswith(SETS_GRAD) or stands_for_set_grad(walk, name):
         use = callable_use(walk, node)
         if walk.managers and walk.managers[-1].callee == use.callee and walk.managers[-1].statement:
             walk.managers = walk.managers[:-1]
@@ -227,7 +230,7 @@ def with_(walk: Walk, statement: ast.stmt, depth: int) -> None:
         text = read(walk, item.context_expr, depth + 1)
         use = callable_use(walk, item.context_expr)
         walk.managers = (*walk.managers, use)
-        touches_grad = touches_grad or "grad" in use.callee or "inference_mode" in use.callee
+        touches_grad = touches_grad or TORCH.names["gradient"] in use.callee or TORCH.names["inference-mode"] in use.callee
         if item.optional_vars is not None:
             if type(item.optional_vars) is ast.Name:
                 walk.frame.bind(item.optional_vars.id, text)
@@ -236,7 +239,7 @@ def with_(walk: Walk, statement: ast.stmt, depth: int) -> None:
     inside = len(walk.managers)
     block(walk, statement.body, depth + 1)
     # What a with-block entered it leaves; a `set_grad_enabled` inside outlives it unless it restores the mode itwalk.
-    left = () if touches_grad else tuple(use for use in walk.managers[inside:] if use.callee.endswith("set_grad_enabled"))
+    left = () if touches_grad else tuple(use for use in walk.managers[inside:] if use.callee.endswith(SETS_GRAD))
     walk.managers = before + left
 
 

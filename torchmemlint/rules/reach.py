@@ -52,7 +52,7 @@ def is_on_host(graph: Graph, flow: Flow) -> bool:
     maker = project.resolve(path, made, root.qualname) if made else None
     if maker is not None and (isinstance(world.symbol(maker), ClassRef) or TORCH.class_kind(maker)):
         words = frozenset[str]().union(*(facts.names for _, facts in family(world, root)))
-        return not words & DEVICE_WORDS - {"to"} and not moves_something(world, root)
+        return not words & DEVICE_WORDS - {TORCH.names["to-place"]} and not moves_something(world, root)
     if not world.remember(_is_program, path) or mentions_devices_anywhere(flow):
         return False
     callers = project.callers(root)
@@ -99,13 +99,15 @@ def _is_called_on_host(world: World, root: FunctionRef) -> bool:
 
 def chooses_device(module: ModuleFacts) -> bool:
     return says_cuda(module) or any(
-        is_move(call) or "device" in call.keywords for facts in module.functions for call in facts.calls
+        is_move(call) or TORCH.names["place"] in call.keywords for facts in module.functions for call in facts.calls
     )
 
 
 def mentions_devices_anywhere(flow: Flow) -> bool:
     """Whether the root's file mentions devices, in names, as an argument or as a default."""
-    return flow.file_says(DEVICE_WORDS - {"to"}) or chooses_device(flow.runs.world.project.module(flow.record.root.path))
+    return flow.file_says(DEVICE_WORDS - {TORCH.names["to-place"]}) or chooses_device(
+        flow.runs.world.project.module(flow.record.root.path)
+    )
 
 
 def acts(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:

@@ -46,6 +46,8 @@ from torchmemlint.semantics.values import (
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
+DATA = TORCH.names["data"]
+GRADIENT = TORCH.names["gradient"]
 WEIGHT_ALONE = TORCH.words["weight-alone"]
 """Modules with no parameter but their ``weight``."""
 
@@ -123,8 +125,8 @@ def assign_attribute(m: Machine, target: ir.Attr, value: Value, state: State, no
         return
     if target.name == METHOD:
         overwrite_method(m, target, owners, value, state, node)
-    if target.name in ("data", "grad"):
-        if target.name == "grad" and is_none(value):
+    if target.name in (DATA, GRADIENT):
+        if target.name == GRADIENT and is_none(value):
             gradients_freed(m, node)
         return
     text = text_of(target)

@@ -89,7 +89,7 @@ def attribute_of_atom(m: Machine, atom: Atom, name: str, expr: ir.Attr, state: S
 def tensor_attribute(m: Machine, atom: Tensor, name: str, expr: ir.Attr, state: State) -> Value:
     effect = TORCH.attributes.get(name)
     if atom.flags & PACKED:
-        effect = Effect.KEEP if name == "data" else None
+        effect = Effect.KEEP if name == TORCH.names["data"] else None
         atom = atom._replace(flags=atom.flags & ~PACKED)
     if effect is not None:
         m.notice(atom.graphs, name)
@@ -143,7 +143,7 @@ def known_attribute(m: Machine, oid: int, name: str, state: State) -> Value | No
             return frozenset((Obj(oid),))
         if not name.endswith(("_shape", "_ndims", "_support", "support")):
             return state.vars.get((oid, ELEMENTS), UNKNOWN)  # `loc`, `logits`, `mean`: what it was made of
-    if name == "training":
+    if name == TORCH.names["mode-of-training"]:
         if info.kind is Kind.THING:
             m.retype(oid, Kind.MODULE)  # only modules have it
         return state.vars.get((oid, TRAINING), UNKNOWN)

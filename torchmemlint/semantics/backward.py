@@ -13,6 +13,11 @@ from torchmemlint.semantics.parts import hold_loaded
 from torchmemlint.semantics.state import Kind, State
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import Atom, Obj, Tensor, Tuple, Value, is_none, truth
+from torchmemlint.torch_facts import TORCH
+
+BACKWARD = TORCH.names["backward"]
+CREATES_GRAPH = TORCH.names["creates-graph"]
+KEEPS_GRAPH = TORCH.names["keeps-graph"]
 
 
 def back_propagate(
@@ -33,18 +38,18 @@ def back_propagate(
         for atom in value:
             if type(atom) is Obj and m.heap[atom.oid].kind is Kind.THING:
                 graphs.add(m.thing_graph(atom.oid))
-    created = call.get(retain_at + 1 if retain_at >= 0 else -1, "create_graph")
-    retained = call.get(retain_at, "retain_graph")
+    created = call.get(retain_at + 1 if retain_at >= 0 else -1, CREATES_GRAPH)
+    retained = call.get(retain_at, KEEPS_GRAPH)
     create = truth(created) if created is not None else False
     retain = truth(retained) if retained is not None and not is_none(retained) else create
-    kept_by = call.keyword_exprs.get("retain_graph")
+    kept_by = call.keyword_exprs.get(KEEPS_GRAPH)
     m.record.flags |= {RecordFlag.BACKWARD, RecordFlag.CREATE_GRAPH} if create is True else {RecordFlag.BACKWARD}
     hold_loaded(m, state)
     sole = [
         g for g in graphs if m.record.graphs[g].kind in (GraphKind.OPAQUE, GraphKind.PARAM, GraphKind.FORWARD, GraphKind.LEAF)
     ]
     if len(sole) == 1:
-        m.notice(sole, "backward")
+        m.notice(sole, BACKWARD)
     m.sink(graphs | hints, SinkKind.BACKWARD, text_of(call.func), call.node)
     event = Backward(
         m.site(call.node), frozenset(graphs), frozenset(hints), retain is not False,

@@ -18,6 +18,16 @@ from torchmemlint.semantics.world import MODULE
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, Effect
 
+CLEARS = TORCH.names["clears-gradients"]
+TO_NONE = TORCH.names["gradients-to-none"]
+RESTORES = TORCH.names["restores"]
+TO_CUDA = TORCH.names["to-cuda"]
+CUDA = TORCH.names["cuda"]
+TO_PLACE = TORCH.names["to-place"]
+PLACE = TORCH.names["place"]
+ZEROES = TORCH.names["zeroes"]
+FILLS = TORCH.names["fills"]
+FILLS_WITH = TORCH.names["fills-with"]
 ALLOCATOR_VARIABLES = TORCH.words["allocator-variables"]
 """Environment variables that the caching allocator reads: https://docs.pytorch.org/docs/stable/notes/cuda.html."""
 
@@ -77,33 +87,38 @@ def tell_by_name(m: Machine, func: ir.Attr, receiver: Value, call: Call, state: 
     """Tell calls whose method's name says enough: ``load_state_dict``; gradients that are filled with zeros, where the
     receiver is known to have parameters, or to be one's gradient."""
     kinds = {m.heap[a.oid].kind for a in receiver if type(a) is Obj}
-    if func.name == "zero_grad":
-        zeroed(m, call.get(0, "set_to_none"), call.node)
-    match func.name:
-        case "load_state_dict" if call.all() and not kinds & {Kind.SCHEDULER, Kind.SCALER}:
-            tell_call(m, CallByName.RESTORE, text_of(func), call, state, on=frozenset(kinds))
-        case "zero_grad" if "set_to_none" in call.keywords or (kinds & {Kind.OPTIMIZER, Kind.MODULE} and call.positional):
+    name = func.name
+    if name == CLEARS:
+        zeroed(m, call.get(0, TO_NONE), call.node)
+        if TO_NONE in call.keywords or (kinds & {Kind.OPTIMIZER, Kind.MODULE} and call.positional):
             tell_call(m, CallByName.ZERO_GRAD, text_of(func), call)
-        case "cuda":
-            m.record.flags.add(RecordFlag.ON_CUDA)
-        case "to":
-            place = call.get(0, "device")
-            single = only_const(place) if place is not None else None
-            if single is not None and str(single.value).startswith("cuda"):
-                m.record.flags.add(RecordFlag.ON_CUDA)
-            elif place is not None and single is None and not any(type(a) is Ext for a in place):  # no dtype
-                m.record.flags.add(RecordFlag.ON_SOME_DEVICE)
-        case "zero_" | "fill_":
-            owner = gradient_owner(func.value)
-            if owner is None or (func.name == "fill_" and not is_zero(call.get(0, "value"))):
-                return
-            if any(type(a) is Obj and m.heap[a.oid].kind is Kind.PARAMS for a in evaluate(m, owner, state)):
-                tell_call(m, CallByName.GRADIENT_ZEROED, text_of(owner), call)
+    elif name == RESTORES:
+        if call.all() and not kinds & {Kind.SCHEDULER, Kind.SCALER}:
+            tell_call(m, CallByName.RESTORE, text_of(func), call, state, on=frozenset(kinds))
+    elif name == TO_CUDA:
+        m.record.flags.add(RecordFlag.ON_CUDA)
+    elif name == TO_PLACE:
+        tell_place(m, call.get(0, PLACE))
+    elif name in (ZEROES, FILLS):
+        owner = gradient_owner(func.value)
+        if owner is None or (name == FILLS and not is_zero(call.get(0, FILLS_WITH))):
+            return
+        if any(type(a) is Obj and m.heap[a.oid].kind is Kind.PARAMS for a in evaluate(m, owner, state)):
+            tell_call(m, CallByName.GRADIENT_ZEROED, text_of(owner), call)
+
+
+def tell_place(m: Machine, place: Value | None) -> None:
+    """``x.to(place)``"""
+    single = only_const(place) if place is not None else None
+    if single is not None and str(single.value).startswith(CUDA):
+        m.record.flags.add(RecordFlag.ON_CUDA)
+    elif place is not None and single is None and not any(type(a) is Ext for a in place):  # no dtype
+        m.record.flags.add(RecordFlag.ON_SOME_DEVICE)
 
 
 def reaches_device(name: str, call: Call) -> bool:
     """Whether ``x.cuda()`` or ``x.to(…)`` puts something on a device."""
-    return name == "cuda" or names_device(call.get(0, "device"))
+    return name == TO_CUDA or names_device(call.get(0, PLACE))
 
 
 def tell_environment(m: Machine, key: Value, value: Value, node: int) -> None:

@@ -294,7 +294,7 @@ def class_method(m: Machine, cls: ClassRef, name: str, call: Call, state: State)
     if method is not None:
         (atom,) = function_value(m, method)
         return call_atom(m, atom, call, state)
-    if name == "apply" and m.world.project.is_subclass(cls, "torch.autograd.Function"):
+    if name == "apply" and m.world.project.is_subclass(cls, TORCH.names["autograd-function"]):
         return arithmetic(m, call.all(), call.node, state)
     if name in MAKES_MODEL and m.world.is_module_class(cls):
         return frozenset((Obj(m.allocate(Kind.MODULE, call.node, text_of(call.func), cls)),))

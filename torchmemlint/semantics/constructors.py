@@ -453,7 +453,7 @@ class Constructor:
             self.made += count
             self.spatial = self.spatial or is_spatial(name)
             return UnknownPart(inner + count)
-        if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
+        if name in TORCH.words["parameter-classes"]:
             size = args[0] if args else None
             self.made += entries_of(size.attrs.get("") if isinstance(size, UnknownPart) else None)
             return UnknownPart()

@@ -42,6 +42,7 @@ from torchmemlint.semantics.values import (
 )
 from torchmemlint.torch_facts import TORCH
 
+FORWARD = TORCH.names["forward"]
 RETURNED = CONTAINERS | {Kind.DISTRIBUTION}
 """Objects in which a forward returns tensors."""
 TO_INDICES = TORCH.words["gives-indices"]
@@ -99,7 +100,7 @@ def run_forward(m: Machine, oid: int, call: Call, state: State, text: str) -> Va
 
 def gives_no_graph(m: Machine, cls: ClassRef) -> Value | None:
     """What a module's own forward gives where it guards itself, or gives indices alone; None where it may give a graph."""
-    own = m.world.project.method(cls, "forward")
+    own = m.world.project.method(cls, FORWARD)
     if own is None:
         return None
     if decorated_mode(m, own) is Mode.OFF:
@@ -227,7 +228,7 @@ def inside_forward(m: Machine, oid: int, call: Call, state: State) -> Value | No
     info = m.heap[oid]
     if not isinstance(info.cls, ClassRef) or m.record.frames[m.frame].depth > 0:
         return None
-    method = m.world.project.method(info.cls, "forward")
+    method = m.world.project.method(info.cls, FORWARD)
     if method is None:
         return None
     if m.world.length(method) > 120 or method == m.record.root:

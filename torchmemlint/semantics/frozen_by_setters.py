@@ -16,7 +16,7 @@ from torchmemlint.torch_facts import TORCH
 
 FREEZING_WORDS = TORCH.words["may-freeze"]
 """Words of a method that may freeze what it sets."""
-CHANGES_PARAMETERS = frozenset({"requires_grad=False", "requires_grad_", "detach_"})
+CHANGES_PARAMETERS = TORCH.words["changes-flags"] | {f"{flag}=False" for flag in TORCH.words["gradient-flags"]}
 MAX_METHODS = 4
 """Methods of one name that are looked at: a name that many have says nothing."""
 

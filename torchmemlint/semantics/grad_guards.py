@@ -88,7 +88,7 @@ def guards_what_it_runs(world: World, cls: ClassRef) -> bool:
 
 
 def _forward_is_guarded(world: World, cls: ClassRef) -> bool:
-    return _runs_of(world, cls, "forward", 0) == {Mode.OFF}
+    return _runs_of(world, cls, TORCH.names["forward"], 0) == {Mode.OFF}
 
 
 def _runs_of(world: World, cls: ClassRef, name: str, depth: int) -> set[Mode]:

@@ -262,7 +262,7 @@ def read_before_backward(world: World, ref: FunctionRef, node: int) -> bool:
             steps += (
                 [(each.node, _Step.ZERO)] if each.node == node else [(each.node, _Step.BACKWARD)] if last in BACKWARD else []
             )
-        elif isinstance(each, ir.Attr) and each.name == "grad" and not dotted(each).startswith("torch."):
+        elif isinstance(each, ir.Attr) and each.name == TORCH.names["gradient"] and not dotted(each).startswith("torch."):
             steps.append((each.node, _Step.READ))
     own = _gradients_in_place(world, found[0].body)
     start = next((index for index, (at, _) in enumerate(steps) if at == node), 0)

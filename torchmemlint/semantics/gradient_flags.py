@@ -15,7 +15,7 @@ from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import NOTHING, Obj, Tensor, Value, is_none, truth
 from torchmemlint.torch_facts import TORCH
 
-FLAG, METHOD = "requires_grad", "requires_grad_"
+FLAG, METHOD = TORCH.names["gradient-flag"], TORCH.names["sets-gradient-flag"]
 PARAMETER_ITERATORS = TORCH.words["parameter-iterators"]
 
 

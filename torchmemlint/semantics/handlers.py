@@ -19,6 +19,14 @@ from torchmemlint.semantics.walk import FIELDS, names_inside, nodes_of, nodes_of
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
+EMPTIES = TORCH.names["empties-cache"]
+CLEARS = TORCH.names["clears-gradients"]
+OUT_OF_MEMORY = TORCH.names["out-of-memory"]
+MOVES_TO_HOST = TORCH.names["to-host"]
+TO_PLACE = TORCH.names["to-place"]
+HOST = TORCH.names["host"]
+LAYERS = TORCH.names["layers"]
+DATA_PACKAGE = TORCH.names["data-package"]
 OOM_WORDS = re.compile(
     r"out of (?:gpu |device )?memory|out_of_memory|memory exhausted|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED|can't allocate memory",
     re.IGNORECASE,
@@ -32,7 +40,7 @@ CLEANS = re.compile(
 )
 CATCHES_OOM = TORCH.words["wide-exceptions"] | {""}
 """Types wide enough to catch an out-of-memory error; by themselves they say nothing of memory."""
-RUNS = TORCH.words["trains-something"] | {"forward"}
+RUNS = TORCH.words["trains-something"] | {TORCH.names["forward"]}
 """Words of a function that runs a model."""
 QUIET = TORCH.words["tells"]
 """Names of calls that run nothing on a device: they ask, tell or leave."""
@@ -59,7 +67,7 @@ def describe(m: Machine, handler: ir.Handler, statement: ir.Try, state: State, f
     asked = tests or [node for node in nodes_of(handler.body) if asks_helper(node, handler.name)]
     # A handler of RuntimeError that empties the cache is about memory, whether it asks or not.
     empties = "builtins.RuntimeError" in types and any(
-        isinstance(n, ir.Call) and dotted(n.func).rpartition(".")[2] == "empty_cache" for n in nodes_of(handler.body)
+        isinstance(n, ir.Call) and dotted(n.func).rpartition(".")[2] == EMPTIES for n in nodes_of(handler.body)
     )
     if not by_type and not empties and not (asked and any(t in CATCHES_OOM for t in types)):
         return None
@@ -81,7 +89,7 @@ def describe(m: Machine, handler: ir.Handler, statement: ir.Try, state: State, f
 
 
 def is_oom_type(name: str) -> bool:
-    return name in TORCH.oom_exceptions or name.rpartition(".")[2] == "OutOfMemoryError"
+    return name in TORCH.oom_exceptions or name.rpartition(".")[2] == OUT_OF_MEMORY
 
 
 CLEANUPS = frozenset(Recovery) - {Recovery.RETRY, Recovery.HOST_RETRY, Recovery.MOVE}
@@ -117,8 +125,8 @@ def beside_type(body: list[ir.Stmt]) -> frozenset[int]:
 
 
 def names_oom_class(node: object) -> bool:
-    return (isinstance(node, ir.Attr) and node.name == "OutOfMemoryError") or (
-        isinstance(node, ir.Const) and node.value == "OutOfMemoryError"
+    return (isinstance(node, ir.Attr) and node.name == OUT_OF_MEMORY) or (
+        isinstance(node, ir.Const) and node.value == OUT_OF_MEMORY
     )
 
 
@@ -170,7 +178,7 @@ def is_torchs_own(callee: ir.Expr, m: Machine, state: State) -> bool:
             names = [atom.name for atom in atoms if isinstance(atom, Ext)]
             return all(
                 name.partition(".")[0] in sys.stdlib_module_names
-                or (TORCH.functions.get(name) in OPERATIONS and not name.startswith("torch.nn."))
+                or (TORCH.functions.get(name) in OPERATIONS and not name.startswith(f"{LAYERS}."))
                 for name in names
             )
     if not isinstance(callee, ir.Attr):
@@ -207,7 +215,7 @@ def cleans_again(statement: ir.Try, following: ir.Stmt | None, turn: list[ir.Stm
 
 def frees(call: ir.Call) -> bool:
     last = dotted(call.func).rpartition(".")[2]
-    return last == "empty_cache" or bool(CLEANS.search(last))
+    return last == EMPTIES or bool(CLEANS.search(last))
 
 
 def verdict_names(body: list[ir.Stmt]) -> frozenset[str]:
@@ -317,15 +325,15 @@ def recoveries(
             last = name.rpartition(".")[2]
             if not name or last in QUIET:
                 continue
-            if last == "empty_cache":
+            if last == EMPTIES:
                 out.append((node.node, Recovery.EMPTY_CACHE))
             elif name == "gc.collect":
                 out.append((node.node, Recovery.COLLECT))
-            elif last == "zero_grad":
+            elif last == CLEARS:
                 out.append((node.node, Recovery.ZERO_GRAD))
             elif CLEANS.search(last):
                 out.append((node.node, Recovery.CLEANUP))
-            elif last == "cpu" or (last == "to" and node.args and text_of(node.args[0].value) in TO_HOST):
+            elif last == MOVES_TO_HOST or (last == TO_PLACE and node.args and text_of(node.args[0].value) in TO_HOST):
                 out.append((node.node, Recovery.MOVE))
             elif (
                 last == own
@@ -380,7 +388,7 @@ def surely_runs_model(m: Machine, callee: str) -> bool:
     """Whether a call in the root runs a model by its name, or by what the project shows of it."""
     last = callee.rpartition(".")[2]
     call = next((c for c in m.world.facts(m.ref).calls if c.callee == callee), None)
-    if last in RUNS - {"zero_grad"} or purpose.may_be_network(callee):
+    if last in RUNS - {CLEARS} or purpose.may_be_network(callee):
         return True
     if call is None:
         return False
@@ -391,7 +399,7 @@ def surely_runs_model(m: Machine, callee: str) -> bool:
 def moves_to_host(args: object) -> bool:
     """Whether an argument is brought to the host first, or says that the call is to run there."""
     for node in walk(args):
-        if isinstance(node, ir.Call) and isinstance(node.func, ir.Attr) and node.func.name == "cpu":
+        if isinstance(node, ir.Call) and isinstance(node.func, ir.Attr) and node.func.name == MOVES_TO_HOST:
             return True
         if isinstance(node, (ir.Const, ir.Call)) and text_of(node) in TO_HOST:
             return True
@@ -409,7 +417,7 @@ def does_the_same(m: Machine, callee: str, attempted: set[str]) -> bool:
     )
 
 
-TO_HOST = ("'cpu'", "torch.device('cpu')", "device('cpu')")
+TO_HOST = {repr(HOST), *(f"{maker}({HOST!r})" for maker in TORCH.words["makes-devices"])}
 
 
 def made_of_the_same(body: list[ir.Stmt], tried: list[ir.Stmt], about_error: frozenset[str]) -> set[str]:
@@ -485,7 +493,7 @@ def may_calculate(callee: ir.Expr, m: Machine, state: State) -> bool:
                 return False
             if root == "torch" and effect is None and TORCH.class_kind(atom.name) is None:
                 return False
-            if atom.name.startswith("torch.utils.data."):
+            if atom.name.startswith(f"{DATA_PACKAGE}."):
                 return False
     return True
 

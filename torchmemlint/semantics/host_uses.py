@@ -119,7 +119,7 @@ class HostUses(FunctionTracker):
             case ir.Attr():
                 return expr.name in PLAIN
             case ir.Subscript():
-                return isinstance(expr.value, ir.Attr) and expr.value.name == "shape"
+                return isinstance(expr.value, ir.Attr) and expr.value.name == TORCH.names["shape"]
             case _:
                 return False
 

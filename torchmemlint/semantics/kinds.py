@@ -27,11 +27,10 @@ def looks_like_module(words: frozenset[str]) -> bool:
 
 
 MADE = {
-    "torch.nn.Module": Kind.MODULE,
-    **dict.fromkeys(("torch.nn.Parameter", "torch.nn.parameter.Parameter"), Kind.PARAMETER),
-    **dict.fromkeys(("builtins.list", "collections.deque"), Kind.LIST),
-    **dict.fromkeys(("builtins.dict", "collections.defaultdict", "collections.OrderedDict", "collections.Counter"), Kind.DICT),
-    "builtins.set": Kind.SET,
+    **dict.fromkeys(TORCH.words["parameter-classes"], Kind.PARAMETER),
+    **dict.fromkeys(TORCH.words["makes-lists"], Kind.LIST),
+    **dict.fromkeys(TORCH.words["makes-dicts"], Kind.DICT),
+    **dict.fromkeys(TORCH.words["makes-sets"], Kind.SET),
 }
 """Absolute name of a class → the kind of its objects, before the table of torch facts is asked."""
 KINDS = {

@@ -15,7 +15,7 @@ from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import ClassKind, Effect
 
-BACKWARD = "backward"
+BACKWARD, DATA = TORCH.names["backward"], TORCH.names["data"]
 MAX_CALLERS = 4
 WHOLE = frozenset({"mean", "sum"})
 """Methods that, without arguments, leave no dimension."""
@@ -44,7 +44,7 @@ def runs_one(world: World, ref: FunctionRef) -> bool:
 
 
 def indexes_a_loss(world: World, ref: FunctionRef) -> bool:
-    if "data" not in world.facts(ref).names:
+    if DATA not in world.facts(ref).names:
         return False
     found = world.function(ref)
     body = [] if found is None else [*nodes_of(found[0].body)]
@@ -66,7 +66,7 @@ def tensor_of_indexed_data(node: object) -> ir.Expr | None:
     if (
         isinstance(node, ir.Subscript)
         and isinstance(node.value, ir.Attr)
-        and node.value.name == "data"
+        and node.value.name == DATA
         and len(node.index) == 1
         and isinstance(node.index[0], ir.Const)
         and node.index[0].value == 0

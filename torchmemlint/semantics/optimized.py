@@ -15,11 +15,12 @@ from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
+RESTORES = TORCH.names["restores"]
 PARALLEL = TORCH.words["parallel"]
 PARAMETERS = TORCH.words["parameter-iterators"]
 WRITES = TORCH.words["writes-into-parameters"]
 """Words of a function that writes into parameters, and does not only go through those of two modules."""
-FREEZING = STORED_FLAGS | {"requires_grad_"}
+FREEZING = STORED_FLAGS | {TORCH.names["sets-gradient-flag"]}
 """Words of a function that may freeze a module."""
 DEEP_COPIES = tuple(f"{name}()" for name in sorted(TORCH.words["deep-copies"]))
 BACK_PROPAGATES = TORCH.words["trains-something"] - TORCH.words["clears-gradients"]
@@ -86,7 +87,7 @@ def discards(world: World, ref: FunctionRef, text: str, row: int) -> bool:
     steps the network's own optimizer, and reads none of them meanwhile."""
     optimizer = optimizer_of(world, ref, text)
     facts = world.facts(ref)
-    if not optimizer or "grad" in facts.names:
+    if not optimizer or TORCH.names["gradient"] in facts.names:
         return False
     calls = [(at, call) for (at, _), call in zip(facts.call_rows, facts.calls, strict=True)]
     if any(arg.name == optimizer and not _makes(call) for _, call in calls for arg in call.args):
@@ -272,7 +273,7 @@ def _may_hand_on(world: World, ref: FunctionRef, text: str) -> bool:
     bound = {*facts.bound, *facts.rebound}
     for call in facts.calls:
         given = any(arg.name == text or arg.name.startswith(f"{text}.") for arg in call.args)
-        if not given or call.callee.endswith("load_state_dict") or _is_wrapped(facts, call):
+        if not given or call.callee.endswith(RESTORES) or _is_wrapped(facts, call):
             continue
         seen = world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs
         if not seen or any(world.header(each).owner or world.facts(each).names & FREEZING for each in seen):
@@ -346,7 +347,7 @@ def _may_give(world: World, ref: FunctionRef, text: str) -> bool:
         asks = _asks(call, text) or call.callee in whole
         if asks and (in_loop or call.place < last):
             return True
-        handed = not call.callee.endswith("load_state_dict") and any(arg.name == text for arg in call.args)
+        handed = not call.callee.endswith(RESTORES) and any(arg.name == text for arg in call.args)
         if handed and not _is_wrapped(facts, call) and (call in made or _may_make_optimizer(world, ref, call)):
             return True
     return False

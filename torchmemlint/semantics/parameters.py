@@ -14,6 +14,7 @@ from torchmemlint.semantics.world import MODULE, PLAIN_ROOTS, World
 from torchmemlint.torch_facts import MODULE_KINDS, TORCH
 from torchmemlint.torch_facts.words import ClassKind, Effect
 
+MODULE_CLASS = TORCH.names["module"]
 AFFINE = {
     **dict.fromkeys(TORCH.words["affine-norms"], True),
     **dict.fromkeys(TORCH.words["plain-norms"], False),
@@ -43,7 +44,7 @@ def parametric(world: World, cls: ClassRef, exact: bool = False) -> frozenset[st
 def _find_parametric(world: World, key: tuple[ClassRef, bool]) -> frozenset[str] | None:
     cls, exact = key
     project = world.project
-    forward = project.method(cls, "forward")
+    forward = project.method(cls, TORCH.names["forward"])
     if forward is None or not world.facts(forward).names - {"NotImplementedError", "self"}:
         return None  # an abstract class
     if not exact and project.subclasses(cls):
@@ -179,10 +180,10 @@ def module_given(world: World, ref: FunctionRef, parameter: str) -> ClassRef | s
     one gives an object of another kind, or nothing is known of any."""
     found = world.project.classes_given(ref, parameter)
     if not found and looks_like_module(words_given(world, ref, parameter)):
-        return "torch.nn.Module"
+        return MODULE_CLASS
     if not found or not all(_is_module(world, cls) for cls in found):
         return None
-    return found[0] if len(found) == 1 else "torch.nn.Module"
+    return found[0] if len(found) == 1 else MODULE_CLASS
 
 
 def words_given(world: World, ref: FunctionRef, parameter: str) -> frozenset[str]:
@@ -218,7 +219,7 @@ def may_freeze(facts: FunctionFacts, text: str, methods: frozenset[str]) -> bool
     ):
         return True
     stored = facts.names & STORED_FLAGS
-    if THAWED in facts.names or not (stored or "requires_grad_" in facts.names):
+    if THAWED in facts.names or not (stored or TORCH.names["sets-gradient-flag"] in facts.names):
         return False
     return any(
         value.startswith(f"{text}.") and value.endswith("[]") and not OF_SIZES.search(value)
@@ -300,7 +301,7 @@ def _may_hold_parameter(world: World, cls: ClassRef, attr: AttrFact) -> bool:
         return "." not in attr.value or last not in TORCH.methods or last in TORCH.module_methods
     if method and "(" not in method and method in TORCH.methods:
         # `torch.ones(3).bool()`: a tensor, which is no parameter of the module that holds it.
-        return absolute != "torch.Tensor" and TORCH.function_effect(absolute) is not Effect.SOURCE
+        return absolute != TORCH.names["tensor-class"] and TORCH.function_effect(absolute) is not Effect.SOURCE
     maker = FunctionRef(cls.path, attr.method or MODULE)
     inner = world.project.klass(absolute)
     if inner is not None:

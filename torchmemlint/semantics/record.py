@@ -20,6 +20,9 @@ from torchmemlint.semantics.graphs import (
 )
 from torchmemlint.semantics.state import Kind, Meter, Mode, State
 from torchmemlint.semantics.values import EMPTY, Value
+from torchmemlint.torch_facts import TORCH
+
+BACKWARD = TORCH.names["backward"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,5 +190,5 @@ class Record:
         if graph.kind in CERTAIN_KINDS:
             return not graph.frozen and (graph.mode is Mode.ON or gid in self.backwarded)
         if graph.kind in UNSURE_KINDS:
-            return "backward" in self.evidence.get(gid, ()) or (graph.direct and gid in self.trained)
+            return BACKWARD in self.evidence.get(gid, ()) or (graph.direct and gid in self.trained)
         return False

@@ -13,8 +13,8 @@ RATES = TORCH.words["gives-rates"]
 SCALES = TORCH.words["scales-losses"]
 OF_SCHEDULERS = TORCH.words["of-schedulers"]
 WITHOUT_TENSORS = frozenset({ClassKind.SCHEDULER, ClassKind.SCALER})
-STEPS = "step"
-ZEROES = "zero_grad"
+STEPS = TORCH.names["steps"]
+ZEROES = TORCH.names["clears-gradients"]
 
 
 def has_no_tensors(world: World, ref: FunctionRef, receiver: str) -> bool:
@@ -75,10 +75,10 @@ def is_optimizer(world: World, ref: FunctionRef, text: str, words: frozenset[str
 
 def keeps_optimizers(world: World, _: None) -> bool:
     """Whether the project saves the state of an optimizer, or saves nothing that is visible."""
-    saving = world.project.functions_calling("torch.save")
+    saving = world.project.functions_calling(TORCH.names["saves"])
     refs = dict.fromkeys([*saving, *(caller.ref for ref in saving for caller in world.project.callers(ref).calls)])
     return not refs or any(
-        "state_dict" in words and is_optimizer(world, ref, receiver, words)
+        TORCH.names["state"] in words and is_optimizer(world, ref, receiver, words)
         for ref in refs
         for receiver, words in world.evidence(ref).items()
     )

@@ -23,7 +23,7 @@ from torchmemlint.torch_facts.words import CallByName
 
 MAX_DEPTH = 2
 """Callers of callers that are asked about a graph which a parameter brought in."""
-GRADIENT = "grad"
+GRADIENT = TORCH.names["gradient"]
 """``torch.autograd.grad``, and the attribute that a backward writes."""
 BACK_PROPAGATES = TORCH.words["back-propagates"]
 GOING_BACK = (*sorted(BACK_PROPAGATES), GRADIENT)

@@ -173,7 +173,9 @@ def reaches(world: World, ref: FunctionRef, words: frozenset[str], depth: int = 
 def is_move(call: CallFact) -> bool:
     """Whether a call moves something to a device: ``x.to(y.dtype)`` and ``x.to(torch.long)`` are no moves."""
     name = call.callee.rpartition(".")[2]
-    return name == "cuda" or (name == "to" and any(not DTYPE.fullmatch(arg.name) for arg in call.args))
+    return name == TORCH.names["to-cuda"] or (
+        name == TORCH.names["to-place"] and any(not DTYPE.fullmatch(arg.name) for arg in call.args)
+    )
 
 
 DTYPE = re.compile(r"[\w.]*dtype|torch\.\w+")
@@ -251,6 +253,6 @@ def may_be_module(world: World, ref: FunctionRef, cls: ClassRef | None, callee: 
         return True
     if name in TORCH.methods or name in OF_EVERYTHING:
         found = world.project.class_of(ref.path, ref.qualname, receiver)
-        if found is None or found == "torch.Tensor" or (isinstance(found, str) and found.startswith("builtins.")):
+        if found is None or found == TORCH.names["tensor-class"] or (isinstance(found, str) and found.startswith("builtins.")):
             return looks_like_module(world.evidence(ref).get(receiver, frozenset()))  # else it is what tensors and others have
     return world.project.is_attribute(name)

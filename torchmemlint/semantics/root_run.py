@@ -29,6 +29,8 @@ from torchmemlint.semantics.values import EMPTY, NOTHING, UNKNOWN, Cls, Ext, Fun
 from torchmemlint.semantics.world import World
 from torchmemlint.torch_facts import TORCH
 
+TENSOR = TORCH.names["tensor-class"]
+
 assembly.check()  # whoever runs a root has all handlers
 
 CACHES = TORCH.words["caches"]
@@ -90,7 +92,7 @@ def note_cache(m: Machine, decorator: ir.Expr, function: ir.Function, given: dic
             own = info.kind is Kind.SELF and isinstance(info.cls, ClassRef) and m.world.is_module_class(info.cls)
             if own or info.kind is Kind.MODULE:
                 modules.append(param.name)
-            elif m.world.project.class_of(ref.path, ref.qualname, param.name) == "torch.Tensor":
+            elif m.world.project.class_of(ref.path, ref.qualname, param.name) == TENSOR:
                 tensors.append(param.name)
             elif info.kind is Kind.THING:
                 things.append((param.name, m.thing_graph(atom.oid)))
@@ -137,7 +139,7 @@ def open_context(m: Machine, function: ir.Function, state: State) -> None:
                 m.contexts.add(atom.oid)
             elif m.heap[atom.oid].kind is not Kind.THING:
                 continue
-            elif param.annotation is not None and text_of(param.annotation) in ("torch.Tensor", "Tensor"):
+            elif param.annotation is not None and text_of(param.annotation) in (TENSOR, TENSOR.rpartition(".")[2]):
                 m.notice((m.thing_graph(atom.oid),), Seen.TENSOR)
             if number == 2 and function.name == "setup_context":
                 m.record.returned.add(m.thing_graph(atom.oid))  # the output
@@ -156,7 +158,7 @@ def root_parameter(m: Machine, param: ir.Param) -> Value:
             return const(known)
     found = m.world.project.class_of(ref.path, ref.qualname, param.name)
     oid = m.outside(Kind.THING, param.name, found, key=("param", m.frame, param.name))
-    if found == "torch.Tensor":
+    if found == TENSOR:
         found = None
     if found is None and param.name in m.world.remember(used_as_objects, ref):
         found = module_given(m.world, ref, param.name)

@@ -20,7 +20,7 @@ from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
 
 SAVES = TORCH.words["saves-tensors"]
-COPIES = frozenset({"dict", "OrderedDict", "deepcopy", "copy"})
+COPIES = TORCH.words["copies-dicts"]
 """Functions that give a dict with the tensors of another."""
 MAX_NAMES = 6
 """Names and calls that are followed to where a value comes from."""
@@ -42,7 +42,7 @@ class Saved:
 def saved_from_host(world: World, ref: FunctionRef, node: int) -> Saved | None:
     """What every save says of the file that a call loads, where its weights, or all of it, were on the host: of the saves with its name,
     those in the same file or folder first; where it has no name that is written out, of all saves of the project."""
-    known = world.remember(all_saved, "torch.save")
+    known = world.remember(all_saved, TORCH.names["saves"])
     name = file_of(world, ref, node)
     named = [saved for saved in known if name and saved.file == name]
     near = [saved for saved in named if saved.path == ref.path] or [
@@ -249,7 +249,7 @@ def either(one: Kept | None, other: Kept | None) -> Kept | None:
 
 
 def is_state(call: ir.Call) -> bool:
-    return isinstance(call.func, ir.Attr) and call.func.name == "state_dict"
+    return isinstance(call.func, ir.Attr) and call.func.name == TORCH.names["state"]
 
 
 def is_item_of(target: ir.Expr, name: str) -> bool:
@@ -261,12 +261,12 @@ def moves_to_host(expr: ir.Expr) -> bool:
     match expr:
         case ir.IfExp():
             return moves_to_host(expr.then) or moves_to_host(expr.orelse)
-        case ir.Call(func=ir.Attr(name="cpu")):
+        case ir.Call(func=ir.Attr(name=name)) if name == TORCH.names["to-host"]:
             return True
-        case ir.Call(func=ir.Attr(name="to"), args=[ir.Arg(value=place), *_]):
+        case ir.Call(func=ir.Attr(name=name), args=[ir.Arg(value=place), *_]) if name == TORCH.names["to-place"]:
             given = place.args[0].value if isinstance(place, ir.Call) and place.args else place
-            return isinstance(given, ir.Const) and given.value == "cpu"
-        case ir.Call(func=ir.Attr(name="detach" | "clone" | "contiguous" | "half" | "float", value=inner)):
+            return isinstance(given, ir.Const) and given.value == TORCH.names["host"]
+        case ir.Call(func=ir.Attr(name=name, value=inner)) if name in TORCH.words["same-values"]:
             return moves_to_host(inner)
         case _:
             return False

@@ -242,7 +242,7 @@ def _of_text(scope: NamesUsed, expr: ir.Name | ir.Attr | ir.Subscript, text: str
         return False
     if words & ONLY_OF_TENSORS or "()" in words:
         return True
-    if (isinstance(expr, ir.Attr) and expr.name == "data") or (isinstance(expr, ir.Subscript) and not made):
+    if (isinstance(expr, ir.Attr) and expr.name == TORCH.names["data"]) or (isinstance(expr, ir.Subscript) and not made):
         return kind_of(scope, expr.value, depth) or None
     return _on_all_paths(made)
 

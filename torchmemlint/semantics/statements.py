@@ -149,7 +149,7 @@ def run_delete(m: Machine, statement: ir.Delete, state: State) -> State | None:
     for target in statement.targets:
         if m.record.frames[m.frame].depth == 0:
             m.deleted.append((text_of(target), tuple(m.loops)))
-        if isinstance(target, ir.Attr) and target.name == "grad":
+        if isinstance(target, ir.Attr) and target.name == TORCH.names["gradient"]:
             gradients_freed(m, statement.node)
         if isinstance(target, ir.Name):
             state.vars.pop(place_of(m, target.id), None)

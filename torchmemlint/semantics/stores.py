@@ -35,6 +35,7 @@ FILLS_LISTS = {
     "extend": StoreKind.EXTEND,
     "insert": StoreKind.INSERT,
     "appendleft": StoreKind.APPEND,
+    "extendleft": StoreKind.EXTEND,
 }
 """Methods of lists and deques that keep their last argument, or its elements."""
 STORING = {**FILLS_LISTS, "add": StoreKind.ADD, "put": StoreKind.APPEND}

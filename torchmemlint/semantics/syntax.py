@@ -257,9 +257,9 @@ def half_fix(expr: ir.Expr | None) -> tuple[str, int]:
 
 def gradient_owner(expr: ir.Expr) -> ir.Expr | None:
     """``p`` of ``p.grad`` and of ``p.grad.data``; None for any other expression."""
-    if isinstance(expr, ir.Attr) and expr.name == "data":
+    if isinstance(expr, ir.Attr) and expr.name == TORCH.names["data"]:
         expr = expr.value
-    return expr.value if isinstance(expr, ir.Attr) and expr.name == "grad" else None
+    return expr.value if isinstance(expr, ir.Attr) and expr.name == TORCH.names["gradient"] else None
 
 
 def is_small(expr: ir.Expr) -> bool:

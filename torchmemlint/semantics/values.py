@@ -9,6 +9,9 @@ from enum import IntFlag
 from functools import lru_cache
 from typing import NamedTuple, Union
 
+from torchmemlint.torch_facts import TORCH
+
+CUDA = TORCH.names["cuda"]
 NOTHING: frozenset[int] = frozenset()
 
 
@@ -516,7 +519,7 @@ def is_zero(value: Value | None) -> bool:
 
 def names_device(value: Value | None) -> bool:
     """Whether a device that may be meant is a CUDA device."""
-    return any(type(a) is Const and isinstance(a.value, str) and a.value.startswith("cuda") for a in value or ())
+    return any(type(a) is Const and isinstance(a.value, str) and a.value.startswith(CUDA) for a in value or ())
 
 
 def reshape(inner: Value | None, make: Callable[[Tensor], Tensor]) -> Value:

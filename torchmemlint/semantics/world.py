@@ -282,7 +282,7 @@ class World:
         if name not in HOOKS:
             return None
         owner = ClassRef(ref.path, facts.owner)
-        below = self.project.subclasses(owner) if name != "forward" else ()
+        below = self.project.subclasses(owner) if name != TORCH.names["forward"] else ()
         mixed_in = [cls for cls in below if self.project.method(cls, name) == ref]
         bases = [base for cls in (owner, *mixed_in) for base in self.project.mro(cls) if isinstance(base, str)]
         return next((effect for base in bases if (effect := TORCH.hooks.get((base, name))) is not None), None)
@@ -351,7 +351,7 @@ class World:
         for base in self.project.mro(cls):
             if isinstance(base, str):
                 kind = TORCH.class_kind(base)
-                if base == "torch.nn.Module" or kind in MODULE_KINDS:
+                if base == TORCH.names["module"] or kind in MODULE_KINDS:
                     return True
                 if base == UNKNOWN_BASE or (base.split(".")[0] not in PLAIN_ROOTS and not kind):
                     answer = None

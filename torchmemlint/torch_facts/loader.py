@@ -22,6 +22,8 @@ file has its names alone; those of the standard library stand in ``python.toml``
     given_weights   what makes a module of weights that want no gradient
     renamed         deprecated names and what stands for them
     networks        architectures and how many million parameters they have, ``resnet50=25``
+    names           single names, by what they are to the engine or a rule, ``gradient=grad``
+    usual_names     names under which modules are imported everywhere, ``nn=torch.nn``
     words           names of which the engine or a rule asks one thing, which ``asked`` names: ``TORCH.words["joins"]``. Several
                     libraries may add to it
 
@@ -151,6 +153,10 @@ class TorchFacts:
     """Top package → regular expressions for absolute names, and their effect."""
     millions: dict[str, int]
     """Name of an architecture, in lower case → how many million parameters it has, rounded down."""
+    names: dict[str, str]
+    """What the engine or a rule asks for → its name: of a method, an attribute, an argument, a class …"""
+    usual_names: dict[str, str]
+    """Name in code → the module that it stands for, however it came to be."""
     words: dict[str, frozenset[str]]
     """Names of methods, functions, packages … of which the engine or a rule asks one thing, by what that is called."""
     _effects: dict[str, Effect | None] = field(default_factory=dict, repr=False, compare=False)
@@ -273,6 +279,8 @@ def parse(files: Mapping[str, str]) -> TorchFacts:
         class_patterns=_patterns(document, "class_patterns", "kind", frozenset(ClassKind)),
         function_patterns=_patterns(document, "function_patterns", "effect", FUNCTION_EFFECTS),
         millions=millions,
+        names=_pairs(document, "names"),
+        usual_names=_pairs(document, "usual_names"),
         words=words,
     )
     for table, (group, *_) in document.items():
@@ -335,6 +343,15 @@ def _name_set(document: _Document, table: str) -> frozenset[str]:
     for group in _tables(document, table):
         _add_all(seen, table, _names(group), table)
     return frozenset(seen)
+
+
+def _pairs(document: _Document, table: str) -> dict[str, str]:
+    """``nn=torch.nn``"""
+    pairs: dict[str, str] = {}
+    for group in _tables(document, table):
+        for key, _, value in (text.partition("=") for text in _names(group)):
+            _add_all(pairs, table, [key], value)
+    return pairs
 
 
 def _strings(document: _Document, table: str) -> dict[str, str]:

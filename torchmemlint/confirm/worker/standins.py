@@ -87,7 +87,7 @@ class Record:
 _KEEPERS = frozenset(
     words(
         """
-    append extend appendleft add insert put set write log info debug warning print add_scalar set_postfix set_description
+    append extend appendleft extendleft add insert put set write log info debug warning print add_scalar set_postfix set_description
     register_hook retain_grad log_metric log_metrics
     """
     )

@@ -12,6 +12,7 @@ from torchmemlint.index.facts import ParamFact
 from torchmemlint.index.linked import Linked
 from torchmemlint.index.points_to import Instance, Method
 from torchmemlint.index.references import ClassRef, FunctionRef, Outside
+from torchmemlint.torch_facts import TORCH
 
 _GUARDS = re.compile(r"no_grad|inference|grad|eval", re.IGNORECASE)
 _MAX_CALLS = 30
@@ -118,4 +119,4 @@ def says(linked: Linked, word: str) -> bool:
 def mentions_cuda(linked: Linked) -> bool:
     """Whether the project works with CUDA devices: some function says ``.cuda`` or ``torch.cuda``, or "cuda" is given for a
     device."""
-    return linked.calls.tables.has_word("cuda") or linked.calls.tables.gives_cuda()
+    return linked.calls.tables.has_word(TORCH.names["cuda"]) or linked.calls.tables.gives_cuda()

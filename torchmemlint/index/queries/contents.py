@@ -87,7 +87,9 @@ def receivers(linked: Linked, path: str, around: str, qualname: str) -> tuple[tu
             receiver, _, method = callee.rpartition(".")
             if receiver and (same or receiver.startswith("self.")):
                 gathered.setdefault(receiver, set()).add(method)
-                if method == "backward" and all(a.keyword in TORCH.words["keeps-graph-arguments"] for a in call.args):
+                if method == TORCH.names["backward"] and all(
+                    a.keyword in TORCH.words["keeps-graph-arguments"] for a in call.args
+                ):
                     gathered[receiver].add(BACKWARD_ALONE)
     return tuple((receiver, tuple(sorted(methods))) for receiver, methods in sorted(gathered.items()))
 

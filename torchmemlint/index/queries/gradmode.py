@@ -10,6 +10,7 @@ from torchmemlint.index.grad_effects import GradEffect
 from torchmemlint.index.linked import Linked
 from torchmemlint.index.modes import CallerMode
 from torchmemlint.index.references import TOP, ClassRef, FunctionRef
+from torchmemlint.torch_facts import TORCH
 
 _MANY, _FEW = 5, 50
 """One class in so many takes gradients in its forward: in a package about such models, and in one where a model may be one."""
@@ -53,7 +54,7 @@ def driven_without_grad(linked: Linked, ref: ClassRef) -> bool:
     top = layout.top_package(ref.path)
     switching = {
         site.path
-        for site, call in linked.calls.tables.calls("set_grad_enabled")
+        for site, call in linked.calls.tables.calls(TORCH.names["sets-grad-mode"])
         if call.used is ResultUse.DROPPED
         and [arg.const for arg in call.args] == ["False"]
         and layout.top_package(site.path) == top
@@ -72,7 +73,7 @@ def driven_without_grad(linked: Linked, ref: ClassRef) -> bool:
 
 def differentiates(linked: Linked, ref: ClassRef) -> bool:
     """Whether a class's own forward takes gradients (the forces of an energy), itself or in what it calls."""
-    return linked.classes.method(ref, "forward") in linked.differentiating.answer("")
+    return linked.classes.method(ref, TORCH.names["forward"]) in linked.differentiating.answer("")
 
 
 def differentiates_often(linked: Linked, path: str) -> bool:
@@ -91,6 +92,6 @@ def _differentiates_near(linked: Linked, path: str, of_so_many: int) -> bool:
     found = [each for each in linked.differentiating.answer("") if not _LOSS.search(each.qualname.partition(".")[0])]
     near = [each for each in found if layout.near(each.path, path) or layout.beside(each.path, path)]
     top = layout.top_package(path)
-    everyone = linked.calls.tables.named("forward") if near else ()
+    everyone = linked.calls.tables.named(TORCH.names["forward"]) if near else ()
     forwards = sum(layout.top_package(ref.path) == top or layout.beside(ref.path, path) for ref in everyone)
     return bool(near) and len(near) * of_so_many >= forwards

@@ -80,7 +80,7 @@ RULE = Rule(
     summary="Allocator options are set too late, or in an invalid form",
     severity=Severity.WARNING,
     about=About.ALLOCATOR,
-    triggers=frozenset({"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"}),
+    triggers=TORCH.words["allocator-variables"],
     advice=frozenset({Advice.SEGMENTS}),
 )
 EVENT = EnvironmentSet

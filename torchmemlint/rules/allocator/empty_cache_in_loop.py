@@ -95,7 +95,7 @@ RULE = Rule(
     severity=Severity.WARNING,
     about=About.ALLOCATOR,
     fix=Safety.UNSAFE,
-    triggers=frozenset({"empty_cache"}),
+    triggers=TORCH.words["empties-cache"],
     yields_to=frozenset({"TML303"}),
     advice=frozenset({Advice.STEADY_SHAPES}),
 )
@@ -204,7 +204,7 @@ def step_path(event: CallEffect, flow: Flow) -> str | Silent:
     if ref.qualname == MODULE:
         return Silent("it is not in a loop")
     header = flow.runs.world.header(ref)
-    if ref.qualname.rpartition(".")[2] == "forward" and header.owner:
+    if ref.qualname.rpartition(".")[2] == TORCH.names["forward"] and header.owner:
         return in_forward(event, ClassRef(ref.path, header.owner), flow)
     if event.site.guards:
         return Silent("it is not in a loop of this function, and depends on a condition")
@@ -358,7 +358,7 @@ def is_part_of_forward(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
     owner = world.header(ref).owner if ref.qualname != MODULE else ""
     if not owner:
         return False
-    if ref.qualname.rpartition(".")[2] == "forward":
+    if ref.qualname.rpartition(".")[2] == TORCH.names["forward"]:
         return bool(world.is_module_class(ClassRef(ref.path, owner)))
     callers = world.project.callers(ref)
     if not callers.calls or callers.escapes or depth == MAX_CALLERS_ABOVE:

@@ -51,6 +51,7 @@ from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About
 from torchmemlint.semantics.events import OomHandler
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML302",
@@ -58,9 +59,10 @@ RULE = Rule(
     summary="The cache is emptied to cure an out-of-memory error, while the tensors that fill the memory are still referenced",
     severity=Severity.WARNING,
     about=About.ALLOCATOR,
-    triggers=frozenset({"empty_cache"}),
+    triggers=TORCH.words["empties-cache"],
     yields_to=frozenset({"TML303"}),
 )
+
 EVENT = OomHandler
 
 

@@ -69,6 +69,7 @@ from torchmemlint.findings import Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent
 from torchmemlint.rules.card import About, Advice
 from torchmemlint.semantics.events import OomHandler
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML304",
@@ -76,15 +77,16 @@ RULE = Rule(
     summary="An out-of-memory error is recognized by its message",
     severity=Severity.WARNING,
     about=About.HANDLER,
-    triggers=frozenset({"RuntimeError", "Exception", "BaseException"}),
+    triggers=frozenset(name.rpartition(".")[2] for name in TORCH.words["wide-exceptions"]),
     yields_to=frozenset({"TML303"}),
     advice=frozenset({Advice.HANDLER}),
 )
+
 EVENT = OomHandler
 
 
 def check(event: OomHandler, flow: Flow) -> Iterator[Draft | Silent]:
-    if not event.tests or not flow.own(event.site) or any("OutOfMemoryError" in t for t in event.types):
+    if not event.tests or not flow.own(event.site) or any(TORCH.names["out-of-memory"] in t for t in event.types):
         return
     if event.reraises:
         return

@@ -76,6 +76,7 @@ from torchmemlint.rules.card import About, Advice, Same
 from torchmemlint.semantics.events import OomHandler
 from torchmemlint.semantics.graphs import GraphKind
 from torchmemlint.semantics.state import Mode
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML303",
@@ -83,11 +84,13 @@ RULE = Rule(
     summary="Recovery from an out-of-memory error runs inside the handler, while the exception holds the failed step's tensors",
     severity=Severity.ERROR,
     about=About.HANDLER,
-    triggers=frozenset({"RuntimeError", "OutOfMemoryError", "Exception", "BaseException", "empty_cache", "AcceleratorError"}),
+    triggers=TORCH.words["empties-cache"]
+    | {name.rpartition(".")[2] for name in (*TORCH.oom_exceptions, *TORCH.words["wide-exceptions"])},
     always=True,
     explains=Same.HANDLER,
     advice=frozenset({Advice.HANDLER}),
 )
+
 EVENT = OomHandler
 
 WORDS = {

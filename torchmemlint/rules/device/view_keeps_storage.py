@@ -68,6 +68,7 @@ from torchmemlint.semantics.events import Store
 from torchmemlint.semantics.root_choice import stores_in_loop
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.semantics.values import VIEW
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML402",
@@ -77,12 +78,13 @@ RULE = Rule(
     about=About.RESULTS_KEPT,
     fix=Safety.UNSAFE,
     preview=True,
-    triggers=frozenset({"append", "extend", "no_grad", "inference_mode"}),
+    triggers=TORCH.words["fills-lists"] | TORCH.words["grad-guards"],
     of_results=True,
     explains=Same.STATEMENT,
     repair=Repair.CLONE,
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
+
 EVENT = Store
 
 

@@ -108,8 +108,8 @@ RULE = Rule(
     severity=Severity.WARNING,
     about=About.FOOTPRINT,
     fix=Safety.UNSAFE,
-    triggers=frozenset({"load_state_dict", "torch.load"}),
-    root_words=frozenset({"load_state_dict"}),
+    triggers=TORCH.words["checkpoint-words"],
+    root_words=TORCH.words["restores"],
     repair=Repair.LOAD,
     advice=frozenset({Advice.LOADING}),
 )
@@ -306,7 +306,7 @@ def is_mapped_to_host(event: CallEffect, flow: Flow) -> bool:
     """Whether ``map_location`` is a dict that leads to the host alone (``{"cuda:0": "cpu"}``)."""
     node = next((node for name, node in event.nodes if name in ("1", "map_location")), -1)
     place = flow.literal(event.site, node) if node >= 0 else None
-    return isinstance(place, dict) and bool(place) and all(value == "cpu" for value in place.values())
+    return isinstance(place, dict) and bool(place) and all(value == TORCH.names["host"] for value in place.values())
 
 
 def restored_at(event: CallEffect, restored: Restored, flow: Flow) -> Iterator[Draft | Silent]:
@@ -462,7 +462,7 @@ def namesakes(use: CallEffect, flow: Flow) -> Sequence[FunctionRef]:
     found = world.function(ref)
     if found is None or all(param.name != receiver for param in found[0].params):
         return ()
-    return () if world.project.class_of(ref.path, ref.qualname, receiver) else world.methods_named("load_state_dict")
+    return () if world.project.class_of(ref.path, ref.qualname, receiver) else world.methods_named(TORCH.names["restores"])
 
 
 def keeps_what_it_is_given(use: CallEffect, flow: Flow) -> str:
@@ -473,6 +473,6 @@ def keeps_what_it_is_given(use: CallEffect, flow: Flow) -> str:
         owner = world.header(found).owner
         if owner and world.is_module_class(ClassRef(found.path, owner)) and "super" in world.facts(found).names:
             continue
-        if found.qualname.rpartition(".")[2] == "load_state_dict" and keeps_a_parameter(world, found):
+        if found.qualname.rpartition(".")[2] == TORCH.names["restores"] and keeps_a_parameter(world, found):
             return found.qualname
     return ""

@@ -87,7 +87,7 @@ RULE = Rule(
     severity=Severity.ERROR,
     about=About.FOOTPRINT,
     fix=Safety.UNSAFE,
-    triggers=frozenset({"checkpoint", "checkpoint_sequential"}),
+    triggers=TORCH.words["checkpoints"],
     repair=Repair.NO_CHECKPOINT,
     advice=frozenset({Advice.CHECKPOINTING}),
 )

@@ -87,8 +87,8 @@ RULE = Rule(
     severity=Severity.NOTE,
     about=About.FOOTPRINT,
     fix=Safety.SAFE,
-    triggers=frozenset({"amp"}),
-    root_words=frozenset({"autocast", "GradScaler", "custom_fwd", "custom_bwd"}),
+    triggers=TORCH.words["amp-packages"],
+    root_words=frozenset(name.rpartition(".")[2] for name in TORCH.renamed),
     once=Once.A_FILE,
     advice=frozenset({Advice.PRECISION}),
 )

@@ -65,6 +65,7 @@ from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About, Advice
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import LastLogits
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML508",
@@ -73,10 +74,11 @@ RULE = Rule(
     severity=Severity.NOTE,
     about=About.FOOTPRINT,
     default=False,
-    triggers=frozenset({"logits"}),
-    root_words=frozenset({"logits"}),
+    triggers=TORCH.words["logits"],
+    root_words=TORCH.words["logits"],
     advice=frozenset({Advice.CHECKPOINTING, Advice.SHAPES}),
 )
+
 EVENT = LastLogits
 
 

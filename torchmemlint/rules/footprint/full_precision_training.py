@@ -85,7 +85,7 @@ RULE = Rule(
     severity=Severity.NOTE,
     about=About.FOOTPRINT,
     default=False,
-    triggers=frozenset({"backward"}),
+    triggers=TORCH.words["backward"],
     advice=frozenset({Advice.PRECISION}),
 )
 EVENT = Backward

@@ -77,8 +77,8 @@ RULE = Rule(
     severity=Severity.NOTE,
     about=About.FOOTPRINT,
     fix=Safety.UNSAFE,
-    triggers=frozenset({"set_to_none", "zero_grad", "grad"}),
-    root_words=frozenset({"set_to_none", "grad"}),
+    triggers=TORCH.words["gradient-words"],
+    root_words=TORCH.words["zeroed-gradient-words"],
     repair=Repair.FREE,
     advice=frozenset({Advice.SMALLER_BATCHES}),
 )
@@ -95,10 +95,10 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
         return
     fix: Fix | NoFix | None = None
     if event.effect is CallByName.ZERO_GRAD:
-        asked = argument(event, 0, "set_to_none")
+        asked = argument(event, 0, TORCH.names["gradients-to-none"])
         if asked is None or truth(asked) is not False:
             return
-        node = dict(event.nodes).get("set_to_none", dict(event.nodes).get("0"))
+        node = dict(event.nodes).get(TORCH.names["gradients-to-none"], dict(event.nodes).get("0"))
         if node is not None and flow.source(event.site, node) == "False":
             fix = flow.replace(event.site, node, "True", "Free the gradients", Safety.UNSAFE)
         message, help = (

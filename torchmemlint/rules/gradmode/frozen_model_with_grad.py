@@ -83,6 +83,7 @@ from torchmemlint.rules.size import ENDS_AT_ONCE, small_cost, why_small
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Backward
 from torchmemlint.semantics.graphs import CALLED_KINDS, Graph
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML203",
@@ -91,7 +92,7 @@ RULE = Rule(
     severity=Severity.WARNING,
     about=About.NEEDLESS_GRAPH,
     fix=Safety.UNSAFE,
-    triggers=frozenset({"backward", "manual_backward", "detach", "data"}),
+    triggers=TORCH.words["back-propagates"] | TORCH.words["cuts"],
     of_results=True,
     always=True,
     explains=Same.GRAPHS,
@@ -99,6 +100,7 @@ RULE = Rule(
     shown=frozenset({Shown.NO_BACKWARD, Shown.ONLY_CONSTANT}),
     advice=frozenset({Advice.NO_GRAPH}),
 )
+
 EVENT = Graph
 
 COST = "one extra graph at peak, in addition to the trained one"

@@ -139,7 +139,7 @@ RULE = Rule(
     severity=Severity.ERROR,
     about=About.NEEDLESS_GRAPH,
     fix=Safety.UNSAFE,
-    triggers=frozenset({"for", "while", "eval", "detach", "item", "numpy", "argmax", "append", "return"}),
+    triggers=TORCH.words["inference-words"] | {"for", "while", "append", "return"},
     of_results=True,
     always=True,
     yields_to=frozenset({"TML202", "TML203"}),
@@ -436,7 +436,7 @@ def decorate(event: Graph, flow: Flow) -> Fix | None:
     facts = world.facts(inside)
     if inside != root and (inside not in record.handed or facts.qualname != inside.qualname):
         return None  # a closure that is called here or is a hook, or a lambda, above which no decorator can stand
-    if facts.is_async or world.facts(root).names & {"enable_grad", "set_grad_enabled"}:
+    if facts.is_async or world.facts(root).names & {TORCH.names["switches-grad-on"], TORCH.names["sets-grad-mode"]}:
         return None
     torch_name, needed = flow.torch_name(root.path, facts.first_row)
     if torch_name is None:

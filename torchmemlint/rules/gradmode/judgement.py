@@ -219,7 +219,7 @@ def open_here(event: Graph, flow: Flow, here: Fate, evaluated: bool) -> Silent |
         return Silent("the use of the result is unknown")
     if here.never_read and not (event.site.loops or beside or evaluated):
         return Silent("the result is unused, and the call runs once")
-    if "requires_grad" in flow.record.evidence.get(event.gid, ()):
+    if TORCH.names["gradient-flag"] in flow.record.evidence.get(event.gid, ()):
         return Silent("the function checks whether there is a graph")
     return None
 

@@ -87,7 +87,7 @@ def is_optimizer(text: str, root: FunctionRef, world: World) -> bool:
     words = world.evidence(root).get(text, frozenset())
     return (
         words >= OPTIMIZER_WORDS
-        or ("zero_grad" in words and not words & SURE)
+        or (TORCH.names["clears-gradients"] in words and not words & SURE)
         or f"{text}.param_groups" in world.facts(root).reads
     )
 
@@ -276,7 +276,7 @@ CLASS = re.compile(r"[A-Z]+[a-z]\w*")
 
 def is_detached_here(event: Graph, flow: Flow) -> bool:
     """Whether the function itself detaches what it got. A helper that does so takes all kinds of values, and says nothing."""
-    if "detach" not in seen_on(event, flow):
+    if TORCH.names["detach"] not in seen_on(event, flow):
         return False
     sinks = flow.record.sinks
     family = descendants(flow.record, event.gid)

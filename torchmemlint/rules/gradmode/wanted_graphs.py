@@ -23,7 +23,7 @@ from torchmemlint.torch_facts.words import CallByName, ClassKind, Effect
 FORWARD = TORCH.words["forward"]
 GUARDS = TORCH.words["grad-guards"]
 GRADIENTS = TORCH.words["takes-gradients"]
-ENABLES = "enable_grad"
+ENABLES = TORCH.names["switches-grad-on"]
 BOUND = re.compile(r"(\w+) = ")
 """The one name that a statement assigns, in normalised source."""
 CLEARS = TORCH.words["clears-gradients"]
@@ -104,7 +104,7 @@ def runs_what_it_is_given(cls: ClassRef, flow: Flow) -> bool:
     """Whether a module's forward calls a part of itself (``self.model(x)``, ``self.models[task](x)``) that no visible class is
     known to be of."""
     project = flow.runs.world.project
-    forward = project.method(cls, "forward")
+    forward = project.method(cls, TORCH.names["forward"])
     if forward is None:
         return False
     for call in project.facts(forward).calls:

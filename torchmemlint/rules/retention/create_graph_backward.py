@@ -65,6 +65,7 @@ from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About, Advice, Repair
 from torchmemlint.semantics.events import Backward, GradientsFreed
 from torchmemlint.semantics.retained import precedes
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML106",
@@ -72,11 +73,12 @@ RULE = Rule(
     summary="A backward builds a graph of the gradients and leaves them in `.grad`",
     severity=Severity.WARNING,
     about=About.TENSORS_KEPT,
-    triggers=frozenset({"create_graph"}),
+    triggers=TORCH.words["creates-graph"],
     repair=Repair.SWITCH,
-    keyword="create_graph",
+    keyword=TORCH.names["creates-graph"],
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
+
 EVENT = Backward
 
 

@@ -93,6 +93,7 @@ from torchmemlint.rules.retention.claims import claim
 from torchmemlint.semantics.events import Accumulate, Store
 from torchmemlint.semantics.graphs import Site
 from torchmemlint.semantics.stores import RECORDED
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML103",
@@ -102,13 +103,14 @@ RULE = Rule(
     about=About.GRAPH_KEPT,
     preview=True,
     fix=Safety.NONE,
-    triggers=frozenset({"backward", "eval", "manual_backward", "no_grad"}),
+    triggers=TORCH.words["back-propagates"] | TORCH.words["evaluation-words"],
     of_results=True,
     yields_to=frozenset({"TML201", "TML202", "TML203"}),
     repair=Repair.DETACH,
     shown=frozenset({Shown.NO_BACKWARD}),
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
+
 EVENT = (Accumulate, Store)
 
 

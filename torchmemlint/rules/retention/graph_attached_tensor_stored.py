@@ -94,6 +94,7 @@ from torchmemlint.rules.retention.claims import (
 )
 from torchmemlint.semantics.events import Store
 from torchmemlint.semantics.stores import RECORDED
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML102",
@@ -102,13 +103,14 @@ RULE = Rule(
     severity=Severity.ERROR,
     about=About.GRAPH_KEPT,
     fix=Safety.UNSAFE,
-    triggers=frozenset({"backward", "eval", "manual_backward", "no_grad"}),
+    triggers=TORCH.words["back-propagates"] | TORCH.words["evaluation-words"],
     of_results=True,
     yields_to=frozenset({"TML201", "TML202", "TML203", "TML204"}),
     repair=Repair.DETACH,
     shown=frozenset({Shown.NO_BACKWARD}),
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
+
 EVENT = Store
 
 

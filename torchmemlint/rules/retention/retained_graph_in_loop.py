@@ -78,6 +78,7 @@ from torchmemlint.semantics.graphs import GraphKind
 from torchmemlint.semantics.retained import need_of
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
+from torchmemlint.torch_facts import TORCH
 
 RULE = Rule(
     code="TML105",
@@ -86,12 +87,13 @@ RULE = Rule(
     severity=Severity.WARNING,
     about=About.GRAPH_KEPT,
     fix=Safety.UNSAFE,
-    triggers=frozenset({"retain_graph"}),
+    triggers=TORCH.words["retains-graph"],
     repair=Repair.SWITCH,
-    keyword="retain_graph",
+    keyword=TORCH.names["keeps-graph"],
     shown=frozenset({Shown.SECOND_STEP}),
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )
+
 EVENT = Backward
 
 

@@ -93,7 +93,7 @@ RULE = Rule(
     summary="A tensor is set on the context of an autograd.Function",
     severity=Severity.WARNING,
     about=About.TENSORS_KEPT,
-    triggers=frozenset({"Function", "InplaceFunction"}),
+    triggers=TORCH.words["autograd-functions"],
     repair=Repair.DETACH,
     advice=frozenset({Advice.NO_GRAPH_KEPT}),
 )

@@ -189,7 +189,7 @@ BUILTINS: dict[str, Builtin] = {
     "itertools.zip_longest": zip_,
     "itertools.product": zip_,
     "builtins.range": range_,
-    "tqdm.trange": range_,
+    **dict.fromkeys(sorted(TORCH.words["counts-with-progress"]), range_),
     "builtins.iter": same_elements,
     "builtins.reversed": same_elements,
     "builtins.sorted": same_elements,
@@ -197,7 +197,6 @@ BUILTINS: dict[str, Builtin] = {
     "itertools.islice": same_elements,
     "itertools.chain": same_elements,
     **dict.fromkeys(sorted(TORCH.words["tells-progress"]), same_elements),
-    "tqdm": same_elements,  # a module is not called: `import tqdm` and `from tqdm import tqdm` both stand in the file
     "builtins.next": next_,
     "builtins.sum": sum_,
     "builtins.max": extreme,

@@ -127,6 +127,14 @@ def take_element(m: Machine, oid: int, name: str, call: Call, state: State) -> V
     return held or UNKNOWN
 
 
+def take_item(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
+    """``popitem``: a key and its value, which the dict no longer holds."""
+    if m.heap[oid].kind is not Kind.DICT:
+        return UNKNOWN
+    m.record.trimmed.update((oid, loop) for loop in (*m.loops, None))
+    return frozenset((Tuple((PLAIN, join_all(m.contents(oid, state)) or UNKNOWN)),))
+
+
 def gives_nothing(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
     return NONE
 
@@ -144,6 +152,7 @@ CONTAINER_METHODS: dict[str, ContainerMethod] = {
     **dict.fromkeys(("keys", "index", "count"), gives_data),
     **dict.fromkeys(("values", "copy"), copied),
     **dict.fromkeys(("get", "pop", "popleft"), take_element),
+    "popitem": take_item,
     **dict.fromkeys(("sort", "reverse", "remove", "discard"), gives_nothing),
 }
 """Name of a method → what it does to a container, and gives; UNKNOWN for any other."""

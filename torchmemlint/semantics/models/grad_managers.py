@@ -8,7 +8,11 @@ from torchmemlint.semantics.phases import assumed
 from torchmemlint.semantics.state import Kind, Mode, State
 from torchmemlint.semantics.text import text_of
 from torchmemlint.semantics.values import Func, Obj, Value, truth
+from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
+
+GRAD_MODE = TORCH.names["grad-mode"]
+INFERENCE_MODE = TORCH.names["inference-mode"]
 
 
 def grad_manager(m: Machine, name: str, effect: Effect, call: Call, state: State) -> Value:
@@ -16,8 +20,8 @@ def grad_manager(m: Machine, name: str, effect: Effect, call: Call, state: State
     once, as torch's does."""
     if effect is Effect.GRAD_OFF and call.positional and type(next(iter(call.positional[0]), None)) is Func:
         return call.positional[0]
-    if effect is Effect.GRAD_SET or name.endswith("inference_mode"):
-        value = call.get(0, "mode")
+    if effect is Effect.GRAD_SET or name.endswith(INFERENCE_MODE):
+        value = call.get(0, GRAD_MODE)
         if value is None:
             known: bool | None = effect is Effect.GRAD_SET
         else:

@@ -39,6 +39,8 @@ from torchmemlint.semantics.values import (
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName
 
+VOLATILE = TORCH.names["volatile"]
+GRADIENT_FLAG = TORCH.names["gradient-flag"]
 ARRAY_LIBRARIES = TORCH.words["array-libraries"]
 """Top packages whose functions take arrays: a tensor that they are given is turned into one."""
 STDLIB_WITH_VALUES = TORCH.words["stdlib-with-values"]
@@ -48,7 +50,7 @@ PARALLEL = TORCH.words["parallel"]
 
 
 def call_external(m: Machine, name: str, call: Call, state: State) -> Value:
-    volatile = truth(call.keywords.get("volatile", const(False))) is True and name.startswith("torch.")
+    volatile = truth(call.keywords.get(VOLATILE, const(False))) is True and name.startswith("torch.")
     if volatile and state.mode is not Mode.OFF:  # else what it asks for is so
         m.emit(GradModeMisuse(m.site(call.node), Misuse.VOLATILE, name))
     if name in TORCH.renamed:
@@ -122,7 +124,7 @@ def construct_external(m: Machine, name: str, kind: Kind, call: Call, state: Sta
     if kind in CONTAINERS:
         return make_container(m, kind, call, state)
     if kind is Kind.PARAMETER:
-        if truth(call.get(1, "requires_grad") or const(True)) is False:
+        if truth(call.get(1, GRADIENT_FLAG) or const(True)) is False:
             return FREE_TENSOR
         return leaf_tensor(m, call.node, text_of(call.func), state)
     if kind is Kind.DISTRIBUTION:

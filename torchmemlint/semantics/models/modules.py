@@ -37,7 +37,7 @@ FREEZING = {
 }
 """Constructor arguments of modules, and the value with which no parameter requires grad."""
 PARAMETER_ITERATORS = TORCH.words["parameter-iterators"]
-PARAMETERS = PARAMETER_ITERATORS | {"requires_grad_"}
+PARAMETERS = PARAMETER_ITERATORS | {TORCH.names["sets-gradient-flag"]}
 DRAWING = TORCH.words["draws"]
 """Methods of a model that may run it without an argument."""
 DICT_METHODS = TORCH.words["container-methods"]

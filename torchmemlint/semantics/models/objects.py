@@ -66,6 +66,9 @@ from torchmemlint.semantics.values import (
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, Effect, ModuleEffect
 
+FORWARD_METHOD = TORCH.names["forward"]
+SETS_FLAG = TORCH.names["sets-gradient-flag"]
+STEPS = TORCH.names["steps"]
 FORWARD = TORCH.words["forward"]
 TO_DEVICE = TORCH.words["to-device"]
 
@@ -172,7 +175,7 @@ def method_of_kind(m: Machine, oid: int, name: str, call: Call, state: State) ->
     if kind is Kind.PREDICTOR or (may_guard and method_guards_itself(m, name, call)):
         m.sink(NOTHING.union(*(m.whole(v, state)[0] for v in call.all())), SinkKind.CUT, name, call.node)
         return FREE_TENSOR
-    if kind is Kind.SELF and name == "forward" and isinstance(info.cls, ClassRef) and m.world.is_module_class(info.cls):
+    if kind is Kind.SELF and name == FORWARD_METHOD and isinstance(info.cls, ClassRef) and m.world.is_module_class(info.cls):
         kind = Kind.MODULE
     handler = METHOD_OF_KIND.get(kind)
     found = handler(m, oid, name, call, state) if handler is not None else None
@@ -249,7 +252,7 @@ def gives_no_forward(m: Machine, name: str, call: Call, state: State) -> Value |
 
 
 def method_of_parameters(m: Machine, oid: int, name: str, call: Call, state: State) -> Value | None:
-    if name == "requires_grad_" and oid in m.owner_of_params:
+    if name == SETS_FLAG and oid in m.owner_of_params:
         known = truth(call.positional[0]) if call.positional else True
         m.set_frozen(m.owner_of_params[oid], known is False, state)
     if oid in m.owner_of_params and TORCH.methods.get(name) is Effect.DETACH_INPLACE:
@@ -286,7 +289,7 @@ def method_by_name(m: Machine, oid: int, name: str, call: Call, state: State) ->
     if info.kind not in (Kind.MODULE, Kind.THING) and not (info.kind is Kind.SELF and name in PARAMETERS):
         held = TORCH.kind_methods.get((info.kind, name))
         return kind_method(m, held, info.kind, name, call, state) if held is not None else None
-    if name == "requires_grad_":
+    if name == SETS_FLAG:
         require_parameters_grad(m, oid, call, state)
         return me
     if name in PARAMETER_ITERATORS:
@@ -346,7 +349,7 @@ def kind_method(m: Machine, effect: Effect, kind: Kind, name: str, call: Call, s
             return FREE_TENSOR
     gids = [m.whole(v, state)[0] for v in values]
     m.sink(NOTHING.union(*gids) if gids else NOTHING, SinkKind.SHOWN, name, call.node)
-    if name == "step" and kind in (Kind.OPTIMIZER, Kind.SCALER):
+    if name == STEPS and kind in (Kind.OPTIMIZER, Kind.SCALER):
         tell_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
     return PLAIN
 

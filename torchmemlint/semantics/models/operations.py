@@ -54,6 +54,10 @@ from torchmemlint.semantics.values import (
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
+GRADIENT_FLAG = TORCH.names["gradient-flag"]
+DETACH = TORCH.names["detach"]
+COPIES_INTO = TORCH.names["copies-into"]
+PLACE = TORCH.names["place"]
 TAKING = TORCH.words["takes-elements"]
 """Tensor methods whose result has the type of numbers that the receiver has."""
 REDUCTIONS = TORCH.words["reductions"]
@@ -154,7 +158,7 @@ def torch_function(m: Machine, name: str, effect: Effect, call: Call, state: Sta
 def note_operands(m: Machine, name: str, last: str, effect: Effect, call: Call, state: State) -> None:
     """What a call of a function of torch tells of its arguments."""
     values = call.all()
-    if names_device(call.keywords.get("device")):
+    if names_device(call.keywords.get(PLACE)):
         m.record.flags.add(RecordFlag.DEVICE)
     for value in values[:2]:
         for atom in value:
@@ -265,7 +269,7 @@ def change_in_place(m: Machine, op: Operation, call: Call, state: State) -> Valu
     if op.name in ACCUMULATING_METHODS:
         term = call.exprs[0].node if call.exprs else -1
         accumulate_into(m, target, "+=", value, added, state, call.node, term)
-    elif op.name == "copy_":
+    elif op.name == COPIES_INTO:
         assign(m, target, arithmetic(m, call.all(), call.node, state), state, call.node)
     elif type(target) is ir.Name and any(map(graphs_of, call.all())):
         assign(m, target, value, state, call.node)  # `embeds.masked_scatter_(mask, features)`
@@ -285,7 +289,7 @@ def cut(m: Machine, op: Operation, call: Call, state: State) -> Value:
         return tensor(outputs=NOTHING.union(*shared), flags=DETACHED)
     whole_logits(m, [op.me], state)
     m.sink(op.graphs, SinkKind.CUT, op.shown, call.node)
-    if op.name == "detach":
+    if op.name == DETACH:
         return detached(op.me) if op.sure else FREE_TENSOR
     flags = INTEGER if op.name not in CUT_FLOATS else 0
     return tensor(NOTHING, NOTHING, NOTHING, flags | (op.receiver.flags & SCALAR))
@@ -320,7 +324,7 @@ def make_leaf(m: Machine, op: Operation, call: Call, state: State) -> Value:
         return FREE_TENSOR
     if op.name in COPIES_VALUES:
         cut_all(m, call, state, op.shown)
-    if truth(call.keywords.get("requires_grad", const(False))) is True:
+    if truth(call.keywords.get(GRADIENT_FLAG, const(False))) is True:
         m.record.flags.add(RecordFlag.INPUT_GRAD)
     if op.name == "torch.tensor" and call.exprs and is_small(call.exprs[0]):
         return tensor(flags=SCALAR)

@@ -46,6 +46,10 @@ from torchmemlint.semantics.values import (
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
+TO_HOST = TORCH.names["to-host"]
+TO_PLACE = TORCH.names["to-place"]
+PLACE = TORCH.names["place"]
+HOST = TORCH.names["host"]
 CONTAINER_METHODS = TORCH.words["takes-parts"]
 FILLS_HOLDERS = TORCH.words["fills-holders"]
 """Methods of a mapping that a model's output is: what they give is a part of it."""
@@ -164,13 +168,13 @@ def move(m: Machine, op: Operation, call: Call, state: State) -> Value:
     device's storage is let go."""
     assert op.receiver is not None
     atom = op.receiver
-    to_cpu = op.name == "cpu"
+    to_cpu = op.name == TO_HOST
     if op.name in CONVERTING and any(cannot_carry_graph(a) for value in call.all() for a in value):
         return tensor(flags=INTEGER)
-    if op.name == "to":
-        target = call.get(0, "device")
+    if op.name == TO_PLACE:
+        target = call.get(0, PLACE)
         single = only_const(target) if target is not None else None
-        to_cpu = single is not None and single.value == "cpu"
+        to_cpu = single is not None and single.value == HOST
     if to_cpu and op.me != unknown(atom.hints):
         return frozenset((Tensor(atom.graphs, atom.hints, NOTHING, atom.flags & ~VIEW | MOVED),))
     return op.me

@@ -34,7 +34,11 @@ from torchmemlint.semantics.values import (
     tensor,
     truth,
 )
+from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
+
+CREATES_GRAPH = TORCH.names["creates-graph"]
+GRADIENT_FLAG = TORCH.names["gradient-flag"]
 
 
 @has_effect(Effect.CHECKPOINT)
@@ -74,7 +78,7 @@ def rng_state(m: Machine, op: Operation, call: Call, state: State) -> Value:
 
 @has_effect(Effect.CLIP_GRAD)
 def clip_grad(m: Machine, op: Operation, call: Call, state: State) -> Value:
-    if truth(call.keywords.get("requires_grad", const(False))) is True:
+    if truth(call.keywords.get(GRADIENT_FLAG, const(False))) is True:
         m.record.flags.add(RecordFlag.INPUT_GRAD)
     return FREE_TENSOR
 
@@ -86,7 +90,7 @@ def differentiate(m: Machine, op: Operation, call: Call, state: State) -> Value:
     graphs = [m.whole(v, state)[0] for v in outputs]
     m.sink(NOTHING.union(*graphs) if graphs else NOTHING, SinkKind.BACKWARD, op.name, call.node)
     back_propagate(m, [join_all(outputs)], call, state, partial=True, retain_at=3)
-    if truth(call.keywords.get("create_graph", const(False))) is not False:
+    if truth(call.keywords.get(CREATES_GRAPH, const(False))) is not False:
         return arithmetic(m, outputs, call.node, state)
     return FREE_TENSOR
 

@@ -40,12 +40,13 @@ from torchmemlint.semantics.values import (
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import CallByName, Effect
 
+FORWARD = TORCH.names["forward"]
+BACKWARD = TORCH.names["backward"]
+STEPS = TORCH.names["steps"]
 OTHER_FRAMEWORKS = TORCH.words["other-frameworks"]
 """What tokenizers call the tensors of other frameworks: https://huggingface.co/docs/transformers/main_classes/tokenizer."""
 COMMON_METHODS = TORCH.words["common-methods"]
 """Methods that objects outside the project have as well: their name says nothing about the class."""
-TORCH_NAMES = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional"}
-"""What these names stand for, however they came to be (``torch, nn = try_import_torch()``)."""
 PARTS = frozenset({"get", "pop"})
 """Methods of a dict that give a part of it."""
 PASS_THROUGH = TORCH.words["passes-through"]
@@ -56,7 +57,8 @@ def torch_name(func: ir.Expr) -> str:
     """The absolute name of torch's function that is written ``torch.x``, ``nn.functional.x`` or ``F.x``; empty where torch has
     none of that name."""
     head, _, rest = dotted(func).partition(".")
-    name = f"{TORCH_NAMES[head]}.{rest}" if head in TORCH_NAMES else ""
+    module = TORCH.usual_names.get(head)  # however it came to be: `torch, nn = try_import_torch()`
+    name = f"{module}.{rest}" if module else ""
     return name if name in TORCH.functions else ""
 
 
@@ -155,12 +157,12 @@ def thing_method(m: Machine, oid: int, name: str, call: Call, state: State) -> V
     manager = TORCH.functions.get(f"torch.{name}") if not own else None
     if manager in (Effect.GRAD_OFF, Effect.GRAD_ON, Effect.GRAD_SET):  # torch itself, handed on as an argument
         return grad_manager(m, f"torch.{name}", manager, call, state)
-    if name == "forward":
+    if name == FORWARD:
         return call_opaque(m, text_of(call.func), call, state, oid=oid, direct=True)
     if name in STORING and len(call.positional) >= 1 and name != "add":
         store_in(m, oid, m.heap[oid].name, STORING[name], call.positional[-1], call.node, call.exprs[-1], state)
         return NONE
-    if name == "backward" and may_be_attached(m, call, state):
+    if name == BACKWARD and may_be_attached(m, call, state):
         # An accelerator or an engine: what it is given is back-propagated. (A tensor's gradient has no graph.)
         back_propagate(m, call.positional[:1], call, state)
         return NONE
@@ -182,7 +184,7 @@ def may_be_attached(m: Machine, call: Call, state: State) -> bool:
 def method_no_tensor_has(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
     if name not in COMMON_METHODS and guards_itself(m.world, name):
         return FREE_TENSOR
-    if name == "step" and not call.positional:
+    if name == STEPS and not call.positional:
         tell_call(m, CallByName.OPTIMIZER_STEP, text_of(call.func), call)
     method = only_method(m, name)
     if method is not None:
