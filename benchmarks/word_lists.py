@@ -154,8 +154,8 @@ def alone(word: str) -> bool:
 
 
 def not_compared(node: ast.AST) -> Iterator[ast.AST]:
-    """Parts of a node whose texts are compared with no name in code: docstrings, messages, annotations, members of enums, constants that
-    are listed, and what becomes part of a longer text."""
+    """Parts of a node whose texts are compared with no name in code: docstrings, messages, annotations, members of enums, attributes
+    of its own objects, constants that are listed, and what becomes part of a longer text."""
     match node:
         case ast.Expr(value=ast.Constant()) | ast.JoinedStr():
             yield node
@@ -175,6 +175,8 @@ def not_compared(node: ast.AST) -> Iterator[ast.AST]:
             yield node.annotation
         case ast.Call(func=ast.Name(id="TypeVar" | "cast")):
             yield from node.args
+        case ast.Call(func=ast.Name(id="getattr")):
+            yield from node.args[1:]
 
 
 def main() -> None:

@@ -266,7 +266,7 @@ PLACES = """
     Tensor nn.Module nn nn.functional nn.modules.module nn.ModuleList nn.ModuleDict nn.parallel nn.utils.rnn optim.Optimizer
     optim.lr_scheduler.LRScheduler
     nn.utils autograd autograd.Function autograd.function autograd.functional autograd.graph.Node func distributed distributed.fsdp jit amp amp.GradScaler
-    cuda compiler profiler utils.checkpoint utils.hooks.RemovableHandle linalg backends.cuda.matmul backends
+    cuda compiler profiler utils.checkpoint utils.hooks.RemovableHandle distributions.Distribution linalg backends.cuda.matmul backends
 """
 
 

@@ -31,7 +31,7 @@ _ELSEWHERE = re.compile(r"not .* (==|is) .*\b(torch|pytorch|pt)'?$|not .*\bis_to
 _FUNCTION_HOOKS = TORCH.words["function-hooks"]
 """Methods of a ``Function`` that torch calls itself, with grad mode off."""
 
-_LIGHTNING = "pytorch_lightning.LightningModule"
+_LIGHTNING = TORCH.names["lightning-module"]
 MAX_TO_BACKWARD = 3
 """Calls from a function that is handed on to one that back-propagates."""
 _DRIVEN = sorted(TORCH.words["driven-module"], reverse=True)

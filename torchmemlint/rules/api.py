@@ -180,7 +180,7 @@ class Flow:
         if not event.site.loops:
             return True
         info = self.record.loops.get(event.site.loops[-1])
-        device = next((node for name, node in event.nodes if name in ("1", "device")), -1)
+        device = next((node for name, node in event.nodes if name in ("1", TORCH.names["place"])), -1)
         if info is None or device < 0:
             return False
         return bool(info.targets & set(re.findall(r"\w+", self.source(event.site, device))))
@@ -512,7 +512,8 @@ class Flow:
             for ref in callers:
                 last = ref.qualname.rpartition(".")[2]
                 if by_trainers and (
-                    self.runs.world.facts(ref).names & TORCH.words["back-propagates"] or purpose.words(last)[:1] == ("train",)
+                    self.runs.world.facts(ref).names & TORCH.words["back-propagates"]
+                    or purpose.words(last)[:1] == (TORCH.names["trains"],)
                 ):
                     return True
                 if last in TORCH.words["forward"] | TORCH.words["training-steps"] or (purpose.trains(last) and "loss" in last):
@@ -548,7 +549,7 @@ class Flow:
     def hooks_forwards(self) -> bool:
         """Whether the root registers forward hooks that may keep what modules give them, with its graph: what a model returns is
         not all that comes of running it."""
-        if "register_forward_hook" not in self.runs.world.facts(self.record.root).names:
+        if TORCH.names["forward-hook"] not in self.runs.world.facts(self.record.root).names:
             return False
         fates = [self.runs.fate_here(self.record, gid) for gid in self.record.hook_arguments]
         return not any(fate.only_cut for fate in fates) or not all(fate.only_cut or fate.never_read for fate in fates)
@@ -569,7 +570,7 @@ class Flow:
         if not owner or not graph.what.startswith("self."):
             return False
         cls = ClassRef(self.record.root.path, owner)
-        step, made = project.method(cls, "training_step"), project.method(cls, "configure_optimizers")
+        step, made = project.method(cls, TORCH.names["training-step"]), project.method(cls, TORCH.names["makes-optimizers"])
         if step is None or made is None or not world.trains_result(step):
             return False
         if all(p.name != "optimizer_idx" for p in world.header(step).params):
@@ -670,7 +671,10 @@ def _watches_gradients(world: World, key: tuple[FunctionRef, bool]) -> bool:
     if len(inside) > MAX_INSIDE:
         inside = world.within(root.path, facts.qualname)
     return any(
-        (other.names & GRADIENT_HOOKS and (not ends_here or other.qualname == facts.qualname or "retain_grad" in other.names))
+        (
+            other.names & GRADIENT_HOOKS
+            and (not ends_here or other.qualname == facts.qualname or TORCH.names["keeps-gradient"] in other.names)
+        )
         or any(
             call.callee.startswith("self.")
             and call.callee.endswith(".requires_grad_")

@@ -255,7 +255,7 @@ def is_dense(cls: ClassRef | None, flow: Flow, depth: int = 0) -> bool:
                         return False
                     if any(arg.const.isdecimal() and int(arg.const) > WIDE for arg in call.args):
                         return False
-                    linear = linear or "Linear" in found
+                    linear = linear or TORCH.names["linear"] in found
                 elif isinstance(symbol := world.symbol(found) if found else None, ClassRef) and world.is_module_class(symbol):
                     if not is_dense(symbol, flow, depth + 1):
                         return False

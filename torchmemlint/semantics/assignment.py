@@ -137,7 +137,7 @@ def assign_attribute(m: Machine, target: ir.Attr, value: Value, state: State, no
             continue
         info = m.heap[atom.oid]
         place = (atom.oid, target.name)
-        if target.name == "weight" and info.cls in WEIGHT_ALONE and value == FREE_TENSOR:
+        if target.name == TORCH.names["weight"] and info.cls in WEIGHT_ALONE and value == FREE_TENSOR:
             state.vars[atom.oid, FROZEN] = const(True)  # a module takes a parameter alone: one that requires no grad
         if info.kind is Kind.MODULE:
             take_parts(m, atom.oid, value, state)

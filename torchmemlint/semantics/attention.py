@@ -26,7 +26,7 @@ def role(operation: str, operands: Sequence[Value], is_parameter: Callable[[Valu
         factors = [(v, f) for v, f in zip(operands, held, strict=True) if any(type(a) in (Tensor, Obj) for a in v)]
         if any(f & WEIGHTS for _, f in factors):
             return MIXES
-        turned = operation == "einsum" or any(f & TURNED for _, f in factors)
+        turned = operation == TORCH.names["einsum"] or any(f & TURNED for _, f in factors)
         return SCORES if turned and len(factors) == 2 and not any(is_parameter(v) for v, _ in factors) else 0
     either = 0
     for flags in held:

@@ -69,7 +69,7 @@ def attribute_of_atom(m: Machine, atom: Atom, name: str, expr: ir.Attr, state: S
         case Ext():
             return named(m, f"{atom.name}.{name}", m.path, name)
         case Obj():
-            if name == "mT" and m.heap[atom.oid].kind is Kind.THING:  # only tensors have it
+            if name == TORCH.names["matrix-transpose"] and m.heap[atom.oid].kind is Kind.THING:  # only tensors have it
                 return tensor_attribute(m, Tensor(frozenset((m.thing_graph(atom.oid),))), name, expr, state)
             return object_attribute(m, atom.oid, name, expr, state)
         case Tensor():
@@ -80,8 +80,10 @@ def attribute_of_atom(m: Machine, atom: Atom, name: str, expr: ir.Attr, state: S
             return unknown(atom.hints)
         case Plain() | Const():
             return PLAIN
-        case Tuple() if name in ("values", "indices") and len(atom.items) == 2:  # what `max(dim)`, `sort` and `topk` return
-            return atom.items[name == "indices"]
+        case Tuple() if (
+            name in ("values", TORCH.names["positions"]) and len(atom.items) == 2
+        ):  # what `max(dim)`, `sort` and `topk` return
+            return atom.items[name == TORCH.names["positions"]]
         case _:
             return UNKNOWN
 
@@ -102,7 +104,7 @@ def tensor_attribute(m: Machine, atom: Tensor, name: str, expr: ir.Attr, state: 
     if effect in (Effect.VIEW, Effect.KEEP):
         return in_role(m, name, made_in_mode(m, single, expr.node, state), [single], expr.node, state)
     part = part_of(m, atom, f".{name}", expr.node)
-    return with_flags(part, LOGITS) if name == "logits" else part
+    return with_flags(part, LOGITS) if name == TORCH.names["logits"] else part
 
 
 def class_attribute(m: Machine, cls: ClassRef, name: str) -> Value:

@@ -458,8 +458,8 @@ class Constructor:
             self.made += entries_of(size.attrs.get("") if isinstance(size, UnknownPart) else None)
             return UnknownPart()
         if name in FRESH:
-            sizes = args or [keywords.get("size")]
-            return UnknownPart(attrs={"": sizes[0] if len(sizes) == 1 or name == "torch.full" else sizes})
+            sizes = args or [keywords.get(TORCH.names["size-argument"])]
+            return UnknownPart(attrs={"": sizes[0] if len(sizes) == 1 or name == TORCH.names["filled"] else sizes})
         return UnknownPart()
 
 

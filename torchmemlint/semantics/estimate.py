@@ -25,7 +25,7 @@ LIBRARIES = TORCH.words["makes-networks"]
 """Packages whose functions and classes make networks, of an architecture that the name or a string says."""
 CHOSEN = "torchvision.models"
 """Where ``models.__dict__[name]`` looks an architecture up, which in itself is one of usual size."""
-PRETRAINED = "from_pretrained"
+PRETRAINED = TORCH.names["pretrained"]
 RETURNED = "return"
 """The name, which no program can use, of what a branch returned that may have been taken."""
 MAX_STEPS = 8_000

@@ -12,6 +12,7 @@ from torchmemlint.semantics.state import TRAINING, Kind, State
 from torchmemlint.semantics.values import NONE, UNKNOWN, Cls, Ext, Func, Obj, Value, const
 from torchmemlint.semantics.variables import may_freeze_variable, said_of_variable, trains_in
 from torchmemlint.semantics.world import MODULE
+from torchmemlint.torch_facts import TORCH
 
 EXTERNAL = {"builtins.True": const(True), "builtins.False": const(False), "builtins.None": NONE}
 """Names outside the project that stand for literals."""
@@ -63,7 +64,7 @@ def known_variable(m: Machine, path: str, name: str, ident: str, state: State) -
             m.retype(oid, Kind.MODULE if is_module else Kind.THING, found)
         if isinstance(found, ClassRef) and text is not None and text.endswith("()"):
             note_bare(m, oid, found, FunctionRef(path, MODULE), text.removesuffix("()"))
-    if "eval" in words and "train" not in words and not trains_in(m.world, path):
+    if TORCH.names["evaluates"] in words and TORCH.names["trains"] not in words and not trains_in(m.world, path):
         state.vars.setdefault((oid, TRAINING), const(False))
     return frozenset((Obj(oid),))
 

@@ -67,7 +67,7 @@ def narrow_type(m: Machine, place: Key, func: ir.Expr, rest: list[ir.Arg], holds
         return True
     kept = old
     if holds and asks_for_number(m, func, rest):
-        if all(name.rpartition(".")[2] == "ndarray" for name in type_names(rest[0].value)):
+        if all(name.rpartition(".")[2] == TORCH.names["array-class"] for name in type_names(rest[0].value)):
             m.notice((g for a in old if type(a) is Tensor for g in a.graphs), Seen.MAYBE_ARRAY)
         kept = PLAIN
     elif asks_for_tensor(m, func, rest, state):
@@ -138,7 +138,7 @@ def asks_for_tensor(m: Machine, func: ir.Expr, rest: list[ir.Arg], state: State)
         types = rest[0].value.items if isinstance(rest[0].value, ir.Sequence) else [rest[0].value]
         names = {a.name for t in types if dotted(t) for a in evaluate(m, t, state) if type(a) is Ext}
         return bool(names) and any(n.rpartition(".")[2] in TENSOR_TYPES and n.startswith("torch") for n in names)
-    return any(type(a) is Ext and a.name == "torch.is_tensor" for a in evaluate(m, func, state)) if name else False
+    return any(type(a) is Ext and a.name == TORCH.names["asks-tensor"] for a in evaluate(m, func, state)) if name else False
 
 
 TUPLE = "tuple"

@@ -292,7 +292,7 @@ def _may_hold_parameter(world: World, cls: ClassRef, attr: AttrFact) -> bool:
         return maker is not None and _may_make_module(world, maker)
     if attr.kind is not AttrKind.CALL:
         # A bare name or an expression: a number from the arguments, unless it is called somewhere as a module would be.
-        return bool(_methods_called_on(world, cls, attr) & {"()", "parameters", "forward"})
+        return bool(_methods_called_on(world, cls, attr) & {"()", TORCH.names["parameters"], TORCH.names["forward"]})
     made, _, method = attr.value.removesuffix("()").partition("().")
     absolute = world.project.resolve(cls.path, made, attr.method)
     if absolute is None:

@@ -141,7 +141,7 @@ def open_context(m: Machine, function: ir.Function, state: State) -> None:
                 continue
             elif param.annotation is not None and text_of(param.annotation) in (TENSOR, TENSOR.rpartition(".")[2]):
                 m.notice((m.thing_graph(atom.oid),), Seen.TENSOR)
-            if number == 2 and function.name == "setup_context":
+            if number == 2 and function.name == TORCH.names["sets-context"]:
                 m.record.returned.add(m.thing_graph(atom.oid))  # the output
                 m.notice((m.thing_graph(atom.oid),), Seen.TENSOR)
 

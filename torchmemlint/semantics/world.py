@@ -247,7 +247,7 @@ class World:
         attribute = ".".join(text.split(".")[:2])
         words = self.evidence(ref).get(attribute, frozenset())
         header = self.header(ref)
-        if "eval" not in words or "train" in words or not header.owner:
+        if TORCH.names["evaluates"] not in words or TORCH.names["trains"] in words or not header.owner:
             return None
         return None if self.project.saying(ref.path, header.owner, *sorted(TORCH.words["trains-something"])) else False
 

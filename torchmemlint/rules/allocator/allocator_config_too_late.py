@@ -120,7 +120,7 @@ def problem(event: EnvironmentSet, target: tuple[int, int] | None) -> tuple[str,
     if event.torch_loaded and any(option == "backend" for option, _ in options(event.value or "")):
         message = f"`{event.name}` names a backend after `import torch`: the allocator has already been chosen"
         return message, "the first use of the device raises where the two differ", early
-    if event.name == "PYTORCH_ALLOC_CONF" and target is not None and target < (2, 10):
+    if event.name == TORCH.names["allocator-variable"] and target is not None and target < (2, 10):
         message = f"`PYTORCH_ALLOC_CONF` is read from torch 2.10 on, but this code must run with {target[0]}.{target[1]}, too"
         return message, "the option has no effect there", "set `PYTORCH_CUDA_ALLOC_CONF`, which all versions read"
     return None

@@ -213,7 +213,7 @@ def is_small(event: Store, flow: Flow) -> Silent | None:
         return Silent("each value replaces the previous one")
     if event.flags & (SCALAR | INTEGER | VIEW | COLUMN) or SMALL.search(event.place):
         return Silent("the stored value is small: a number, indices, or a part of the output")
-    if event.half_fix == "to" or event.flags & MOVED:
+    if event.half_fix == TORCH.names["to-place"] or event.flags & MOVED:
         return Silent("the code chooses its device explicitly")
     if any("%" in guard for guard in event.site.guards):
         return Silent("it stores the output of only a few steps")

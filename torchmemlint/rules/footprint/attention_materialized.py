@@ -92,7 +92,7 @@ def check(event: Attention, flow: Flow) -> Iterator[Draft]:
     target = flow.runs.world.settings.target_torch
     if not flow.own(event.site) or RecordFlag.WEIGHTS_KEPT in flow.record.flags or (target is not None and target < (2, 0)):
         return
-    if flow.class_says(event.site, frozenset({"scaled_dot_product_attention"})):
+    if flow.class_says(event.site, frozenset({TORCH.names["fused-attention"]})):
         return
     yield Draft(
         flow.at(

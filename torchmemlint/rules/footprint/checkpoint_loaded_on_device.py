@@ -278,7 +278,7 @@ def is_loaded_on_host(event: CallEffect) -> bool:
     """Whether ``map_location`` says that the tensors stay on the host, by its name or by a function."""
     place = argument(event, 1, "map_location")
     single = only_const(place) if place is not None else None
-    return is_function(place) or (single is not None and str(single.value).startswith(("cpu", "meta")))
+    return is_function(place) or (single is not None and str(single.value).startswith((TORCH.names["host"], "meta")))
 
 
 def is_of_numbers(use: CallEffect, flow: Flow) -> bool:

@@ -125,7 +125,7 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft]:
 
 def judge(event: CallEffect, flow: Flow) -> tuple[str, Severity, str, str, str, Fix | None] | None:
     """What is wrong with a call, the worst of it: message, severity, label, cost, help and fix."""
-    sequential = event.name.endswith("checkpoint_sequential")
+    sequential = event.name.endswith(TORCH.names["checkpoints-sequence"])
     first = 2 if sequential else 1
     chooses = flow.has(2, 0) if sequential else flow.has(1, 11)  # torch's documentation of these versions
     inputs = [
@@ -142,7 +142,7 @@ def judge(event: CallEffect, flow: Flow) -> tuple[str, Severity, str, str, str, 
         )  # fmt: skip
     if event.mode is Mode.OFF:
         return None
-    variant = argument(event, -1, "use_reentrant")
+    variant = argument(event, -1, TORCH.names["reentrant"])
     reentrant = variant is None or truth(variant) is True
     if (
         reentrant
@@ -152,7 +152,7 @@ def judge(event: CallEffect, flow: Flow) -> tuple[str, Severity, str, str, str, 
         and RecordFlag.INPUT_GRAD not in flow.record.flags
     ):
         if any(type(a) is Tensor for v in inputs for a in v):
-            node = dict(event.nodes).get("use_reentrant")
+            node = dict(event.nodes).get(TORCH.names["reentrant"])
             if not chooses:
                 fix = None
             elif variant is None:

@@ -19,6 +19,7 @@ from torchmemlint.semantics.kinds import looks_like_module
 from torchmemlint.semantics.parameters import may_freeze, parametric_attributes
 from torchmemlint.semantics.variables import says_any
 from torchmemlint.semantics.world import World
+from torchmemlint.torch_facts import TORCH
 
 SETS = re.compile(r"([\w.\[\]()'\"]+)\.requires_grad_?\s*=\s*False\b")
 COST = "each backward through it computes and keeps a gradient for each of its parameters, and the graph through it is built"
@@ -121,7 +122,8 @@ def runs_it(call: CallFact, network: str) -> bool:
     """Whether a call may run the module: it calls it, or one of its own methods."""
     name = call.callee.removeprefix(f"{network}.")
     return call.callee == network or (
-        name != call.callee and name not in MODULES_ALONE | {"cuda", "half", *PARAMETER_ITERATORS}
+        name != call.callee
+        and name not in MODULES_ALONE | {TORCH.names["to-cuda"], TORCH.names["to-half"], *PARAMETER_ITERATORS}
     )
 
 

@@ -392,7 +392,7 @@ def may_be_demanded(event: Graph, flow: Flow, fate: Fate, evaluated: bool) -> Si
         return Silent("the result may be part of the same training step")
     if evaluated and (phase or not purpose.drives(name)):
         return None
-    if is_loaded(event, flow, "torch.hub.load"):
+    if is_loaded(event, flow, TORCH.names["loads-from-hub"]):
         return Silent("a predictor of another repository may disable grad mode itself")
     if fate.escapes and not is_detached(fate):
         return Silent("only its name suggests that no code outside trains the result")

@@ -194,7 +194,7 @@ def is_step_of_evaluated(event: Graph) -> bool:
     return event.training is False and bool(event.parents) and of_lightning
 
 
-LIGHTNING = "pytorch_lightning.LightningModule"
+LIGHTNING = TORCH.names["lightning-module"]
 
 
 def is_method_of_module(event: Graph, flow: Flow) -> bool:

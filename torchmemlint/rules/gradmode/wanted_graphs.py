@@ -37,7 +37,7 @@ def takes_gradients(event: Graph, flow: Flow, *, perhaps: bool = False) -> bool:
     if event.cls is not None:
         if project.differentiates(event.cls):
             return True
-        if not project.is_subclass(event.cls, "torch.nn.Sequential") and not runs_what_it_is_given(event.cls, flow):
+        if not project.is_subclass(event.cls, TORCH.names["sequence"]) and not runs_what_it_is_given(event.cls, flow):
             return False
     path = flow.record.root.path
     return project.differentiates_somewhere(path) if perhaps else project.differentiates_often(path)
@@ -135,7 +135,7 @@ def runs_elsewhere(event: Graph, flow: Flow) -> bool:
             for call in other.calls
         ):
             return True
-    return is_loaded(event, flow, "torch.jit.load")
+    return is_loaded(event, flow, TORCH.names["loads-script"])
 
 
 def is_distribution(event: Graph, flow: Flow) -> bool:
@@ -197,7 +197,9 @@ def decided_elsewhere(event: Graph, flow: Flow) -> bool:
     if any(g.what == event.what and flow.own(g.site) for g in record.forwards.values()):
         return True
     seen = record.evidence.get(event.gid, set())
-    return bool(seen & {"log_prob", "rsample", "called"}) or (event.gid in record.returned and "entropy" in seen)
+    return bool(seen & {TORCH.names["log-probability"], TORCH.names["samples-with-graph"], "called"}) or (
+        event.gid in record.returned and TORCH.names["entropy"] in seen
+    )
 
 
 def may_be_trained_in_a_callee(event: Graph, flow: Flow) -> bool:

@@ -277,8 +277,8 @@ def method_by_name(m: Machine, oid: int, name: str, call: Call, state: State) ->
     """Methods that mean the same on a module and on an unknown object; None for the others."""
     info = m.heap[oid]
     me = frozenset((Obj(oid),))
-    if name in ("train", "eval") and info.kind in (Kind.MODULE, Kind.THING, Kind.SELF):
-        set_training(m, oid, name == "train", call, state)
+    if name in (TORCH.names["trains"], TORCH.names["evaluates"]) and info.kind in (Kind.MODULE, Kind.THING, Kind.SELF):
+        set_training(m, oid, name == TORCH.names["trains"], call, state)
         return me
     if name in ("freeze", "unfreeze") and not call.all() and freezes_all(m, oid):
         m.set_frozen(oid, name == "freeze", state)

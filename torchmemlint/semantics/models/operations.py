@@ -196,7 +196,7 @@ def keep(m: Machine, op: Operation, call: Call, state: State) -> Value:
                     if m.heap[atom.oid].external:  # and what it held before
                         held = thing_element(m, atom.oid, None)
                         inside.append(unknown(frozenset(m.thing_graph(each.oid) for each in held if type(each) is Obj)))
-    step = "" if op.last == "softmax" and over_queries(call.get(op.first, "dim")) else op.last
+    step = "" if op.last == TORCH.names["softmax"] and over_queries(call.get(op.first, "dim")) else op.last
     result = in_role(m, step, arithmetic(m, [*operands, *inside], call.node, state), operands, call.node, state)
     if op.effect is Effect.LOSS:
         reduction = call.keywords.get("reduction")
@@ -299,13 +299,13 @@ def cut(m: Machine, op: Operation, call: Call, state: State) -> Value:
 def read_number(m: Machine, op: Operation, call: Call, state: State) -> Value:
     if op.receiver is None:
         values = call.all()
-        if op.name == "torch.device" and values and all(type(a) is Const for a in values[0]):
+        if op.name == TORCH.names["device-class"] and values and all(type(a) is Const for a in values[0]):
             return values[0]  # a device and its name are the same here
         cut_all(m, call, state, op.shown)
         return PLAIN
     if op.effect is Effect.ITEM:
         m.sink(op.graphs, SinkKind.CUT, op.shown, call.node)
-    if op.name == "numpy" and op.sure:
+    if op.name == TORCH.names["to-array"] and op.sure:
         m.notice(must_be_free(m, op.receiver), Seen.MUST_BE_FREE)
     return PLAIN
 
@@ -326,7 +326,7 @@ def make_leaf(m: Machine, op: Operation, call: Call, state: State) -> Value:
         cut_all(m, call, state, op.shown)
     if truth(call.keywords.get(GRADIENT_FLAG, const(False))) is True:
         m.record.flags.add(RecordFlag.INPUT_GRAD)
-    if op.name == "torch.tensor" and call.exprs and is_small(call.exprs[0]):
+    if op.name == TORCH.names["copies-values"] and call.exprs and is_small(call.exprs[0]):
         return tensor(flags=SCALAR)
     return FREE_TENSOR
 
