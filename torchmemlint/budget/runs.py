@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,8 @@ CONTEXT = 141_426_688
 """The CUDA context with cuBLAS and cuDNN loaded, on a T4: torch-preflight's record. Larger devices have up to 600 MB."""
 CUBLASLT = 32 << 20
 """The largest workspace that cuBLASLt gets (CublasHandlePool.cpp, on Hopper)."""
+TO_REPORT = 0.05
+"""The part of the time limit that a run has to say where it was stopped, and two seconds more."""
 MOST_BATCHES = 14
 """As many batches are tried for the largest that fits."""
 RESERVED_ERROR = 0.08
@@ -143,8 +146,13 @@ def started(job: Mapping[str, object], options: Options) -> tuple[Estimate, dict
 
 
 def _once(job: Mapping[str, object], options: Options, **changed: object) -> Estimate:
+    until = time.time() + (1 - TO_REPORT) * options.timeout - 2
     ended = launch(
-        {"runner": "budget", **job, **changed}, options.timeout, options.sandbox, runners=RUNNERS, readable=options.readable
+        {"runner": "budget", **job, **changed, "until": until},
+        options.timeout,
+        options.sandbox,
+        runners=RUNNERS,
+        readable=options.readable,
     )
     return from_records(ended)
 
@@ -180,7 +188,7 @@ def from_records(ended: Ended) -> Estimate:
         _lines(found.get("assumed")), _lines(found.get("skipped")), _lines(found.get("missing")),
         int((found.get("batch") or [0])[0]), ended.seconds, ended.sandbox,
         guessed=_lines(found.get("guessed")), misfit=bool(found.get("misfit")), either_attention=bool(found.get("either_attention")),
-        required=bool(found.get("required")), ran=frozenset(map(str, found.get("ran") or ())),
+        required=bool(found.get("required")), timed_out=bool(found.get("late")), ran=frozenset(map(str, found.get("ran") or ())),
         growth={str(place): int(size) for place, size in (found.get("growth") or {}).items()},
     )  # fmt: skip
 

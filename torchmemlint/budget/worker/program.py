@@ -7,7 +7,9 @@ import contextlib
 import importlib
 import logging
 import os
+import signal
 import sys
+import time
 import traceback
 import types
 import warnings
@@ -33,6 +35,10 @@ from torchmemlint.confirm.worker.standins import StandIn
 Emit = Callable[[Mapping[str, object]], None]
 
 
+class Late(BaseException):
+    """The time limit is near. No handler for Exception stops it."""
+
+
 def run_budget(job: Mapping[str, Any], emit: Emit, guard: Callable[[], None]) -> None:
     """One program, once. Emits one record: the budget, or the line that stopped it. ``guard`` is called before the program runs:
     what is said afterwards must come from here."""
@@ -52,7 +58,7 @@ class Budgeted:
         self.measured = kind(gpu, self._own, all_on_device=bool(job.get("model")))
         self.gpu = gpu
         self.skipped: list[str] = []
-        self.required = False
+        self.required = self.late = False
         self._replaced = {str(path): str(text) for path, text in (job.get("replaced") or {}).items()}
         inputs = [(str(name), str(dtype), list(shape)) for name, dtype, shape in job.get("inputs", ())]
         self.data = outside.Data(
@@ -86,6 +92,7 @@ class Budgeted:
         reason, misfit = "", False
         placement = Placement(run.tape)
         try:
+            self._until(float(job.get("until", 0)))
             if not run.real:
                 pretend_cuda(self.gpu)
                 move_in_place()
@@ -112,10 +119,24 @@ class Budgeted:
             pass
         except Unknown as stopped:
             reason = str(stopped)
+        except Late as stopped:
+            self.late, reason = True, self._where(stopped, "still running at the time limit")
         except (Exception, SystemExit) as error:
             reason = self._where(error)
             misfit = isinstance(error, RuntimeError) and bool(self.data.maker.pictures)
+        finally:
+            self._until(0)
         self._report(reason, placement.moved, packages, misfit)
+
+    def _until(self, when: float) -> None:
+        """Stop the program at that time, with its line; 0 lets it go on. (The parent ends the process a little later, without one.)"""
+
+        def late(number: int, frame: object) -> None:
+            raise Late
+
+        if hasattr(signal, "setitimer"):
+            signal.signal(signal.SIGALRM, late)
+            signal.setitimer(signal.ITIMER_REAL, max(0.1, when - time.time()) if when else 0)
 
     def _report(self, reason: str, moved: bool, packages: Packages, misfit: bool) -> None:
         run = self.measured
@@ -145,7 +166,7 @@ class Budgeted:
         )
         ended = "the program ended after it" if steps else unstepped if seen else f"the program ended before a step{first}"
         record: dict[str, object] = {
-            "reason": "" if steps >= 2 else f"{reason}{first}" if reason else ended, "steps": steps, "estimated": bool(seen), "misfit": misfit, "required": self.required, "skipped": self.skipped[:20],
+            "reason": "" if steps >= 2 else f"{reason}{first}" if reason else ended, "steps": steps, "estimated": bool(seen), "misfit": misfit, "required": self.required, "late": self.late, "skipped": self.skipped[:20],
             "assumed": [_short(text, self._root) for text in run.tape.assumed][:20], "missing": sorted(packages.missing),
             "batch": self.data.batch_sizes[:1] or [0], "guessed": list(dict.fromkeys(self.data.maker.guessed))[:20],
         }  # fmt: skip
@@ -231,9 +252,9 @@ class Budgeted:
         error.__traceback__ = None
         return [StandIn(name) for name in names]
 
-    def _where(self, error: BaseException) -> str:
+    def _where(self, error: BaseException, words: str = "") -> str:
         """The program's own innermost line of a traceback."""
-        words = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]
+        words = words or f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]
         own = [frame for frame in traceback.extract_tb(error.__traceback__) if self._own(frame.filename)]
         return f"{_short(own[-1].filename, self._root)}:{own[-1].lineno}: {words}" if own else words
 
