@@ -17,7 +17,8 @@ from torch import nn  # noqa: E402
 from torchmemlint.budget import command  # noqa: E402
 from torchmemlint.budget.worker.checkpoints import sizes_of  # noqa: E402
 from torchmemlint.budget.worker.guarded import parsed  # noqa: E402
-from torchmemlint.budget.worker.unsized import SIDE, Maker, Unsized  # noqa: E402
+from torchmemlint.budget.worker.unsized import Maker, Unsized  # noqa: E402
+from torchmemlint.budget.worker.wanted import SIDE  # noqa: E402
 
 
 def test_a_checkpoint_has_its_published_sizes_or_the_default_of_its_family() -> None:

@@ -20,7 +20,8 @@ from torchmemlint.budget.worker.measure import EndOfRun
 from torchmemlint.budget.worker.packages import Unknown
 from torchmemlint.budget.worker.patch import put
 from torchmemlint.budget.worker.tape import BUCKETS, INPUTS, Tape
-from torchmemlint.budget.worker.unsized import BATCH, SIDE, Maker, Unsized
+from torchmemlint.budget.worker.unsized import BATCH, Maker, Unsized
+from torchmemlint.budget.worker.wanted import LENGTH, SIDE
 from torchmemlint.confirm.worker.standins import StandIn
 
 # -- arguments
@@ -158,6 +159,8 @@ class Data:
         self.fetches = Fetches(run, whole)
         self._run, self._inputs, self._batch, self._note = run, inputs, batch, note
         self.batch_sizes: list[int] = []
+        self._told = 0
+        self._counted = False  # whether a number was made up while the batch was read
         self.incomplete: Callable[[], bool] = lambda: False  # whether statements of the program failed
         self.maker = Maker(self._made, run.modules, self.assume, lambda words: Unknown(note(words)), side or SIDE)
 
@@ -179,6 +182,7 @@ class Data:
 
     def number(self, name: str, of_layer: bool = False) -> int:
         """A number that nobody knows: the length of something that is missing, or (``of_layer``) a size of a layer."""
+        self._counted = True
         what = f"`{name}`, a size of a layer," if of_layer else f"`{name}`"
         self.guess(f"{what} is unknown; {COUNT} was assumed", f"{name} = {COUNT}{' (a size of a layer)' if of_layer else ''}")
         return COUNT
@@ -191,6 +195,21 @@ class Data:
         """A batch of a data set that is missing."""
         size = self._batch or batch or next(reversed(self.batch_sizes), 0)
         return Unsized(self.maker, name, size or BATCH, unsure=not size)
+
+    def unseen(self, name: str, count: int = 0) -> Any:
+        """What is missing and is used as a tensor, of so many rows where the program says it."""
+        self.guess(f"`{name}` is missing; it was taken for data of the step", f"that {name} is data")
+        size = self._batch or count or next(reversed(self.batch_sizes), 0)
+        return Unsized(self.maker, name, size or BATCH, unsure=not size)
+
+    def joined(self, name: str, items: Sequence[Any]) -> Any:
+        """Examples that are missing, made one tensor: a row for each where they are stacked, ``LENGTH`` rows of each where they are
+        joined."""
+        what = str(items[0]._name)
+        if name not in ("cat", "concat", "vstack"):
+            return self.unseen(what, len(items))
+        self.guess(f"each of `{what}` was assumed to have {LENGTH} rows", f"{LENGTH} rows of {what}")
+        return Unsized(self.maker, what, LENGTH * len(items))
 
     def given(self) -> Any:
         """A batch by ``--input``, None without."""
@@ -260,6 +279,7 @@ class Data:
         items: Any = iter(())
         while True:
             self._run.reading = True
+            self._counted = False
             try:
                 with _disable_current_modes():
                     if not given:
@@ -279,9 +299,18 @@ class Data:
             finally:
                 self._run.reading = False
             given += 1
+            self._told = (
+                loader.batch_size if (loader.batch_size or 0) > 1 else 0
+            )  # else its data set or its collate_fn may make batches
             yield tree_map(lambda item: self._fake(item, count, loader._tml_grown), batch)
 
     def _fake(self, item: Any, count: int, grown: int) -> Any:
+        if isinstance(item, StandIn):
+            size = self._batch or self._told
+            return Unsized(self.maker, str(item._name), size or BATCH, unsure=not size)
+        if self._counted and isinstance(item, torch.Tensor) and any(size and size % COUNT == 0 for size in item.shape):
+            made = Unsized(self.maker, "the data", item.size(0))  # a size of it was made up
+            return made if item.is_floating_point() else made.long()
         if not isinstance(item, torch.Tensor):
             return item
         from torch._subclasses.fake_tensor import FakeTensor

@@ -31,6 +31,8 @@ class Data(Protocol):
     def guess(self, words: str, short: str) -> None: ...
     def number(self, name: str, of_layer: bool = False) -> int: ...
     def sized(self, batch: int) -> None: ...
+    def unseen(self, name: str, count: int = 0) -> Any: ...
+    def joined(self, name: str, items: Sequence[Any]) -> Any: ...
     def endless(self, name: str) -> Iterator[Any]: ...
 
 
@@ -145,6 +147,8 @@ _SCALARS = frozenset({"ignore_index", "padding_idx", "fill_value", "label_smooth
 """Arguments of torch's functions that are a number."""
 _OF_SIZES = frozenset({"zeros", "ones", "empty", "rand", "randn", "full", "arange", "randint", "randperm", "eye", "linspace"})
 """Functions whose arguments are sizes."""
+_JOINING = frozenset({"cat", "concat", "stack", "vstack", "pad_sequence"})
+"""Functions that make a batch of examples."""
 _HANDED_ON = (torch.nn.Module, torch.optim.Optimizer, DataLoader)
 
 
@@ -178,7 +182,14 @@ def limit_stand_ins(note: Callable[[str], str], data: Data) -> None:
     """A stand-in of ``confirm`` makes up tensors and numbers; here, where sizes count, it says that nobody knows them."""
 
     def unknown(self: Any) -> Any:
-        raise Unknown(note(f"`{self._name}` is not installed, so its tensor is unknown"))
+        """A tensor of the data, whose shape shows in its use; what a missing package computes is none."""
+        if str(self._name).startswith(tuple(computed)):
+            raise Unknown(note(f"`{self._name}` is not installed, so its tensor is unknown"))
+        if self._value is None:
+            object.__setattr__(self, "_value", data.unseen(str(self._name), vars(self).get("_count", 0)))
+        return self._value
+
+    computed: set[str] = set()
 
     def made(*args: Any) -> Any:
         raise Unknown(note("the data is missing, so its shape is unknown"))
@@ -186,7 +197,7 @@ def limit_stand_ins(note: Callable[[str], str], data: Data) -> None:
     put(StandIn, "tml_tensor", unknown)
     put(StandIn, "_forward", _forward)
     standins.data = made
-    _called(data)
+    _called(data, computed)
     _as_containers(note, data)
     _as_numbers(note, data)
 
@@ -198,7 +209,7 @@ def _forward(self: Any, inputs: Sequence[torch.Tensor], caller: Any) -> Any:
     return _with(_Scaled, f"{self._name}()", attached) if attached else StandIn(f"{self._name}()", called=None)
 
 
-def _called(data: Data) -> None:
+def _called(data: Data, computed: set[str]) -> None:
     call = StandIn.__call__
 
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -212,7 +223,10 @@ def _called(data: Data) -> None:
             parameters = _are_parameters(args[0])
             if parameters:
                 return _optimizer(self._name, parameters, kwargs, data)
-        return call(self, *args, **kwargs)
+        made = call(self, *args, **kwargs)
+        if type(made) is StandIn and any(isinstance(item, (torch.Tensor, Unsized)) for item in tree_leaves((args, kwargs))):
+            computed.add(made._name)
+        return made
 
     put(StandIn, "__call__", called)
 
@@ -228,9 +242,12 @@ def _as_containers(note: Callable[[str], str], data: Data) -> None:
         return batches
 
     def item(self: Any, key: Any) -> Any:
-        return self._parts.setdefault(
+        found = self._parts.setdefault(
             ("item", key if isinstance(key, (str, int)) else repr(key)), StandIn(f"{self._name}[{_written(key)}]")
         )
+        if isinstance(found, StandIn) and _length(key):
+            object.__setattr__(found, "_count", _length(key))
+        return found
 
     put(StandIn, "__getitem__", item)
     put(StandIn, "__iter__", iterate)
@@ -269,6 +286,13 @@ def _as_numbers(note: Callable[[str], str], data: Data) -> None:
                 return item
             return 1 if alone else data.number(str(item._name), True) if name in _OF_SIZES else item.tml_tensor()
 
+        if (
+            name in _JOINING
+            and args
+            and isinstance(args[0], (list, tuple))
+            and all(isinstance(item, StandIn) for item in args[0])
+        ):
+            return data.joined(name, args[0])
         named = {key: 1 if key in _SCALARS and isinstance(item, StandIn) else item for key, item in (kwargs or {}).items()}
         args, named = tree_map(value, (args, named))
         return func(*args, **named)
@@ -290,6 +314,14 @@ def _binary(apply: Callable[[Any, Any], Any], reflected: bool) -> Callable[[Any,
         return StandIn(str(self._name))
 
     return operate
+
+
+def _length(key: Any) -> int:
+    """How many rows a slice of numbers takes, 0 where it does not say it."""
+    first = key[0] if isinstance(key, tuple) and key else key
+    if not isinstance(first, slice) or first.step is not None or not isinstance(first.stop, int):
+        return 0
+    return max(0, first.stop - (first.start or 0)) if isinstance(first.start, (int, type(None))) and first.stop > 0 else 0
 
 
 def _written(key: Any) -> str:

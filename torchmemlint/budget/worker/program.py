@@ -231,7 +231,21 @@ class Budgeted:
     @property
     def _guards(self) -> dict[str, Any]:
         """What the guards of a changed program call."""
-        return {GUARD: self._failed, TRY: self._tried, TENSOR: _tensor, ERRORS: (Exception, Unknown)}
+        return {GUARD: self._failed, TRY: self._tried, TENSOR: self._of_values, ERRORS: (Exception, Unknown)}
+
+    def _of_values(self, kind: Any, item: Any, **kwargs: Any) -> Any:
+        """``torch.FloatTensor(x)`` of what is missing is a tensor whose shape shows in its use."""
+        if isinstance(item, Sizes):
+            item = torch.Size(item)
+        if isinstance(item, (list, tuple)) and any(isinstance(one, StandIn) for one in item):
+            if not all(isinstance(one, StandIn) for one in item):  # numbers, of which some are unknown
+                return kind([1 if isinstance(one, StandIn) else one for one in item], **kwargs)
+            item = self.data.joined("stack", item)
+        if isinstance(item, StandIn):
+            item = item.tml_tensor()
+        if isinstance(item, Unsized):
+            return item.long() if "Long" in kind.__name__ else item
+        return kind(item, **kwargs)
 
     def _tried(self, made: Callable[[], Any], row: int, name: str) -> Any:
         try:
@@ -333,15 +347,6 @@ def _names_files_of(tree: ast.AST, root: str, own: str) -> bool:
         not os.path.isabs(word) and os.path.isfile(os.path.join(root, word)) and not os.path.isfile(os.path.join(own, word))
         for word in words
     )
-
-
-def _tensor(kind: Any, item: Any, **kwargs: Any) -> Any:
-    """``torch.FloatTensor(x)`` of what is missing is what is missing."""
-    if isinstance(item, Unsized):
-        return item.long() if "Long" in kind.__name__ else item
-    if isinstance(item, Sizes):
-        item = torch.Size(item)
-    return item if isinstance(item, StandIn) else kind(item, **kwargs)
 
 
 def _trained(error: BaseException) -> bool:
