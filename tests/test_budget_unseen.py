@@ -14,6 +14,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from torchmemlint.budget import command  # noqa: E402
+from torchmemlint.budget.runs import OF_LAYER  # noqa: E402
 from torchmemlint.budget.worker.order import first_layer  # noqa: E402
 from torchmemlint.budget.worker.putoff import before_index, can_wait  # noqa: E402
 from torchmemlint.budget.worker.unsized import Maker, Unsized  # noqa: E402
@@ -198,6 +199,53 @@ def test_what_a_program_reads_by_itself_is_a_batch(
     assert (status, found["steps"]) == (0, 2), found
     assert any(shape in words for words in found["assumed"])
     assert found["guessed"]
+
+
+LENGTHS = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+class Encoder(nn.Module):
+    def __init__(self, words, longest):
+        super().__init__()
+        self.longest = longest
+        self.words, self.places = nn.Embedding(words, 8, padding_idx=0), nn.Embedding(longest, 8)
+        self.norm = nn.LayerNorm(8)
+
+    def forward(self, ids):
+        CHECK
+        return self.norm(self.words(ids) + self.places.weight)
+
+
+words = open("words.txt").readlines()
+model = Encoder(len(words) + 1, 50).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+loader = DataLoader(open("train.txt").readlines(), batch_size=12)
+for ids, lengths in loader:
+    out = model(ids.cuda())
+    loss = out[ids.cuda() != 0].mean() + torch.Tensor([row.sum() for row in out.detach()]).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", ["pass", "assert ids.size(1) == self.longest"])
+def test_a_length_that_the_program_does_not_take_is_replaced_by_its_own(
+    check: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(LENGTHS.replace("CHECK", check))
+    status = command.main([str(path), "--output-format", "json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (status, found["steps"]) == (0, 2), found
+    assert any("int64[12,50]" in words for words in found["assumed"])
+    assert any(words.endswith(OF_LAYER) for words in found["guessed"])
+    assert command.main([str(path), "--fit", "24GiB"]) == 2
+    assert "sizes of layers are guesses" in capsys.readouterr().out
 
 
 COMPUTED = """\

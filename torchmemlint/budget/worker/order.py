@@ -104,8 +104,8 @@ def _in_order(tree: ast.AST) -> Iterable[ast.AST]:
     nodes = [item for item in ast.walk(tree) if isinstance(item, (ast.Call, ast.Assign, ast.For))]
 
     def place(node: Any) -> tuple[int, int]:
-        last = node.iter if isinstance(node, ast.For) else node
-        return last.end_lineno, last.end_col_offset
+        last: Any = node.iter if isinstance(node, ast.For) else node
+        return int(last.end_lineno), int(last.end_col_offset)
 
     return sorted(nodes, key=place)
 

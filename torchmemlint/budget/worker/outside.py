@@ -9,7 +9,8 @@ import contextlib
 import importlib
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -85,6 +86,7 @@ class Batch(dict[str, Any]):
 
 COUNT = 1000
 """A number that nobody knows: of words, of classes, of examples. ImageNet has so many classes; vocabularies are larger."""
+_NUMBERED = re.compile(r"\[\d+\]")
 EPOCH_BATCHES = 4
 """So many batches of a loop are run where the whole epoch is wanted."""
 MISSING_BATCHES = 64
@@ -155,6 +157,7 @@ class Data:
         note: Callable[[str], str],
         whole: bool = False,
         side: int = 0,
+        size: int = 0,
     ) -> None:
         self.fetches = Fetches(run, whole)
         self._run, self._inputs, self._batch, self._note = run, inputs, batch, note
@@ -162,7 +165,9 @@ class Data:
         self._told = 0
         self._counted = False  # whether a number was made up while the batch was read
         self.incomplete: Callable[[], bool] = lambda: False  # whether statements of the program failed
-        self.maker = Maker(self._made, run.modules, self.assume, lambda words: Unknown(note(words)), side or SIDE)
+        self.maker = Maker(
+            self._made, run.modules, self.assume, lambda words: Unknown(note(words)), size or side or SIDE, size or LENGTH
+        )
 
     def assume(self, words: str) -> None:
         """Note what was taken for granted."""
@@ -183,9 +188,18 @@ class Data:
     def number(self, name: str, of_layer: bool = False) -> int:
         """A number that nobody knows: the length of something that is missing, or (``of_layer``) a size of a layer."""
         self._counted = True
+        name = _NUMBERED.sub("[…]", name)
         what = f"`{name}`, a size of a layer," if of_layer else f"`{name}`"
         self.guess(f"{what} is unknown; {COUNT} was assumed", f"{name} = {COUNT}{' (a size of a layer)' if of_layer else ''}")
         return COUNT
+
+    def counted_layers(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Note that a number that was made up is the size of a layer, such as of words and of padding beside them."""
+        counts = [short for short in self.maker.guessed if short.endswith(f" = {COUNT}")]
+        if counts and any(COUNT <= size <= COUNT + 4 for item in parameters for size in item.shape):
+            self.maker.guessed[:] = [
+                f"{short} (a size of a layer)" if short in counts else short for short in self.maker.guessed
+            ]
 
     def sized(self, batch: int) -> None:
         """A loader that is not installed is given the size of its batches."""
@@ -309,7 +323,8 @@ class Data:
             size = self._batch or self._told
             return Unsized(self.maker, str(item._name), size or BATCH, unsure=not size)
         if self._counted and isinstance(item, torch.Tensor) and any(size and size % COUNT == 0 for size in item.shape):
-            made = Unsized(self.maker, "the data", item.size(0))  # a size of it was made up
+            first = item.size(0) if item.size(0) % COUNT else self._batch or self._told  # a size of it was made up
+            made = Unsized(self.maker, "the data", first or BATCH, unsure=not first)
             return made if item.is_floating_point() else made.long()
         if not isinstance(item, torch.Tensor):
             return item

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from torchmemlint.budget.account import account
-from torchmemlint.budget.worker import absent, older, outside
+from torchmemlint.budget.worker import absent, older, others, outside
 from torchmemlint.budget.worker.cuda import Gpu
 from torchmemlint.budget.worker.guarded import ERRORS, GUARD, TENSOR, TRY, Guarded, OwnFiles, parsed
 from torchmemlint.budget.worker.measure import EndOfRun, Run
@@ -62,7 +62,13 @@ class Budgeted:
         self._replaced = {str(path): str(text) for path, text in (job.get("replaced") or {}).items()}
         inputs = [(str(name), str(dtype), list(shape)) for name, dtype, shape in job.get("inputs", ())]
         self.data = outside.Data(
-            self.measured, inputs, int(job.get("batch", 0)), self._located, bool(job.get("whole")), int(job.get("side", 0))
+            self.measured,
+            inputs,
+            int(job.get("batch", 0)),
+            self._located,
+            bool(job.get("whole")),
+            int(job.get("side", 0)),
+            int(job.get("size", 0)),
         )
 
         self.data.incomplete = lambda: bool(self.skipped)
@@ -90,6 +96,7 @@ class Budgeted:
             sys.meta_path.insert(0, OwnFiles(self._own, self._guards, packages.optional, self._replaced, self._root))
         run.stop_at_steps = 0 if job.get("whole") else 2
         reason, misfit = "", False
+        sizes: list[int] = []
         placement = Placement(run.tape)
         try:
             self._until(float(job.get("until", 0)))
@@ -124,9 +131,10 @@ class Budgeted:
         except (Exception, SystemExit) as error:
             reason = self._where(error)
             misfit = isinstance(error, RuntimeError) and bool(self.data.maker.pictures)
+            sizes = others.sizes(error, self._own, self.data.maker)
         finally:
             self._until(0)
-        self._report(reason, placement.moved, packages, misfit)
+        self._report(reason, placement.moved, packages, misfit, sizes)
 
     def _until(self, when: float) -> None:
         """Stop the program at that time, with its line; 0 lets it go on. (The parent ends the process a little later, without one.)"""
@@ -138,7 +146,7 @@ class Budgeted:
             signal.signal(signal.SIGALRM, late)
             signal.setitimer(signal.ITIMER_REAL, max(0.1, when - time.time()) if when else 0)
 
-    def _report(self, reason: str, moved: bool, packages: Packages, misfit: bool) -> None:
+    def _report(self, reason: str, moved: bool, packages: Packages, misfit: bool, sizes: Sequence[int]) -> None:
         run = self.measured
         if isinstance(run, RealRun):
             done = len(run.marks) >= 2 or (run.saw_forward and not reason)
@@ -154,6 +162,7 @@ class Budgeted:
             )
             return
         run.mark_parameters()
+        self.data.counted_layers(run.parameters())
         if not self._job.get("model") and not moved:
             run.tape.assume("the program uses no device: everything was counted as if it were on one")
             for block in run.tape.blocks:
@@ -166,7 +175,7 @@ class Budgeted:
         )
         ended = "the program ended after it" if steps else unstepped if seen else f"the program ended before a step{first}"
         record: dict[str, object] = {
-            "reason": "" if steps >= 2 else f"{reason}{first}" if reason else ended, "steps": steps, "estimated": bool(seen), "misfit": misfit, "required": self.required, "late": self.late, "skipped": self.skipped[:20],
+            "reason": "" if steps >= 2 else f"{reason}{first}" if reason else ended, "steps": steps, "estimated": bool(seen), "misfit": misfit, "sizes": list(sizes), "required": self.required, "late": self.late, "skipped": self.skipped[:20],
             "assumed": [_short(text, self._root) for text in run.tape.assumed][:20], "missing": sorted(packages.missing),
             "batch": self.data.batch_sizes[:1] or [0], "guessed": list(dict.fromkeys(self.data.maker.guessed))[:20],
         }  # fmt: skip
@@ -241,6 +250,8 @@ class Budgeted:
             if not all(isinstance(one, StandIn) for one in item):  # numbers, of which some are unknown
                 return kind([1 if isinstance(one, StandIn) else one for one in item], **kwargs)
             item = self.data.joined("stack", item)
+        elif isinstance(item, list) and item and all(isinstance(one, torch.Tensor) and one.numel() == 1 for one in item):
+            return kind(len(item), **kwargs)  # their values are not there
         if isinstance(item, StandIn):
             item = item.tml_tensor()
         if isinstance(item, Unsized):

@@ -82,10 +82,16 @@ def before_index(shape: Shape, key: tuple[Any, ...], batch: int) -> Shape:
 def _before_part(size: int, item: Any) -> int:
     if not isinstance(item, slice):
         return size
-    start, stop = item.start or 0, item.stop
-    if isinstance(stop, int) and stop > 0:
-        return max(size, stop)
-    return size + abs(start) * (start > 0) + abs(stop or 0)
+    start, stop = int(item.start or 0), int(item.stop or 0)
+    return max(size, stop) if stop > 0 else size + max(0, start) - stop
+
+
+def chosen(key: tuple[Any, ...]) -> dict[int, int]:
+    """The sizes that an index says: by the place of a tensor of indices in the result, how many it has."""
+    if Ellipsis in [item for item in key if not hasattr(item, "ndim")]:
+        return {}
+    kept = [item for item in key if not isinstance(item, int)]
+    return {at: len(item) for at, item in enumerate(kept) if getattr(item, "ndim", 0) == 1}
 
 
 def can_wait(key: Any) -> bool:

@@ -16,8 +16,8 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from torchmemlint.budget.worker.order import first_layer
-from torchmemlint.budget.worker.putoff import SHAPES, Inverse, Shape, before_index, can_wait, flat
-from torchmemlint.budget.worker.wanted import SIDE, indices, picture, wanted_by
+from torchmemlint.budget.worker.putoff import SHAPES, Inverse, Shape, before_index, can_wait, chosen, flat
+from torchmemlint.budget.worker.wanted import LENGTH, SIDE, indices, picture, wanted_by
 from torchmemlint.confirm.worker.standins import StandIn, _unpack_count
 
 PARTS = 4
@@ -41,13 +41,20 @@ class Maker:
     note: Callable[[str], None]
     stop: Callable[[str], BaseException]
     width: int = SIDE
+    long: int = LENGTH
     guessed: list[str] = field(default_factory=list)
     pictures: int = 0
+    sequences: int = 0
 
     def side(self, smallest: int = 1) -> int:
         """A guess at a picture's width."""
         self.pictures += 1
         return max(self.width, smallest)
+
+    def length(self) -> int:
+        """A guess at a sequence's length."""
+        self.sequences += 1
+        return self.long
 
 
 class Unsized:
@@ -67,6 +74,7 @@ class Unsized:
         self._dims = 0
         self._more = 0
         self._folded = False
+        self._fixed: dict[int, int] = {}
         self._decided_parts: list[str] = []
         self._decided: list[str] = []  # of its batch's parts: names, as a reference to the parts would keep their memory
 
@@ -84,6 +92,9 @@ class Unsized:
         known = self._known()
         if known is not None:
             return known
+        if self._fixed:
+            shape = tuple(self._fixed.get(at, size) for at, size in enumerate(shape))
+            guess = "×".join(map(str, shape[2:])) if "×" in guess else guess
         if self._parent is not None:
             self._parent._folded |= self._folded
             self._parent._decide(self._inverse(tuple(shape)), dtype, guess)
@@ -218,7 +229,9 @@ class Unsized:
             self._has(sum(1 for item in key if item is not None and item is not Ellipsis))
         if can_wait(key):
             more = sum(item is None for item in key) - sum(isinstance(item, int) for item in key)
-            return self._then(lambda tensor: tensor[key], lambda shape: before_index(shape, key, self._batch), more)
+            made = self._then(lambda tensor: tensor[key], lambda shape: before_index(shape, key, self._batch), more)
+            made._fixed = chosen(key)
+            return made
         return self._forced()[key]
 
     def __setitem__(self, key: Any, value: Any) -> None:

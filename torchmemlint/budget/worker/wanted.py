@@ -24,22 +24,26 @@ def wanted_by(layer: Any, batch: int, maker: Any, rank: int = 0) -> tuple[Shape,
         return picture(batch, layer.in_channels, dims, 1, maker)
     if isinstance(layer, nn.Linear):
         if rank == 3 or _attends(maker):
-            return (batch, LENGTH, layer.in_features), torch.float32, f"the length {LENGTH}"
+            return _sequence((batch, maker.length(), layer.in_features), 1)
         return (batch, layer.in_features), torch.float32, ""
     if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
         return indices(batch, maker, rank >= 2 or layer.padding_idx is not None)
     if isinstance(layer, (nn.LSTM, nn.GRU, nn.RNN)):
-        shape = (batch, LENGTH, layer.input_size) if layer.batch_first else (LENGTH, batch, layer.input_size)
-        return shape, torch.float32, f"the length {LENGTH}"
+        size = layer.input_size
+        return _sequence((batch, maker.length(), size), 1) if layer.batch_first else _sequence((maker.length(), batch, size), 0)
     if isinstance(layer, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer, nn.MultiheadAttention)):
         of: Any = layer if isinstance(layer, nn.MultiheadAttention) else layer.self_attn
-        shape = (batch, LENGTH, of.embed_dim) if of.batch_first else (LENGTH, batch, of.embed_dim)
-        return shape, torch.float32, f"the length {LENGTH}"
+        size = of.embed_dim
+        return _sequence((batch, maker.length(), size), 1) if of.batch_first else _sequence((maker.length(), batch, size), 0)
     return None
 
 
+def _sequence(shape: Shape, at: int, dtype: torch.dtype = torch.float32) -> tuple[Shape, torch.dtype, str]:
+    return shape, dtype, f"the length {shape[at]}"
+
+
 def picture(batch: int, channels: int, dims: int, kernel: int, maker: Any) -> tuple[Shape, torch.dtype, str]:
-    side = maker.side(kernel) if dims == 2 else max(LENGTH, kernel)
+    side = maker.side(kernel) if dims == 2 else max(maker.length(), kernel)
     size = (side,) * dims if dims < 3 else (16, *(max(SIDE // 2, kernel),) * 2)
     return (batch, channels, *size), torch.float32, "×".join(map(str, size))
 
@@ -51,7 +55,7 @@ def indices(batch: int, maker: Any, sequence: bool = False) -> tuple[Shape, torc
     root = maker.modules[0] if maker.modules else None
     if not sequence and root is not None and not any(isinstance(layer, mixes) for layer in root.modules()):
         return (batch,), torch.int64, ""
-    return (batch, LENGTH), torch.int64, f"the length {LENGTH}"
+    return _sequence((batch, maker.length()), 1, torch.int64)
 
 
 def _attends(maker: Any) -> bool:
