@@ -248,6 +248,31 @@ def test_a_length_that_the_program_does_not_take_is_replaced_by_its_own(
     assert "sizes of layers are guesses" in capsys.readouterr().out
 
 
+BAR = """\
+import torch
+from bars_of_this_company import bar
+model = torch.nn.Linear(8, 2).cuda()
+optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+shown = bar(range(3))
+for step in shown:
+    optimizer.param_groups[0]["lr"] = 0.1 / (1.0 + step)
+    loss = model(torch.zeros(4, 8).cuda()).sum()
+    loss.backward()
+    optimizer.step()
+    shown.set_description(f"{loss.item():.2f}")
+"""
+
+
+@pytest.mark.slow
+def test_a_missing_progress_bar_gives_what_it_is_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(BAR)
+    assert command.main([str(path), "--output-format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["steps"] == 2
+    assert not found["guessed"]
+
+
 COMPUTED = """\
 import torch
 import layers_of_this_company

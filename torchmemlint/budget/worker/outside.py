@@ -195,11 +195,9 @@ class Data:
 
     def counted_layers(self, parameters: Iterable[torch.Tensor]) -> None:
         """Note that a number that was made up is the size of a layer, such as of words and of padding beside them."""
-        counts = [short for short in self.maker.guessed if short.endswith(f" = {COUNT}")]
-        if counts and any(COUNT <= size <= COUNT + 4 for item in parameters for size in item.shape):
-            self.maker.guessed[:] = [
-                f"{short} (a size of a layer)" if short in counts else short for short in self.maker.guessed
-            ]
+        made_up = any(short.endswith(f" = {COUNT}") for short in self.maker.guessed)
+        if made_up and any(COUNT <= size <= COUNT + 4 for item in parameters for size in item.shape):
+            self.maker.guessed.insert(0, f"{COUNT} of something missing (a size of a layer)")
 
     def sized(self, batch: int) -> None:
         """A loader that is not installed is given the size of its batches."""

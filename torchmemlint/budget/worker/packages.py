@@ -134,6 +134,13 @@ class Passed(StandIn):
         return len(self._given) if len(self._given) > 1 else len(self._given[0])
 
 
+class Items(StandIn):
+    """What a missing package made of something to loop over, such as a progress bar: the same items."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._given[0])
+
+
 class _Scaled(StandIn):
     """What a missing package made of a loss: ``with amp.scale_loss(loss, optimizer) as scaled:``."""
 
@@ -220,6 +227,9 @@ def _called(data: Data, computed: set[str]) -> None:
             if handed and isinstance(args[0], _HANDED_ON):
                 data.assume(f"`{self._name}` is not installed; it was assumed to change nothing in what it is given")
                 return _with(Passed, f"{self._name}()", handed)
+            if isinstance(args[0], (range, enumerate, zip)):
+                data.assume(f"`{self._name}` is not installed; it was assumed to give the items of its argument")
+                return _with(Items, f"{self._name}()", args)
             parameters = _are_parameters(args[0])
             if parameters:
                 return _optimizer(self._name, parameters, kwargs, data)

@@ -142,9 +142,9 @@ class Budgeted:
         def late(number: int, frame: object) -> None:
             raise Late
 
-        if hasattr(signal, "setitimer"):
+        if hasattr(signal, "setitimer") and not 0 < when < time.time() + 1:
             signal.signal(signal.SIGALRM, late)
-            signal.setitimer(signal.ITIMER_REAL, max(0.1, when - time.time()) if when else 0)
+            signal.setitimer(signal.ITIMER_REAL, when - time.time() if when else 0)
 
     def _report(self, reason: str, moved: bool, packages: Packages, misfit: bool, sizes: Sequence[int]) -> None:
         run = self.measured
@@ -174,6 +174,8 @@ class Budgeted:
             "a backward ran, but no optimizer's step was seen: its state is not counted" if run.tape.before_backward else ""
         )
         ended = "the program ended after it" if steps else unstepped if seen else f"the program ended before a step{first}"
+        if not seen and not reason:
+            ended += self._end()
         record: dict[str, object] = {
             "reason": "" if steps >= 2 else f"{reason}{first}" if reason else ended, "steps": steps, "estimated": bool(seen), "misfit": misfit, "sizes": list(sizes), "required": self.required, "late": self.late, "skipped": self.skipped[:20],
             "assumed": [_short(text, self._root) for text in run.tape.assumed][:20], "missing": sorted(packages.missing),
@@ -194,6 +196,21 @@ class Budgeted:
             estimate.path = _short(estimate.path, self._root)
             record["budget"] = asdict(estimate)
         self._emit({"estimate": record})
+
+    def _end(self) -> str:
+        """Where a program that made no step has its backward, or, without one, its last line."""
+        path = str(self._job.get("path", ""))
+        others = {str(getattr(module, "__file__", None) or "") for module in list(sys.modules.values())}
+        trees = []
+        for name in [path, *sorted(name for name in others - {path} if name.endswith(".py") and self._own(name))]:
+            with contextlib.suppress(OSError, SyntaxError), open(name, encoding="utf-8", errors="replace") as file:
+                trees.append((name, parsed(self._replaced.get(name) or file.read(), name)))
+        for name, tree in trees:
+            rows = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "backward"]
+            if rows:
+                return f"; its backward is at {_short(name, self._root)}:{min(rows)}"
+        last = [(name, tree.body[-1].lineno) for name, tree in trees[:1] if tree.body]
+        return f"; it has no backward, and ended at {_short(last[0][0], self._root)}:{last[0][1]}" if last else ""
 
     # -- a program
     def _program(self, packages: Packages) -> None:
