@@ -16,6 +16,7 @@ from torch.nn import functional as F  # noqa: E402
 from torchmemlint.budget import command  # noqa: E402
 from torchmemlint.budget.runs import OF_LAYER  # noqa: E402
 from torchmemlint.budget.worker.order import first_layer  # noqa: E402
+from torchmemlint.budget.worker.outside import MISSING_BATCHES  # noqa: E402
 from torchmemlint.budget.worker.putoff import before_index, can_wait  # noqa: E402
 from torchmemlint.budget.worker.unsized import Maker, Unsized  # noqa: E402
 from torchmemlint.budget.worker.wanted import LENGTH  # noqa: E402
@@ -271,6 +272,29 @@ def test_a_missing_progress_bar_gives_what_it_is_given(tmp_path: Path, capsys: p
     found = json.loads(capsys.readouterr().out)
     assert found["steps"] == 2
     assert not found["guessed"]
+
+
+ENTRIES = """\
+import torch
+with open("words.txt") as file:
+    lines = file.readlines()
+words = [line.strip() for line in lines]
+model = torch.nn.Embedding(len(words), 8).cuda()
+optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+for _ in range(2):
+    model(torch.zeros(4, dtype=torch.int64).cuda()).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_the_number_of_entries_of_something_missing_is_a_guess(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(ENTRIES)
+    assert command.main([str(path), "--output-format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["parts"]["parameters"] == MISSING_BATCHES * 8 * 4
+    assert f"{MISSING_BATCHES} entries of lines" in found["guessed"]
 
 
 COMPUTED = """\

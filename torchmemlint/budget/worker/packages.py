@@ -248,8 +248,15 @@ def _as_containers(note: Callable[[str], str], data: Data) -> None:
             return iter([StandIn(f"{self._name}[{index}]") for index in range(count)])
         if str(self._name).endswith(_OF_MODELS):
             raise Unknown(note(f"`{str(self._name).rsplit('.', 1)[0]}` is unknown"))
-        batches: Iterator[Any] = data.fetches.counted(data.endless(str(self._name)))
+        batches: Iterator[Any] = data.fetches.counted(entries(str(self._name)))
         return batches
+
+    def entries(name: str) -> Iterator[Any]:
+        count = 0
+        for count, entry in enumerate(data.endless(name), 1):
+            yield entry
+        # something was made of all of them, such as a vocabulary; a loop of steps ends the run before
+        data.guess(f"`{name}` is missing; {count} entries were assumed", f"{count} entries of {name}")
 
     def item(self: Any, key: Any) -> Any:
         found = self._parts.setdefault(

@@ -179,7 +179,7 @@ class Budgeted:
         record: dict[str, object] = {
             "reason": "" if steps >= 2 else f"{reason}{first}" if reason else ended, "steps": steps, "estimated": bool(seen), "misfit": misfit, "sizes": list(sizes), "required": self.required, "late": self.late, "skipped": self.skipped[:20],
             "assumed": [_short(text, self._root) for text in run.tape.assumed][:20], "missing": sorted(packages.missing),
-            "batch": self.data.batch_sizes[:1] or [0], "guessed": list(dict.fromkeys(self.data.maker.guessed))[:20],
+            "batch": self.data.batch_sizes[:1] or [0], "guessed": self._guesses(),
         }  # fmt: skip
         if seen:
             begin, end = run.window(bool(self._job.get("whole")))
@@ -196,6 +196,10 @@ class Budgeted:
             estimate.path = _short(estimate.path, self._root)
             record["budget"] = asdict(estimate)
         self._emit({"estimate": record})
+
+    def _guesses(self) -> list[str]:
+        """Each once, numbers whose use is not known last."""
+        return sorted(dict.fromkeys(self.data.maker.guessed), key=lambda words: words.endswith(f" = {outside.COUNT}"))[:20]
 
     def _end(self) -> str:
         """Where a program that made no step has its backward, or, without one, its last line."""
