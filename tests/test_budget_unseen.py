@@ -297,6 +297,40 @@ def test_the_number_of_entries_of_something_missing_is_a_guess(tmp_path: Path, c
     assert f"{MISSING_BATCHES} entries of lines" in found["guessed"]
 
 
+CHOICES = """\
+import argparse
+import torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--task", choices=["small", "large"])
+commands = parser.add_subparsers(dest="mode")
+training = commands.add_parser("train")
+training.add_argument("--workspace", required=True)
+training.add_argument("--width", type=int, default=32)
+args = parser.parse_args()
+if args.task == "small" and args.mode == "train":
+    model = torch.nn.Linear(args.width, 8).cuda()
+else:
+    raise NotImplementedError
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(2):
+    model(torch.zeros(4, args.width).cuda()).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_an_option_without_a_default_gets_its_first_choice_where_nothing_else_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(CHOICES)
+    assert command.main([str(path), "--output-format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["steps"] == 2
+    assert {"mode = 'train'", "--task = 'small'"} <= set(found["guessed"])
+    assert any("--workspace" in words for words in found["assumed"])
+
+
 COMPUTED = """\
 import torch
 import layers_of_this_company

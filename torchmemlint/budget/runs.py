@@ -41,7 +41,8 @@ class Estimate:
     on that neither the program nor its data says; ``either_attention``: torch's source allows another kernel of attention than the one that
     was taken; ``misfit``: a picture of a guessed size was there when it failed; ``sizes``: what to try in place of a guessed
     size;
-    ``required``: an option that must be given was guessed; ``timed_out``: it was stopped at the time limit; ``started`` the document that says how the program is started; ``ran`` the program's files that were run; ``growth`` the bytes that each loop over
+    ``required``: an option that must be given was guessed; ``timed_out``: it was stopped at the time limit;
+    ``open``: a command, or an option of a few choices without a default, was not given; ``started`` the document that says how the program is started; ``ran`` the program's files that were run; ``growth`` the bytes that each loop over
     a loader (by its place) keeps with each batch."""
 
     budget: Mapping[str, Any]
@@ -60,6 +61,7 @@ class Estimate:
     either_attention: bool = False
     required: bool = False
     timed_out: bool = False
+    open: bool = False
     started: str = ""
     ran: frozenset[str] = frozenset()
     growth: Mapping[str, int] = field(default_factory=dict)
@@ -148,6 +150,10 @@ def started(job: Mapping[str, object], options: Options) -> tuple[Estimate, dict
             first = replace(first, reason=f"{first.reason}; started as in {place}: {other.reason}")
         if other.timed_out:
             break
+    if not first.budget and first.open:
+        chosen = estimate(job, options, choose=True)
+        if chosen.budget:
+            return chosen, {**job, "choose": True}
     return first, job
 
 
@@ -194,7 +200,7 @@ def from_records(ended: Ended) -> Estimate:
         _lines(found.get("assumed")), _lines(found.get("skipped")), _lines(found.get("missing")),
         int((found.get("batch") or [0])[0]), ended.seconds, ended.sandbox,
         guessed=_lines(found.get("guessed")), misfit=bool(found.get("misfit")), sizes=tuple(map(int, found.get("sizes") or ())), either_attention=bool(found.get("either_attention")),
-        required=bool(found.get("required")), timed_out=bool(found.get("late")), ran=frozenset(map(str, found.get("ran") or ())),
+        required=bool(found.get("required")), timed_out=bool(found.get("late")), open=bool(found.get("open")), ran=frozenset(map(str, found.get("ran") or ())),
         growth={str(place): int(size) for place, size in (found.get("growth") or {}).items()},
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ import importlib
 import io
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,8 +29,11 @@ from torchmemlint.confirm.worker.standins import StandIn
 # -- arguments
 
 
-def fill_arguments(values: Mapping[str, str], assume: Callable[[str], None]) -> None:
-    """``parse_args`` gives the defaults, and what ``--set`` says; what must be given and is not gets a value of its type."""
+def fill_arguments(
+    values: Mapping[str, str], assume: Callable[[str], None], choose: Callable[[str, Any], bool] = lambda name, choice: False
+) -> None:
+    """``parse_args`` gives the defaults, and what ``--set`` says; what must be given and is not gets a value of its type. ``choose`` is
+    asked for a command, or an option of a few choices, that is not given and has no default: whether it gets the first."""
     parse = argparse.ArgumentParser.parse_known_args
 
     def parse_known_args(self: Any, args: Any = None, namespace: Any = None) -> Any:
@@ -40,7 +44,18 @@ def fill_arguments(values: Mapping[str, str], assume: Callable[[str], None]) -> 
                 action.nargs = "?"
         for group in self._mutually_exclusive_groups:
             group.required = False
-        found, rest = parse(self, args, namespace)
+        given = list(sys.argv[1:] if args is None else args)
+        commands = next((item for item in self._actions if isinstance(item, argparse._SubParsersAction)), None)
+        if commands is not None and commands.choices and not set(commands.choices) & set(given):
+            first = next(iter(commands.choices))
+            given = [first, *given] if choose(commands.dest if isinstance(commands.dest, str) else "the command", first) else given
+        found, rest = parse(self, given, namespace)
+        for action in self._actions:
+            open_choice = action.option_strings and action.choices and action.default is None and action is not commands
+            if open_choice and action.dest not in {*required, *values} and getattr(found, action.dest, 0) is None:
+                choice = next((item for item in action.choices or () if item is not None), None)
+                if choice is not None and choose(action.option_strings[-1], choice):
+                    setattr(found, action.dest, choice)
         for action in self._actions:
             if action.dest in values:
                 setattr(found, action.dest, _value(values[action.dest], action.type or type(action.default)))

@@ -58,7 +58,7 @@ class Budgeted:
         self.measured = kind(gpu, self._own, all_on_device=bool(job.get("model")))
         self.gpu = gpu
         self.skipped: list[str] = []
-        self.required = self.late = False
+        self.required = self.late = self.open = False
         self._replaced = {str(path): str(text) for path, text in (job.get("replaced") or {}).items()}
         inputs = [(str(name), str(dtype), list(shape)) for name, dtype, shape in job.get("inputs", ())]
         self.data = outside.Data(
@@ -86,6 +86,13 @@ class Budgeted:
         self.required = True
         self.measured.tape.assume(words)
 
+    def _choose(self, name: str, choice: Any) -> bool:
+        """Whether what is not given gets its first choice; else note that this was not tried."""
+        self.open = True
+        if self._job.get("choose"):
+            self.data.guess(f"{name} is not given; its first choice {choice!r} was assumed", f"{name} = {choice!r}")
+        return bool(self._job.get("choose"))
+
     # -- the run
     def run(self, guard: Callable[[], None]) -> None:
         """Run to the end of the second step."""
@@ -107,7 +114,7 @@ class Budgeted:
             guard()
             no_loggers()
             older.put_back()
-            outside.fill_arguments(job.get("values", {}), self._required)
+            outside.fill_arguments(job.get("values", {}), self._required, self._choose)
             self.data.install()
             absent.install(self.data)
             with run.running():
@@ -177,7 +184,7 @@ class Budgeted:
         if not seen and not reason:
             ended += self._end()
         record: dict[str, object] = {
-            "reason": "" if steps >= 2 else f"{reason}{first}" if reason else ended, "steps": steps, "estimated": bool(seen), "misfit": misfit, "sizes": list(sizes), "required": self.required, "late": self.late, "skipped": self.skipped[:20],
+            "reason": "" if steps >= 2 else f"{reason}{first}" if reason else ended, "steps": steps, "estimated": bool(seen), "misfit": misfit, "sizes": list(sizes), "required": self.required, "late": self.late, "open": self.open, "skipped": self.skipped[:20],
             "assumed": [_short(text, self._root) for text in run.tape.assumed][:20], "missing": sorted(packages.missing),
             "batch": self.data.batch_sizes[:1] or [0], "guessed": self._guesses(),
         }  # fmt: skip
