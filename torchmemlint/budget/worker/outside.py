@@ -48,7 +48,9 @@ def fill_arguments(
         commands = next((item for item in self._actions if isinstance(item, argparse._SubParsersAction)), None)
         if commands is not None and commands.choices and not set(commands.choices) & set(given):
             first = next(iter(commands.choices))
-            given = [first, *given] if choose(commands.dest if isinstance(commands.dest, str) else "the command", first) else given
+            given = (
+                [first, *given] if choose(commands.dest if isinstance(commands.dest, str) else "the command", first) else given
+            )
         found, rest = parse(self, given, namespace)
         for action in self._actions:
             open_choice = action.option_strings and action.choices and action.default is None and action is not commands

@@ -166,8 +166,8 @@ class Unsized:
             layer = first_layer(module, names, lambda layer: by(layer) is not None) if names else None
             if layer is not None:
                 return wanted_by(layer, self._batch, self._maker, rank)
-        found = [wanted_by(layer, self._batch, self._maker, rank) for layer in module.modules()]
-        return next((item for item in found if item is not None), None)
+        found = [item for layer in module.modules() if (item := wanted_by(layer, self._batch, self._maker, rank)) is not None]
+        return next((item for item in found if len(item[0]) >= rank), found[0] if found else None)
 
     def for_layer(self, layer: Any, inputs: Sequence[Any]) -> Any:
         """What a layer gets: the tensor, where it is known, or where the layer looks at it before any operator does. A loss gets it
