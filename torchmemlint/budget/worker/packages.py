@@ -253,7 +253,8 @@ def _as_containers(note: Callable[[str], str], data: Data) -> None:
 
     def entries(name: str) -> Iterator[Any]:
         count = 0
-        for count, entry in enumerate(data.endless(name), 1):
+        for entry in data.endless(name):
+            count += 1
             yield entry
         # something was made of all of them, such as a vocabulary; a loop of steps ends the run before
         data.guess(f"`{name}` is missing; {count} entries were assumed", f"{count} entries of {name}")
