@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from torch import nn  # noqa: E402
 from torchmemlint.budget import command  # noqa: E402
 from torchmemlint.budget.worker.checkpoints import sizes_of  # noqa: E402
 from torchmemlint.budget.worker.guarded import parsed  # noqa: E402
-from torchmemlint.budget.worker.unsized import SIDE, Maker, Unsized  # noqa: E402
+from torchmemlint.budget.worker.unsized import Maker, Unsized  # noqa: E402
+from torchmemlint.budget.worker.wanted import SIDE  # noqa: E402
 
 
 def test_a_checkpoint_has_its_published_sizes_or_the_default_of_its_family() -> None:
@@ -88,3 +90,23 @@ def test_arrays_of_a_file_that_is_missing_have_the_batch_of_the_loader_and_the_c
     found = json.loads(capsys.readouterr().out)
     assert found["steps"] == 2
     assert any(f"float32[128,1,{SIDE},{SIDE}]" in words for words in found["assumed"])
+
+
+ENDLESS = """\
+import torch
+model = torch.nn.Linear(4, 4)
+while True:
+    answered = False
+    if answered:
+        break
+"""
+
+
+@pytest.mark.slow
+def test_a_program_that_does_not_come_to_a_step_is_stopped_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(ENDLESS)
+    assert command.main([str(path), "--timeout", "15"]) == 2
+    assert re.search(r"no estimate: train\.py:[345]: still running at the time limit", capsys.readouterr().out)

@@ -212,7 +212,11 @@ def test_a_program_may_read_its_project(tmp_path: Path, named: bool, capsys: Cap
 @pytest.mark.slow
 def test_a_program_without_a_step_is_named(tmp_path: Path, capsys: Capture) -> None:
     assert command.main([program(tmp_path, "def train():\n    pass\n")]) == 2
-    assert "no estimate: the program ended before a step" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "no estimate: the program ended before a step; it has no backward, and ended at train.py:1" in printed
+    path = program(tmp_path, "def train(loss):\n    loss.backward()\n")
+    assert command.main([path]) == 2
+    assert "no estimate: the program ended before a step; its backward is at train.py:2" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,8 @@ CONTEXT = 141_426_688
 """The CUDA context with cuBLAS and cuDNN loaded, on a T4: torch-preflight's record. Larger devices have up to 600 MB."""
 CUBLASLT = 32 << 20
 """The largest workspace that cuBLASLt gets (CublasHandlePool.cpp, on Hopper)."""
+TO_REPORT = 0.05
+"""The part of the time limit that a run has to say where it was stopped, and two seconds more."""
 MOST_BATCHES = 14
 """As many batches are tried for the largest that fits."""
 RESERVED_ERROR = 0.08
@@ -36,8 +39,10 @@ class Estimate:
     """The result of a run. ``budget`` is empty where there is no estimate; ``reason`` says why, or why only in part; ``disbelieved``
     where no other argument would change that: it was not run at all, or its answers were forged; ``guessed`` what its figures rest
     on that neither the program nor its data says; ``either_attention``: torch's source allows another kernel of attention than the one that
-    was taken; ``misfit``: a picture of a guessed size was there when it failed;
-    ``required``: an option that must be given was guessed; ``timed_out``: it was stopped at the time limit; ``started`` the document that says how the program is started; ``ran`` the program's files that were run; ``growth`` the bytes that each loop over
+    was taken; ``misfit``: a picture of a guessed size was there when it failed; ``sizes``: what to try in place of a guessed
+    size;
+    ``required``: an option that must be given was guessed; ``timed_out``: it was stopped at the time limit;
+    ``open``: a command, or an option of a few choices without a default, was not given; ``started`` the document that says how the program is started; ``ran`` the program's files that were run; ``growth`` the bytes that each loop over
     a loader (by its place) keeps with each batch."""
 
     budget: Mapping[str, Any]
@@ -52,9 +57,11 @@ class Estimate:
     disbelieved: bool = False
     guessed: tuple[str, ...] = ()
     misfit: bool = False
+    sizes: tuple[int, ...] = ()
     either_attention: bool = False
     required: bool = False
     timed_out: bool = False
+    open: bool = False
     started: str = ""
     ran: frozenset[str] = frozenset()
     growth: Mapping[str, int] = field(default_factory=dict)
@@ -105,8 +112,12 @@ class Options:
 
 
 def estimate(job: Mapping[str, object], options: Options, **changed: object) -> Estimate:
-    """Run the job, with some of it changed. Where a picture of the guessed size did not fit the model, others are tried."""
+    """Run the job, with some of it changed. Where a guessed size did not fit the model, others are tried: first those of the program."""
     found = _once(job, options, **changed)
+    for size in found.sizes if not found.steps else ():
+        other = _once(job, options, **changed, size=size)
+        if other.steps:
+            return other
     for side in OTHER_SIDES if found.misfit and not found.steps else ():
         other = _once(job, options, **changed, side=side)
         if other.steps:
@@ -139,12 +150,21 @@ def started(job: Mapping[str, object], options: Options) -> tuple[Estimate, dict
             first = replace(first, reason=f"{first.reason}; started as in {place}: {other.reason}")
         if other.timed_out:
             break
+    if not first.budget and first.open:
+        chosen = estimate(job, options, choose=True)
+        if chosen.budget:
+            return chosen, {**job, "choose": True}
     return first, job
 
 
 def _once(job: Mapping[str, object], options: Options, **changed: object) -> Estimate:
+    until = time.time() + (1 - TO_REPORT) * options.timeout - 2
     ended = launch(
-        {"runner": "budget", **job, **changed}, options.timeout, options.sandbox, runners=RUNNERS, readable=options.readable
+        {"runner": "budget", **job, **changed, "until": until},
+        options.timeout,
+        options.sandbox,
+        runners=RUNNERS,
+        readable=options.readable,
     )
     return from_records(ended)
 
@@ -179,8 +199,8 @@ def from_records(ended: Ended) -> Estimate:
         budget if isinstance(budget, dict) else {}, printable(found.get("reason", "")), int(found.get("steps", 0)),
         _lines(found.get("assumed")), _lines(found.get("skipped")), _lines(found.get("missing")),
         int((found.get("batch") or [0])[0]), ended.seconds, ended.sandbox,
-        guessed=_lines(found.get("guessed")), misfit=bool(found.get("misfit")), either_attention=bool(found.get("either_attention")),
-        required=bool(found.get("required")), ran=frozenset(map(str, found.get("ran") or ())),
+        guessed=_lines(found.get("guessed")), misfit=bool(found.get("misfit")), sizes=tuple(map(int, found.get("sizes") or ())), either_attention=bool(found.get("either_attention")),
+        required=bool(found.get("required")), timed_out=bool(found.get("late")), open=bool(found.get("open")), ran=frozenset(map(str, found.get("ran") or ())),
         growth={str(place): int(size) for place, size in (found.get("growth") or {}).items()},
     )  # fmt: skip
 

@@ -64,6 +64,8 @@ class Guarded:
             self._set(node)
             if isinstance(node.value, ast.Call):
                 node.value.args = [_tried(item) for item in node.value.args]
+                for keyword in node.value.keywords:
+                    keyword.value = _tried(keyword.value)
             elif isinstance(node.value, ast.ListComp):
                 node.value.generators[0].iter = _tried(node.value.generators[0].iter)
             if not _trains(node):
@@ -90,12 +92,15 @@ class Guarded:
 
 
 class _Tensors(ast.NodeTransformer):
-    """``torch.Tensor(x)`` and ``torch.LongTensor(x)`` ask ``TENSOR`` first: torch lets nothing else see these calls."""
+    """``torch.Tensor(x)``, ``torch.LongTensor(x)`` and ``torch.from_numpy(x)`` ask ``TENSOR`` first: torch lets nothing else see these calls."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         kind = node.func
-        if isinstance(kind, ast.Attribute) and kind.attr.endswith("Tensor") and _is_torch(kind.value) and len(node.args) == 1:
+        made = isinstance(kind, ast.Attribute) and (kind.attr.endswith("Tensor") or kind.attr == "from_numpy")
+        if isinstance(kind, ast.Attribute) and made and _is_torch(kind.value) and len(node.args) == 1:
+            if isinstance(node.args[0], ast.Starred):  # sizes
+                return node
             return ast.copy_location(ast.Call(ast.Name(TENSOR, ast.Load()), [kind, *node.args], node.keywords), node)
         return node
 

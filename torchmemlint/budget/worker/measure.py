@@ -138,6 +138,11 @@ class Run:
                 self.tape.mark(tensor, PARAMETERS)
                 self.tape.mark(tensor.grad, GRADIENTS)
 
+    def parameters(self) -> Iterator[torch.Tensor]:
+        """Those of all that ran."""
+        for root in self._roots:
+            yield from root.parameters()
+
     def window(self, whole: bool = False) -> tuple[int, int]:
         """The events of the step that is reported: from the end of one to the end of the next, or everything; with ``whole`` all that
         came after the first step."""

@@ -9,7 +9,9 @@ import contextlib
 import importlib
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,14 +22,18 @@ from torchmemlint.budget.worker.measure import EndOfRun
 from torchmemlint.budget.worker.packages import Unknown
 from torchmemlint.budget.worker.patch import put
 from torchmemlint.budget.worker.tape import BUCKETS, INPUTS, Tape
-from torchmemlint.budget.worker.unsized import BATCH, SIDE, Maker, Unsized
+from torchmemlint.budget.worker.unsized import BATCH, Maker, Unsized
+from torchmemlint.budget.worker.wanted import LENGTH, SIDE
 from torchmemlint.confirm.worker.standins import StandIn
 
 # -- arguments
 
 
-def fill_arguments(values: Mapping[str, str], assume: Callable[[str], None]) -> None:
-    """``parse_args`` gives the defaults, and what ``--set`` says; what must be given and is not gets a value of its type."""
+def fill_arguments(
+    values: Mapping[str, str], assume: Callable[[str], None], choose: Callable[[str, Any], bool] = lambda name, choice: False
+) -> None:
+    """``parse_args`` gives the defaults, and what ``--set`` says; what must be given and is not gets a value of its type. ``choose`` is
+    asked for a command, or an option of a few choices, that is not given and has no default: whether it gets the first."""
     parse = argparse.ArgumentParser.parse_known_args
 
     def parse_known_args(self: Any, args: Any = None, namespace: Any = None) -> Any:
@@ -38,7 +44,20 @@ def fill_arguments(values: Mapping[str, str], assume: Callable[[str], None]) -> 
                 action.nargs = "?"
         for group in self._mutually_exclusive_groups:
             group.required = False
-        found, rest = parse(self, args, namespace)
+        given = list(sys.argv[1:] if args is None else args)
+        commands = next((item for item in self._actions if isinstance(item, argparse._SubParsersAction)), None)
+        if commands is not None and commands.choices and not set(commands.choices) & set(given):
+            first = next(iter(commands.choices))
+            given = (
+                [first, *given] if choose(commands.dest if isinstance(commands.dest, str) else "the command", first) else given
+            )
+        found, rest = parse(self, given, namespace)
+        for action in self._actions:
+            open_choice = action.option_strings and action.choices and action.default is None and action is not commands
+            if open_choice and action.dest not in {*required, *values} and getattr(found, action.dest, 0) is None:
+                choice = next((item for item in action.choices or () if item is not None), None)
+                if choice is not None and choose(action.option_strings[-1], choice):
+                    setattr(found, action.dest, choice)
         for action in self._actions:
             if action.dest in values:
                 setattr(found, action.dest, _value(values[action.dest], action.type or type(action.default)))
@@ -84,6 +103,7 @@ class Batch(dict[str, Any]):
 
 COUNT = 1000
 """A number that nobody knows: of words, of classes, of examples. ImageNet has so many classes; vocabularies are larger."""
+_NUMBERED = re.compile(r"\[\d+\]")
 EPOCH_BATCHES = 4
 """So many batches of a loop are run where the whole epoch is wanted."""
 MISSING_BATCHES = 64
@@ -154,12 +174,17 @@ class Data:
         note: Callable[[str], str],
         whole: bool = False,
         side: int = 0,
+        size: int = 0,
     ) -> None:
         self.fetches = Fetches(run, whole)
         self._run, self._inputs, self._batch, self._note = run, inputs, batch, note
         self.batch_sizes: list[int] = []
+        self._told = 0
+        self._counted = False  # whether a number was made up while the batch was read
         self.incomplete: Callable[[], bool] = lambda: False  # whether statements of the program failed
-        self.maker = Maker(self._made, run.modules, self.assume, lambda words: Unknown(note(words)), side or SIDE)
+        self.maker = Maker(
+            self._made, run.modules, self.assume, lambda words: Unknown(note(words)), size or side or SIDE, size or LENGTH
+        )
 
     def assume(self, words: str) -> None:
         """Note what was taken for granted."""
@@ -179,9 +204,17 @@ class Data:
 
     def number(self, name: str, of_layer: bool = False) -> int:
         """A number that nobody knows: the length of something that is missing, or (``of_layer``) a size of a layer."""
+        self._counted = True
+        name = _NUMBERED.sub("[…]", name)
         what = f"`{name}`, a size of a layer," if of_layer else f"`{name}`"
         self.guess(f"{what} is unknown; {COUNT} was assumed", f"{name} = {COUNT}{' (a size of a layer)' if of_layer else ''}")
         return COUNT
+
+    def counted_layers(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Note that a number that was made up is the size of a layer, such as of words and of padding beside them."""
+        made_up = any(short.endswith(f" = {COUNT}") for short in self.maker.guessed)
+        if made_up and any(COUNT <= size <= COUNT + 4 for item in parameters for size in item.shape):
+            self.maker.guessed.insert(0, f"{COUNT} of something missing (a size of a layer)")
 
     def sized(self, batch: int) -> None:
         """A loader that is not installed is given the size of its batches."""
@@ -191,6 +224,21 @@ class Data:
         """A batch of a data set that is missing."""
         size = self._batch or batch or next(reversed(self.batch_sizes), 0)
         return Unsized(self.maker, name, size or BATCH, unsure=not size)
+
+    def unseen(self, name: str, count: int = 0) -> Any:
+        """What is missing and is used as a tensor, of so many rows where the program says it."""
+        self.guess(f"`{name}` is missing; it was taken for data of the step", f"that {name} is data")
+        size = self._batch or count or next(reversed(self.batch_sizes), 0)
+        return Unsized(self.maker, name, size or BATCH, unsure=not size)
+
+    def joined(self, name: str, items: Sequence[Any]) -> Any:
+        """Examples that are missing, made one tensor: a row for each where they are stacked, ``LENGTH`` rows of each where they are
+        joined."""
+        what = str(items[0]._name)
+        if name not in ("cat", "concat", "vstack"):
+            return self.unseen(what, len(items))
+        self.guess(f"each of `{what}` was assumed to have {LENGTH} rows", f"{LENGTH} rows of {what}")
+        return Unsized(self.maker, what, LENGTH * len(items))
 
     def given(self) -> Any:
         """A batch by ``--input``, None without."""
@@ -260,6 +308,7 @@ class Data:
         items: Any = iter(())
         while True:
             self._run.reading = True
+            self._counted = False
             try:
                 with _disable_current_modes():
                     if not given:
@@ -279,9 +328,19 @@ class Data:
             finally:
                 self._run.reading = False
             given += 1
+            self._told = (
+                loader.batch_size if (loader.batch_size or 0) > 1 else 0
+            )  # else its data set or its collate_fn may make batches
             yield tree_map(lambda item: self._fake(item, count, loader._tml_grown), batch)
 
     def _fake(self, item: Any, count: int, grown: int) -> Any:
+        if isinstance(item, StandIn):
+            size = self._batch or self._told
+            return Unsized(self.maker, str(item._name), size or BATCH, unsure=not size)
+        if self._counted and isinstance(item, torch.Tensor) and any(size and size % COUNT == 0 for size in item.shape):
+            first = item.size(0) if item.size(0) % COUNT else self._batch or self._told  # a size of it was made up
+            made = Unsized(self.maker, "the data", first or BATCH, unsure=not first)
+            return made if item.is_floating_point() else made.long()
         if not isinstance(item, torch.Tensor):
             return item
         from torch._subclasses.fake_tensor import FakeTensor

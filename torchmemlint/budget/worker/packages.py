@@ -31,6 +31,8 @@ class Data(Protocol):
     def guess(self, words: str, short: str) -> None: ...
     def number(self, name: str, of_layer: bool = False) -> int: ...
     def sized(self, batch: int) -> None: ...
+    def unseen(self, name: str, count: int = 0) -> Any: ...
+    def joined(self, name: str, items: Sequence[Any]) -> Any: ...
     def endless(self, name: str) -> Iterator[Any]: ...
 
 
@@ -132,6 +134,13 @@ class Passed(StandIn):
         return len(self._given) if len(self._given) > 1 else len(self._given[0])
 
 
+class Items(StandIn):
+    """What a missing package made of something to loop over, such as a progress bar: the same items."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._given[0])
+
+
 class _Scaled(StandIn):
     """What a missing package made of a loss: ``with amp.scale_loss(loss, optimizer) as scaled:``."""
 
@@ -145,6 +154,8 @@ _SCALARS = frozenset({"ignore_index", "padding_idx", "fill_value", "label_smooth
 """Arguments of torch's functions that are a number."""
 _OF_SIZES = frozenset({"zeros", "ones", "empty", "rand", "randn", "full", "arange", "randint", "randperm", "eye", "linspace"})
 """Functions whose arguments are sizes."""
+_JOINING = frozenset({"cat", "concat", "stack", "vstack", "pad_sequence"})
+"""Functions that make a batch of examples."""
 _HANDED_ON = (torch.nn.Module, torch.optim.Optimizer, DataLoader)
 
 
@@ -178,7 +189,14 @@ def limit_stand_ins(note: Callable[[str], str], data: Data) -> None:
     """A stand-in of ``confirm`` makes up tensors and numbers; here, where sizes count, it says that nobody knows them."""
 
     def unknown(self: Any) -> Any:
-        raise Unknown(note(f"`{self._name}` is not installed, so its tensor is unknown"))
+        """A tensor of the data, whose shape shows in its use; what a missing package computes is none."""
+        if str(self._name).startswith(tuple(computed)):
+            raise Unknown(note(f"`{self._name}` is not installed, so its tensor is unknown"))
+        if self._value is None:
+            object.__setattr__(self, "_value", data.unseen(str(self._name), vars(self).get("_count", 0)))
+        return self._value
+
+    computed: set[str] = set()
 
     def made(*args: Any) -> Any:
         raise Unknown(note("the data is missing, so its shape is unknown"))
@@ -186,7 +204,7 @@ def limit_stand_ins(note: Callable[[str], str], data: Data) -> None:
     put(StandIn, "tml_tensor", unknown)
     put(StandIn, "_forward", _forward)
     standins.data = made
-    _called(data)
+    _called(data, computed)
     _as_containers(note, data)
     _as_numbers(note, data)
 
@@ -198,7 +216,7 @@ def _forward(self: Any, inputs: Sequence[torch.Tensor], caller: Any) -> Any:
     return _with(_Scaled, f"{self._name}()", attached) if attached else StandIn(f"{self._name}()", called=None)
 
 
-def _called(data: Data) -> None:
+def _called(data: Data, computed: set[str]) -> None:
     call = StandIn.__call__
 
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -209,10 +227,16 @@ def _called(data: Data) -> None:
             if handed and isinstance(args[0], _HANDED_ON):
                 data.assume(f"`{self._name}` is not installed; it was assumed to change nothing in what it is given")
                 return _with(Passed, f"{self._name}()", handed)
+            if isinstance(args[0], (range, enumerate, zip)):
+                data.assume(f"`{self._name}` is not installed; it was assumed to give the items of its argument")
+                return _with(Items, f"{self._name}()", args)
             parameters = _are_parameters(args[0])
             if parameters:
                 return _optimizer(self._name, parameters, kwargs, data)
-        return call(self, *args, **kwargs)
+        made = call(self, *args, **kwargs)
+        if type(made) is StandIn and any(isinstance(item, (torch.Tensor, Unsized)) for item in tree_leaves((args, kwargs))):
+            computed.add(made._name)
+        return made
 
     put(StandIn, "__call__", called)
 
@@ -224,13 +248,24 @@ def _as_containers(note: Callable[[str], str], data: Data) -> None:
             return iter([StandIn(f"{self._name}[{index}]") for index in range(count)])
         if str(self._name).endswith(_OF_MODELS):
             raise Unknown(note(f"`{str(self._name).rsplit('.', 1)[0]}` is unknown"))
-        batches: Iterator[Any] = data.fetches.counted(data.endless(str(self._name)))
+        batches: Iterator[Any] = data.fetches.counted(entries(str(self._name)))
         return batches
 
+    def entries(name: str) -> Iterator[Any]:
+        count = 0
+        for entry in data.endless(name):
+            count += 1
+            yield entry
+        # something was made of all of them, such as a vocabulary; a loop of steps ends the run before
+        data.guess(f"`{name}` is missing; {count} entries were assumed", f"{count} entries of {name}")
+
     def item(self: Any, key: Any) -> Any:
-        return self._parts.setdefault(
+        found = self._parts.setdefault(
             ("item", key if isinstance(key, (str, int)) else repr(key)), StandIn(f"{self._name}[{_written(key)}]")
         )
+        if isinstance(found, StandIn) and _length(key):
+            object.__setattr__(found, "_count", _length(key))
+        return found
 
     put(StandIn, "__getitem__", item)
     put(StandIn, "__iter__", iterate)
@@ -269,6 +304,13 @@ def _as_numbers(note: Callable[[str], str], data: Data) -> None:
                 return item
             return 1 if alone else data.number(str(item._name), True) if name in _OF_SIZES else item.tml_tensor()
 
+        if (
+            name in _JOINING
+            and args
+            and isinstance(args[0], (list, tuple))
+            and all(isinstance(item, StandIn) for item in args[0])
+        ):
+            return data.joined(name, args[0])
         named = {key: 1 if key in _SCALARS and isinstance(item, StandIn) else item for key, item in (kwargs or {}).items()}
         args, named = tree_map(value, (args, named))
         return func(*args, **named)
@@ -290,6 +332,14 @@ def _binary(apply: Callable[[Any, Any], Any], reflected: bool) -> Callable[[Any,
         return StandIn(str(self._name))
 
     return operate
+
+
+def _length(key: Any) -> int:
+    """How many rows a slice of numbers takes, 0 where it does not say it."""
+    first = key[0] if isinstance(key, tuple) and key else key
+    if not isinstance(first, slice) or first.step is not None or not isinstance(first.stop, int):
+        return 0
+    return max(0, first.stop - (first.start or 0)) if isinstance(first.start, (int, type(None))) and first.stop > 0 else 0
 
 
 def _written(key: Any) -> str:

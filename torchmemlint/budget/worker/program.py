@@ -7,7 +7,9 @@ import contextlib
 import importlib
 import logging
 import os
+import signal
 import sys
+import time
 import traceback
 import types
 import warnings
@@ -18,7 +20,7 @@ from typing import Any
 import torch
 
 from torchmemlint.budget.account import account
-from torchmemlint.budget.worker import absent, older, outside
+from torchmemlint.budget.worker import absent, older, others, outside
 from torchmemlint.budget.worker.cuda import Gpu
 from torchmemlint.budget.worker.guarded import ERRORS, GUARD, TENSOR, TRY, Guarded, OwnFiles, parsed
 from torchmemlint.budget.worker.measure import EndOfRun, Run
@@ -31,6 +33,10 @@ from torchmemlint.budget.worker.unsized import Sizes, Unsized
 from torchmemlint.confirm.worker.standins import StandIn
 
 Emit = Callable[[Mapping[str, object]], None]
+
+
+class Late(BaseException):
+    """The time limit is near. No handler for Exception stops it."""
 
 
 def run_budget(job: Mapping[str, Any], emit: Emit, guard: Callable[[], None]) -> None:
@@ -52,11 +58,17 @@ class Budgeted:
         self.measured = kind(gpu, self._own, all_on_device=bool(job.get("model")))
         self.gpu = gpu
         self.skipped: list[str] = []
-        self.required = False
+        self.required = self.late = self.open = False
         self._replaced = {str(path): str(text) for path, text in (job.get("replaced") or {}).items()}
         inputs = [(str(name), str(dtype), list(shape)) for name, dtype, shape in job.get("inputs", ())]
         self.data = outside.Data(
-            self.measured, inputs, int(job.get("batch", 0)), self._located, bool(job.get("whole")), int(job.get("side", 0))
+            self.measured,
+            inputs,
+            int(job.get("batch", 0)),
+            self._located,
+            bool(job.get("whole")),
+            int(job.get("side", 0)),
+            int(job.get("size", 0)),
         )
 
         self.data.incomplete = lambda: bool(self.skipped)
@@ -74,6 +86,13 @@ class Budgeted:
         self.required = True
         self.measured.tape.assume(words)
 
+    def _choose(self, name: str, choice: Any) -> bool:
+        """Whether what is not given gets its first choice; else note that this was not tried."""
+        self.open = True
+        if self._job.get("choose"):
+            self.data.guess(f"{name} is not given; its first choice {choice!r} was assumed", f"{name} = {choice!r}")
+        return bool(self._job.get("choose"))
+
     # -- the run
     def run(self, guard: Callable[[], None]) -> None:
         """Run to the end of the second step."""
@@ -84,8 +103,10 @@ class Budgeted:
             sys.meta_path.insert(0, OwnFiles(self._own, self._guards, packages.optional, self._replaced, self._root))
         run.stop_at_steps = 0 if job.get("whole") else 2
         reason, misfit = "", False
+        sizes: list[int] = []
         placement = Placement(run.tape)
         try:
+            self._until(float(job.get("until", 0)))
             if not run.real:
                 pretend_cuda(self.gpu)
                 move_in_place()
@@ -93,7 +114,7 @@ class Budgeted:
             guard()
             no_loggers()
             older.put_back()
-            outside.fill_arguments(job.get("values", {}), self._required)
+            outside.fill_arguments(job.get("values", {}), self._required, self._choose)
             self.data.install()
             absent.install(self.data)
             with run.running():
@@ -112,12 +133,27 @@ class Budgeted:
             pass
         except Unknown as stopped:
             reason = str(stopped)
+        except Late as stopped:
+            self.late, reason = True, self._where(stopped, "still running at the time limit")
         except (Exception, SystemExit) as error:
             reason = self._where(error)
             misfit = isinstance(error, RuntimeError) and bool(self.data.maker.pictures)
-        self._report(reason, placement.moved, packages, misfit)
+            sizes = others.sizes(error, self._own, self.data.maker)
+        finally:
+            self._until(0)
+        self._report(reason, placement.moved, packages, misfit, sizes)
 
-    def _report(self, reason: str, moved: bool, packages: Packages, misfit: bool) -> None:
+    def _until(self, when: float) -> None:
+        """Stop the program at that time, with its line; 0 lets it go on. (The parent ends the process a little later, without one.)"""
+
+        def late(number: int, frame: object) -> None:
+            raise Late
+
+        if hasattr(signal, "setitimer") and not 0 < when < time.time() + 1:
+            signal.signal(signal.SIGALRM, late)
+            signal.setitimer(signal.ITIMER_REAL, when - time.time() if when else 0)
+
+    def _report(self, reason: str, moved: bool, packages: Packages, misfit: bool, sizes: Sequence[int]) -> None:
         run = self.measured
         if isinstance(run, RealRun):
             done = len(run.marks) >= 2 or (run.saw_forward and not reason)
@@ -133,6 +169,7 @@ class Budgeted:
             )
             return
         run.mark_parameters()
+        self.data.counted_layers(run.parameters())
         if not self._job.get("model") and not moved:
             run.tape.assume("the program uses no device: everything was counted as if it were on one")
             for block in run.tape.blocks:
@@ -144,10 +181,12 @@ class Budgeted:
             "a backward ran, but no optimizer's step was seen: its state is not counted" if run.tape.before_backward else ""
         )
         ended = "the program ended after it" if steps else unstepped if seen else f"the program ended before a step{first}"
+        if not seen and not reason:
+            ended += self._end()
         record: dict[str, object] = {
-            "reason": "" if steps >= 2 else f"{reason}{first}" if reason else ended, "steps": steps, "estimated": bool(seen), "misfit": misfit, "required": self.required, "skipped": self.skipped[:20],
+            "reason": "" if steps >= 2 else f"{reason}{first}" if reason else ended, "steps": steps, "estimated": bool(seen), "misfit": misfit, "sizes": list(sizes), "required": self.required, "late": self.late, "open": self.open, "skipped": self.skipped[:20],
             "assumed": [_short(text, self._root) for text in run.tape.assumed][:20], "missing": sorted(packages.missing),
-            "batch": self.data.batch_sizes[:1] or [0], "guessed": list(dict.fromkeys(self.data.maker.guessed))[:20],
+            "batch": self.data.batch_sizes[:1] or [0], "guessed": self._guesses(),
         }  # fmt: skip
         if seen:
             begin, end = run.window(bool(self._job.get("whole")))
@@ -164,6 +203,25 @@ class Budgeted:
             estimate.path = _short(estimate.path, self._root)
             record["budget"] = asdict(estimate)
         self._emit({"estimate": record})
+
+    def _guesses(self) -> list[str]:
+        """Each once, numbers whose use is not known last."""
+        return sorted(dict.fromkeys(self.data.maker.guessed), key=lambda words: words.endswith(f" = {outside.COUNT}"))[:20]
+
+    def _end(self) -> str:
+        """Where a program that made no step has its backward, or, without one, its last line."""
+        path = str(self._job.get("path", ""))
+        others = {str(getattr(module, "__file__", None) or "") for module in list(sys.modules.values())}
+        trees = []
+        for name in [path, *sorted(name for name in others - {path} if name.endswith(".py") and self._own(name))]:
+            with contextlib.suppress(OSError, SyntaxError), open(name, encoding="utf-8", errors="replace") as file:
+                trees.append((name, parsed(self._replaced.get(name) or file.read(), name)))
+        for name, tree in trees:
+            rows = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "backward"]
+            if rows:
+                return f"; its backward is at {_short(name, self._root)}:{min(rows)}"
+        last = [(name, tree.body[-1].lineno) for name, tree in trees[:1] if tree.body]
+        return f"; it has no backward, and ended at {_short(last[0][0], self._root)}:{last[0][1]}" if last else ""
 
     # -- a program
     def _program(self, packages: Packages) -> None:
@@ -210,7 +268,23 @@ class Budgeted:
     @property
     def _guards(self) -> dict[str, Any]:
         """What the guards of a changed program call."""
-        return {GUARD: self._failed, TRY: self._tried, TENSOR: _tensor, ERRORS: (Exception, Unknown)}
+        return {GUARD: self._failed, TRY: self._tried, TENSOR: self._of_values, ERRORS: (Exception, Unknown)}
+
+    def _of_values(self, kind: Any, item: Any, **kwargs: Any) -> Any:
+        """``torch.FloatTensor(x)`` of what is missing is a tensor whose shape shows in its use."""
+        if isinstance(item, Sizes):
+            item = torch.Size(item)
+        if isinstance(item, (list, tuple)) and any(isinstance(one, StandIn) for one in item):
+            if not all(isinstance(one, StandIn) for one in item):  # numbers, of which some are unknown
+                return kind([1 if isinstance(one, StandIn) else one for one in item], **kwargs)
+            item = self.data.joined("stack", item)
+        elif isinstance(item, list) and item and all(isinstance(one, torch.Tensor) and one.numel() == 1 for one in item):
+            return kind(len(item), **kwargs)  # their values are not there
+        if isinstance(item, StandIn):
+            item = item.tml_tensor()
+        if isinstance(item, Unsized):
+            return item.long() if "Long" in kind.__name__ else item
+        return kind(item, **kwargs)
 
     def _tried(self, made: Callable[[], Any], row: int, name: str) -> Any:
         try:
@@ -231,9 +305,9 @@ class Budgeted:
         error.__traceback__ = None
         return [StandIn(name) for name in names]
 
-    def _where(self, error: BaseException) -> str:
+    def _where(self, error: BaseException, words: str = "") -> str:
         """The program's own innermost line of a traceback."""
-        words = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]
+        words = words or f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]
         own = [frame for frame in traceback.extract_tb(error.__traceback__) if self._own(frame.filename)]
         return f"{_short(own[-1].filename, self._root)}:{own[-1].lineno}: {words}" if own else words
 
@@ -312,15 +386,6 @@ def _names_files_of(tree: ast.AST, root: str, own: str) -> bool:
         not os.path.isabs(word) and os.path.isfile(os.path.join(root, word)) and not os.path.isfile(os.path.join(own, word))
         for word in words
     )
-
-
-def _tensor(kind: Any, item: Any, **kwargs: Any) -> Any:
-    """``torch.FloatTensor(x)`` of what is missing is what is missing."""
-    if isinstance(item, Unsized):
-        return item.long() if "Long" in kind.__name__ else item
-    if isinstance(item, Sizes):
-        item = torch.Size(item)
-    return item if isinstance(item, StandIn) else kind(item, **kwargs)
 
 
 def _trained(error: BaseException) -> bool:

@@ -26,6 +26,13 @@ VALUES = 1024
 _RANGES = {aten.arange, aten.linspace, aten.logspace}
 
 
+def _every(index: Any) -> list[Any]:
+    """The indices that a mask of ones stands for; another index is itself."""
+    if not isinstance(index, torch.Tensor) or index.dtype not in (torch.bool, torch.uint8):
+        return [index]
+    return [torch.zeros((index.numel(),), dtype=torch.int64) for _ in range(index.dim())]
+
+
 @dataclass(slots=True)
 class Block:
     """One storage: from event ``born`` to event ``died`` (-1 while it lives)."""
@@ -141,6 +148,9 @@ class Tape(TorchDispatchMode):
             made = torch.empty((tensor.numel(),), dtype=tensor.dtype)
             counts = torch.empty((tensor.numel(),), dtype=torch.int64)
             return (made, counts, counts.clone())[: len(func._schema.returns)]
+        if name is aten.index:
+            self.assume("a mask was assumed to select every element")
+            return func(tensor, [index for item in args[1] for index in _every(item)])
         raise DynamicOutputShapeException(func)
 
     def assume(self, words: str) -> None:

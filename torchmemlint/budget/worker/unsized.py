@@ -15,12 +15,11 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
+from torchmemlint.budget.worker.order import first_layer
+from torchmemlint.budget.worker.putoff import SHAPES, Inverse, Shape, before_index, can_wait, chosen, flat
+from torchmemlint.budget.worker.wanted import LENGTH, SIDE, indices, picture, wanted_by
 from torchmemlint.confirm.worker.standins import StandIn, _unpack_count
 
-SIDE = 224
-"""Width and height of a picture that nobody has: what torchvision's models were trained with."""
-LENGTH = 128
-"""Length of a sequence that nobody has."""
 PARTS = 4
 """Number of tensors in a batch that is gone through one after the other."""
 BATCH = 16
@@ -30,9 +29,6 @@ _LOOKING = (
     torch.nn.RNNBase, torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer, torch.nn.TransformerDecoderLayer,
 )  # fmt: skip
 """Layers that ask for the shape of their input in Python."""
-
-Shape = tuple[int, ...]
-Inverse = Callable[[Shape], Shape]
 
 
 @dataclass(slots=True)
@@ -45,13 +41,20 @@ class Maker:
     note: Callable[[str], None]
     stop: Callable[[str], BaseException]
     width: int = SIDE
+    long: int = LENGTH
     guessed: list[str] = field(default_factory=list)
     pictures: int = 0
+    sequences: int = 0
 
     def side(self, smallest: int = 1) -> int:
         """A guess at a picture's width."""
         self.pictures += 1
         return max(self.width, smallest)
+
+    def length(self) -> int:
+        """A guess at a sequence's length."""
+        self.sequences += 1
+        return self.long
 
 
 class Unsized:
@@ -71,6 +74,7 @@ class Unsized:
         self._dims = 0
         self._more = 0
         self._folded = False
+        self._fixed: dict[int, int] = {}
         self._decided_parts: list[str] = []
         self._decided: list[str] = []  # of its batch's parts: names, as a reference to the parts would keep their memory
 
@@ -88,6 +92,9 @@ class Unsized:
         known = self._known()
         if known is not None:
             return known
+        if self._fixed:
+            shape = tuple(self._fixed.get(at, size) for at, size in enumerate(shape))
+            guess = "×".join(map(str, shape[2:])) if "×" in guess else guess
         if self._parent is not None:
             self._parent._folded |= self._folded
             self._parent._decide(self._inverse(tuple(shape)), dtype, guess)
@@ -128,10 +135,14 @@ class Unsized:
             return known
         rank = rank or self._rank()
         for module in reversed(self._maker.modules):
-            for layer in module.modules():
-                wanted = wanted_by(layer, self._batch, self._maker, rank)
-                if wanted is not None:
-                    return self._decide(*wanted)
+            wanted = self._wanted(module, rank)
+            if wanted is not None and self._parent is not None and 0 < len(wanted[0]) < rank:
+                self._parent._forced(
+                    rank - self._more
+                )  # a mask of it that has a dimension more: what the layer gets is the tensor
+                return self._known()
+            if wanted is not None:
+                return self._decide(*wanted)
         if self._beside is not None:
             name, other = self._beside
             return self._decide(*_beside(name, (), other))
@@ -142,6 +153,21 @@ class Unsized:
                     shape, dtype, guess = wanted
                     return self._decide(shape, dtype, f"{guess}{', ' if guess else ''}that it is what `{name}` gets,")
         raise self._maker.stop(f"the shape of `{self._name}` is unknown: the data is missing")
+
+    def _wanted(self, module: Any, rank: int) -> tuple[Shape, torch.dtype, str] | None:
+        """What a running module wants of it: by the layer that it goes to first, as the module's code has it, else by its first layer."""
+
+        def by(layer: Any) -> Any:
+            found = wanted_by(layer, self._batch, self._maker, rank)
+            return found if found is not None and len(found[0]) >= rank else None
+
+        for same in (lambda item: item is self, lambda item: item._whole() is self._whole()):
+            names = _names_in(module, same)
+            layer = first_layer(module, names, lambda layer: by(layer) is not None) if names else None
+            if layer is not None:
+                return wanted_by(layer, self._batch, self._maker, rank)
+        found = [item for layer in module.modules() if (item := wanted_by(layer, self._batch, self._maker, rank)) is not None]
+        return next((item for item in found if len(item[0]) >= rank), found[0] if found else None)
 
     def for_layer(self, layer: Any, inputs: Sequence[Any]) -> Any:
         """What a layer gets: the tensor, where it is known, or where the layer looks at it before any operator does. A loss gets it
@@ -181,6 +207,10 @@ class Unsized:
         if known is not None:
             return iter(known)
         count = _unpack_count(sys._getframe(1))
+        if count is None and self._maker.modules:
+            wanted = self._wanted(self._maker.modules[-1], self._rank())
+            if wanted is not None and len(wanted[0]) < 4:
+                return iter(self._forced())  # rows of a tensor; pictures may be a list
         if count is None:
             count = PARTS
             self._maker.note(f"how many parts `{self._name}` has is unknown; {PARTS} was assumed")
@@ -196,9 +226,12 @@ class Unsized:
         if key is Ellipsis or key == slice(None):
             return self
         if isinstance(key, tuple):
-            self._has(len(key))
-        if isinstance(key, tuple) and len(key) == 2 and all(isinstance(item, slice) for item in key):
-            return self._then(lambda tensor: tensor[key], lambda shape: _before_slice(shape, key[1]))
+            self._has(sum(1 for item in key if item is not None and item is not Ellipsis))
+        if can_wait(key):
+            more = sum(item is None for item in key) - sum(isinstance(item, int) for item in key)
+            made = self._then(lambda tensor: tensor[key], lambda shape: before_index(shape, key, self._batch), more)
+            made._fixed = chosen(key)
+            return made
         return self._forced()[key]
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -265,8 +298,10 @@ class Unsized:
             return self._typed(name)
         if name in IN_ORDER:
             return lambda *args, **kwargs: self._operate(getattr(torch.Tensor, name), (self, *args), kwargs)
-        if name in _SHAPES:
+        if name in SHAPES:
             return lambda *args, **kwargs: self._shaped(name, args, kwargs)
+        if name in ("repeat", "expand"):
+            return lambda *sizes: self._widened(name, flat(sizes))
         if name == "dtype":
             return self._dtype or (torch.int64 if self._beside_known() else torch.float32)
         if name in ("data", "requires_grad"):
@@ -275,13 +310,17 @@ class Unsized:
             return getattr(self._forced(), name)
         return self._part(name)
 
+    def _widened(self, name: str, sizes: Any) -> Any:
+        self._has(len(sizes))
+        return getattr(self._forced(), name)(*sizes)
+
     def _shaped(self, name: str, args: Any, kwargs: Any) -> Any:
-        numbers = [item for item in _flat(args) if isinstance(item, int)]
+        numbers = [item for item in flat(args) if isinstance(item, int)]
         if name in ("transpose", "permute") and numbers:
             self._has(max(numbers) + 1)
         made = self._then(
             lambda tensor: getattr(tensor, name)(*args, **kwargs),
-            _SHAPES[name](self._batch, *_flat(args), **kwargs),
+            SHAPES[name](self._batch, *flat(args), **kwargs),
             _MORE.get(name, 0),
         )
         if isinstance(made, Unsized) and name in ("view", "reshape") and len(numbers) > 2 and numbers[0] == -1:
@@ -360,6 +399,18 @@ def _models_at_hand() -> Iterator[tuple[str, Any]]:
                     seen.add(id(item))
                     yield name, item
         frame = frame.f_back
+
+
+def _names_in(module: Any, same: Callable[[Unsized], bool]) -> set[str]:
+    """The names that a running forward has for a tensor."""
+    code = getattr(type(module).forward, "__code__", None)
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        values = frame.f_locals
+        if frame.f_code is code and any(item is module for item in values.values()):
+            return {name for name, item in values.items() if isinstance(item, Unsized) and same(item)}
+        frame = frame.f_back
+    return set()
 
 
 def _attributes(item: Any) -> dict[str, Any]:
@@ -445,7 +496,7 @@ def _settle(name: str, func: Any, args: Any, kwargs: Any, unknown: Sequence[Unsi
             return None
     others = [item for item in tree_leaves((args, kwargs)) if isinstance(item, torch.Tensor) and item.dim()]
     others += [item._known() for item in tree_leaves((args, kwargs)) if isinstance(item, Unsized) and item._known() is not None]
-    if name in _SHAPES and args and args[0] is first and len(unknown) == 1:
+    if name in SHAPES and args and args[0] is first and len(unknown) == 1:
         return first._shaped(name, args[1:], kwargs)
     if others:
         shape, dtype = _beside(name, args, others[0])
@@ -486,117 +537,18 @@ def _of_layer(name: str, first: Unsized, args: Any, kwargs: Any) -> tuple[Shape,
         return (batch, weight.size(1)), torch.float32, ""
     if name in ("conv1d", "conv2d", "conv3d"):
         groups = kwargs.get("groups", args[6] if len(args) > 6 else 1)
-        return _picture(batch, weight.size(1) * groups, weight.dim() - 2, weight.size(-1), maker)
+        return picture(batch, weight.size(1) * groups, weight.dim() - 2, weight.size(-1), maker)
     if name in ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"):
-        return _picture(batch, weight.size(0), weight.dim() - 2, 1, maker)
+        return picture(batch, weight.size(0), weight.dim() - 2, 1, maker)
     if name == "embedding":
         padding = kwargs.get("padding_idx", args[2] if len(args) > 2 else -1)
-        return _indices(batch, maker, first._rank() >= 2 or padding not in (-1, None))
+        return indices(batch, maker, first._rank() >= 2 or padding not in (-1, None))
     return None
-
-
-def wanted_by(layer: Any, batch: int, maker: Maker, rank: int = 0) -> tuple[Shape, torch.dtype, str] | None:
-    """What a layer of torch wants of its input, None for other modules."""
-    nn = torch.nn
-    if isinstance(layer, nn.modules.conv._ConvNd):
-        dims = len(layer.kernel_size)
-        if not layer.transposed:
-            return _picture(batch, layer.in_channels, dims, max(layer.kernel_size), maker)
-        return _picture(batch, layer.in_channels, dims, 1, maker)
-    if isinstance(layer, nn.Linear):
-        if rank == 3 or _attends(maker):
-            return (batch, LENGTH, layer.in_features), torch.float32, f"the length {LENGTH}"
-        return (batch, layer.in_features), torch.float32, ""
-    if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
-        return _indices(batch, maker, rank >= 2 or layer.padding_idx is not None)
-    if isinstance(layer, (nn.LSTM, nn.GRU, nn.RNN)):
-        shape = (batch, LENGTH, layer.input_size) if layer.batch_first else (LENGTH, batch, layer.input_size)
-        return shape, torch.float32, f"the length {LENGTH}"
-    if isinstance(layer, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer, nn.MultiheadAttention)):
-        of: Any = layer if isinstance(layer, nn.MultiheadAttention) else layer.self_attn
-        shape = (batch, LENGTH, of.embed_dim) if of.batch_first else (LENGTH, batch, of.embed_dim)
-        return shape, torch.float32, f"the length {LENGTH}"
-    return None
-
-
-def _picture(batch: int, channels: int, dims: int, kernel: int, maker: Maker) -> tuple[Shape, torch.dtype, str]:
-    side = maker.side(kernel) if dims == 2 else max(LENGTH, kernel)
-    size = (side,) * dims if dims < 3 else (16, *(max(SIDE // 2, kernel),) * 2)
-    return (batch, channels, *size), torch.float32, "×".join(map(str, size))
-
-
-def _indices(batch: int, maker: Maker, sequence: bool = False) -> tuple[Shape, torch.dtype, str]:
-    """Of an embedding: a sequence where it has padding, or where the model mixes positions, else one index for each example."""
-    nn = torch.nn
-    mixes = (nn.RNNBase, nn.MultiheadAttention, nn.LayerNorm, nn.modules.conv._ConvNd, nn.Softmax)
-    root = maker.modules[0] if maker.modules else None
-    if not sequence and root is not None and not any(isinstance(layer, mixes) for layer in root.modules()):
-        return (batch,), torch.int64, ""
-    return (batch, LENGTH), torch.int64, f"the length {LENGTH}"
-
-
-def _attends(maker: Maker) -> bool:
-    """Whether the model puts positions of a sequence in relation, by torch's layers or a softmax of its own over them."""
-    kinds = (torch.nn.RNNBase, torch.nn.MultiheadAttention)
-    root = maker.modules[0] if maker.modules else None
-    return root is not None and any(
-        isinstance(layer, kinds) or (isinstance(layer, torch.nn.Softmax) and (layer.dim or 0) >= 2) for layer in root.modules()
-    )
 
 
 # -- operations that are put off
 
 
-def _flat(args: Any) -> Any:
-    return tuple(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
-
-
-def _before_slice(shape: Shape, part: slice) -> Shape:
-    cut = abs(part.stop or 0) if (part.stop or 0) < 0 else part.start or 0
-    return (shape[0], shape[1] + cut, *shape[2:]) if len(shape) > 1 else shape
-
-
-def _unsqueeze(batch: int, dim: int) -> Inverse:
-    return lambda shape: tuple(size for at, size in enumerate(shape) if at != dim % len(shape))
-
-
-def _squeeze(batch: int, dim: int | None = None) -> Inverse:
-    def before(shape: Shape) -> Shape:
-        if dim is None:
-            return shape
-        at = dim % (len(shape) + 1)
-        return (*shape[:at], 1, *shape[at:])
-
-    return before
-
-
-def _transpose(batch: int, one: int, other: int) -> Inverse:
-    def before(shape: Shape) -> Shape:
-        sizes = list(shape)
-        sizes[one], sizes[other] = sizes[other], sizes[one]
-        return tuple(sizes)
-
-    return before
-
-
-def _permute(batch: int, *order: int) -> Inverse:
-    def before(shape: Shape) -> Shape:
-        sizes = list(shape)
-        for at, place in enumerate(order):
-            sizes[place] = shape[at]
-        return tuple(sizes)
-
-    return before
-
-
-def _same(batch: int, *args: Any, **kwargs: Any) -> Inverse:
-    return lambda shape: shape
-
-
-_SHAPES: dict[str, Callable[..., Inverse]] = {
-    "unsqueeze": _unsqueeze, "squeeze": _squeeze, "transpose": _transpose, "permute": _permute, "t": lambda batch: _transpose(batch, 0, 1),
-    "flatten": _same, "view": _same, "reshape": _same, "squeeze_": _squeeze, "unsqueeze_": _unsqueeze,
-}  # fmt: skip
 _COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 _MORE = {"unsqueeze": 1, "unsqueeze_": 1, "squeeze": -1, "squeeze_": -1}
 """By how many dimensions a result has more."""
