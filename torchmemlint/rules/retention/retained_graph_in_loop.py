@@ -72,9 +72,9 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Repair, Shown
 from torchmemlint.rules.doubts import READ_BY_A_CALLER
-from torchmemlint.rules.size import small_cost, small_together
+from torchmemlint.rules.size import is_loss, small_cost, small_together
 from torchmemlint.semantics.events import Backward
-from torchmemlint.semantics.graphs import GraphKind
+from torchmemlint.semantics.graphs import CALLED_KINDS, GraphKind
 from torchmemlint.semantics.retained import need_of
 from torchmemlint.semantics.state import Mode
 from torchmemlint.semantics.world import MODULE
@@ -114,12 +114,14 @@ def from_outside(event: Backward, flow: Flow) -> bool:
 
 
 def is_freed_at_return(event: Backward, flow: Flow) -> bool:
-    """Whether the function returns after one step, and takes the graph with it: nothing that it returns or stores hangs on it."""
+    """Whether the function runs the network itself, returns after one step, and takes the graph with it: nothing that it returns or
+    stores hangs on it. What came in as an argument, the caller still holds."""
     record = flow.record
     if event.site.loops or record.root.qualname == MODULE:
         return False
     above = record.ancestors(event.graphs | event.hints)
-    if above & record.returned:
+    made = [graph for gid in above if (graph := record.graphs[gid]).kind in CALLED_KINDS and not is_loss(graph, flow)]
+    if not made or above & record.returned:
         return False
     fates = [flow.runs.fate(record, gid) for gid in sorted(above)]
     return not any(fate.kept or fate.passed or fate.escapes for fate in fates)
