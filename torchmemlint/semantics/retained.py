@@ -81,7 +81,9 @@ def _need_here(runs: Runs, record: Record, event: Backward, depth: int) -> str:
         own -= data
     else:
         data = frozenset()  # nothing else is there for a backward to go through
-    if any(_hangs_on_earlier_turn(runs, record, g, event) for g in event.graphs):
+    if any(_hangs_on_earlier_turn(runs, record, g, event) for g in event.graphs) or any(
+        _comes_round(record, g, event) for g in record.ancestors(event.graphs | event.hints)
+    ):
         return "the value may belong to the graph of an earlier iteration or call"
     graphs = [record.graphs[g] for g in own]
     brought = [graph for graph in graphs if graph.kind is GraphKind.PARAM and graph.site.node < 0]
@@ -110,11 +112,26 @@ def _hangs_on_earlier_turn(runs: Runs, record: Record, gid: int, event: Backward
         return False
     if mark.site.node < 0:
         return _is_left_attached(runs, record, mark)
-    if mark.site.loops != event.site.loops[: len(mark.site.loops)]:
+    return any(
+        graph.kind is not GraphKind.PARAM and not _is_data(record, graph) for graph in _brought_round(record, mark, event)
+    )
+
+
+def _comes_round(record: Record, gid: int, event: Backward) -> bool:
+    """Whether a mark stands for a state that a call was given and gave back (``state = core.step(x, state)``): whatever is called,
+    it may keep the graph."""
+    mark = record.graphs[gid]
+    if mark.kind is not GraphKind.CARRIED or mark.site.node < 0:
         return False
+    return any(gid in record.ancestors(graph.parents) for graph in _brought_round(record, mark, event))
+
+
+def _brought_round(record: Record, mark: Graph, event: Backward) -> list[Graph]:
+    """The graphs that a value which a loop around the backward carries round hangs on."""
+    if mark.site.loops != event.site.loops[: len(mark.site.loops)]:
+        return []
     brought = [record.graphs[g] for g in record.carried.get((mark.place, mark.site.loops[-1]), ())]
-    solid = [graph for graph in brought if graph.kind not in MARK_KINDS and not _is_data(record, graph)]
-    return any(graph.kind is not GraphKind.PARAM for graph in solid)
+    return [graph for graph in brought if graph.kind not in MARK_KINDS]
 
 
 def _is_left_attached(runs: Runs, record: Record, mark: Graph) -> bool:
