@@ -13,6 +13,7 @@ import shutil
 import sys
 import warnings
 import weakref
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -140,7 +141,7 @@ def tensors_in(value: Any) -> Iterator[Any]:
     elif isinstance(value, dict):
         for item in value.values():
             yield from tensors_in(item)
-    elif isinstance(value, (list, tuple, set)):
+    elif isinstance(value, (list, tuple, set, deque)):
         for item in value:
             yield from tensors_in(item)
     elif isinstance(value, (int, float)):
