@@ -204,7 +204,7 @@ async def test_what_depends_on_a_change_follows(client: LanguageClient, tmp_path
     await shown(client, uri, ["TML105", "TML101"])
     for version, text in enumerate((DEPENDING + "\n", DEPENDING.replace("return loss", "return loss.detach()")), 2):
         change(client, uri, text, version)
-    await shown(client, uri, ["TML105"])
+    await shown(client, uri, [])  # what is kept is gone when `compute` returns: a note
     change(client, uri, DEPENDING, 4)
     await shown(client, uri, ["TML105", "TML101"])
 
@@ -225,11 +225,11 @@ async def test_an_editor_that_asks_is_asked_to_ask_again(tmp_path: Path) -> None
     change(client, uri, DEPENDING.replace("return loss", "return loss.detach()"))
     found = await codes()  # first with ``train`` as it was
     for _ in range(600):
-        if found == ["TML105"]:
+        if not found:
             break
         await asyncio.sleep(0.1)
         found = await codes()
-    assert found == ["TML105"]
+    assert found == []
     await client.shutdown_session()
 
 
