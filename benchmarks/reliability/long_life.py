@@ -40,7 +40,7 @@ def _temporary(folder: Path) -> int:
     return sum(1 for path in folder.iterdir() if path.name != "cache")
 
 
-def _grown(before: dict[str, float], after: dict[str, float]) -> list[str]:
+def _grown(before: dict[str, float], after: dict[str, float], filled: float = 0) -> list[str]:
     # Python starts the threads of a pool when they are first needed, which may be late. A thread for each edit would be hundreds.
     slack = {"descriptors": 0, "threads": min(32, (os.cpu_count() or 1) + 4)}
     wrong = [
@@ -48,7 +48,7 @@ def _grown(before: dict[str, float], after: dict[str, float]) -> list[str]:
         for name in slack
         if after[name] > before[name] + slack[name]
     ]
-    if after["megabytes"] > FLAT * before["megabytes"] + FILLED:
+    if after["megabytes"] > FLAT * before["megabytes"] + filled:
         wrong.append(f"memory: {before['megabytes']} MB at first, {after['megabytes']} MB at the end")
     return wrong
 
@@ -134,5 +134,5 @@ def under_watch(root: Path, temporary: Path, edits: int = DAY, seed: int = 1) ->
     if after["temporary"] > before["temporary"]:
         wrong.append(f"{after['temporary']} files are left for temporary use")
     return {"edits": edits, "hours": edits * PAUSE_SECONDS / 3600, "quarter": before, "end": after}, wrong + _grown(
-        before, after
+        before, after, FILLED
     )
