@@ -20,7 +20,7 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 _SOURCE = re.compile(r'"source"\s*:\s*')
@@ -58,11 +58,11 @@ def lint(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 def faults(before: bytes, after: bytes) -> Iterator[str]:
     """What a fix must not have done to a notebook."""
-    import nbformat
+    import nbformat.validator
 
     warnings.simplefilter("ignore")
     old, new = json.loads(before), json.loads(after)
-    valid = nbformat.validator.isvalid
+    valid: Callable[[object], bool] = nbformat.validator.isvalid
     if valid(old) and not valid(new):
         yield "is not valid any more"
     pieces = zip(_pieces(before.decode()), _pieces(after.decode()), strict=False)

@@ -43,8 +43,8 @@ def times(folder: Path) -> dict[str, float]:
 
         return call
 
-    scanning.scan = timed(scanning.scan)
-    inspecting.inspect = timed(inspecting.inspect)
+    for module, name in ((scanning, "scan"), (inspecting, "inspect")):
+        setattr(module, name, timed(getattr(module, name)))
     check_paths([str(folder)], Configuration(CommandLine({"select": ("ALL",), "preview": True}, isolated=True)), 1)
     return spent
 

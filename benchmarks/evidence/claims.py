@@ -202,7 +202,7 @@ def micro_batches(device: str) -> Iterator[Figures]:
                         loss.backward()
                     del loss
                 if summed:
-                    sum(losses).backward()
+                    sum(losses[1:], losses[0]).backward()
                 optimizer.step()
 
             return step

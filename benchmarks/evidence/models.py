@@ -24,7 +24,8 @@ class Convnet(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(batch, 3, height, width) to (batch, 10)."""
-        return self.head(self.blocks(x).mean((2, 3)))
+        out: torch.Tensor = self.head(self.blocks(x).mean((2, 3)))
+        return out
 
 
 class Encoder(nn.Module):
@@ -38,7 +39,8 @@ class Encoder(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(batch, tokens, width) to (batch, 10)."""
-        return self.head(self.body(x).mean(1))
+        out: torch.Tensor = self.head(self.body(x).mean(1))
+        return out
 
 
 class Recurrent(nn.Module):
@@ -51,7 +53,8 @@ class Recurrent(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(batch, steps, 32) to (batch, 10)."""
-        return self.head(self.rnn(x)[0][:, -1])
+        out: torch.Tensor = self.head(self.rnn(x)[0][:, -1])
+        return out
 
 
 @dataclass(frozen=True)

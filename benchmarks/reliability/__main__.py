@@ -78,7 +78,7 @@ def measure(record: Record, name: str, work: Measure) -> None:
         temporary.mkdir()
         figures, wrong = work(root, temporary)
     record.figures[name] = figures
-    record.cases[name] = record.cases.get(name, 0) + int(figures.get("edits", figures.get("messages", 1)))
+    record.cases[name] = record.cases.get(name, 0) + int(figures.get("edits") or figures.get("messages") or 1)
     record.cpu_seconds += records.cpu() - began
     if wrong:
         record.open[name] = sorted(set(wrong))

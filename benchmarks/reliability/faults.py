@@ -121,7 +121,7 @@ class Calls:
                 return io.BufferedWriter(Raw(file, mode.replace("b", ""), **more))
             return plain_open(file, mode, *arguments, **more)
 
-        builtins.open = opened  # type: ignore[assignment]
+        builtins.open = opened
         for kind, name in (("read", "read"), ("write", "write"), ("pipe", "pipe"), ("memfd", "memfd_create")):
             setattr(os, name, self._wrapped(kind, getattr(os, name)))
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(Raw(1, "w", closefd=False)), encoding="utf-8")

@@ -79,7 +79,7 @@ def in_server(root: Path, temporary: Path, edits: int = DAY, seed: int = 1) -> t
             case _:
                 texts[name] = typed(chance, texts[name]) if len(texts[name]) < 4000 else FILES[name]
                 client.change(uri, texts[name], versions[name])
-        context = {"diagnostics": []}
+        context: dict[str, list[object]] = {"diagnostics": []}
         whole = {"start": {"line": 0, "character": 0}, "end": {"line": 999, "character": 0}}
         client.ask("textDocument/codeAction", {"textDocument": {"uri": uri}, "range": whole, "context": context})
         if edit == edits // 4:

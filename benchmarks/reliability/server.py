@@ -122,7 +122,7 @@ def load(root: Path, temporary: Path, size: Size = WHOLE, seed: int = 1) -> tupl
         params = message.get("params") or {}
         books.see(message)
         if message.get("method") == "textDocument/publishDiagnostics" and params.get("uri") == uri:
-            published.append(params.get("version"))
+            published.append(params["version"])
             # What the server has not read yet it cannot know of: but it never goes back.
             if published[-2:] != sorted(published[-2:]):
                 wrong.append(f"an answer to version {published[-1]} after one to {published[-2]}")
@@ -275,7 +275,7 @@ def _interleaved(client: Client, root: Path) -> list[str]:
         if message.get("id") in asked and "method" not in message:
             answers[message["id"]] += 1
         if message.get("method") == "textDocument/publishDiagnostics" and params.get("uri") in shown:
-            shown[params["uri"]] = params.get("version")
+            shown[params["uri"]] = params["version"]
 
     try:
         client.until(lambda one: len(answers) == len(asked) and shown == versions, each)
