@@ -31,7 +31,7 @@ def set_frozen(world: World, cls: ClassRef, machine: Callable[[FunctionRef], Mac
             if fact.const == "None":
                 continue
             ref = FunctionRef(holder.path, fact.method)
-            if not fact.method or fact.method.endswith("__init__") or not _may_freeze(world, ref):
+            if not fact.method or fact.method.endswith("__init__") or not world.remember(_may_freeze, ref):
                 break
             methods.add(ref)
         else:

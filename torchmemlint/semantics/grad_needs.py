@@ -3,7 +3,8 @@ switches grad mode off for them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.lower import ir
@@ -11,7 +12,6 @@ from torchmemlint.semantics.stores import STORING
 from torchmemlint.semantics.text import dotted
 from torchmemlint.semantics.tracking import TOO_MUCH, FunctionTracker, bounded, counted, parts_of, root_of
 from torchmemlint.semantics.world import MODULE, World
-from torchmemlint.str_enum import StrEnum
 from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
@@ -240,34 +240,43 @@ def _takes(world: World, call: ir.Call, inside: object) -> bool:
     return isinstance(call.func, ir.Attr) and any(each is inside for each in counted(world, call.func.value))
 
 
-class _Step(StrEnum):
-    """What a statement does with gradients."""
+@dataclass(frozen=True, slots=True)
+class _GradientUses:
+    """What a function's text does with gradients, in its order."""
 
-    ZERO = "zero"
-    BACKWARD = "backward"
-    READ = "read"
+    reads: tuple[bool, ...]
+    """Of each backward and each expression that reads a gradient: whether it is the latter."""
+    before: Mapping[int, int]
+    """How many of these stand before each call, by its node, and before its parts."""
 
 
 @bounded(True)
 def read_before_backward(world: World, ref: FunctionRef, node: int) -> bool:
     """Whether gradients are read between a call that fills them with zeros and the next backward, in the order of the text, which goes
     on at the function's first row."""
-    found = world.function(FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE))
-    if found is None:
+    outermost = FunctionRef(ref.path, world.outermost(ref) if ref.qualname != MODULE else MODULE)
+    uses = world.remember_of_function(_gradient_uses, outermost)
+    if uses is None:
         return True
-    steps: list[tuple[int, _Step]] = []
+    return bool(uses.reads) and uses.reads[uses.before.get(node, 0) % len(uses.reads)]
+
+
+def _gradient_uses(world: World, ref: FunctionRef) -> _GradientUses | None:
+    found = world.function(ref)
+    if found is None:
+        return None
+    own = _gradients_in_place(world, found[0].body)
+    reads: list[bool] = []
+    before: dict[int, int] = {}
     for each in counted(world, found[0].body):
         if isinstance(each, ir.Call):
-            last = each.func.name if isinstance(each.func, ir.Attr) else dotted(each.func)
-            steps += (
-                [(each.node, _Step.ZERO)] if each.node == node else [(each.node, _Step.BACKWARD)] if last in BACKWARD else []
-            )
+            before[each.node] = len(reads)
+            if (each.func.name if isinstance(each.func, ir.Attr) else dotted(each.func)) in BACKWARD:
+                reads.append(False)
         elif isinstance(each, ir.Attr) and each.name == TORCH.names["gradient"] and not dotted(each).startswith("torch."):
-            steps.append((each.node, _Step.READ))
-    own = _gradients_in_place(world, found[0].body)
-    start = next((index for index, (at, _) in enumerate(steps) if at == node), 0)
-    after = [kind for at, kind in (*steps[start + 1 :], *steps[:start]) if at not in own]
-    return _Step.READ in (after[: after.index(_Step.BACKWARD)] if _Step.BACKWARD in after else after)
+            if each.node not in own:
+                reads.append(True)
+    return _GradientUses(tuple(reads), before)
 
 
 def _gradients_in_place(world: World, body: list[ir.Stmt]) -> set[int]:

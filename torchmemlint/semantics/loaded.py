@@ -42,8 +42,10 @@ class Taken(Tracker):
 
     def assign(self, targets: list[ir.Expr], value: ir.Expr, state: set[str]) -> None:
         super().assign(targets, value, state)
+        if not isinstance(value, ir.Subscript):
+            return
         key = next((each.value for each in everything(value) if isinstance(each, ir.Const) and isinstance(each.value, str)), "")
-        if isinstance(value, ir.Subscript) and key and not COUNTS.search(str(key)) and self.value(value, state):
+        if key and not COUNTS.search(str(key)) and self.value(value, state):
             self.computed = self.computed or next((dotted(target) for target in targets if isinstance(target, ir.Attr)), "")
 
     def gives(self, expr: ir.Expr | None, state: set[str]) -> bool:

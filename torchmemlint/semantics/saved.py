@@ -84,12 +84,14 @@ def saved_in(world: World, ref: FunctionRef) -> tuple[Saved, ...]:
 
 def file_of(world: World, ref: FunctionRef, node: int) -> str:
     """The name of the file that a call loads, where it is written out."""
-    text = Text(world, ref)
-    for place, one in enumerate(text.statements):
-        for call in own_calls(one.statement):
-            if call.node == node:
-                return text.file(call.args[0].value, place) if call.args else ""
-    return ""
+    place, call = world.remember_of_function(placed_calls, ref).get(node, (0, None))
+    return Text(world, ref).file(call.args[0].value, place) if call is not None and call.args else ""
+
+
+def placed_calls(world: World, ref: FunctionRef) -> dict[int, tuple[int, ir.Call | None]]:
+    """The calls in the simple statements of a function, with the number of their statement, by node."""
+    statements = Text(world, ref).statements
+    return {call.node: (place, call) for place, one in enumerate(statements) for call in own_calls(one.statement)}
 
 
 def own_calls(statement: ir.Stmt) -> Iterator[ir.Call]:
