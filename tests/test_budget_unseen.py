@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,23 @@ def test_an_index_is_put_off_and_undone() -> None:
     F.conv2d(x.transpose(1, 3)[:, :, torch.arange(9), :], torch.zeros(4, 2, 1, 1))
     assert (x.shape[0], x.shape[3]) == (6, 2)
     assert x.dim() == 4
+
+
+@pytest.mark.parametrize(
+    ("row", "shape"),
+    [
+        (lambda ids: ids[0, :], (6, LENGTH)),  # the last slice is written out: there is no further dimension
+        (lambda ids: ids[0, :].long(), (6, LENGTH)),
+        (lambda ids: ids.cuda()[-1, :].detach(), (6, LENGTH)),
+        (lambda ids: ids[:, 0, :], (6, 1, LENGTH)),
+        (lambda ids: ids[0, :, :], (6, 6, LENGTH)),
+    ],
+)
+def test_a_row_of_ids_is_one_of_a_matrix(row: Callable[[Any], Any], shape: tuple[int, ...]) -> None:
+    embed = nn.Embedding(10, 3)
+    ids = batch(nn.Sequential(embed, nn.GRU(3, 3)))
+    embed(row(ids))
+    assert tuple(ids.shape) == shape
 
 
 class Mask(nn.Module):

@@ -94,6 +94,11 @@ def chosen(key: tuple[Any, ...]) -> dict[int, int]:
     return {at: len(item) for at, item in enumerate(kept) if getattr(item, "ndim", 0) == 1}
 
 
+def is_row(key: tuple[Any, ...]) -> bool:
+    """``x[0, :]``: who writes the last slice out says that there is no further dimension."""
+    return len(key) == 2 and isinstance(key[0], int) and key[1] == slice(None)
+
+
 def can_wait(key: Any) -> bool:
     """Whether an index says the rank of its result: slices and numbers, and one tensor of indices at most."""
     if not isinstance(key, tuple) or not all(

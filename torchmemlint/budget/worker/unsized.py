@@ -16,7 +16,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from torchmemlint.budget.worker.order import first_layer
-from torchmemlint.budget.worker.putoff import SHAPES, Inverse, Shape, before_index, can_wait, chosen, flat
+from torchmemlint.budget.worker.putoff import SHAPES, Inverse, Shape, before_index, can_wait, chosen, flat, is_row
 from torchmemlint.budget.worker.wanted import LENGTH, SIDE, indices, picture, wanted_by
 from torchmemlint.confirm.worker.standins import StandIn, _unpack_count
 
@@ -74,6 +74,7 @@ class Unsized:
         self._dims = 0
         self._more = 0
         self._folded = False
+        self._row = False
         self._fixed: dict[int, int] = {}
         self._decided_parts: list[str] = []
         self._decided: list[str] = []  # of its batch's parts: names, as a reference to the parts would keep their memory
@@ -97,7 +98,8 @@ class Unsized:
             guess = "×".join(map(str, shape[2:])) if "×" in guess else guess
         if self._parent is not None:
             self._parent._folded |= self._folded
-            self._parent._decide(self._inverse(tuple(shape)), dtype, guess)
+            whole = self._row and len(shape) == 2 and dtype == torch.int64  # ids of sequences, of which this is one row
+            self._parent._decide(tuple(shape) if whole else self._inverse(tuple(shape)), dtype, guess)
             return self._known()
         self._made = self._maker.make(tuple(shape), self._dtype or dtype)
         self._decided.append(self._name)
@@ -230,7 +232,7 @@ class Unsized:
         if can_wait(key):
             more = sum(item is None for item in key) - sum(isinstance(item, int) for item in key)
             made = self._then(lambda tensor: tensor[key], lambda shape: before_index(shape, key, self._batch), more)
-            made._fixed = chosen(key)
+            made._fixed, made._row = chosen(key), is_row(key)
             return made
         return self._forced()[key]
 
