@@ -76,3 +76,5 @@ NO_BATCHES = Doubt(1, "the loop has few iterations and does not iterate over a d
 READ_BY_A_CALLER = Doubt(1, "code outside this project back-propagates through the same graph again")
 EMPTIED_ELSEWHERE = Doubt(1, "code that is not visible empties the container")
 OPTIMIZED = Doubt(1, "an optimizer that is not visible has its parameters")
+ANNOTATED = Doubt(1, "callers pass something else than the annotation says")
+"""Nothing but an annotation says that an argument is a tensor."""
