@@ -27,6 +27,7 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
     if (
         not (event.direct or is_beside_trained(event, flow) or runs_by_a_method(event, flow))
         or flow.is_part(event)
+        or turns_text_into_ids(event, flow)
         or (purpose.is_helper(event.what) and not is_method_of_evaluated(event, flow))
         or is_callable(event.what, flow)
         or runs_no_network(event.what, flow)
@@ -47,6 +48,16 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
         or is_trained_beside(event, flow)
         or flow.trains_in_another_phase(event)
     )
+
+
+def turns_text_into_ids(event: Graph, flow: Flow) -> bool:
+    """Whether what is called is a tokenizer or processor, by an argument that says in which arrays it gives its ids: no model takes
+    one. The call is that of the function in which it stands."""
+    ref = flow.frame(event.site).ref
+    return any(call.callee == event.what and ARRAYS.intersection(call.keywords) for call in flow.runs.world.facts(ref).calls)
+
+
+ARRAYS = TORCH.words["chooses-arrays"]
 
 
 def runs_no_network(what: str, flow: Flow) -> bool:
