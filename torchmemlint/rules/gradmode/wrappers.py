@@ -11,6 +11,7 @@ from torchmemlint.rules import doubts
 from torchmemlint.rules.api import Flow, short
 from torchmemlint.rules.doubts import Doubt
 from torchmemlint.semantics import purpose
+from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.graphs import Graph
 from torchmemlint.semantics.world import MODULE, World
 from torchmemlint.torch_facts import TORCH
@@ -19,11 +20,18 @@ from torchmemlint.torch_facts import TORCH
 def unseen_wrapper(event: Graph, flow: Flow) -> Doubt | None:
     """The doubt of a forward in a function that something wraps of which nothing is visible; it weighs more where the wrapper's name
     says that it evaluates."""
-    found = [wrapper for ref in around(event, flow) for wrapper in flow.runs.world.remember(_unseen_wrappers, ref)]
+    wrapped = {ref: wrappers for ref in around(event, flow) if (wrappers := flow.runs.world.remember(_unseen_wrappers, ref))}
+    found = [wrapper for ref, wrappers in wrapped.items() if not trains(ref, flow) for wrapper in wrappers]
     if not found:
         return None
     by_name = [name for name in found if purpose.uses(name)]
     return doubts.wrapped(short((by_name or found)[0]), bool(by_name))
+
+
+def trains(ref: FunctionRef, flow: Flow) -> bool:
+    """Whether a function back-propagates in its own run: with grad mode off that would raise, so nothing around it disables it."""
+    runs = flow.runs
+    return any(RecordFlag.BACKWARD in record.flags for record in runs.records(runs.root_of(ref)))
 
 
 def around(event: Graph, flow: Flow) -> Iterator[FunctionRef]:
