@@ -230,16 +230,3 @@ def is_called_in_loops(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
         caller.call.loops or (caller.ref != ref and depth < MAX_DEPTH and is_called_in_loops(caller.ref, flow, depth + 1))
         for caller in callers
     )
-
-
-def runs_once(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
-    """Whether every way to a function leads from a program's own statements, or its ``main``, by calls that stand in no loop."""
-    callers = flow.runs.world.project.callers(ref)
-    if callers.escapes or not callers.calls or len(callers.calls) > MAX_CALLERS or depth > MAX_DEPTH:
-        return False
-    return all(
-        not each.call.loops
-        and each.certain
-        and (each.ref.qualname in (MODULE, "main") or (each.ref != ref and runs_once(each.ref, flow, depth + 1)))
-        for each in callers.calls
-    )

@@ -118,7 +118,7 @@ from torchmemlint.rules.gradmode.judgement import Verdict, is_constant, is_read,
 from torchmemlint.rules.gradmode.module_evidence import is_step_of_evaluated
 from torchmemlint.rules.gradmode.phases import asking_with_grad, steps_with_grad
 from torchmemlint.rules.gradmode.wanted_graphs import GUARDS
-from torchmemlint.rules.reach import is_called_in_loops, is_unreached, runs_once
+from torchmemlint.rules.reach import is_called_in_loops, is_unreached
 from torchmemlint.rules.retention.claims import WHOLE_COST, Claim, claim
 from torchmemlint.rules.size import ON_HOST, chains, is_cut_at_once, small_cost, why_small
 from torchmemlint.semantics import purpose
@@ -299,7 +299,7 @@ def gathered(hanging: frozenset[int], flow: Flow) -> str:
 
 
 def is_once(event: Graph, fate: Fate, flow: Flow) -> bool:
-    """Whether the program runs the forward once, itself or by a function that it calls once, at its start or end, or where it stands in no loop, whatever calls it, and the
+    """Whether the program runs the forward once, at its start or end, or where it stands in no loop, whatever calls it, and the
     graph ends in the statement, or is that of one sample (``net(x.unsqueeze(0))``) in a function that has callers."""
     root = flow.record.root
     if any(is_loop(loop, flow) for loop in event.site.loops):
@@ -308,8 +308,6 @@ def is_once(event: Graph, fate: Fate, flow: Flow) -> bool:
         return True
     sample = not flow.runs.world.facts(root).names.isdisjoint(OF_ONE)
     trains = RecordFlag.BACKWARD in flow.record.flags
-    if not trains and fate.only_cut and not flow.beside_backward(event) and runs_once(root, flow):
-        return True
     ends = sample and not trains and fate.only_cut and bool(flow.runs.world.project.callers(root).calls)
     return (ends or is_cut_at_once(event, flow)) and not flow.beside_backward(event) and not is_called_in_loops(root, flow)
 
