@@ -43,6 +43,7 @@ GRAPH_NODES = TORCH.words["graph-nodes"]
 
 UNUSED_FILE = "nothing in the project imports or runs this file"
 UNUSED_FUNCTION = "nothing in the project calls this function"
+IN_TESTS = "it is part of a unit test"
 WRITTEN_FOR = "written for torch before 0.5: `loss.data[0]` raises IndexError on any later one"
 
 
@@ -105,13 +106,15 @@ class Flow:
     _inside: dict[tuple[int, int], list[Graph]] | None = None
 
     def why_not_run(self) -> str:
-        """Why nothing runs the function, or no torch of today can, in words; "" where something may."""
+        """Why nothing but tests runs the function, or no torch of today can, in words; "" where something may."""
         world, root = self.runs.world, self.record.root
         if world.project.is_unused_file(root.path):
             return UNUSED_FILE
         outermost = FunctionRef(root.path, world.outermost(root)) if root.qualname != MODULE else root
         if not world.is_hook(root) and world.project.is_unused_function(outermost):
             return UNUSED_FUNCTION
+        if world.project.is_test(root):
+            return IN_TESTS
         return WRITTEN_FOR if is_dead(world, root) else ""
 
     # --- where ------------------------------------------------------------------------------------------------------

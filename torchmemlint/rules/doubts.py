@@ -45,6 +45,11 @@ def may_be_frozen(what: str, test: str, place: str) -> Doubt:
     return Doubt(1, f"`{what}` is frozen, because `{test}` holds {place}")
 
 
+def wrapped(name: str, evaluates: bool) -> Doubt:
+    """A decorator that is not visible may switch grad mode off; one whose name says evaluation probably does."""
+    return Doubt(3 if evaluates else 1, f"`@{name}`, which is not visible, disables grad mode")
+
+
 GUARDED = Doubt(1, "a caller outside this project disables grad mode")
 """Nothing visible calls the function."""
 FORWARD_GUARDED = Doubt(3, "whoever runs the model disables grad mode")
@@ -71,3 +76,5 @@ NO_BATCHES = Doubt(1, "the loop has few iterations and does not iterate over a d
 READ_BY_A_CALLER = Doubt(1, "code outside this project back-propagates through the same graph again")
 EMPTIED_ELSEWHERE = Doubt(1, "code that is not visible empties the container")
 OPTIMIZED = Doubt(1, "an optimizer that is not visible has its parameters")
+ANNOTATED = Doubt(1, "callers pass something else than the annotation says")
+"""Nothing but an annotation says that an argument is a tensor."""

@@ -17,6 +17,7 @@ from torchmemlint.rules import doubts
 from torchmemlint.rules.api import Flow
 from torchmemlint.rules.doubts import Doubt
 from torchmemlint.semantics.graphs import Graph, Site
+from torchmemlint.semantics.observations import observations
 from torchmemlint.semantics.root_choice import DEVICE_WORDS, family, is_move, moves_something
 from torchmemlint.semantics.runs import MAX_CALLERS
 from torchmemlint.semantics.world import MODULE, World
@@ -119,6 +120,21 @@ def acts(ref: FunctionRef, flow: Flow, depth: int = 0) -> bool:
     if depth == MAX_DEPTH or not callers or len(callers) > MAX_CALLERS:
         return False
     return all(caller.ref != ref and acts(caller.ref, flow, depth + 1) for caller in callers)
+
+
+def is_given_an_observation(graph: Graph, flow: Flow) -> bool:
+    """Whether a forward in a loop of the root is given what an environment answered there (``net(torch.Tensor(obs))``): a batch of as
+    many samples as there are environments."""
+    site = flow.own_site(graph.site)
+    if not site.loops:
+        return False
+    answers = observations(flow.runs.world, flow.frame(site).ref)
+    args = flow.source(site, site.node).partition("(")[2] if answers else ""
+    return not answers.isdisjoint(NAMES.findall(args))
+
+
+NAMES = re.compile(r"(?<![.\w])[A-Za-z_][\w.]*")
+"""Names and attributes in a source text."""
 
 
 def guarded(flow: Flow) -> Doubt:

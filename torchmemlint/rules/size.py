@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
-from torchmemlint.rules.reach import acts, is_of_host_program, is_on_host, is_without_gpu
+from torchmemlint.rules.reach import acts, is_given_an_observation, is_of_host_program, is_on_host, is_without_gpu
 from torchmemlint.semantics.estimate import estimate_of
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import Backward
@@ -57,7 +57,8 @@ def why_small(graph: Graph, flow: Flow) -> str:
     weights = flow.runs.world.remember(weights_of, (flow.frame(graph.site).ref, graph.what))
     if weights is not None and weights.count <= TINY and not weights.spatial:
         return f"the network has {in_words(weights.count)} parameters, and no layer goes over positions"
-    if RecordFlag.BACKWARD not in flow.record.flags and acts(flow.record.root, flow):
+    acting = RecordFlag.BACKWARD not in flow.record.flags and acts(flow.record.root, flow)
+    if acting or is_given_an_observation(graph, flow):
         return "the batch is one step of an environment"
     if is_cut_at_once(graph, flow) and is_first_of_step(graph, flow):
         return ENDS_AT_ONCE

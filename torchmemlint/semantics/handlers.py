@@ -78,7 +78,8 @@ def describe(m: Machine, handler: ir.Handler, statement: ir.Try, state: State, f
     if not by_type:
         body = about_memory(handler.body, verdict_names(handler.body), handler.name)
     fallbacks = beside_type(handler.body)
-    found = [] if leaves_nothing(statement.body, m, state) else recoveries(body, statement.body, m, about_error, state)
+    gone = leaves_nothing(statement.body, m, state) or lets_traceback_go(handler.body)
+    found = [] if gone else recoveries(body, statement.body, m, about_error, state)
     if found and all(what in CLEANUPS for _, what in found) and cleans_again(statement, following, turn_of(m)):
         found = []  # what frees nothing here is done once more where it does
     return OomHandler(
@@ -167,6 +168,24 @@ def leaves_nothing(tried: list[ir.Stmt], m: Machine, state: State) -> bool:
         return False
     calls = [n for n in nodes_of(tried) if isinstance(n, ir.Call)]
     return bool(calls) and all(is_torchs_own(call.func, m, state) for call in calls)
+
+
+def lets_traceback_go(body: list[ir.Stmt]) -> bool:
+    """Whether a handler begins by taking the traceback off the exception, or clears its frames: what it deletes then is gone."""
+    for statement in body:
+        for node in walk(statement):
+            if isinstance(node, ir.Call) and dotted(node.func).rpartition(".")[2] in ("with_traceback", "clear_frames"):
+                given = node.args[0].value if node.args else None
+                return not (isinstance(node.func, ir.Attr) and node.func.name == "with_traceback") or is_none(given)
+            if isinstance(node, ir.Assign) and any(dotted(t).endswith(".__traceback__") for t in node.targets):
+                return is_none(node.value)
+            if isinstance(node, ir.Call) and dotted(node.func).rpartition(".")[2] == EMPTIES:
+                return False
+    return False
+
+
+def is_none(value: ir.Expr | None) -> bool:
+    return isinstance(value, ir.Const) and value.value is None
 
 
 def is_torchs_own(callee: ir.Expr, m: Machine, state: State) -> bool:

@@ -311,7 +311,40 @@ def _may_hold_parameter(world: World, cls: ClassRef, attr: AttrFact) -> bool:
         found = world.project.resolve(cls.path, text, attr.method) if text != attr.element else None
         each = world.project.klass(found) if found is not None else None
         return each is None or not made_without_parameters(world, maker, text, each)
+    if absolute in HOLDERS and attr.value == f"{made}()" and holds_none(world, maker, made):
+        return False
     return _may_give_parameter(world, cls, attr, made, absolute)
+
+
+def holds_none(world: World, ref: FunctionRef, callee: str) -> bool:
+    """Whether every call of ``callee`` in a function, which makes a ``Sequential`` or the like, is given modules, and none that has
+    parameters; and nothing is put in later."""
+    return world.remember(_holds_none, (ref, callee))
+
+
+def _holds_none(world: World, key: tuple[FunctionRef, str]) -> bool:
+    ref, callee = key
+    if world.facts(ref).names & TORCH.words["fills-holders"]:
+        return False
+    calls = world.remember(_calls_by_callee, ref).get(callee, [])
+    given = [arg for call in calls for arg in call.args]
+    return bool(given) and all(call.args for call in calls) and all(_is_bare_part(world, ref, callee, arg) for arg in given)
+
+
+def _is_bare_part(world: World, ref: FunctionRef, holder: str, arg: ArgFact) -> bool:
+    """Whether an argument is a module that is made there, and has no parameters; what is another ``holder`` is asked of itself."""
+    made = arg.name.removesuffix("()")
+    if arg.keyword or made == arg.name:
+        return False
+    if made == holder:
+        return True
+    absolute = world.project.resolve(ref.path, made, ref.qualname)
+    if absolute is None:
+        return False
+    cls = world.project.klass(absolute)
+    if cls is not None:
+        return made_without_parameters(world, ref, made, cls)
+    return TORCH.class_kind(absolute) in (ClassKind.MODULE_NOPARAM, ClassKind.LOSS) or makes_bare(world, ref, made, absolute)
 
 
 _WITHOUT_PARAMETERS = frozenset(

@@ -75,7 +75,7 @@ from torchmemlint.findings import Safety, Severity
 from torchmemlint.index.edges import Caller
 from torchmemlint.index.layout import is_test
 from torchmemlint.index.project import ClassRef, FunctionRef
-from torchmemlint.rules.api import Draft, Flow, Rule, Silent
+from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice
 from torchmemlint.rules.doubts import CALLED_SELDOM
 from torchmemlint.semantics import purpose
@@ -151,6 +151,8 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
     if isinstance(where, Silent):
         yield where
         return
+    little = generates(event, flow)
+    cost = "saves nothing: the allocator would reuse the memory; each call synchronizes, and later allocations are slow"
     fix = None
     if flow.source(event.site, event.site.node) == flow.lowered(event.site).statement(event.site.node)[1]:
         fix = flow.remove(event.site, "Remove the call")
@@ -159,14 +161,34 @@ def check(event: CallEffect, flow: Flow) -> Iterator[Draft | Silent]:
             RULE,
             event.site,
             f"`{event.name}()` runs {where}{when(event, flow)}: it frees no tensor, it only returns unused cached blocks to the driver",
+            severity=Severity.NOTE if little else Severity.WARNING,
             doubts=(CALLED_SELDOM,) if where == BY_NAME else (),
             label="waits for the device, and the next allocation asks the driver again",
-            cost="saves nothing: the allocator would reuse the memory; each call synchronizes, and later allocations are slow",
+            cost=f"{cost}; little here: each turn runs `{little}`, a loop of forwards of its own" if little else cost,
             help="remove it; if memory runs out, free tensors that are still referenced (`del`, `detach()`, `no_grad()`)",
             fix=fix,
         ),
         handler=event.site.handler,
     )
+
+
+def generates(event: CallEffect, flow: Flow) -> str:
+    """The call by which each turn of the loop runs a network for many steps, where nothing trains and no module runs in the loop
+    itself; "" where there is none."""
+    record, around = flow.record, event.site.loops
+    if not around or around[-1][0] != event.site.frame:
+        return ""
+    networks = [*record.graphs.values(), *record.forwards.values()]
+    if any(g.kind is GraphKind.FORWARD and g.site.loops == around for g in networks):
+        return ""
+    if any(is_training(e) and e.site.loops == around for e in record.events.values()):
+        return ""
+    span = flow.span(event.site, around[-1][1])
+    facts = flow.runs.world.facts(flow.frame(event.site).ref)
+    for call, (row, _) in zip(facts.calls, facts.call_rows, strict=True):
+        if span.start.row < row <= span.end.row and call.callee.rpartition(".")[2] in TORCH.words["loop-of-forwards"]:
+            return short(call.callee)
+    return ""
 
 
 def when(event: CallEffect, flow: Flow) -> str:

@@ -38,6 +38,7 @@ from torchmemlint.rules.gradmode.wanted_graphs import (
     runs_elsewhere,
     takes_gradients,
 )
+from torchmemlint.rules.gradmode.wrappers import unseen_wrapper
 from torchmemlint.rules.reach import guarded, is_part_of_tests
 from torchmemlint.semantics import purpose
 from torchmemlint.semantics.event_words import RecordFlag
@@ -198,6 +199,9 @@ def _judge(event: Graph, flow: Flow) -> Verdict | Silent:
         assumed.append(not_a_module(short(event.what), int(evidence)))
     if takes_gradients(event, flow, perhaps=True):
         assumed.append(doubts.TAKES_GRADIENTS)
+    wrapper = unseen_wrapper(event, flow)
+    if wrapper is not None:
+        assumed.append(wrapper)
     if event.frozen_if is not None:
         assumed.append(may_be_frozen(event, event.frozen_if, flow))
     return Verdict(fate, evaluated, tuple(assumed))

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from torchmemlint.index.fact_words import AttrKind
+from torchmemlint.index.facts import AttrFact, CallFact
 from torchmemlint.index.project import ClassRef, FunctionRef
 from torchmemlint.rules.api import Flow
 from torchmemlint.semantics import purpose
@@ -14,6 +15,7 @@ from torchmemlint.semantics.event_words import Seen
 from torchmemlint.semantics.grad_guards import is_imported
 from torchmemlint.semantics.graphs import Graph, GraphKind, SinkKind
 from torchmemlint.semantics.kinds import MODULE_EVIDENCE, TRAINER_WORDS, class_kind, looks_like_module
+from torchmemlint.semantics.parameters import is_torch_function
 from torchmemlint.semantics.runs import MAX_CALLERS, descendants
 from torchmemlint.semantics.state import Kind
 from torchmemlint.semantics.world import World
@@ -25,6 +27,7 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
     if (
         not (event.direct or is_beside_trained(event, flow) or runs_by_a_method(event, flow))
         or flow.is_part(event)
+        or turns_text_into_ids(event, flow)
         or (purpose.is_helper(event.what) and not is_method_of_evaluated(event, flow))
         or is_callable(event.what, flow)
         or runs_no_network(event.what, flow)
@@ -45,6 +48,16 @@ def may_be_module(event: Graph, flow: Flow) -> bool:
         or is_trained_beside(event, flow)
         or flow.trains_in_another_phase(event)
     )
+
+
+def turns_text_into_ids(event: Graph, flow: Flow) -> bool:
+    """Whether what is called is a tokenizer or processor, by an argument that says in which arrays it gives its ids: no model takes
+    one. The call is that of the function in which it stands."""
+    ref = flow.frame(event.site).ref
+    return any(call.callee == event.what and ARRAYS.intersection(call.keywords) for call in flow.runs.world.facts(ref).calls)
+
+
+ARRAYS = TORCH.words["chooses-arrays"]
 
 
 def runs_no_network(what: str, flow: Flow) -> bool:
@@ -312,6 +325,8 @@ def is_callable(what: str, flow: Flow) -> bool:
         held = project.attr(ClassRef(root.path, owner), name)
         if any(says_function(fact.annotation, cls.path, flow) for fact, cls in held):
             return True
+        if held and all(is_plain_function(fact, cls, flow) for fact, cls in held):
+            return True
         sources = [(FunctionRef(cls.path, f.method), f.value) for f, cls in held if f.kind is AttrKind.NAME and f.method]
     for ref, parameter in sources:
         params = [p for p in flow.runs.world.header(ref).params if p.name == parameter]
@@ -321,6 +336,28 @@ def is_callable(what: str, flow: Flow) -> bool:
         if given and not any(runs_model(each, flow) for each in given):
             return True
     return False
+
+
+def is_plain_function(fact: AttrFact, cls: ClassRef, flow: Flow) -> bool:
+    """Whether an attribute is assigned a lambda or a function of the project that calls nothing but torch's functions and methods of
+    tensors."""
+    world = flow.runs.world
+    if fact.kind is AttrKind.FUNCTION and fact.method:  # the calls in a lambda are those of the function around it
+        ref = FunctionRef(cls.path, fact.method)
+        return all(is_arithmetic(call, ref, world) for call in world.facts(ref).calls if call.deferred)
+    absolute = world.project.resolve(cls.path, fact.value, fact.method) if fact.kind is AttrKind.NAME else None
+    function = world.project.function(absolute) if absolute is not None else None
+    if function is None or world.header(function).owner:
+        return False
+    return all(is_arithmetic(call, function, world) for call in world.facts(function).calls)
+
+
+def is_arithmetic(call: CallFact, ref: FunctionRef, world: World) -> bool:
+    """Whether a call in a function is one of torch's functions, or of a method that tensors have and modules do not."""
+    called = world.project.resolve(ref.path, call.callee, ref.qualname)
+    receiver, _, name = call.callee.rpartition(".")
+    of_tensor = bool(receiver) and name in TORCH.methods and name not in TORCH.module_methods
+    return is_torch_function(called) if called is not None else of_tensor
 
 
 def says_function(annotation: str, path: str, flow: Flow) -> bool:

@@ -71,10 +71,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Severity
+from torchmemlint.index.arguments import argument_for
 from torchmemlint.index.facts import FunctionFacts
 from torchmemlint.index.project import FunctionRef
 from torchmemlint.rules.api import Draft, Flow, Rule
 from torchmemlint.rules.card import About, Advice, Repair
+from torchmemlint.rules.doubts import ANNOTATED
 from torchmemlint.semantics.events import CachedFunction
 from torchmemlint.semantics.runs import Runs
 from torchmemlint.torch_facts import TORCH
@@ -97,9 +99,12 @@ def is_root(facts: FunctionFacts, ref: FunctionRef, runs: Runs) -> bool:
 
 
 def check(event: CachedFunction, flow: Flow) -> Iterator[Draft]:
-    tensors = [*event.tensors, *(name for name, gid in event.things if flow.shown_tensor(gid))]
+    shown = [name for name, gid in event.things if flow.shown_tensor(gid)]
+    annotated = [name for name in event.tensors if not is_given_literals(name, flow)]
+    tensors = [*annotated, *shown]
     if not event.modules and not tensors:
         return
+    is_annotation = not event.modules and not shown
     if event.modules:
         held = f"`{event.modules[0]}`, a module, with its parameters"
     else:
@@ -110,9 +115,19 @@ def check(event: CachedFunction, flow: Flow) -> Iterator[Draft]:
             RULE,
             event.site,
             f"`{event.name}` keeps {held}",
+            doubts=(ANNOTATED,) if is_annotation else (),
             label="keeps arguments and results alive",
             cost=f"keeps each argument and result {entries}; results keep their autograd graph if grad mode is on",
             help="cache by plain values in a separate function, or on the object (`functools.cached_property`, an attribute)",
         ),
         handler=event.site.handler,
     )
+
+
+def is_given_literals(name: str, flow: Flow) -> bool:
+    """Whether every call in sight gives a literal for a parameter, whatever its annotation says."""
+    world, root = flow.runs.world, flow.record.root
+    header, callers = world.header(root), world.project.callers(root)
+    params = header.params[bool(header.owner) :]
+    given = [argument_for(params, name, each.call.args) for each in callers.calls]
+    return bool(given) and not callers.escapes and all(arg is not None and arg.const for arg in given)

@@ -69,6 +69,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchmemlint.findings import Safety, Severity
+from torchmemlint.index.arguments import argument_for
+from torchmemlint.index.project import ClassRef
 from torchmemlint.rules.api import Draft, Flow, Rule, Silent, short
 from torchmemlint.rules.card import About, Advice, Repair, Shown
 from torchmemlint.rules.doubts import READ_BY_A_CALLER
@@ -127,12 +129,39 @@ def is_freed_at_return(event: Backward, flow: Flow) -> bool:
     return not any(fate.kept or fate.passed or fate.escapes for fate in fates)
 
 
+def is_let_go_by_callers(event: Backward, flow: Flow) -> bool:
+    """Whether the function returns after one step, and neither returns the graph nor finds or leaves it in an attribute, and no caller
+    in sight has a name for what it gives: it holds the graph no longer than the call."""
+    record = flow.record
+    if event.site.loops or record.root.qualname == MODULE:
+        return False
+    above = record.ancestors(event.graphs | event.hints)
+    if above & record.returned or any(flow.runs.fate(record, gid).kept for gid in sorted(above)):
+        return False
+    given = {graph.what for gid in above if (graph := record.graphs[gid]).kind is GraphKind.PARAM}
+    if any("." in what for what in given):
+        return False
+    world = flow.runs.world
+    header = world.header(record.root)
+    attrs = world.project.attrs(ClassRef(record.root.path, header.owner)) if header.owner else ()
+    if any(attr.method == record.root.qualname and attr.value in given for attr in attrs):
+        return False
+    params = header.params[bool(header.owner) :]
+    calls = world.project.callers(record.root).calls
+    args = [argument_for(params, name, each.call.args) for each in calls for name in sorted(given)]
+    return not any(arg is not None and arg.name and not arg.name.endswith("()") for arg in args)
+
+
 def price(event: Backward, flow: Flow) -> tuple[Severity, str]:
     """How long the saved tensors stay, and how much that is."""
     small = small_together(event.graphs | event.hints, flow)
     if is_freed_at_return(event, flow):
         name = short(flow.record.root.qualname)
         cost = f"the saved tensors stay alive after the backward until `{name}` returns: no higher peak unless what follows needs more"
+        return Severity.NOTE, small_cost(cost, small)
+    if is_let_go_by_callers(event, flow):
+        name = short(flow.record.root.qualname)
+        cost = f"the saved tensors stay alive after the backward until `{name}` returns, or until its caller drops the graph"
         return Severity.NOTE, small_cost(cost, small)
     cost = "one extra graph at peak: the saved tensors stay alive during the next forward"
     return Severity.NOTE if small else Severity.WARNING, small_cost(cost, small)

@@ -139,10 +139,15 @@ def construct_external(m: Machine, name: str, kind: Kind, call: Call, state: Sta
     if name in HOLDERS:
         held = [a for v in call.all() for a in parts_of(m, v, state)]
         m.bare -= {oid}
-        m.bare |= {oid} if held and all(type(a) is Obj and a.oid in m.bare for a in held) else set()
-        if held and all(type(a) is Obj and (a.oid in m.bare or m.frozen(a.oid, state)) for a in held):
+        m.bare |= {oid} if held and all(is_bare(m, a) for a in held) else set()
+        if held and all(is_bare(m, a) or (type(a) is Obj and m.frozen(a.oid, state)) for a in held):
             state.vars[oid, FROZEN] = const(True)
     return frozenset((Obj(oid),))
+
+
+def is_bare(m: Machine, atom: Atom) -> bool:
+    """Whether this is a module without parameters: a pooling, an activation, or one that is made of such."""
+    return type(atom) is Obj and (atom.oid in m.bare or m.heap[atom.oid].kind in (Kind.FUNCTION_MODULE, Kind.LOSS))
 
 
 def parts_of(m: Machine, value: Value, state: State) -> list[Atom]:
