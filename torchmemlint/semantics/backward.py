@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from torchmemlint.semantics.call import Call
-from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.event_words import RecordFlag, Seen
 from torchmemlint.semantics.events import Backward
 from torchmemlint.semantics.graphs import CALLED_KINDS, GraphKind, SinkKind, Site
 from torchmemlint.semantics.machine import Machine
@@ -50,6 +50,7 @@ def back_propagate(
     ]
     if len(sole) == 1:
         m.notice(sole, BACKWARD)
+        m.notice(m.record.wholes(sole[0]), Seen.PART_BACKWARD)
     m.sink(graphs | hints, SinkKind.BACKWARD, text_of(call.func), call.node)
     event = Backward(
         m.site(call.node), frozenset(graphs), frozenset(hints), retain is not False,

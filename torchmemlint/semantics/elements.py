@@ -7,7 +7,7 @@ from torchmemlint.semantics.arithmetic import made_in_mode
 from torchmemlint.semantics.dispatch import EXPRESSIONS, evaluate, handles
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.events import LastLogits
-from torchmemlint.semantics.graphs import UNSURE_KINDS
+from torchmemlint.semantics.graphs import ANY_PART, EACH_PART, UNSURE_KINDS
 from torchmemlint.semantics.machine import CONTAINERS, Machine
 from torchmemlint.semantics.parts import part_of, thing_element
 from torchmemlint.semantics.state import ELEMENTS, ITEMS, KEYS, Kind, State
@@ -98,7 +98,8 @@ def element_of_tensor(
     m: Machine, atom: Tensor, key: Const | None, index: list[Value], expr: ir.Subscript, state: State
 ) -> Value:
     view = VIEW if atom.outputs and takes_small_part(expr.index, index) else 0
-    part = part_of(m, atom, f"[{key.value!r}]", expr.node) if key is not None else frozenset((atom,))
+    label = f"[{key.value!r}]" if key is not None else EACH_PART if is_own_key(m, atom, index) else None
+    part = part_of(m, atom, label, expr.node) if label is not None else frozenset((atom,))
     if len(expr.index) > 1:  # no tuple of outputs is indexed so, only a tensor
         part = made_in_mode(m, part, expr.node, state)
     if atom.flags & LOGITS:
@@ -108,6 +109,13 @@ def element_of_tensor(
             m.record.flags.add(RecordFlag.LOGITS_USED)
         part = frozenset(a._replace(flags=a.flags & ~LOGITS) if type(a) is Tensor else a for a in part)
     return with_flags(part, view)
+
+
+def is_own_key(m: Machine, atom: Tensor, index: list[Value]) -> bool:
+    """Whether the index comes from a loop over the same object, which visits every part: ``for key in losses: losses[key]``."""
+    graphs = m.record.graphs
+    hung = {gid for a in index[0] if type(a) is Tensor for gid in a.graphs | a.hints} if len(index) == 1 else set()
+    return any(graphs[gid].what.endswith(ANY_PART) and not graphs[gid].parents.isdisjoint(atom.graphs) for gid in hung)
 
 
 def iterate(m: Machine, value: Value, node: int, state: State) -> Value:
@@ -125,8 +133,9 @@ def turn_of(m: Machine, atom: Atom, node: int, state: State) -> Value:
         case Tuple():
             return join_all(atom.items)
         case Tensor():
-            apart = any(m.record.graphs[g].kind in UNSURE_KINDS for g in atom.graphs)
-            return part_of(m, atom, "[…]", node) if apart else frozenset((atom,))
+            graphs = [m.record.graphs[g] for g in atom.graphs]
+            apart = any(g.kind in UNSURE_KINDS and not g.what.endswith(EACH_PART) for g in graphs)
+            return part_of(m, atom, ANY_PART, node) if apart else frozenset((atom,))
         case Unknown():
             return unknown(atom.hints)
         case Ext():

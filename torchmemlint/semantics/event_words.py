@@ -17,6 +17,8 @@ class Seen(StrEnum):
     JOINED = "joined"
     """They are put together with others (``torch.cat``)."""
     CALLED = "called"
+    PART_BACKWARD = "part-backward"
+    """A part of the unknown object is back-propagated (``losses["total"].backward()``)."""
     TENSOR = "tensor"
     """An unknown object is used, or annotated, as only a tensor can be."""
     NO_TENSOR = "no-tensor"

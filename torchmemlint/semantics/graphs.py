@@ -45,6 +45,10 @@ MADE_KINDS = CERTAIN_KINDS | CALLED_KINDS
 """It was made in sight: no parameter brought it in."""
 GRAPH_KINDS = CERTAIN_KINDS | UNSURE_KINDS
 MARK_KINDS = frozenset({GraphKind.ADDED, GraphKind.STORED, GraphKind.CARRIED, GraphKind.RESULT, GraphKind.SPENT})
+ANY_PART = "[…]"
+"""Stands for the key of a part that is not known: what is put into a container need not be the part that was restored."""
+EACH_PART = "[each]"
+"""Stands for the key of the parts that a loop over the keys of an opaque result takes in turn: all of them."""
 
 
 class SinkKind(StrEnum):

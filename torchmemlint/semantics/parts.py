@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchmemlint.semantics.graphs import UNSURE_KINDS, GraphKind
+from torchmemlint.semantics.graphs import ANY_PART, UNSURE_KINDS, GraphKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.state import ELEMENTS, Key, Kind, Mode, State
 from torchmemlint.semantics.values import FREE_TENSOR, MOVED, SCALAR, Const, Obj, Tensor, Tuple, Unknown, Value, tensor
@@ -10,8 +10,6 @@ from torchmemlint.semantics.values import FREE_TENSOR, MOVED, SCALAR, Const, Obj
 MAX_PART_TEXT = 60
 """Parts of parts of unknown things stop having an identity of their own beyond this length of their text: ``x = x.next`` in a
 loop would make new ones for ever."""
-ANY_PART = "[…]"
-"""Stands for the key of a part that is not known: what is put into a container need not be the part that was restored."""
 MANY_GRAPHS = 800
 """Graphs of one run after which parts are no longer told apart."""
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from torchmemlint.index.project import FunctionRef
-from torchmemlint.semantics.event_words import RecordFlag
+from torchmemlint.semantics.event_words import RecordFlag, Seen
 from torchmemlint.semantics.events import Backward, Event, Store
 from torchmemlint.semantics.graphs import (
     CALLED_KINDS,
     CERTAIN_KINDS,
+    EACH_PART,
     UNSURE_KINDS,
     Condition,
     Frame,
@@ -190,5 +191,18 @@ class Record:
         if graph.kind in CERTAIN_KINDS:
             return not graph.frozen and (graph.mode is Mode.ON or gid in self.backwarded)
         if graph.kind in UNSURE_KINDS:
-            return BACKWARD in self.evidence.get(gid, ()) or (graph.direct and gid in self.trained)
+            known = BACKWARD in self.evidence.get(gid, ()) or (graph.direct and gid in self.trained)
+            return known or self.visits_trained_part(graph)
         return False
+
+    def wholes(self, gid: int) -> list[int]:
+        """The opaque result of which the graph's value is a part (``losses`` of ``losses["total"]``)."""
+        graph = self.graphs[gid]
+        parents = [self.graphs[parent] for parent in graph.parents if graph.kind is GraphKind.OPAQUE]
+        return [p.gid for p in parents if p.kind in UNSURE_KINDS and p.site == graph.site and graph.what.startswith(p.what)]
+
+    def visits_trained_part(self, graph: Graph) -> bool:
+        """Whether a loop takes every part of an opaque result in turn, of which one is back-propagated."""
+        return graph.what.endswith(EACH_PART) and any(
+            Seen.PART_BACKWARD in self.evidence.get(whole, ()) for whole in self.wholes(graph.gid)
+        )

@@ -68,7 +68,9 @@ def claim(
     if not graphs:
         return Silent("the value may not have a graph")
     # torch.autograd.grad may differentiate the same graph again: what only it reaches is not done with.
-    reached = [g for g in graphs if g.gid in record.backwarded and not only_partially(flow, g)]
+    reached = [
+        g for g in graphs if record.visits_trained_part(g) or (g.gid in record.backwarded and not only_partially(flow, g))
+    ]
     if len(reached) == len(graphs):
         if not outside and outlived and not any(in_training_loop(flow, each) for each in outlived):
             return Silent("its container lives for one step only")

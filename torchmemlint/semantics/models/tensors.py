@@ -10,7 +10,7 @@ from torchmemlint.semantics.call import Call
 from torchmemlint.semantics.dispatch import METHODS, call_atom, handles
 from torchmemlint.semantics.event_words import RecordFlag
 from torchmemlint.semantics.forward import has_graph
-from torchmemlint.semantics.graphs import CERTAIN_KINDS, GraphKind
+from torchmemlint.semantics.graphs import ANY_PART, CERTAIN_KINDS, EACH_PART, GraphKind
 from torchmemlint.semantics.machine import Machine
 from torchmemlint.semantics.models.operations import EFFECTS, Operation, has_effect
 from torchmemlint.semantics.models.unknown_objects import PASS_THROUGH, call_opaque, only_method
@@ -131,13 +131,14 @@ def store_in_unknown(m: Machine, atom: Tensor, name: str, call: Call, state: Sta
 def part_of_mapping(m: Machine, atom: Tensor, name: str, call: Call) -> Value | None:
     """What a mapping's method gives; None where the value is no mapping that holds tensors."""
     if name == "items":
-        return frozenset((Tuple((PLAIN, part_of(m, atom, "[…]", call.node))),)) if atom.graphs else unknown(atom.hints)
+        pair = frozenset((Tuple((PLAIN, part_of(m, atom, EACH_PART, call.node))),))
+        return frozenset((Tuple((pair,)),)) if atom.graphs else unknown(atom.hints)
     if name == "keys":
         return PLAIN
     if not atom.graphs:
         return None
     key = only_const(call.positional[0]) if call.positional else None
-    return part_of(m, atom, f"[{key.value!r}]" if key is not None else "[…]", call.node)
+    return part_of(m, atom, f"[{key.value!r}]" if key is not None else EACH_PART if name == "values" else ANY_PART, call.node)
 
 
 def method_of_opaque(m: Machine, atom: Tensor, me: Value, name: str, call: Call, state: State) -> Value:
