@@ -367,3 +367,19 @@ def test_what_a_missing_package_computes_is_no_data(tmp_path: Path, capsys: pyte
     path.write_text(COMPUTED)
     assert command.main([str(path)]) == 2
     assert "train.py:7: `layers_of_this_company.Front()()" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("model", ["nets:Net", "nets.deep:Net(3)"])
+def test_a_model_may_be_a_module_of_the_current_folder(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "from torch import nn\nclass Net(nn.Linear):\n    def __init__(self, width=3): super().__init__(width, 2)\n"
+    if "deep" in model:
+        (tmp_path / "nets").mkdir()
+        (tmp_path / "nets/deep.py").write_text(text)
+    else:
+        (tmp_path / "nets.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    status = command.main(["--model", model, "--input", "x:float32[4,3]", "--output-format", "json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert (status, answer["estimated"], answer["parts"]["parameters"]) == (0, True, 1024)  # two blocks of 512 bytes

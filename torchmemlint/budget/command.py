@@ -160,11 +160,20 @@ def _job(arguments: argparse.Namespace) -> tuple[dict[str, object], runs.Options
         }  # fmt: skip
         if ":" not in arguments.model:
             raise UsageError("--model needs PACKAGE:FACTORY: torchvision.models:resnet50")
-        return job, runs.Options(arguments.timeout, not arguments.no_sandbox), arguments.model
+        folder = os.path.realpath(arguments.root or os.curdir)
+        own = is_module_in(folder, arguments.model.partition(":")[0])
+        job |= {"root": folder} if own else {}
+        return job, runs.Options(arguments.timeout, not arguments.no_sandbox, (folder,) if own else ()), arguments.model
     path, place = _target(arguments.target)
     root = os.path.realpath(arguments.root) if arguments.root else root_of(path)
     job |= {"path": path, "root": root, "function": function_at(path, place), "arguments": arguments.arguments}
     return job, runs.Options(arguments.timeout, not arguments.no_sandbox, (root,)), quoted(arguments.target)
+
+
+def is_module_in(folder: str, package: str) -> bool:
+    """Whether a folder has the module, or the package that it is in: nothing else makes the folder readable in the sandbox."""
+    first = os.path.join(folder, package.partition(".")[0])
+    return os.path.isdir(first) or os.path.isfile(f"{first}.py")
 
 
 def _target(target: str) -> tuple[str, str]:

@@ -314,6 +314,9 @@ class Budgeted:
     # -- a model alone
     def _model(self, factory: str) -> None:
         package, _, name = factory.partition(":")
+        if "root" in self._job:  # the user's own module, as `python -m` would find it
+            sys.path.insert(0, str(self._job["root"]))
+            os.chdir(str(self._job["root"]))
         module = importlib.import_module(package)
         made: Any = module
         for part in name.partition("(")[0].split("."):

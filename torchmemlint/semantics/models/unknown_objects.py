@@ -43,6 +43,8 @@ from torchmemlint.torch_facts.words import CallByName, Effect
 FORWARD = TORCH.names["forward"]
 BACKWARD = TORCH.names["backward"]
 STEPS = TORCH.names["steps"]
+ARRAYS = TORCH.words["chooses-arrays"]
+"""Arguments of tokenizers that choose whose tensors they give."""
 OTHER_FRAMEWORKS = TORCH.words["other-frameworks"]
 """What tokenizers call the tensors of other frameworks: https://huggingface.co/docs/transformers/main_classes/tokenizer."""
 COMMON_METHODS = TORCH.words["common-methods"]
@@ -75,7 +77,7 @@ def call_opaque(
     that is called, or whose method is; ``direct`` says that this may run a network."""
     # What is given nothing has nothing to run on (``env_fn()``); a tokenizer is told what to return.
     values = call.all()
-    direct = direct and bool(values) and "return_tensors" not in call.keywords
+    direct = direct and bool(values) and not ARRAYS & call.keywords.keys()
     whole_logits(m, values, state)
     last = what.rpartition(".")[2].partition("(")[0]
     named = known_by_name(m, last, call, state, oid, direct)
@@ -141,8 +143,8 @@ def opaque_without_grad(m: Machine, what: str, call: Call) -> Value:
 def is_foreign(call: Call) -> bool:
     """Whether a tokenizer or processor is asked for another framework's arrays. (Who is asked for the kind of tensors makes them
     of text, sound or pictures, and is no network.)"""
-    wanted = only_const(call.keywords["return_tensors"]) if "return_tensors" in call.keywords else None
-    return wanted is not None and wanted.value in OTHER_FRAMEWORKS
+    wanted = [only_const(call.keywords[name]) for name in ARRAYS & call.keywords.keys()]
+    return any(const is not None and const.value in OTHER_FRAMEWORKS for const in wanted)
 
 
 def thing_method(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
