@@ -94,7 +94,7 @@ class Layout:
         return [module for module in found if module.path != path or module.directory]
 
     def _search(self, file: str, directory: str, top: str) -> Iterator[Module]:
-        if top == "torch":  # of PyTorch's own sources too: what they mean is what the table of torch tells
+        if top == "torch":  # of PyTorch's own sources too: what they mean is in the table of torch
             return
         root = self._package_root(file)
         for above in (root, *_above(root)):

@@ -12,6 +12,6 @@ _QUIET_PACKAGES = frozenset(sys.stdlib_module_names) | TORCH.words["quiet-packag
 def is_quiet(name: str) -> bool:
     """Whether what bears the absolute name ``name`` comes from a package that calls code of ours without touching grad mode.
 
-    Of torch itself that is true as well, but for what ``torch_facts`` tells.
+    Of torch itself that is true as well, except for what ``torch_facts`` says.
     """
     return name.partition(".")[0] in _QUIET_PACKAGES

@@ -28,7 +28,7 @@ SETS_GRAD = TORCH.names["sets-grad-mode"]
 
 _NO_USE = CallableUse("", (), False)
 GRADIENT_FLAG = TORCH.names["gradient-flag"]
-"""The attribute of which the index tells what is stored there: it freezes parameters, or thaws them."""
+"""The attribute whose stored values the index keeps: it freezes parameters, or thaws them."""
 
 
 def block(walk: Walk, statements: Sequence[ast.stmt], depth: int) -> bool:
@@ -102,7 +102,7 @@ def assign(walk: Walk, statement: ast.stmt, depth: int) -> None:
 
 
 def unpack(walk: Walk, targets: list[ast.expr], value: ast.expr | None, text: str, depth: int) -> bool:
-    """Stores the parts of a value that is written out in as many targets; else says so, and tells what gave the attributes of
+    """Stores the parts of a value that is written out in as many targets; else says so, and what gave the attributes of
     ``self.layers, self.rest = make()``."""
     if isinstance(value, ast.Tuple | ast.List) and len(targets) == len(value.elts):
         for inner, part in zip(targets, value.elts, strict=True):

@@ -1,4 +1,4 @@
-"""The engine: what a function does to autograd graphs, told as events.
+"""The engine: what a function does to autograd graphs, as events.
 
 The words
 ---------
@@ -17,7 +17,7 @@ The words
 *grad mode* on, off, or unknown; part of the flow state.
 *sink*      What finally becomes of a graph's values: cut (detached, turned to a number or an index), back-propagated,
             stored, returned, passed to code out of sight.
-*record*    Everything one run over a root function told: graphs, sinks, events. Rules read records.
+*record*    Everything that one run over a root function found: graphs, sinks, events. Rules read records.
 
 Worked example
 --------------
@@ -31,7 +31,7 @@ Worked example
     print(total)                   # no backward through the mark: the total is no objective
 
 On the loop's second pass ``total`` holds a tensor already and is marked "carried round L"; the assignment of a value that
-holds this mark to the same place is what tells an accumulation, whether it is spelled ``+=``, ``total = 0.9 * total + loss``
+holds this mark to the same place is what shows an accumulation, whether it is spelled ``+=``, ``total = 0.9 * total + loss``
 or ``total = torch.add(total, loss)``. The Accumulate event says: place `total` outlives L, graphs {1}, of which {1} are freed at
 the end of the step. The rule then claims graph nodes in host memory, and no more.
 """

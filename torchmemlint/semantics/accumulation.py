@@ -136,7 +136,7 @@ def outside_total(
 def accumulate_into(
     m: Machine, target: ir.Expr, how: str, value: Value, added: Value, state: State, node: int, term: int
 ) -> None:
-    """``target op= added``: for attributes and elements the holder tells whether the place outlives a loop."""
+    """``target op= added``: for attributes and elements the holder decides whether the place outlives a loop."""
     graphs, hints, _, _ = m.deep(added, state)
     things = frozenset(m.thing_graph(a.oid) for a in added if type(a) is Obj and m.heap[a.oid].kind is Kind.THING)
     graphs |= things
@@ -245,7 +245,7 @@ def grows_alone(m: Machine, loop: ir.For | ir.While, target: ir.Expr, call: ir.C
 
 
 def is_little(m: Machine, part: ir.Expr, state: State) -> bool:
-    """Whether what is joined is a constant, a number, indices or an array, as far as the expression or its name tells."""
+    """Whether what is joined is a constant, a number, indices or an array, as far as the expression or its name shows."""
     while isinstance(part, ir.Call) and isinstance(part.func, ir.Attr) and part.func.name in RESHAPES:
         part = part.func.value
     if isinstance(part, ir.Name):

@@ -167,7 +167,7 @@ def operate(m: Machine, op: str, left: Value, right: Value, node: int, state: St
 
 
 def in_role(m: Machine, operation: str, result: Value, operands: list[Value], node: int, state: State) -> Value:
-    """The result, with the flags that it has as a step of attention; tells the last step."""
+    """The result, with the flags that it has as a step of attention; reports the last step."""
     flags = role(operation, operands, partial(is_parameter, m))
     if operation in CASTS:
         flags |= flags_of(operands[0]) & LOGITS

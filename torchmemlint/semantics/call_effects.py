@@ -142,7 +142,7 @@ def torch_loaded(m: Machine) -> bool:
 
 
 def zeroed(m: Machine, to_none: Value | None, node: int) -> None:
-    """``zero_grad()``, which sets gradients to None unless it is told otherwise, from torch 2.0 on."""
+    """``zero_grad()``, which sets gradients to None by default, from torch 2.0 on."""
     target = m.world.settings.target_torch
     free = truth(to_none) is not False if to_none is not None else target is None or target >= (2, 0)
     if free:

@@ -1,4 +1,4 @@
-"""The closed sets of words in which events and records are told."""
+"""The closed sets of words that events and records use."""
 
 from __future__ import annotations
 

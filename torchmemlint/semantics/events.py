@@ -174,14 +174,14 @@ class HookStore:
 
 @dataclass(frozen=True, slots=True)
 class GradientsFreed:
-    """Gradients are set to None, or deleted; told only in runs that build a graph of gradients (``create_graph=True``)."""
+    """Gradients are set to None, or deleted; emitted only in runs that build a graph of gradients (``create_graph=True``)."""
 
     site: Site
 
 
 @dataclass(frozen=True, slots=True)
 class CallEffect:
-    """A call whose effect the torch facts name, or one that is told by its method's name.
+    """A call whose effect the torch facts name, or one that is known by its method's name.
 
     args   positional values and keyword values as text → Value; nodes: the same names → node of the argument's expression
     more   the stars ("*", "**", "***") with which arguments came in that are not known one by one, "" for none
@@ -207,7 +207,7 @@ class CallEffect:
     result: int = -1
     takes: frozenset[int] = NOTHING
     on: frozenset[Kind] = frozenset()
-    """For what is told by a method's name: the kinds of what it is called on."""
+    """For what is known by a method's name: the kinds of what it is called on."""
     gates: tuple[str, ...] = ()
     """What the names in ``site.guards`` are bound to in each turn of the loop, or in each call where no loop is around."""
 

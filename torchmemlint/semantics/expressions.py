@@ -156,7 +156,7 @@ def evaluate_conditional(m: Machine, expr: ir.IfExp, state: State) -> Value:
     orelse = evaluate(m, expr.orelse, branch) if narrow(m, expr.test, False, branch) else EMPTY
     m.guards.pop()
     for place, value in kept.items():
-        # What the test told of a name held inside the expression only.
+        # What the test showed about a name holds inside the expression only.
         state.vars[place] = branch.vars[place] = value
     merged = join_states(state, branch)
     assert merged is not None

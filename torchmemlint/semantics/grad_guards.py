@@ -34,7 +34,7 @@ def called_by_name(world: World, ref: FunctionRef) -> bool:
     nothing is known: the method's caller may be there."""
     last = ref.qualname.rpartition(".")[2]
     if last.startswith("__") or last in TORCH.methods or any(last == name for _, name in TORCH.kind_methods):
-        return False  # tensors, distributions and optimizers have a method of that name: a call of it tells nothing
+        return False  # tensors, distributions and optimizers have a method of that name: a call of it shows nothing
     for caller, receiver, guarded in world.project.calls_by_name(last):
         if world.project.class_of(caller.path, caller.qualname, receiver) is not None or is_imported(
             world, caller.path, receiver

@@ -38,7 +38,7 @@ def assign_requires_grad(m: Machine, target: ir.Attr, owners: Value, known: bool
         elif known is not False:
             m.record.flags.add(RecordFlag.INPUT_GRAD)
     if isinstance(target.value, ir.Name) and any(type(a) is Tensor for a in owners):
-        # Only a leaf may be told so: whatever made the tensor gave it no history.
+        # Only a leaf may be set so: whatever made the tensor gave it no history.
         state.vars[place_of(m, target.value.id)] = frozenset(
             Tensor(NOTHING, NOTHING, a.outputs, a.flags) if type(a) is Tensor else a for a in owners
         )

@@ -372,7 +372,7 @@ def recoveries(
 
 def attempts(tried: list[ir.Stmt], m: Machine) -> tuple[set[str], set[str]]:
     """What a ``try`` block calls, by its text, as far as it may be the step that failed; and those calls that no call which runs
-    a model goes before. Behind such a call only what gives a result counts: the rest books and tells that it went well."""
+    a model goes before. Behind such a call only what gives a result counts: the rest only records that it went well."""
     found: set[str] = set()
     first: set[str] = set()
     ran = False

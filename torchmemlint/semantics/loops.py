@@ -79,7 +79,7 @@ def run_for(m: Machine, statement: ir.For, state: State) -> State | None:
     if after is not None:
         for key in free & after.vars.keys():
             if after.vars[key] == const(False):
-                del after.vars[key]  # none was told anything
+                del after.vars[key]  # no test showed anything of it
         replace_items(m, statement, after)
     if statement.orelse and after is not None:
         after = run_block(m, statement.orelse, after)
@@ -169,7 +169,7 @@ def loop_passes(
     """Run a loop's body until its head state settles. From the second pass on, places that were bound before the loop and
     changed in it are marked as carried round it.
 
-    ``is_endless`` tells of the settled head state whether the loop ends by ``break`` alone. ``own`` are places that the body binds
+    ``is_endless`` finds from the settled head state whether the loop ends by ``break`` alone. ``own`` are places that the body binds
     before it reads them, whatever they held. A pass that would start where the one before it did would tell the same again, and
     is left out.
     """

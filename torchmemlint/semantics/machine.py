@@ -142,7 +142,7 @@ class Machine:
     plumbing: Callable[[FunctionRef], frozenset[str] | None] = lambda _: None
     """The words of a function that cannot touch a tensor (``Plumbing.names``)."""
     retyped: int = 0
-    """How often an object turned out to be of another kind: what was evaluated before may be told otherwise now."""
+    """How often an object turned out to be of another kind: what was evaluated before may have another result now."""
     growing: dict[tuple[int, int], bool] = field(default_factory=dict)
     """(loop, call), by the identity of both → whether the loop does nothing with a tensor but to make it longer by that call."""
     bound_names: dict[int, tuple[frozenset[str], int]] = field(default_factory=dict)
@@ -184,7 +184,7 @@ class Machine:
     texts: dict[int, str] = field(default_factory=dict)
     """Text of the tests of ``if`` statements, by the identity of these (which live as long as the run)."""
     phases: dict[int, list[tuple[set[str], str, int]]] = field(default_factory=dict)
-    """What ``phases_in`` tells of them."""
+    """What ``phases_in`` finds of them."""
     following: ir.Stmt | None = None
     """The statement after the one being run, in its block."""
     offs: list[tuple[int, str]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a test tells of the names in it: ``x is None``, ``isinstance(x, torch.Tensor)``, ``not``, ``and``, ``or``."""
+"""What a test shows about the names in it: ``x is None``, ``isinstance(x, torch.Tensor)``, ``not``, ``and``, ``or``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WITHOUT_NAMES = frozenset({ir.Name, ir.Attr, ir.Const})
 
 
 def narrow(m: Machine, test: ir.Expr, holds: bool, state: State) -> bool:
-    """Apply what a test tells of the names in it (``x is None``, ``isinstance(x, torch.Tensor)``, ``not``, ``and``, ``or``);
+    """Apply what a test shows about the names in it (``x is None``, ``isinstance(x, torch.Tensor)``, ``not``, ``and``, ``or``);
     False where no value is left, so that the branch cannot be reached."""
     if type(test) in WITHOUT_NAMES:
         return True

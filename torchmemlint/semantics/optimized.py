@@ -390,7 +390,7 @@ def _is_wrapped(facts: FunctionFacts, call: CallFact) -> bool:
 def _may_hold_element(world: World, ref: FunctionRef, made: list[CallFact], text: str) -> bool:
     """Whether optimizers are made in a loop over networks, of which the module may be one: each with the parameters of an element
     (``for name in self.nets: Adam(self.nets[name].parameters())``), or one with those of all. Which container is meant, its last
-    name tells; where it has none, as a tuple of networks, it may be any."""
+    name shows; where it has none, as a tuple of networks, it may be any."""
     facts = world.facts(ref)
     direct = [arg.name for call in made for arg in call.args if call.loops and _asks_for_parameters(arg.name)]
     if not all(any(_asks_for_parameters(arg.name) for arg in call.args) for call in made):

@@ -19,7 +19,7 @@ AFFINE = {
     **dict.fromkeys(TORCH.words["affine-norms"], True),
     **dict.fromkeys(TORCH.words["plain-norms"], False),
 }
-"""Normalisations, and whether they have parameters unless they are told otherwise."""
+"""Normalisations, and whether they have parameters by default."""
 HOLDERS = TORCH.words["holders"]
 """Modules of which the parameters are those of what they are given."""
 RUNS = re.compile(r"_?(forward|encode|decode|generate|extract|predict|apply|get)(_|$)")

@@ -11,12 +11,12 @@ MAX_PART_TEXT = 60
 """Parts of parts of unknown things stop having an identity of their own beyond this length of their text: ``x = x.next`` in a
 loop would make new ones for ever."""
 MANY_GRAPHS = 800
-"""Graphs of one run after which parts are no longer told apart."""
+"""Graphs of one run after which parts are no longer distinguished."""
 
 
 def part_of(m: Machine, atom: Tensor, key: str, node: int, unpacked: bool = False) -> Value:
     """A named part of a result: of a module's output it hangs on the same graph; of an opaque result each part has an
-    identity of its own, because only evidence about that very part tells whether it is attached."""
+    identity of its own, because only evidence about that very part shows whether it is attached."""
     graphs: set[int] = set()
     hints = set(atom.hints)
     for gid in atom.graphs:
@@ -38,7 +38,7 @@ def part_of(m: Machine, atom: Tensor, key: str, node: int, unpacked: bool = Fals
                 )
             )
         elif apart and graph.kind is not GraphKind.FORWARD:
-            hints.add(gid)  # no longer told apart: this part may be a number beside the loss
+            hints.add(gid)  # no longer distinguished: this part may be a number beside the loss
         else:
             graphs.add(gid)
     return tensor(frozenset(graphs), frozenset(hints), atom.outputs, atom.flags & ~SCALAR)
@@ -104,7 +104,7 @@ def is_of_dict(m: Machine, place: Key) -> bool:
 
 
 def loaded_of(m: Machine, value: Value) -> set[int]:
-    """The files of which an element that is not told apart is a part, where it was not moved to the host."""
+    """The files of which an element that is not distinguished is a part, where it was not moved to the host."""
     graphs: set[int] = set()
     for atom in value:
         if type(atom) is Tensor and not atom.flags & MOVED:

@@ -1,4 +1,4 @@
-"""What a function is for, as far as its name tells: a suspicion that evidence must bear out, never a verdict."""
+"""What a function is for, as far as its name shows: a suspicion that evidence must bear out, never a verdict."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ PHASES = EVALUATES | TORCH.words["says-phase"]
 
 
 def says_phase(test: str) -> bool:
-    """Whether a test says by a word that it tells training from evaluation ("mode == 'train'"), and not, say, who calls backward."""
+    """Whether a test says by a word that it separates training from evaluation ("mode == 'train'"), and not, say, who calls backward."""
     return not PHASES.isdisjoint(word.lower() for word in _WORD.findall(test))
 
 

@@ -28,7 +28,7 @@ BACKWARD = TORCH.names["backward"]
 
 @dataclass(frozen=True, slots=True)
 class CallFate:
-    """One call of a project function: the mark of its result, by which is told what the caller does with it, and the graphs that
+    """One call of a project function: the mark of its result, which shows what the caller does with it, and the graphs that
     this hangs on, or may."""
 
     callee: FunctionRef

@@ -109,7 +109,7 @@ def _apart(left: tuple[Branch, ...], right: tuple[Branch, ...]) -> bool:
 
 def _bindings(body: list[ir.Stmt], text: str, path: tuple[Branch, ...]) -> Iterator[tuple[ir.Expr | None, tuple[Branch, ...]]]:
     """The values that statements of a block bind to the text, with the branches that they stand on. A block that leaves the
-    loop is run once: what it binds is not told."""
+    loop is run once: what it binds is not known."""
     if _leaves(body):
         return
     for statement in body:

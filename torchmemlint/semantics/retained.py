@@ -297,8 +297,8 @@ def _collects(event: Store | Accumulate) -> bool:
 
 
 def _returned(record: Record, family: frozenset[int]) -> list[frozenset[int]]:
-    """What each returned value hangs on, of those that hang on a family of graphs; all of it together where they are not told
-    apart."""
+    """What each returned value hangs on, of those that hang on a family of graphs; all of it together where they are not
+    distinguished."""
     values = []
     todo = list(record.result)
     while todo:

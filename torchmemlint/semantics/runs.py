@@ -170,7 +170,7 @@ class Runs:
             self.steps[ref] = MAX_WORK - meter.left
 
     def result(self, ref: FunctionRef, mode: Mode) -> Value:
-        """What a function returns with grad mode "on" or "off", as far as it tells by itself; empty where it cannot be run."""
+        """What a function returns with grad mode "on" or "off", as far as its own code shows; empty where it cannot be run."""
         return self.world.query_log.remember(self._results, (ref, mode), lambda: self._run_alone(ref, mode))
 
     def _run_alone(self, ref: FunctionRef, mode: Mode) -> Value:

@@ -62,7 +62,7 @@ def store_in(
     keyed: bool = False,
     constant_key: bool = False,
 ) -> Value:
-    """A value is put into a holder; told when the holder outlives a loop or the calls of the root function. Returns the value
+    """A value is put into a holder; emitted when the holder outlives a loop or the calls of the root function. Returns the value
     as it lies in the holder, marked."""
     graphs, hints, outputs, flags = m.deep(value, state)
     note_kept(m, flags)
@@ -107,7 +107,7 @@ def is_of_tensors(m: Machine, value: Value, state: State) -> bool:
 def keep_attribute(
     m: Machine, oid: int, name: str, text: str, value: Value, node: int, source: ir.Expr | None, state: State
 ) -> None:
-    """``self.last = out``: the attribute holds one value at a time; told as a store with a constant key."""
+    """``self.last = out``: the attribute holds one value at a time; emitted as a store with a constant key."""
     graphs, hints, outputs, flags = m.deep(value, state)
     if not graphs and not hints and not outputs:
         return

@@ -507,7 +507,7 @@ def is_single_number(values: list[Value]) -> bool:
 
 
 def is_number(value: Value) -> bool:
-    """Whether a default tells that what it stands in for is a number: one that is no empty sum."""
+    """Whether a default shows that what it replaces is a number: one that is no empty sum."""
     single = only_const(value)
     return single is not None and type(single.value) in (int, float) and bool(single.value)
 

@@ -175,7 +175,7 @@ class World:
         return self.query_log.remember(self._regions, (path, outermost), lambda: self._lower(path, outermost))
 
     def placed(self, path: str, outermost: str):  # type: ignore[no-untyped-def]
-        """As ``lowered``, for whoever tells where in the file something stands."""
+        """As ``lowered``, for callers that need rows of the file."""
         self.query_log.current.queries.add(("placed", path, outermost) if outermost != MODULE else ("text", path))
         return self.lowered(path, outermost)
 

@@ -46,7 +46,7 @@ def around(event: Graph, flow: Flow) -> Iterator[FunctionRef]:
 
 
 def _unseen_wrappers(world: World, ref: FunctionRef) -> tuple[str, ...]:
-    """The decorators above a function, or one around it, of which nothing is visible and no table tells anything, as written."""
+    """The decorators above a function, or one around it, that are not visible and in no table, as written."""
     found: list[str] = []
     while ref.qualname != MODULE:
         facts = world.facts(ref)

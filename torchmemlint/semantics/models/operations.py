@@ -156,7 +156,7 @@ def torch_function(m: Machine, name: str, effect: Effect, call: Call, state: Sta
 
 
 def note_operands(m: Machine, name: str, last: str, effect: Effect, call: Call, state: State) -> None:
-    """What a call of a function of torch tells of its arguments."""
+    """What a call of a function of torch shows about its arguments."""
     values = call.all()
     if names_device(call.keywords.get(PLACE)):
         m.record.flags.add(RecordFlag.DEVICE)
@@ -388,7 +388,7 @@ def rebind(m: Machine, func: ir.Expr, value: Value, state: State) -> None:
 
 def rebind_item(m: Machine, target: ir.Subscript, name: str, value: Value, state: State) -> None:
     """``state[0].detach_()`` changes that tensor of a tuple. A tensor stands for a tuple here, as no view of one can be detached in
-    place: its tensors are not told apart, and one speaks for all."""
+    place: its tensors are not distinguished, and one stands for all."""
     held = state.vars.get((m.frame, name))
     if held is None:
         return

@@ -75,7 +75,7 @@ def call_opaque(
 ) -> Value:
     """An unresolved call: its result may hang on whatever went in, and may be attached by itself. ``oid`` is the unknown object
     that is called, or whose method is; ``direct`` says that this may run a network."""
-    # What is given nothing has nothing to run on (``env_fn()``); a tokenizer is told what to return.
+    # What is given nothing has nothing to run on (``env_fn()``); a tokenizer gets an argument for what to return.
     values = call.all()
     direct = direct and bool(values) and not ARRAYS & call.keywords.keys()
     whole_logits(m, values, state)
@@ -108,7 +108,7 @@ def call_opaque(
 
 
 def known_by_name(m: Machine, last: str, call: Call, state: State, oid: int, direct: bool) -> Value | None:
-    """What a call out of sight gives, where the last part of its name tells that; None where it does not."""
+    """What a call that is not visible returns, if the last part of its name shows that; else None."""
     values = call.all()
     if oid >= 0 and last not in TORCH.words["forward"] and guards_itself(m.world, last):
         cut_all(m, call, state, "no_grad")
