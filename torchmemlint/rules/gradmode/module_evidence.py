@@ -143,7 +143,7 @@ class ModuleEvidence(IntEnum):
 
 def evidence_of(event: Graph, flow: Flow) -> ModuleEvidence:
     """How surely what is called is a module that has parameters."""
-    if event.cls is None and takes_a_step(event.what, flow):
+    if event.cls is None and (takes_a_step(event.what, flow) or views_a_dict(event)):
         return ModuleEvidence.NONE
     if event.kind is GraphKind.FORWARD or (event.what in ("self", "self.forward") and flow.root_is_module()):
         return ModuleEvidence.CERTAIN
@@ -171,6 +171,14 @@ def evidence_of(event: Graph, flow: Flow) -> ModuleEvidence:
     if is_tensor and is_treated_as_module(receiver, name, flow):
         return ModuleEvidence.LIKELY
     return ModuleEvidence.WEAK
+
+
+def views_a_dict(event: Graph) -> bool:
+    """Whether a dict's method without arguments is called: ``self.variables.items()``."""
+    return not event.direct and event.what.rpartition(".")[2] in VIEWS_OF_DICT
+
+
+VIEWS_OF_DICT = TORCH.words["views-of-dict"]
 
 
 def cuts_of(event: Graph, flow: Flow) -> set[str]:
