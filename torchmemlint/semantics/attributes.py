@@ -49,6 +49,7 @@ from torchmemlint.torch_facts.words import Effect
 
 ABSTRACT_WORDS = TORCH.words["abstract-words"]
 GIVES_ITSELF = TORCH.words["gives-itself"]
+EVALUATES = TORCH.names["evaluates"]
 """The words of a body that only says that subclasses have one."""
 
 
@@ -252,7 +253,7 @@ def constructed_attribute(m: Machine, callee: str, oid: int, name: str, text: st
             return made
     found = m.world.project.class_of(path, method, f"self.{name}")
     made_by, _, last = bare.rpartition("().")
-    if found is None and made_by and last in GIVES_ITSELF:  # one of several classes: `nn.L1Loss().to(device)`
+    if found is None and made_by and last in GIVES_ITSELF - {EVALUATES}:  # one of several classes: `nn.L1Loss().to(device)`
         return constructed_attribute(m, f"{made_by}()", oid, name, text, method)
     inner = m.outside(Kind.THING, text, found, key=(oid, name))
     classify(m, inner, found, f"self.{name}")
