@@ -369,6 +369,7 @@ def test_what_a_missing_package_computes_is_no_data(tmp_path: Path, capsys: pyte
     assert "train.py:7: `layers_of_this_company.Front()()" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["nets:Net", "nets.deep:Net(3)"])
 def test_a_model_may_be_a_module_of_the_current_folder(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
