@@ -188,7 +188,7 @@ def test_a_campaign_that_fails_itself_has_written_what_it_did(tmp_path: Path) ->
 @pytest.mark.parametrize("name", ["fuzz", "faults", "kills", "server", "long_life"])
 def test_the_page_has_the_figures_of_the_record(name: str) -> None:
     record = Record.read(RECORDS / f"{name}.json", name)
-    row = f"| `{name}` | {record.done:,} | {record.cpu_seconds:.0f} | {len(record.open)} |"
+    row = f"| `{name}` | {record.done:,} | {record.cpu_seconds:,.0f} | {len(record.open)} |"
     assert row in (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
 
 
