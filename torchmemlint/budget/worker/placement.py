@@ -131,7 +131,6 @@ def move_in_place() -> None:
 
 def pretend_cuda(gpu: Gpu) -> None:
     """``torch.cuda`` answers as with one device of this kind; what would reach for it does nothing."""
-    cuda = torch.cuda
     memory = gpu.memory or 80 << 30
 
     class Properties:
@@ -146,15 +145,17 @@ def pretend_cuda(gpu: Gpu) -> None:
         "max_memory_reserved": 0, "mem_get_info": (memory, memory), "memory_summary": "", "memory_stats": {},
         "get_rng_state": torch.zeros(16, dtype=torch.uint8), "get_rng_state_all": [], "current_stream": _Stream(),
         "default_stream": _Stream(), "utilization": 0, "get_arch_list": [], "max_memory_cached": 0, "memory_cached": 0,
+        "is_current_stream_capturing": False,
     }  # fmt: skip
-    for name, value in answers.items():
-        setattr(cuda, name, lambda *args, _value=value, **kwargs: _value)
+    cuda = torch.cuda
+    _answer(cuda, answers)
     for name in (
         "set_device", "synchronize", "empty_cache", "manual_seed", "manual_seed_all", "init", "_lazy_init", "ipc_collect",
         "reset_peak_memory_stats", "reset_max_memory_allocated", "set_rng_state", "set_rng_state_all", "seed", "seed_all",
         "set_per_process_memory_fraction", "reset_accumulated_memory_stats", "set_stream", "reset_max_memory_cached",
     ):  # fmt: skip
         setattr(cuda, name, lambda *args, **kwargs: None)
+    _pretend_accelerator(gpu, memory)
     put(cuda, "Stream", _Stream)
     put(cuda, "Event", _Stream)
     put(cuda, "stream", lambda stream: contextlib.nullcontext())
@@ -164,6 +165,33 @@ def pretend_cuda(gpu: Gpu) -> None:
     put(
         torch.amp.GradScaler, "_maybe_opt_step", lambda self, optimizer, state, *args, **kwargs: optimizer.step(*args, **kwargs)
     )
+
+
+def _pretend_accelerator(gpu: Gpu, memory: int) -> None:
+    """``torch.accelerator`` (torch 2.6) names the same device.
+
+    Adam asks it for the current stream in every step, which fails in a torch that was built for CUDA on a machine without a driver.
+    """
+    accelerator = getattr(torch, "accelerator", None)
+    if accelerator is None:
+        return
+    _answer(
+        accelerator,
+        {
+            "current_accelerator": torch.device("cuda"), "is_available": True, "device_count": 1, "current_device_index": 0,
+            "current_device_idx": 0, "current_stream": _Stream(), "get_memory_info": (memory, memory), "memory_stats": {},
+            "memory_allocated": 0, "max_memory_allocated": 0, "memory_reserved": 0, "max_memory_reserved": 0,
+            "set_device_index": None, "set_device_idx": None, "set_stream": None, "synchronize": None, "empty_cache": None,
+            "empty_host_cache": None, "reset_accumulated_memory_stats": None, "reset_peak_memory_stats": None,
+        },
+    )  # fmt: skip
+    put(accelerator, "device_index", lambda device: contextlib.nullcontext())
+
+
+def _answer(module: Any, answers: dict[str, Any]) -> None:
+    """Each of these functions of ``module`` gives one value, whatever it is asked."""
+    for name, value in answers.items():
+        setattr(module, name, lambda *args, _value=value, **kwargs: _value)
 
 
 class _Stream:
