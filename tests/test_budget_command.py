@@ -165,6 +165,27 @@ def test_a_constant_at_the_top_level_is_set(tmp_path: Path, capsys: Capture) -> 
 
 
 @pytest.mark.slow
+def test_the_device_may_be_asked_of_torch_accelerator(tmp_path: Path, capsys: Capture) -> None:
+    # so does Adam in every step: a torch that is built for CUDA raises there on a machine without a driver
+    path = program(
+        tmp_path,
+        """
+        import torch
+        device = torch.accelerator.current_accelerator()
+        assert torch.accelerator.is_available() and not torch.accelerator.current_stream().is_capturing()
+        model = torch.nn.Linear(256, 256, bias=False, device=device)
+        optimizer = torch.optim.Adam(model.parameters())
+        with torch.accelerator.device_index(0):
+            for step in range(3):
+                model(torch.zeros(4, 256, device=device)).sum().backward()
+                optimizer.step()
+                torch.accelerator.synchronize()
+        """,
+    )
+    assert budget(capsys, path)["parts"]["parameters"] == 256 * 256 * 4
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["fit", "4"])
 def test_a_function_is_budgeted_by_its_name_or_a_line_of_it(tmp_path: Path, place: str, capsys: Capture) -> None:
     path = program(
