@@ -296,9 +296,7 @@ def _may_hold_parameter(world: World, cls: ClassRef, attr: AttrFact) -> bool:
     made, _, method = attr.value.removesuffix("()").partition("().")
     absolute = world.project.resolve(cls.path, made, attr.method)
     if absolute is None:
-        # `given.clone()`: a tensor, by a method that modules do not have.
-        last = (method or made).rpartition(".")[2]
-        return "." not in attr.value or last not in TORCH.methods or last in TORCH.module_methods
+        return not _is_asked_as_tensor(attr.value) and _may_own_method_give_parameter(world, cls, made)
     if method and "(" not in method and method in TORCH.methods:
         # `torch.ones(3).bool()`: a tensor, which is no parameter of the module that holds it.
         return absolute != TORCH.names["tensor-class"] and TORCH.function_effect(absolute) is not Effect.SOURCE
@@ -314,6 +312,21 @@ def _may_hold_parameter(world: World, cls: ClassRef, attr: AttrFact) -> bool:
     if absolute in HOLDERS and attr.value == f"{made}()" and holds_none(world, maker, made):
         return False
     return _may_give_parameter(world, cls, attr, made, absolute)
+
+
+def _is_asked_as_tensor(chain: str) -> bool:
+    """Whether a chain of calls (``given.view().to()``) has a method of tensors that modules do not have."""
+    methods = [link.rpartition(".")[2] for link in chain.split("()") if "." in link]
+    return any(method in TORCH.methods and method not in TORCH.module_methods for method in methods)
+
+
+def _may_own_method_give_parameter(world: World, cls: ClassRef, callee: str) -> bool:
+    """Whether what is called may give a module or a parameter: not a method of this class that makes none, in a subclass either."""
+    receiver, _, name = callee.rpartition(".")
+    if receiver != "self":
+        return True
+    methods = [world.project.method(one, name) for one in (cls, *world.project.subclasses(cls))]
+    return any(method is None or _may_make_module(world, method) for method in methods)
 
 
 def holds_none(world: World, ref: FunctionRef, callee: str) -> bool:
@@ -382,13 +395,27 @@ def _methods_called_on(world: World, cls: ClassRef, attr: AttrFact) -> frozenset
 
 
 def _may_make_module(world: World, ref: FunctionRef) -> bool:
-    """Whether a function may construct anything: it names a class or torch's modules, or calls what is in the project."""
+    """Whether a function may construct a module or a parameter: it names a class or torch's modules, or calls what may."""
+    if world.is_finding(_find_may_make_module, ref):
+        return True  # it calls itself
+    return world.remember(_find_may_make_module, ref)
+
+
+def _find_may_make_module(world: World, ref: FunctionRef) -> bool:
     facts = world.facts(ref)
     if facts.returns in TORCH.words["plain-returns"]:
         return False
-    if "nn" in facts.names or any(name[:1].isupper() for name in facts.names):
+    if "nn" in facts.names or any(name[:1].isupper() and _may_be_class(world, ref, facts, name) for name in facts.names):
         return True
-    return any(world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs for call in facts.calls)
+    called = [world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs for call in facts.calls]
+    return any(_may_make_module(world, callee) for refs in called for callee in refs)
+
+
+def _may_be_class(world: World, ref: FunctionRef, facts: FunctionFacts, name: str) -> bool:
+    """Whether a name that is written as a class's may be a module's: not a local, and not a type of tensors (``torch.FloatTensor``)."""
+    if name in facts.locals:
+        return any(call.callee == name for call in facts.calls)
+    return world.project.resolve(ref.path, name, ref.qualname) is not None or not is_torch_function(f"torch.{name}")
 
 
 def is_made_parametric(world: World, cls: ClassRef, name: str) -> bool:
