@@ -28,7 +28,7 @@ WIDE = 1024
 MAX_DEPTH = 3
 """How far a module is followed into those that it is made of."""
 LAYERS = TORCH.words["saves-its-input"]
-NARROW = "the network has only narrow linear layers"
+NARROW = f"the network has only linear layers, none known to exceed {WIDE:,} features"
 LONE = "a linear or embedding layer saves only its input, which has no graph of its own"
 IN_PART = "most of the network is frozen, so only the parts that learn and what follows them save tensors"
 TINY = 250_000
