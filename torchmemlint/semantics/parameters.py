@@ -26,6 +26,11 @@ RUNS = re.compile(r"_?(forward|encode|decode|generate|extract|predict|apply|get)
 """Methods of other packages' objects that may run a module, or give one."""
 
 
+PLAIN = PLAIN_ROOTS | TORCH.words["without-parameters"]
+HARMLESS_METHODS = TORCH.methods.keys() | TORCH.words["container-methods"] | TORCH.words["tells"]
+"""Methods of tensors, containers and texts, which make no module (``to`` and ``type`` give what they are asked of)."""
+
+
 def has_parameters(world: World, cls: ClassRef) -> bool:
     """Whether a module class may have parameters: False only when all its classes are in sight and none of them makes a
     parameter, or holds anything that may have one."""
@@ -377,7 +382,7 @@ def _may_give_parameter(world: World, cls: ClassRef, attr: AttrFact, made: str, 
     effect = TORCH.function_effect(absolute)
     if effect is Effect.LOAD:
         return "()" in _methods_called_on(world, cls, attr)  # what is called is a compiled module
-    if effect is not None or absolute.split(".")[0] in PLAIN_ROOTS | TORCH.words["without-parameters"]:
+    if effect is not None or absolute.split(".")[0] in PLAIN:
         return effect in _MAY_GIVE_PARAMETER
     function = world.project.function(absolute)
     if function is not None:
@@ -407,8 +412,20 @@ def _find_may_make_module(world: World, ref: FunctionRef) -> bool:
         return False
     if "nn" in facts.names or any(name[:1].isupper() and _may_be_class(world, ref, facts, name) for name in facts.names):
         return True
-    called = [world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs for call in facts.calls]
-    return any(_may_make_module(world, callee) for refs in called for callee in refs)
+    return any(_may_call_give_module(world, ref, call) for call in facts.calls)
+
+
+def _may_call_give_module(world: World, ref: FunctionRef, call: CallFact) -> bool:
+    """Whether a call in a function may give a module: not where all that it runs is visible and makes none, nor for functions of torch
+    and numpy or methods of tensors and containers. What is called without a name that is known (``find(name)(…)``) may."""
+    called = world.project.callees(ref.path, ref.qualname, call.callee, *call.keywords).refs
+    if called:
+        return any(_may_make_module(world, callee) for callee in called)
+    absolute = world.project.resolve(ref.path, call.callee, ref.qualname)
+    if absolute is not None:
+        return not is_torch_function(absolute) and absolute.split(".")[0] not in PLAIN
+    receiver, _, method = call.callee.rpartition(".")
+    return not receiver or method not in HARMLESS_METHODS
 
 
 def _may_be_class(world: World, ref: FunctionRef, facts: FunctionFacts, name: str) -> bool:
