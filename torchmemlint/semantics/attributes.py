@@ -48,9 +48,9 @@ from torchmemlint.torch_facts import TORCH
 from torchmemlint.torch_facts.words import Effect
 
 ABSTRACT_WORDS = TORCH.words["abstract-words"]
+"""The words of a body that only says that subclasses have one."""
 GIVES_ITSELF = TORCH.words["gives-itself"]
 EVALUATES = TORCH.names["evaluates"]
-"""The words of a body that only says that subclasses have one."""
 
 
 @handles(EXPRESSIONS, ir.Attr)

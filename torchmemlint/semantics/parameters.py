@@ -24,9 +24,8 @@ HOLDERS = TORCH.words["holders"]
 """Modules of which the parameters are those of what they are given."""
 RUNS = re.compile(r"_?(forward|encode|decode|generate|extract|predict|apply|get)(_|$)")
 """Methods of other packages' objects that may run a module, or give one."""
-
-
 PLAIN = PLAIN_ROOTS | TORCH.words["without-parameters"]
+"""Packages whose functions and classes have no parameters."""
 HARMLESS_METHODS = TORCH.methods.keys() | TORCH.words["container-methods"] | TORCH.words["tells"]
 """Methods of tensors, containers and texts, which make no module (``to`` and ``type`` give what they are asked of)."""
 
@@ -331,7 +330,33 @@ def _may_own_method_give_parameter(world: World, cls: ClassRef, callee: str) -> 
     if receiver != "self":
         return True
     methods = [world.project.method(one, name) for one in (cls, *world.project.subclasses(cls))]
-    return any(method is None or _may_make_module(world, method) for method in methods)
+    return any(method is None or _may_make_module(world, method) or _may_hand_on(world, method) for method in methods)
+
+
+def _may_hand_on(world: World, method: FunctionRef) -> bool:
+    """Whether a method may give back a module that it did not make: it computes nothing, or returns what it was given or holds
+    (``return body.to(device)``), by itself or through another method of its class."""
+    if world.is_finding(_find_may_hand_on, method):
+        return True  # it calls itself
+    return world.remember(_find_may_hand_on, method)
+
+
+def _find_may_hand_on(world: World, method: FunctionRef) -> bool:
+    facts = world.facts(method)
+    outside = {param.name for param in facts.params}
+    bound = dict(facts.bound)
+    uses = list(facts.returned)
+    for use in uses:
+        if use.alternative is not None:
+            uses.append(use.alternative)
+        root, dot, rest = use.callee.partition(".")
+        text = f"{bound.get(root, root)}{dot}{rest}"
+        if text.partition(".")[0] not in outside or _is_asked_as_tensor(text):
+            continue
+        own = world.project.callees(method.path, method.qualname, text.removesuffix("()")).refs
+        if not own or any(_may_hand_on(world, each) for each in own):
+            return True
+    return not facts.calls
 
 
 def holds_none(world: World, ref: FunctionRef, callee: str) -> bool:

@@ -149,13 +149,13 @@ def pretend_cuda(gpu: Gpu) -> None:
     }  # fmt: skip
     cuda = torch.cuda
     _answer(cuda, answers)
-    for name in (
+    silent = (
         "set_device", "synchronize", "empty_cache", "manual_seed", "manual_seed_all", "init", "_lazy_init", "ipc_collect",
         "reset_peak_memory_stats", "reset_max_memory_allocated", "set_rng_state", "set_rng_state_all", "seed", "seed_all",
         "set_per_process_memory_fraction", "reset_accumulated_memory_stats", "set_stream", "reset_max_memory_cached",
-    ):  # fmt: skip
-        setattr(cuda, name, lambda *args, **kwargs: None)
-    _pretend_accelerator(gpu, memory)
+    )  # fmt: skip
+    _answer(cuda, dict.fromkeys(silent))
+    _pretend_accelerator(memory)
     put(cuda, "Stream", _Stream)
     put(cuda, "Event", _Stream)
     put(cuda, "stream", lambda stream: contextlib.nullcontext())
@@ -167,7 +167,7 @@ def pretend_cuda(gpu: Gpu) -> None:
     )
 
 
-def _pretend_accelerator(gpu: Gpu, memory: int) -> None:
+def _pretend_accelerator(memory: int) -> None:
     """``torch.accelerator`` (torch 2.6) names the same device.
 
     Adam asks it for the current stream in every step, which fails in a torch that was built for CUDA on a machine without a driver.
@@ -191,7 +191,7 @@ def _pretend_accelerator(gpu: Gpu, memory: int) -> None:
 def _answer(module: Any, answers: dict[str, Any]) -> None:
     """Each of these functions of ``module`` gives one value, whatever it is asked."""
     for name, value in answers.items():
-        setattr(module, name, lambda *args, _value=value, **kwargs: _value)
+        put(module, name, lambda *args, _value=value, **kwargs: _value)
 
 
 class _Stream:

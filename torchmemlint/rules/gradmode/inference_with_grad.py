@@ -44,9 +44,9 @@ It does not report
 - The calls of a method gather results in an attribute (warning): the graphs of a rollout stay until it is used up, however
   small each of them is.
 - The forward is small or runs rarely (note): once per program, once for an environment's next action, or in a network of
-  linear layers none of which is known to be wide, a single linear or embedding layer, or at most 250,000 parameters by the widths in the code, without
-  convolutions or attention. The same if nothing calls the function, but scripts use others of its file or class, and in a
-  program that moves nothing to a device: its graphs are in host memory.
+  linear layers none of which is known to be wide, a single linear or embedding layer, or at most 250,000 parameters by the
+  widths in the code, without convolutions or attention. The same if nothing calls the function, but scripts use others of its
+  file or class, and in a program that moves nothing to a device: its graphs are in host memory.
 - All parameters are frozen and no input requires grad: no cost, and no finding.
 
 ## Example

@@ -20,9 +20,10 @@ that were computed with the old parameters.
 The graph's saved tensors stay alive until the loss, and everything else computed from that forward, is freed. If the
 names are only rebound by the next step, that is during its forward. Measured for a 6-layer encoder whose loss is rebound
 in each step: a peak of 100.5 MB instead of 53.3 MB, one extra graph. If the loss is also kept (TML101, TML102), the whole
-graph of each step stays: 47.2 MB per step. It is a note where the graph is likely to be small: of linear layers none of which is known to be wide,
-of one layer, or in a program that moves nothing to a device. It is also a note where the function returns after one step and nothing
-that it returns or stores has the graph: then the saved tensors live through `optimizer.step()`, and are freed before the next forward.
+graph of each step stays: 47.2 MB per step. It is a note where the graph is likely to be small: of linear layers none of
+which is known to be wide, of one layer, or in a program that moves nothing to a device. It is also a note where the function
+returns after one step and nothing that it returns or stores has the graph: then the saved tensors live through
+`optimizer.step()`, and are freed before the next forward.
 
 ## Example
 ```python
