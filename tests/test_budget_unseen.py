@@ -384,3 +384,37 @@ def test_a_model_may_be_a_module_of_the_current_folder(
     status = command.main(["--model", model, "--input", "x:float32[4,3]", "--output-format", "json"])
     answer = json.loads(capsys.readouterr().out)
     assert (status, answer["estimated"], answer["parts"]["parameters"]) == (0, True, 1024)  # two blocks of 512 bytes
+
+
+SETTINGS = """\
+import torch
+from torch import nn
+import parameters_of_this_company as company
+from company_configuration import Tree
+
+given = company.training.HParams(width=48, cudnn_enabled=True, seed=None)
+config = Tree({"model": {"hidden": 96}, "lr": 0.1, "sizes": [1, 2]})
+torch.backends.cudnn.enabled = given.cudnn_enabled
+
+
+def make(hidden):
+    return nn.Sequential(nn.Linear(given.width, hidden), nn.ReLU(), nn.Linear(hidden, given["width"]))
+
+
+model = make(**config.model).cuda()
+assert [*config] == ["model", "lr", "sizes"] and len(config) == 3 and config["sizes"] == [1, 2] and dict(config.model.items())
+optimizer = torch.optim.SGD(model.parameters(), lr=config.lr)
+for _ in range(2):
+    model(torch.zeros(4, given.width).cuda()).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_settings_that_go_through_a_missing_package_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(SETTINGS)
+    assert command.main([str(path), "--output-format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["steps"], found["guessed"], found["skipped"]) == (2, [], [])
+    assert found["parts"]["parameters"] == (48 * 96 * 2 + 96 + 48) * 4

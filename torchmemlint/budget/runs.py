@@ -40,7 +40,7 @@ class Estimate:
     where no other argument would change that: it was not run at all, or its answers were forged; ``guessed`` what its figures rest
     on that neither the program nor its data says; ``either_attention``: torch's source allows another kernel of attention than the one that
     was taken; ``misfit``: a picture of a guessed size was there when it failed; ``sizes``: what to try in place of a guessed
-    size;
+    size, and ``counts`` in place of a number that was made up;
     ``required``: an option that must be given was guessed; ``timed_out``: it was stopped at the time limit;
     ``open``: a command, or an option of a few choices without a default, was not given; ``started`` the document that says how the program is started; ``ran`` the program's files that were run; ``growth`` the bytes that each loop over
     a loader (by its place) keeps with each batch."""
@@ -58,6 +58,7 @@ class Estimate:
     guessed: tuple[str, ...] = ()
     misfit: bool = False
     sizes: tuple[int, ...] = ()
+    counts: tuple[int, ...] = ()
     either_attention: bool = False
     required: bool = False
     timed_out: bool = False
@@ -116,6 +117,10 @@ def estimate(job: Mapping[str, object], options: Options, **changed: object) -> 
     found = _once(job, options, **changed)
     for size in found.sizes if not found.steps else ():
         other = _once(job, options, **changed, size=size)
+        if other.steps:
+            return other
+    for count in found.counts if not found.steps else ():
+        other = _once(job, options, **changed, count=count)
         if other.steps:
             return other
     for side in OTHER_SIDES if found.misfit and not found.steps else ():
@@ -199,7 +204,7 @@ def from_records(ended: Ended) -> Estimate:
         budget if isinstance(budget, dict) else {}, printable(found.get("reason", "")), int(found.get("steps", 0)),
         _lines(found.get("assumed")), _lines(found.get("skipped")), _lines(found.get("missing")),
         int((found.get("batch") or [0])[0]), ended.seconds, ended.sandbox,
-        guessed=_lines(found.get("guessed")), misfit=bool(found.get("misfit")), sizes=tuple(map(int, found.get("sizes") or ())), either_attention=bool(found.get("either_attention")),
+        guessed=_lines(found.get("guessed")), misfit=bool(found.get("misfit")), sizes=tuple(map(int, found.get("sizes") or ())), counts=tuple(map(int, found.get("counts") or ())), either_attention=bool(found.get("either_attention")),
         required=bool(found.get("required")), timed_out=bool(found.get("late")), open=bool(found.get("open")), ran=frozenset(map(str, found.get("ran") or ())),
         growth={str(place): int(size) for place, size in (found.get("growth") or {}).items()},
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Sizes to try where a guessed one did not fit: the program's own, of the line that failed."""
+"""Sizes to try where a guessed one did not fit: the program's own, of the line that failed, and those that its error names."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ MOST = 3
 LARGEST = 1 << 16
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 _SHAPE = re.compile(r"\[[\d, ]+\]|\(\d+x\d+")
+_NUMBER = re.compile(r"(?<![\w.-])\d+(?![\w.])")
+_PRODUCT = re.compile(r"\(\d+x(\d+) and (\d+)x\d+\)")
 
 
 def sizes(error: BaseException, own: Callable[[str], bool], maker: Maker) -> list[int]:
@@ -26,6 +28,19 @@ def sizes(error: BaseException, own: Callable[[str], bool], maker: Maker) -> lis
         found += [int(word) for word in re.findall(r"(?<![\w-])\d+", _SHAPE.sub("", str(error)))]
     guesses = (maker.width, maker.long)
     return list(dict.fromkeys(size for size in found if 1 < size <= LARGEST and size not in guesses))[:MOST]
+
+
+def counts(error: BaseException, count: int) -> list[int]:
+    """Numbers that an error about a tensor puts beside a size that was made up, ``count``: those that multiply a matrix, or all others."""
+    if not isinstance(error, (RuntimeError, IndexError, ValueError)):
+        return []
+    text = str(error)
+    products = [(int(one), int(other)) for one, other in _PRODUCT.findall(text)]
+    found = [other if one == count else one for one, other in products if count in (one, other)]
+    found = found or [int(word) for word in _NUMBER.findall(_SHAPE.sub("", text))]
+    if not products and count not in found:
+        return []
+    return list(dict.fromkeys(size for size in found if 1 < size <= LARGEST and size != count))[:MOST]
 
 
 def _of_line(error: BaseException, own: Callable[[str], bool]) -> Iterator[int]:

@@ -175,7 +175,9 @@ class Data:
         whole: bool = False,
         side: int = 0,
         size: int = 0,
+        count: int = 0,
     ) -> None:
+        self.count = count or COUNT
         self.fetches = Fetches(run, whole)
         self._run, self._inputs, self._batch, self._note = run, inputs, batch, note
         self.batch_sizes: list[int] = []
@@ -207,14 +209,20 @@ class Data:
         self._counted = True
         name = _NUMBERED.sub("[…]", name)
         what = f"`{name}`, a size of a layer," if of_layer else f"`{name}`"
-        self.guess(f"{what} is unknown; {COUNT} was assumed", f"{name} = {COUNT}{' (a size of a layer)' if of_layer else ''}")
-        return COUNT
+        self.guess(
+            f"{what} is unknown; {self.count} was assumed", f"{name} = {self.count}{' (a size of a layer)' if of_layer else ''}"
+        )
+        return self.count
+
+    @property
+    def made_up(self) -> bool:
+        """Whether a number that nobody knows was used."""
+        return any(short.endswith((f" = {self.count}", f" = {self.count} (a size of a layer)")) for short in self.maker.guessed)
 
     def counted_layers(self, parameters: Iterable[torch.Tensor]) -> None:
         """Note that a number that was made up is the size of a layer, such as of words and of padding beside them."""
-        made_up = any(short.endswith(f" = {COUNT}") for short in self.maker.guessed)
-        if made_up and any(COUNT <= size <= COUNT + 4 for item in parameters for size in item.shape):
-            self.maker.guessed.insert(0, f"{COUNT} of something missing (a size of a layer)")
+        if self.made_up and any(self.count <= size <= self.count + 4 for item in parameters for size in item.shape):
+            self.maker.guessed.insert(0, f"{self.count} of something missing (a size of a layer)")
 
     def sized(self, batch: int) -> None:
         """A loader that is not installed is given the size of its batches."""
@@ -337,8 +345,8 @@ class Data:
         if isinstance(item, StandIn):
             size = self._batch or self._told
             return Unsized(self.maker, str(item._name), size or BATCH, unsure=not size)
-        if self._counted and isinstance(item, torch.Tensor) and any(size and size % COUNT == 0 for size in item.shape):
-            first = item.size(0) if item.size(0) % COUNT else self._batch or self._told  # a size of it was made up
+        if self._counted and isinstance(item, torch.Tensor) and any(size and size % self.count == 0 for size in item.shape):
+            first = item.size(0) if item.size(0) % self.count else self._batch or self._told  # a size of it was made up
             made = Unsized(self.maker, "the data", first or BATCH, unsure=not first)
             return made if item.is_floating_point() else made.long()
         if not isinstance(item, torch.Tensor):

@@ -141,6 +141,28 @@ class Items(StandIn):
         return iter(self._given[0])
 
 
+class Settings(StandIn):
+    """What a missing package made of a dict of settings (``EasyDict({…})``, ``OmegaConf.create({…})``): its items by name and by key."""
+
+    def keys(self) -> list[str]:
+        """As of the dict."""
+        return list(self._given[0])
+
+    def values(self) -> list[Any]:
+        """As of the dict."""
+        return [self[name] for name in self._given[0]]
+
+    def items(self) -> list[tuple[str, Any]]:
+        """As of the dict."""
+        return [(name, self[name]) for name in self._given[0]]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        return len(self._given[0])
+
+
 class _Scaled(StandIn):
     """What a missing package made of a loss: ``with amp.scale_loss(loss, optimizer) as scaled:``."""
 
@@ -183,6 +205,29 @@ def _are_parameters(item: Any) -> list[Any]:
         groups = all((isinstance(one, dict) and "params" in one) or isinstance(one, torch.nn.Parameter) for one in found)
         return found if found and groups else []
     return []
+
+
+def _are_settings(item: Any) -> bool:
+    """A dict of names, none of whose values is a tensor or a stand-in for data."""
+    return (
+        type(item) is dict
+        and bool(item)
+        and all(isinstance(name, str) for name in item)
+        and not any(isinstance(value, (torch.Tensor, Unsized, StandIn)) for value in tree_leaves(item))
+    )
+
+
+def _settings(name: str, values: dict[str, Any]) -> StandIn:
+    made = _with(Settings, name, [values])
+    nested = {key: _settings(f"{name}.{key}", value) if _are_settings(value) else value for key, value in values.items()}
+    _remember(made, nested)
+    return made
+
+
+def _remember(made: StandIn, values: dict[str, Any]) -> None:
+    """Its attributes and its items."""
+    for name, value in values.items():
+        made._parts[name] = made._parts["item", name] = value
 
 
 def limit_stand_ins(note: Callable[[str], str], data: Data) -> None:
@@ -233,9 +278,15 @@ def _called(data: Data, computed: set[str]) -> None:
             parameters = _are_parameters(args[0])
             if parameters:
                 return _optimizer(self._name, parameters, kwargs, data)
+            if _are_settings(args[0]):
+                return _settings(f"{self._name}()", {**args[0], **kwargs})
         made = call(self, *args, **kwargs)
-        if type(made) is StandIn and any(isinstance(item, (torch.Tensor, Unsized)) for item in tree_leaves((args, kwargs))):
+        if type(made) is not StandIn:
+            return made
+        if any(isinstance(item, (torch.Tensor, Unsized)) for item in tree_leaves((args, kwargs))):
             computed.add(made._name)
+        elif self._klass is None:
+            _remember(made, kwargs)  # HParams(batch_size=64): most objects have what they were made with
         return made
 
     put(StandIn, "__call__", called)

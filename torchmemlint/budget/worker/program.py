@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from torchmemlint.budget.account import account
-from torchmemlint.budget.worker import absent, older, others, outside
+from torchmemlint.budget.worker import absent, older, others, outside, packed
 from torchmemlint.budget.worker.cuda import Gpu
 from torchmemlint.budget.worker.guarded import ERRORS, GUARD, TENSOR, TRY, Guarded, OwnFiles, parsed
 from torchmemlint.budget.worker.measure import EndOfRun, Run
@@ -69,6 +69,7 @@ class Budgeted:
             bool(job.get("whole")),
             int(job.get("side", 0)),
             int(job.get("size", 0)),
+            int(job.get("count", 0)),
         )
 
         self.data.incomplete = lambda: bool(self.skipped)
@@ -104,6 +105,7 @@ class Budgeted:
         run.stop_at_steps = 0 if job.get("whole") else 2
         reason, misfit = "", False
         sizes: list[int] = []
+        counts: list[int] = []
         placement = Placement(run.tape)
         try:
             self._until(float(job.get("until", 0)))
@@ -117,6 +119,8 @@ class Budgeted:
             outside.fill_arguments(job.get("values", {}), self._required, self._choose)
             self.data.install()
             absent.install(self.data)
+            if not run.real:
+                packed.install(run.tape)
             with run.running():
                 with torch.utils._python_dispatch._disable_current_modes():
                     outside.known_pictures(run.tape.assume)
@@ -139,9 +143,10 @@ class Budgeted:
             reason = self._where(error)
             misfit = isinstance(error, RuntimeError) and bool(self.data.maker.pictures)
             sizes = others.sizes(error, self._own, self.data.maker)
+            counts = others.counts(error, self.data.count) if self.data.made_up else []
         finally:
             self._until(0)
-        self._report(reason, placement.moved, packages, misfit, sizes)
+        self._report(reason, placement.moved, packages, misfit, sizes, counts)
 
     def _until(self, when: float) -> None:
         """Stop the program at that time, with its line; 0 lets it go on. (The parent ends the process a little later, without one.)"""
@@ -153,7 +158,9 @@ class Budgeted:
             signal.signal(signal.SIGALRM, late)
             signal.setitimer(signal.ITIMER_REAL, when - time.time() if when else 0)
 
-    def _report(self, reason: str, moved: bool, packages: Packages, misfit: bool, sizes: Sequence[int]) -> None:
+    def _report(
+        self, reason: str, moved: bool, packages: Packages, misfit: bool, sizes: Sequence[int], counts: Sequence[int]
+    ) -> None:
         run = self.measured
         if isinstance(run, RealRun):
             done = len(run.marks) >= 2 or (run.saw_forward and not reason)
@@ -184,7 +191,7 @@ class Budgeted:
         if not seen and not reason:
             ended += self._end()
         record: dict[str, object] = {
-            "reason": "" if steps >= 2 else f"{reason}{first}" if reason else ended, "steps": steps, "estimated": bool(seen), "misfit": misfit, "sizes": list(sizes), "required": self.required, "late": self.late, "open": self.open, "skipped": self.skipped[:20],
+            "reason": "" if steps >= 2 else f"{reason}{first}" if reason else ended, "steps": steps, "estimated": bool(seen), "misfit": misfit, "sizes": list(sizes), "counts": list(counts), "required": self.required, "late": self.late, "open": self.open, "skipped": self.skipped[:20],
             "assumed": [_short(text, self._root) for text in run.tape.assumed][:20], "missing": sorted(packages.missing),
             "batch": self.data.batch_sizes[:1] or [0], "guessed": self._guesses(),
         }  # fmt: skip
@@ -206,7 +213,7 @@ class Budgeted:
 
     def _guesses(self) -> list[str]:
         """Each once, numbers whose use is not known last."""
-        return sorted(dict.fromkeys(self.data.maker.guessed), key=lambda words: words.endswith(f" = {outside.COUNT}"))[:20]
+        return sorted(dict.fromkeys(self.data.maker.guessed), key=lambda words: words.endswith(f" = {self.data.count}"))[:20]
 
     def _end(self) -> str:
         """Where a program that made no step has its backward, or, without one, its last line."""
