@@ -58,9 +58,13 @@ def add_element(m: Machine, oid: int, name: str, call: Call, state: State) -> Va
 
 def update(m: Machine, oid: int, name: str, call: Call, state: State) -> Value:
     info = m.heap[oid]
+    text = holder_text(m, oid, call)
+    if info.kind is Kind.SET:
+        for value in call.positional:
+            store_in(m, oid, text, StoreKind.EXTEND, iterate(m, value, call.node, state), call.node, INSIDE, state)
+        return NONE
     if info.kind is not Kind.DICT:
         return UNKNOWN
-    text = holder_text(m, oid, call)
     for value in call.positional:
         for atom in value:
             if type(atom) is Obj and m.heap[atom.oid].kind is Kind.DICT:
