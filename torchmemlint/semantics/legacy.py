@@ -1,6 +1,6 @@
 """Code that raises on any torch of today: a number that is taken out of a loss by ``loss.data[0]``.
 
-Since torch 0.4 a loss has no dimension, and since 0.5 an index of it raises IndexError
+Since torch 0.4 a loss has no dimension, and since 1.0 an index of it raises IndexError
 (https://pytorch.org/blog/pytorch-0_4_0-migration-guide/). Of another tensor ``x.data[0]`` is right: so what is indexed must be
 back-propagated in the same function, or come from a loss or a sum over everything.
 """
