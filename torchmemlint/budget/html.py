@@ -91,6 +91,6 @@ def page(result: Result) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1"><title>torchmemlint budget</title><style>'
         ":root { color-scheme: light dark; } body { margin: 0 auto; padding: 2rem 1rem; max-width: 62rem; background: Canvas; "
         "color: CanvasText; font: 15px/1.5 system-ui, sans-serif; } svg { width: 100%; height: auto; } "
-        "pre { overflow-x: auto; font: 13px/1.5 ui-monospace, monospace; }</style></head><body>\n"
+        "pre { white-space: pre-wrap; font: 13px/1.5 ui-monospace, monospace; }</style></head><body>\n"
         f"<h1>Memory of one step</h1>\n{chart}<pre>{escape(text(result))}</pre>\n</body></html>\n"
     )
