@@ -49,13 +49,13 @@ CALIBRATION = DOCS.parent / "benchmarks" / "field" / "calibration.json"
 EXAMPLE = DOCS.parent / "benchmarks" / "evidence" / "example.json"
 """What ``torchmemlint confirm`` measured of the README's first example."""
 FAMILIES = {
-    "A": "graphs that outlive their step",
-    "B": "inference with grad mode on",
-    "C": "`empty_cache()`",
-    "D": "caps on memory",
-    "E": "handlers of out-of-memory errors",
-    "F": "results on the device",
-    "G": "graphs kept for nothing, and what a step needs",
+    "A": "graphs that outlive their step (TML101 to TML104, TML204)",
+    "B": "inference with grad mode on (TML201 to TML203)",
+    "C": "`empty_cache()` (TML301 to TML303)",
+    "D": "caps on memory (TML305, TML306)",
+    "E": "out-of-memory handlers (TML303, TML304)",
+    "F": "results on the device (TML401 to TML403)",
+    "G": "other graphs and tensors, and what a step needs (TML105 to TML109, TML503, TML506, TML507)",
 }
 """Families of labelled mistakes, in words."""
 GROUPS = {
@@ -121,14 +121,9 @@ def written(value: object) -> str:
     return repr(value)
 
 
-def when(rule: Rule) -> str:
-    """When the rule is on, in one or two words."""
-    return "preview" if rule.preview else "default" if rule.default else "on request"
-
-
 @lru_cache
 def typical(code: str) -> str:
-    """The severity that the example of a rule's page is reported with; the card has the worst."""
+    """The severity that the example of a rule's page is reported with."""
     rule = rules.rule_of(code)
     blocks = re.findall(r"^```python\n(.*?)^```$", rules.page(code), re.MULTILINE | re.DOTALL)
     options = {"preview": True, "extend-select": [code], "notes": True, "min-confidence": "low"}
@@ -137,9 +132,11 @@ def typical(code: str) -> str:
 
 
 def severity(rule: Rule) -> str:
-    """The typical severity, and the worst where that is another."""
-    usual = typical(rule.code)
-    return usual if usual == rule.severity.value else f"{usual}, at worst {rule.severity.value}"
+    """What the card says of it, which must be true of the page's example."""
+    usual = (rule.typical or rule.severity).value
+    if usual != typical(rule.code):
+        raise SystemExit(f"{rule.code}: the card says {usual}, and the example of the page is reported as {typical(rule.code)}")
+    return rule.severities()
 
 
 def table(folder: str) -> str:
@@ -150,7 +147,7 @@ def table(folder: str) -> str:
         for rule in (one for one in rules.ALL_RULES if one.code[3] == digit):
             fix = "" if rule.fix.value == "none" else rule.fix.value
             link = f"[{rule.code}]({folder}{rule.code}.md) {rule.name}"
-            rows.append(f"| {' | '.join((link, rule.summary, severity(rule), fix, when(rule)))} |")
+            rows.append(f"| {' | '.join((link, rule.summary, severity(rule), fix, rule.when()))} |")
         rows.append("")
     return "\n".join(rows).rstrip("\n")
 
@@ -166,10 +163,9 @@ def linked(text: str, own: str) -> str:
 
 def rule_page(rule: Rule) -> str:
     """A rule's page as Markdown."""
-    facts = f"Severity: {severity(rule)}. Fix: {rule.fix.value}. Enabled: {when(rule)}."
     page = linked(rules.page(rule.code).strip(), rule.code)
     page = page.replace("\n## Example\n", "\n".join(["", *picture(rule.code), "## Example", ""]), 1)
-    return f"# {rule.code}: {rule.name}\n\n{facts}\n\n{page}\n{measured(rule.code)}"
+    return f"# {rule.code}: {rule.name}\n\n{rule.facts()}\n\n{page}\n{measured(rule.code)}"
 
 
 @lru_cache
@@ -241,13 +237,13 @@ def picture(code: str) -> list[str]:
 
 def levels(record: dict[str, Any]) -> str:
     """The table of true and false findings by confidence and severity."""
-    rows = ["| confidence | error | warning | note | true | 95 % interval |", "|---|---|---|---|---|---|"]
+    rows = ["| confidence | error | warning | note | true | 95% interval |", "|---|---|---|---|---|---|"]
     for level, by_severity in record["levels"].items():
         cells = [f"{true} of {true + false}" if true + false else "" for true, false in by_severity.values()]
         true, false = (sum(pair[at] for pair in by_severity.values()) for at in (0, 1))
         low, high = interval(true, true + false)
-        share = f"{true / (true + false):.2f}" if true + false else ""
-        rows.append(f"| {level} | {' | '.join(cells)} | {share} | {low:.2f} to {high:.2f} |")
+        share = f"{true / (true + false):.0%}" if true + false else ""
+        rows.append(f"| {level} | {' | '.join(cells)} | {share} | {low:.0%} to {high:.0%} |")
     return "\n".join(rows)
 
 
@@ -260,8 +256,12 @@ def recall(record: dict[str, Any]) -> str:
         cells = [str(found[level].get(family, 0)) for level in sums]
         rows.append(f"| {words} | {mistakes.get(family, 0)} | {' | '.join(cells)} |")
     total = sum(mistakes.values())
-    rows.append(f"| all | {total} | {' | '.join(f'{count} ({count / total:.2f})' for count in sums.values())} |")
-    costly = f"Of {record['costly']} that cost something, {sum(found['printed'].values())} are printed by default."
+    rows.append(f"| all | {total} | {' | '.join(f'{count} ({count / total:.0%})' for count in sums.values())} |")
+    costly = (
+        "One finding may be on several labelled mistakes, and several on one, so these counts differ from those above.\n"
+        f"Of the {total}, {record['costly']} cost something, which means that they are not notes; "
+        f"{sum(found['printed'].values())} of these are printed by default."
+    )
     return "\n".join([*rows, "", costly])
 
 
@@ -296,8 +296,8 @@ def generated() -> dict[Path, str]:
     """Every file that is written from the rules, with its text; the cards must be written before the others are asked for."""
     files = {DOCS / "rules" / f"{rule.code}.md": rule_page(rule) for rule in rules.ALL_RULES}
     files[DOCS / "rules" / "README.md"] = (
-        "# The rules\n\n*Severity* is that of a typical finding, and the worst if it differs. *Fix* is the best fix that the rule "
-        "offers. A rule is enabled by default, on request (`--extend-select`), or in preview (`--preview`): its accuracy on real "
+        "# The rules\n\n*Severity* is that of a typical finding; *at worst* is the highest that the rule gives. Most rules also give "
+        "lower ones: see their pages. *Fix* is the best fix that the rule offers. A rule is enabled by default, on request (`--extend-select`), or in preview (`--preview`): its accuracy on real "
         "code is still being measured. `torchmemlint rule CODE` prints the same pages.\n\n" + table("") + "\n"
     )
     files |= {CURVES / f"{rule.code}.svg": drawn[0] for rule in rules.ALL_RULES if (drawn := curve_of(rule.code))}

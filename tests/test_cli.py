@@ -405,9 +405,9 @@ def test_per_file_ignores_on_the_command_line(lint: Runner) -> None:
 
 def test_rule_pages(lint: Runner) -> None:
     assert lint("rule", "TML101").stdout == (
-        "TML101 running-total\nSeverity: at worst error. Fix: safe. On by default.\n\nThe page of TML101.\n"
+        "TML101 running-total\nSeverity: error. Fix: safe. Enabled: default.\n\nThe page of TML101.\n"
     )
-    assert lint("rule", "cap").stdout.startswith("TML308 cap\nSeverity: note. Fix: none. Off by default.")
+    assert lint("rule", "cap").stdout.startswith("TML308 cap\nSeverity: note. Fix: none. Enabled: on request.")
     assert lint("rule", "TML101", "--output-format", "markdown").stdout.startswith("# TML101: running-total\n")
     one = json.loads(lint("rule", "TML301", "--output-format", "json").stdout)
     assert (one["code"], one["fix"], one["explanation"]) == ("TML301", "unsafe", "The page of TML301.")

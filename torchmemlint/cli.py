@@ -310,7 +310,7 @@ environment:
   TORCHMEMLINT_OUTPUT_FORMAT  default for --output-format
   TORCHMEMLINT_NO_CACHE       1 disables the cache
   TORCHMEMLINT_CACHE_DIR      default for --cache-dir
-  TORCHMEMLINT_CACHE_KEY      secret of those who share a cache (default: your own, made once)
+  TORCHMEMLINT_CACHE_KEY      secret for a shared cache (default: your own, made once)
   TORCHMEMLINT_EXECUTOR       run the checks elsewhere: MODULE:FACTORY or dask:tcp://host:port
   TORCHMEMLINT_DOCS_URL       base URL of the rule pages, if you publish them; links point there
   NO_COLOR, FORCE_COLOR       disable colors; use colors even in a pipe
@@ -402,7 +402,10 @@ def check_parser() -> argparse.ArgumentParser:
     )
     _printed(output, "min-confidence", "notes")
     output.add_argument(
-        "--sort", choices=("path", "cost"), default="path", help="order of findings: by path, or the most costly first"
+        "--sort",
+        choices=("path", "cost"),
+        default="path",
+        help="order of findings: by path (default), or the most costly first",
     )
     output.add_argument(
         "--statistics", action="store_true", help="print the number of findings per rule instead of the findings"
@@ -428,7 +431,9 @@ def check_parser() -> argparse.ArgumentParser:
     )
     adopt.add_argument("--prune-baseline", action="store_true", help="remove entries from the baseline whose finding is gone")
     words = "write `# torchmemlint: ignore[CODE] REASON` for every finding"
-    adopt.add_argument("--add-ignore", nargs="?", const="", metavar="REASON", help=f"{words} (with =, as --add-ignore=WHY)")
+    adopt.add_argument(
+        "--add-ignore", nargs="?", const="", metavar="REASON", help=f"{words} (give it with =: --add-ignore=REASON)"
+    )
     words = "write `# noqa: CODE REASON`, which flake8 reads, too"
     adopt.add_argument("--add-noqa", nargs="?", const="", metavar="REASON", help=words)
     adopt.add_argument("--since", metavar="REV", help="report only findings on lines that changed since a git revision")
@@ -474,7 +479,11 @@ def _printed(group: argparse._ActionsContainer, min_confidence: str, notes: str)
         help="print findings of at least this confidence (default: medium)",
     )
     group.add_argument(
-        "--notes", action="store_true", default=None, dest=notes, help="print notes, too: findings that cost little, or once"
+        "--notes",
+        action="store_true",
+        default=None,
+        dest=notes,
+        help="print notes, too: findings with a small or one-time cost",
     )
     group.add_argument("--no-notes", action="store_false", default=None, dest=notes, help="do not print notes (default)")
 

@@ -6,7 +6,6 @@ import argparse
 import json
 
 from torchmemlint.errors import UsageError
-from torchmemlint.findings import Severity
 from torchmemlint.project.selection import find_rule
 from torchmemlint.rules import ALL_RULES, page
 from torchmemlint.rules.api import Rule
@@ -20,16 +19,10 @@ def run(arguments: argparse.Namespace) -> int:
         plain = [_plain(rule) for rule in chosen]
         print(json.dumps(plain if arguments.all else plain[0], indent=2))
     elif arguments.output_format == "markdown":
-        print("\n\n".join(f"# {rule.code}: {rule.name}\n\n{_facts(rule)}\n\n{page(rule.code).strip()}" for rule in chosen))
+        print("\n\n".join(f"# {rule.code}: {rule.name}\n\n{rule.facts()}\n\n{page(rule.code).strip()}" for rule in chosen))
     else:
-        print("\n\n\n".join(f"{rule.code} {rule.name}\n{_facts(rule)}\n\n{page(rule.code).strip()}" for rule in chosen))
+        print("\n\n\n".join(f"{rule.code} {rule.name}\n{rule.facts()}\n\n{page(rule.code).strip()}" for rule in chosen))
     return 0
-
-
-def _facts(rule: Rule) -> str:
-    when = "in preview" if rule.preview else "on by default" if rule.default else "off by default"
-    worst = "" if rule.severity is Severity.NOTE else "at worst "
-    return f"Severity: {worst}{rule.severity.value}. Fix: {rule.fix.value}. {when.capitalize()}."
 
 
 def _plain(rule: Rule) -> dict[str, object]:

@@ -41,7 +41,9 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         "torchmemlint confirm",
         description="Prove findings by running the flagged code, with and without the fix, in a sandboxed child process.",
-        epilog="TORCHMEMLINT_EXECUTOR in the environment says where to run: a callable that returns an Executor (MODULE:FACTORY), or "
+        epilog="Exit status: 0 no finding was refuted, and every fix that was measured helped; 1 a finding was refuted, or a printed fix "
+        "did not help; 2 nothing could be run. The sandbox needs Linux; elsewhere, use --no-sandbox on your own code, or --watch. "
+        "TORCHMEMLINT_EXECUTOR in the environment says where to run: a callable that returns an Executor (MODULE:FACTORY), or "
         "dask:tcp://host:port. With --watch: torchmemlint confirm --watch [PATH ...] -- python train.py ARGS (or -- python -m pkg.mod).",
         allow_abbrev=False,
     )
@@ -51,16 +53,20 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--rule", metavar="CODE", help="run experiments for this rule only; for FILE:LINE, even if nothing was found there"
     )
-    result.add_argument("--select", action="append", metavar="RULES", help="only these rules: codes, prefixes, names or ALL")
+    result.add_argument(
+        "--select", action="append", metavar="RULES", help="enable only these rules: codes, prefixes, names or ALL"
+    )
     result.add_argument("--device", default="auto", metavar="auto|cpu|cuda|cuda:1|mps", help="where to run (default: auto)")
-    result.add_argument("--steps", type=int, default=8, help="steps of a loop, 6 or more (default: 8)")
+    result.add_argument("--steps", type=int, default=8, metavar="N", help="steps of a loop, 6 or more (default: 8)")
     result.add_argument("--timeout", type=float, default=60, metavar="SECONDS", help="for each experiment (default: 60)")
     result.add_argument(
         "--jobs", type=int, default=0, metavar="N", help="experiments at a time (default: one per GPU; 2 on the CPU)"
     )
-    result.add_argument("--output-format", choices=("full", "json", "html"), default="full")
+    result.add_argument(
+        "--output-format", choices=("full", "json", "html"), default="full", help="report on standard output (default: full)"
+    )
     result.add_argument("--output-file", metavar="FILE", help="write the report there")
-    result.add_argument("--snapshots", metavar="DIR", help="on CUDA, write a memory snapshot of what grows there")
+    result.add_argument("--snapshots", metavar="FOLDER", help="on CUDA, write a memory snapshot of what grows there")
     result.add_argument(
         "--fix",
         action="store_true",

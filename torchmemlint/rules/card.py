@@ -131,6 +131,7 @@ class Rule:
     name        kebab-case, completes "allow …": the mistake, never the cure
     summary     one line, for tables
     severity    the worst that its findings have
+    typical     that of a typical finding, the example of its page; None: the worst
     about       what its findings are about
     fix         the best fix that it offers
     default     on without being asked for
@@ -170,3 +171,17 @@ class Rule:
     keyword: str = ""
     shown: frozenset[Shown] = frozenset()
     advice: frozenset[Advice] = frozenset()
+    typical: Severity | None = None
+
+    def severities(self) -> str:
+        """The typical severity, and the worst where that is another."""
+        worst = self.severity.value
+        return worst if self.typical is None else f"{self.typical.value}, at worst {worst}"
+
+    def when(self) -> str:
+        """When the rule is on, in one or two words."""
+        return "preview" if self.preview else "default" if self.default else "on request"
+
+    def facts(self) -> str:
+        """The line below the heading of its page."""
+        return f"Severity: {self.severities()}. Fix: {self.fix.value}. Enabled: {self.when()}."

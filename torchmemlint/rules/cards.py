@@ -41,6 +41,7 @@ CARDS = {
         repair=Repair.DETACH,
         shown=frozenset({Shown.NO_BACKWARD}),
         advice=frozenset({Advice.NO_GRAPH_KEPT}),
+        typical=Severity.WARNING,
     ),
     "retention.graph_attached_tensor_stored": Rule(
         code="TML102",
@@ -55,6 +56,7 @@ CARDS = {
         repair=Repair.DETACH,
         shown=frozenset({Shown.NO_BACKWARD}),
         advice=frozenset({Advice.NO_GRAPH_KEPT}),
+        typical=Severity.WARNING,
     ),
     "retention.graph_attached_tensor_recorded": Rule(
         code="TML103",
@@ -69,6 +71,7 @@ CARDS = {
         repair=Repair.DETACH,
         shown=frozenset({Shown.NO_BACKWARD}),
         advice=frozenset({Advice.NO_GRAPH_KEPT}),
+        typical=Severity.WARNING,
     ),
     "retention.undetached_recurrent_state": Rule(
         code="TML104",
@@ -168,6 +171,7 @@ CARDS = {
         explains=Same.FUNCTION,
         repair=Repair.OWN_FIX,
         advice=frozenset({Advice.NO_GRAPH}),
+        typical=Severity.WARNING,
     ),
     "gradmode.frozen_model_with_grad": Rule(
         code="TML203",
@@ -197,6 +201,7 @@ CARDS = {
         explains=Same.STATEMENT,
         repair=Repair.DETACH,
         advice=frozenset({Advice.NO_GRAPH}),
+        typical=Severity.WARNING,
     ),
     "allocator.empty_cache_in_loop": Rule(
         code="TML301",
@@ -375,7 +380,7 @@ CARDS = {
     "footprint.checkpoint_loaded_on_device": Rule(
         code="TML506",
         name="checkpoint-loaded-on-device",
-        summary="A checkpoint is loaded onto the device that it was saved from, in addition to the model",
+        summary="A checkpoint is loaded onto the device, where the model already is",
         severity=Severity.WARNING,
         about=About.FOOTPRINT,
         fix=Safety.UNSAFE,
@@ -383,6 +388,7 @@ CARDS = {
         root_words=frozenset({"load_state_dict"}),
         repair=Repair.LOAD,
         advice=frozenset({Advice.LOADING}),
+        typical=Severity.NOTE,
     ),
     "footprint.micro_batches_summed_before_backward": Rule(
         code="TML507",

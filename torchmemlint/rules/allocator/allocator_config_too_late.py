@@ -11,7 +11,7 @@ Reports `PYTORCH_CUDA_ALLOC_CONF` and `PYTORCH_ALLOC_CONF` in `os.environ` (also
   below 20, a misspelled option;
 - as `PYTORCH_ALLOC_CONF`, if `target-torch` or the project's requirement is below 2.10, which does not read it.
 
-It does not report
+It does not report:
 
 - options set between `import torch` and the first use of the device (measured: the options are read late);
 - the environment of a child process.

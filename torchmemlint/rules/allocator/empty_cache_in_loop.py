@@ -6,7 +6,7 @@ a `forward` or a function that only it calls, or in a method that runs a model a
 framework. A loop is a loop of steps if it iterates over a loader, or if its body runs a network, a backward or an
 optimizer's step. Deleting names before the call makes no difference.
 
-It does not report
+It does not report:
 
 - a loop of stages: training runs only in an inner loop (epochs), each iteration creates, loads, fills or deletes its own
   model, or the loop goes through the components of a model;

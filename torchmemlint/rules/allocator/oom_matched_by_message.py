@@ -3,7 +3,7 @@
 ## What it does
 Reports a handler that recognizes an out-of-memory error by its message (`"out of memory" in str(error)`) and acts on it.
 
-It does not report
+It does not report:
 
 - a handler whose recovery TML303 reports;
 - a second handler after one that catches the class: the message is then for a device whose error has no class

@@ -13,7 +13,7 @@ statement:
 A handler is recognized by its type (`torch.OutOfMemoryError`, `torch.cuda.OutOfMemoryError`), a test of the message, a
 helper (`is_oom_error(e)`), or because it empties the cache.
 
-It does not report
+It does not report:
 
 - setting a flag, logging and raising again;
 - a cleanup that is repeated after the handler: at the start of the next attempt, directly after the `try` statement, or in

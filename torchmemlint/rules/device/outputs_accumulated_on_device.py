@@ -11,7 +11,7 @@ Reports
 This is not about graphs: grad mode is off, or the outputs are detached. The values must be tensors for certain: they are
 concatenated, stacked or moved later, or the model's class is part of the project.
 
-It does not report
+It does not report:
 
 - scalars, one number per sample (rewards, losses), and class indices;
 - values that are moved to the CPU, always or by an option.
@@ -56,11 +56,11 @@ def predict(model: nn.Module, dataset):
 Appends `.cpu()` to the stored value, if it is certainly a tensor. Unsafe: later code may expect the tensors on the device,
 and each copy waits for the device. There is no fix, and the finding says why, if the collected values
 
-- are compared, joined or computed with values that may be on the device;
+- are compared, joined or combined with values that may be on the device;
 - are kept in an attribute, passed to an unknown function, or returned to visible callers.
 
-It is a note where all of the outputs, put together, are computed with other tensors that may be on the device (in a caller: a
-matrix product, or a function of torch): they may be wanted there.
+The finding is a note if the concatenated outputs are combined with other tensors that may be on the device (a matrix
+product, or a function of torch, also in a caller). They may be wanted there.
 
 If a parameter decides whether the values are read, collect them under the same condition; there is no automatic fix.
 

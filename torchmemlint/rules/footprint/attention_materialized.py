@@ -4,7 +4,7 @@
 Reports the last product of `softmax(q @ k.transpose(-2, -1)) @ v`, also with `matmul`, `bmm`, `einsum`, `nn.Softmax`, and
 with masks, dropout and scaling. Off by default, because the rewrite only pays for long sequences.
 
-It does not report
+It does not report:
 
 - attention whose weights are returned or kept;
 - keys that are a parameter: the number of scores is the number of codes, not of positions;

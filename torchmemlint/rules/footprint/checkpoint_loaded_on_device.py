@@ -1,4 +1,4 @@
-"""A checkpoint is loaded onto the device that it was saved from, in addition to the model.
+"""A checkpoint is loaded onto the device, where the model already is.
 
 ## What it does
 Reports, in a project that uses CUDA:
@@ -11,10 +11,11 @@ Reports, in a project that uses CUDA:
 - other calls of `torch.load` without `map_location` whose result goes to `load_state_dict()` (note): the copy lives until the dict
   is dropped, and the file cannot be loaded on a machine without that GPU. The same if the program moves nothing to a device.
 
-It does not report
+It does not report:
 
-- calls with any `map_location`, unless the dict stays referenced, or with a dict that maps devices to the host;
-- files that every visible `torch.save` that may have written them saves from the host (`net.cpu()` before it);
+- calls with a `map_location`, unless the checkpoint stays referenced;
+- calls whose `map_location` is a dict that maps devices to the host;
+- files that only `net.cpu()`-style code saves: every visible `torch.save` that may have written the file saves from the host;
 - files with the state of a scheduler or a gradient scaler, which are numbers;
 - arguments that come from elsewhere (`**options`), and code under a condition that says that no GPU is used;
 - files with data or a whole module;
@@ -23,14 +24,14 @@ It does not report
 
 ## What it costs
 A second copy of the model's weights on the device, until the dict is dropped, or during all steps if it stays referenced.
-Measured on the CPU, where model and dict share one memory: the dict of a 6-layer encoder takes 4.8 MB, as much as its weights, in
-addition to each step's 43.8 MB (a convnet's 0.38 MB, an LSTM's 0.87 MB). An optimizer's state, twice the weights for Adam, is not
-copied: `optimizer.load_state_dict()` uses the loaded tensors if device and type agree. With `map_location="cpu"` the copy is in
-host memory, and `load_state_dict()` moves one tensor after the other.
+Measured on the CPU, where model and dict share one memory: the checkpoint of a 6-layer encoder (`benchmarks/evidence/models.py`)
+takes 4.8 MB, as much as its weights, in addition to each step's 43.8 MB (a convnet's 0.38 MB, an LSTM's 0.87 MB). An optimizer's
+state, twice the weights for Adam, is not copied: `optimizer.load_state_dict()` uses the loaded tensors if device and type agree.
+With `map_location="cpu"` the copy is in host memory, and `load_state_dict()` moves one tensor after the other.
 
-A finding about a dict that stays referenced is a warning only if the code shows that the copy takes 75 MB or more: by the widths and
-depths in it, the defaults of its options, and the architectures of torchvision, timm and transformers that it names. What else a file
-holds, and no optimizer takes over, counts as much as the weights. If the size is small or unknown, the finding is a note.
+A finding about a dict that stays referenced is a warning only if the code shows that the copy takes 75 MB or more: by the widths
+and depths in it, the defaults of its options, and the architectures of torchvision, timm and transformers that it names. Other
+contents of the file count, too, unless an optimizer takes them over. If the size is small or unknown, the finding is a note.
 
 ## Example
 ```python
@@ -104,8 +105,9 @@ from torchmemlint.torch_facts.words import CallByName, Effect
 RULE = Rule(
     code="TML506",
     name="checkpoint-loaded-on-device",
-    summary="A checkpoint is loaded onto the device that it was saved from, in addition to the model",
+    summary="A checkpoint is loaded onto the device, where the model already is",
     severity=Severity.WARNING,
+    typical=Severity.NOTE,
     about=About.FOOTPRINT,
     fix=Safety.UNSAFE,
     triggers=TORCH.words["checkpoint-words"],

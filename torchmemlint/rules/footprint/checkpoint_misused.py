@@ -8,7 +8,7 @@ Reports these calls of `torch.utils.checkpoint`:
 - the reentrant variant if no input requires grad (error): the code inside gets no gradient and is not trained;
 - one segment, or one checkpoint around everything between the batch and the loss: it does not lower the peak.
 
-It does not report
+It does not report:
 
 - arguments that come from elsewhere (`**options`);
 - code that runs with grad mode off;

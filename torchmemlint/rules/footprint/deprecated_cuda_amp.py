@@ -4,7 +4,7 @@
 Reports `autocast`, `GradScaler`, `custom_fwd` and `custom_bwd` of `torch.cuda.amp` (and of `torch.cpu.amp`). If the file
 imports the name, there is one finding at the import; otherwise one at each call.
 
-It does not report
+It does not report:
 
 - names that are also imported from `torch.amp`, because the file chooses by version, or imports under `TYPE_CHECKING`;
 - names that are only used in `isinstance`;

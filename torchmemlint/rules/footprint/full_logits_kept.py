@@ -4,7 +4,7 @@
 Reports `outputs.logits[:, -1]` if the logits have no other use: the head of the language model has already computed every
 word for every position. Off by default, because it only matters for long prompts and large vocabularies.
 
-It does not report
+It does not report:
 
 - logits of which other positions are used, too (a loss, `argmax` over all);
 - calls that limit the positions (`logits_to_keep`, `num_logits_to_keep`).

@@ -4,7 +4,7 @@
 Reports `zero_grad(set_to_none=False)`, and loops that fill the gradient of each parameter with zeros (`p.grad.zero_()`,
 `p.grad.data.zero_()`, `p.grad.fill_(0)`).
 
-It does not report
+It does not report:
 
 - the gradient of an input (an attack, a saliency map), which is a single tensor of the input's size;
 - a `set_to_none` that the caller decides.

@@ -5,7 +5,7 @@ Reports a sum of losses, in a variable or a list, to which each iteration of a l
 which is back-propagated as a whole, after the loop or every few iterations. One backward for each part gives the same
 gradients, and frees each graph before the next one is built.
 
-It does not report
+It does not report:
 
 - parts that share a graph from before the loop (several heads on one body);
 - iterations that continue from the previous one (a recurrent state, the layers of a network);

@@ -11,7 +11,7 @@ Also reports a network into which a step, or the trainer that a loss is returned
   parameters but not its own, and its input depends on nothing that is trained through it;
 - or its own optimizer zeroes the gradients before it steps: a discriminator that sees real data in the generator's step.
 
-It does not report
+It does not report:
 
 - networks with frozen parameters;
 - outputs that are detached in one term of the loss, and trained or kept in another;

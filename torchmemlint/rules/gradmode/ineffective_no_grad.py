@@ -20,7 +20,7 @@ Reports code that should disable grad mode and does not, or does it in the wrong
 
 The same applies to `torch.inference_mode`.
 
-It does not report
+It does not report:
 
 - the flag on a tensor or a parameter;
 - a flag that the module itself reads;
@@ -104,6 +104,7 @@ RULE = Rule(
     name="ineffective-no-grad",
     summary="Grad mode should be off, or a model frozen, but this spelling has no effect",
     severity=Severity.ERROR,
+    typical=Severity.WARNING,
     about=About.NEEDLESS_GRAPH,
     fix=Safety.SAFE,
     triggers=TORCH.words["grad-words"] | {FLAG, METHOD},

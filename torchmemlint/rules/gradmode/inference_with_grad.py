@@ -7,7 +7,7 @@ so is an evaluation phase of a function that also trains.
 
 `eval()` changes dropout and batch normalization. It does not disable grad mode.
 
-The analysis follows
+The analysis follows:
 
 - results through the function, the functions of the project that it calls, and its callers;
 - grad mode through `with` blocks, decorators, `set_grad_enabled`, the project's own wrappers, hooks that a framework runs
@@ -17,14 +17,14 @@ The analysis follows
 
 Each assumption lowers the confidence, and the finding names what would make it false. Assumptions are, for example: no
 visible code calls the function; only its name says that an object is a model; the result leaves the function, and only
-`eval()` says that nothing trains it. Doubtful findings are printed with `--min-confidence low`.
+`eval()` says that nothing trains it. Low-confidence findings are printed with `--min-confidence low`.
 
-One finding covers all such calls of a function. In code that trains, it covers the calls of one loop, or in a training step
-those that feed each other. It is at the first call, or the first whose results are kept. If a function that runs the model
-serves both training and evaluation, the finding is at the call that evaluates, and names the callers that ask for that phase
-with grad mode on.
+One finding covers all such calls of a function. In code that trains, one finding covers the calls of one loop; in a
+training step, the calls whose results feed each other. It is at the first call, or the first whose results are kept. If a
+function that runs the model serves both training and evaluation, the finding is at the call that evaluates, and names the
+callers that evaluate with grad mode on.
 
-It does not report
+It does not report:
 
 - code that runs with grad mode off, or whose callers decide it by a flag;
 - modules without parameters, or with only frozen ones (`requires_grad_(False)`, Lightning's `freeze()`, also in a caller);
@@ -41,12 +41,14 @@ It does not report
 - Results are dropped or detached (warning): no growth, but a higher peak, because each graph lives until its result is
   rebound. Measured: a peak of 39.3 MB if the result stays bound to a name during the next forward, 20.3 MB if it does not,
   2.1 MB under `no_grad`.
-- The calls of a method gather results in an attribute (warning): the graphs of a rollout stay until it is used up, however
-  small each of them is.
-- The forward is small or runs rarely (note): once per program, once for an environment's next action, or in a network of
-  linear layers none of which is known to be wide, a single linear or embedding layer, or at most 250,000 parameters by the
-  widths in the code, without convolutions or attention. The same if nothing calls the function, but scripts use others of its
-  file or class, and in a program that moves nothing to a device: its graphs are in host memory.
+- The calls of a method gather results in an attribute (warning): the graphs of a rollout stay until the rollout ends,
+  however small each of them is.
+- The forward is small or runs rarely (note):
+  - once per program, or once for an environment's next action;
+  - in a network of linear layers of small or unknown width, or of one linear or embedding layer;
+  - in a network of at most 250,000 parameters, by the widths in the code, without convolutions or attention;
+  - in a function that nothing calls, in a file or class that scripts use;
+  - in a program that moves nothing to a device: its graphs are in host memory.
 - All parameters are frozen and no input requires grad: no cost, and no finding.
 
 ## Example

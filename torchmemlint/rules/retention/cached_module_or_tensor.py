@@ -4,7 +4,7 @@
 Reports `functools.lru_cache` and `functools.cache` on a method of an `nn.Module`, and on a function or method with a
 parameter that is a tensor or a module, according to its annotation or use.
 
-It does not report
+It does not report:
 
 - functions whose arguments are numbers, names and devices;
 - static and class methods;

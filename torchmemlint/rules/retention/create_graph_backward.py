@@ -4,7 +4,7 @@
 Reports `backward(create_graph=True)` if `.grad` is not reset to None later in the same step: by `p.grad = None`,
 `del p.grad`, or `zero_grad()` without `set_to_none=False`.
 
-It does not report
+It does not report:
 
 - `torch.autograd.grad(…, create_graph=True)`, which returns the gradients;
 - arguments other than a literal `True`.

@@ -5,7 +5,7 @@ Reports a call that passes a tensor with its autograd graph to a function or met
 `meter.update(loss)`, a helper that appends to a history. The finding is at the call, and names the place that keeps the
 value.
 
-It does not report
+It does not report:
 
 - functions that convert the value to a number or detach it;
 - functions outside the project, unless the setting `recorders` names them: `recorders = ["ourlib.History.append"]`.
@@ -100,6 +100,7 @@ RULE = Rule(
     name="graph-attached-tensor-recorded",
     summary="A tensor is passed, with its autograd graph, to a function that keeps it",
     severity=Severity.ERROR,
+    typical=Severity.WARNING,
     about=About.GRAPH_KEPT,
     preview=True,
     fix=Safety.NONE,

@@ -5,7 +5,7 @@ Reports a tensor that is stored with its autograd graph where it outlives the lo
 `add`, `extend`, `stored[key] = value` with a changing key, in an attribute or a global, or by a comprehension over
 batches.
 
-It does not report
+It does not report:
 
 - a key or name that is overwritten at each step, because only one graph is alive then;
 - values that a later backward uses (log-probabilities, rewards, losses that are summed and back-propagated);
@@ -101,6 +101,7 @@ RULE = Rule(
     name="graph-attached-tensor-stored",
     summary="A tensor is stored at every step with its autograd graph",
     severity=Severity.ERROR,
+    typical=Severity.WARNING,
     about=About.GRAPH_KEPT,
     fix=Safety.UNSAFE,
     triggers=TORCH.words["back-propagates"] | TORCH.words["evaluation-words"],

@@ -72,6 +72,7 @@ RULE = Rule(
     name="half-detached-result",
     summary="A result is moved or copied before it is stored, but not detached",
     severity=Severity.ERROR,
+    typical=Severity.WARNING,
     about=About.GRAPH_KEPT,
     fix=Safety.UNSAFE,
     triggers=TORCH.words["half-fixes"],

@@ -4,7 +4,7 @@
 Reports a forward or backward hook (a function, a lambda, a method) that appends its inputs or outputs with their graph to
 a container that outlives the call.
 
-It does not report
+It does not report:
 
 - detached values and numbers;
 - one entry per layer that the next forward overwrites;

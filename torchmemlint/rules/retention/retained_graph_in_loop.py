@@ -6,24 +6,24 @@ function, in methods that read the stored value, or in callers. The argument is 
 backward through the graph a second time", while the cause remains: a state that is carried on without `detach()`, or a
 generator's output that is not detached for the discriminator.
 
-It does not report
+It does not report:
 
-- a graph of which a later backward shares any part;
+- a graph that a later backward goes through, even in part;
 - a call in a loop, if the graph was built before the loop (the rows of a Jacobian, several heads on one trunk);
 - a graph that includes state of an earlier step, which TML104 reports;
-- a loss that comes from callers, or a value that goes to code, that is not visible.
+- a loss from callers that are not visible, or a value passed to code that is not visible.
 
-It does report a loss that leaves a loop in which an optimizer has stepped since: autograd cannot go back through values
+It does report a loss that leaves a loop, if an optimizer steps after its forward: autograd cannot go back through values
 that were computed with the old parameters.
 
 ## What it costs
-The graph's saved tensors stay alive until the loss, and everything else computed from that forward, is freed. If the
-names are only rebound by the next step, that is during its forward. Measured for a 6-layer encoder whose loss is rebound
-in each step: a peak of 100.5 MB instead of 53.3 MB, one extra graph. If the loss is also kept (TML101, TML102), the whole
-graph of each step stays: 47.2 MB per step. It is a note where the graph is likely to be small: of linear layers none of
-which is known to be wide, of one layer, or in a program that moves nothing to a device. It is also a note where the function
-returns after one step and nothing that it returns or stores has the graph: then the saved tensors live through
-`optimizer.step()`, and are freed before the next forward.
+The graph's saved tensors stay alive until the loss, and everything else computed from that forward, is freed. If the names
+are only rebound by the next step, that is during its forward. Measured for a 6-layer encoder whose loss is rebound in each
+step: a peak of 100.5 MB instead of 53.3 MB, one extra graph. If the loss is also kept (TML101, TML102), the whole graph of
+each step stays: 47.2 MB per step. The finding is a note where the graph is likely to be small: linear layers of small or
+unknown width, a single layer, or a program that moves nothing to a device. It is also a note where the function returns
+after one step and nothing that it returns or stores has the graph: then the saved tensors live through `optimizer.step()`,
+and are freed before the next forward.
 
 ## Example
 ```python

@@ -4,7 +4,7 @@
 Reports `ctx.name = tensor` in the `forward` or `setup_context` of a `torch.autograd.Function`, also for a tuple or list
 of tensors. Use `ctx.save_for_backward` instead. The message says whether the tensor is an output.
 
-It does not report
+It does not report:
 
 - sizes, dtypes, numbers and options;
 - the state of a random number generator;

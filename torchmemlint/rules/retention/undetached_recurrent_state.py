@@ -4,7 +4,7 @@
 Reports a hidden state, a memory or a buffer that goes through a module in each step of a loop, is carried to the next
 step without being detached, and belongs to a graph that is back-propagated inside the loop.
 
-It does not report
+It does not report:
 
 - a state that is reset in each outer step and back-propagated once, after the inner loop: that is back-propagation
   through time;

@@ -14,7 +14,7 @@ As much of the file as possible is checked:
 
 Such a file gets no fixes. It is skipped if more than twenty places cannot be parsed, or if nothing is left.
 
-Files over 1 MB and files in UTF-16 are skipped with a note, not reported. If you name one, the run fails with exit status 2.
+Files over 1 MB and files in UTF-16 are skipped with a message, not reported. If you name one, the run fails with exit status 2.
 
 ## What it costs
 No memory. Skipped code is not checked, and its effect on other files is unknown.

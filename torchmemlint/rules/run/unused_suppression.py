@@ -9,7 +9,7 @@ Reports
 
 The rule is off by default; enable it with `--extend-select TML002`.
 
-It does not report
+It does not report:
 
 - codes whose rule was disabled for the file;
 - a prefix (`TML1`) or a bare `# torchmemlint: ignore`, unless all of its rules that are on by default were enabled;
