@@ -417,4 +417,4 @@ def test_settings_that_go_through_a_missing_package_are_kept(tmp_path: Path, cap
     assert command.main([str(path), "--output-format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["steps"], found["guessed"], found["skipped"]) == (2, [], [])
-    assert found["parts"]["parameters"] == (48 * 96 * 2 + 96 + 48) * 4
+    assert found["parts"]["parameters"] == 2 * 48 * 96 * 4 + 2 * 512  # blocks of 512 bytes for the biases

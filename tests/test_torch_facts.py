@@ -678,6 +678,7 @@ EDGES = {
 NOT_RUN = {
     "torch.from_numpy": "takes arrays",
     "torch.frombuffer": "takes buffers",
+    "torch.Stream": "a torch built for CUDA raises without a driver",
     "torch.sparse_compressed_tensor": "needs the parts of a sparse matrix",
     "numpy": "refuses a tensor that requires grad: that it has no result with a graph is what the table says",
     "__array__": "as numpy",
