@@ -20,7 +20,7 @@ from torchmemlint.budget.worker.order import first_layer  # noqa: E402
 from torchmemlint.budget.worker.outside import MISSING_BATCHES  # noqa: E402
 from torchmemlint.budget.worker.putoff import before_index, can_wait  # noqa: E402
 from torchmemlint.budget.worker.unsized import Maker, Unsized  # noqa: E402
-from torchmemlint.budget.worker.wanted import LENGTH  # noqa: E402
+from torchmemlint.budget.worker.wanted import LENGTH, SIDE  # noqa: E402
 
 
 def batch(*modules: nn.Module) -> Any:
@@ -103,10 +103,93 @@ class Network(nn.Module):
 
 def test_the_first_layer_is_the_one_that_runs_first() -> None:
     model = Network()
-    assert first_layer(model, {"x"}, lambda layer: isinstance(layer, nn.Conv2d)) is model.start
-    assert first_layer(model, {"y"}, lambda layer: isinstance(layer, nn.Linear)) is model.other
-    assert first_layer(model, {"hidden"}, lambda layer: isinstance(layer, nn.Conv2d)) is model.body[0]
-    assert first_layer(model, {"z"}, lambda layer: True) is None
+    assert first_layer(model, {"x": ()}, lambda layer, _: isinstance(layer, nn.Conv2d)) == (model.start, ())
+    assert first_layer(model, {"y": ()}, lambda layer, _: isinstance(layer, nn.Linear)) == (model.other, ())
+    assert first_layer(model, {"hidden": ()}, lambda layer, _: isinstance(layer, nn.Conv2d)) == (model.body[0], ())
+    assert first_layer(model, {"z": ()}, lambda layer, _: True) is None
+
+
+class Turned(nn.Module):
+    """Looks at its input before a layer gets it with its dimensions in another order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(7, 5, 3)
+
+    def embed(self, values: Any) -> Any:
+        return self.conv(values.permute(0, 2, 1))
+
+    def forward(self, x: Any) -> Any:
+        x = x - x.mean(1, keepdim=True)
+        return self.embed(x)
+
+
+class TurnedByFunction(Turned):
+    def embed(self, values: Any) -> Any:
+        return self.conv(torch.transpose(values, 1, -1).float())
+
+
+class TurnedByName(Turned):
+    def embed(self, values: Any) -> Any:
+        turned = values.transpose(1, 2)
+        turned = turned.contiguous()
+        return self.conv(turned)
+
+
+class TurnedTwice(Turned):
+    def embed(self, values: Any) -> Any:
+        return self.conv(values.transpose(1, 2).swapaxes(1, 2).transpose(1, 2))
+
+
+class TurnedWithin(Turned):
+    """The layer that turns lies in a module of this one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = Turned()
+
+    def embed(self, values: Any) -> Any:
+        return self.tokens(x=values)
+
+
+@pytest.mark.parametrize("kind", [Turned, TurnedByFunction, TurnedByName, TurnedTwice, TurnedWithin])
+def test_a_change_of_layout_before_the_first_layer_is_undone(kind: type[nn.Module]) -> None:
+    model = kind()
+    x = batch(model)
+    model(x)
+    assert tuple(x.shape) == (6, LENGTH, 7)
+
+
+class Picture(nn.Module):
+    """A spectrogram becomes a picture of one channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 5, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.conv((x / x.std()).unsqueeze(1))
+
+
+def test_a_dimension_that_is_put_in_is_not_in_the_input() -> None:
+    model = Picture()
+    x = batch(model)
+    model(x)
+    assert tuple(x.shape) == (6, SIDE, SIDE)
+
+
+class TurnedByAVariable(Turned):
+    def embed(self, values: Any) -> Any:
+        order = (0, 2, 1)
+        return self.conv(values.permute(*order).permute(0, 2, 1))
+
+
+def test_an_unknown_order_is_left_out() -> None:
+    model = TurnedByAVariable()
+    assert first_layer(model, {"x": ()}, lambda layer, _: isinstance(layer, nn.Conv1d)) == (
+        model.conv,
+        (("permute", (0, 2, 1)),),
+    )
 
 
 class Rows(nn.Module):

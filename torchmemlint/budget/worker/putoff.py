@@ -7,6 +7,8 @@ from typing import Any
 
 Shape = tuple[int, ...]
 Inverse = Callable[[Shape], Shape]
+Layout = tuple[tuple[str, tuple[int, ...]], ...]
+"""Changes of layout, in order: the name of each (of ``SHAPES``) and its arguments."""
 
 
 def flat(args: Any) -> Any:
@@ -57,8 +59,23 @@ def _same(batch: int, *args: Any, **kwargs: Any) -> Inverse:
 
 SHAPES: dict[str, Callable[..., Inverse]] = {
     "unsqueeze": _unsqueeze, "squeeze": _squeeze, "transpose": _transpose, "permute": _permute, "t": lambda batch: _transpose(batch, 0, 1),
-    "flatten": _same, "view": _same, "reshape": _same, "squeeze_": _squeeze, "unsqueeze_": _unsqueeze,
+    "swapaxes": _transpose, "flatten": _same, "view": _same, "reshape": _same, "squeeze_": _squeeze, "unsqueeze_": _unsqueeze,
 }  # fmt: skip
+
+
+def before_layout(shape: Shape, layout: Layout, batch: int) -> Shape | None:
+    """The shape of what has this one after the changes of ``layout``; None where its rank is another."""
+    try:
+        for name, numbers in reversed(layout):
+            shape = SHAPES[name](batch, *numbers)(shape)
+    except IndexError:
+        return None
+    return shape
+
+
+def more_dimensions(layout: Layout) -> int:
+    """By how many dimensions the result has more."""
+    return sum({"unsqueeze": 1, "squeeze": -1}.get(name, 0) for name, _ in layout)
 
 
 def before_index(shape: Shape, key: tuple[Any, ...], batch: int) -> Shape:

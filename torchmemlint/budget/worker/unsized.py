@@ -16,7 +16,19 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from torchmemlint.budget.worker.order import first_layer
-from torchmemlint.budget.worker.putoff import SHAPES, Inverse, Shape, before_index, can_wait, chosen, flat, is_row
+from torchmemlint.budget.worker.putoff import (
+    SHAPES,
+    Inverse,
+    Layout,
+    Shape,
+    before_index,
+    before_layout,
+    can_wait,
+    chosen,
+    flat,
+    is_row,
+    more_dimensions,
+)
 from torchmemlint.budget.worker.wanted import LENGTH, SIDE, indices, picture, wanted_by
 from torchmemlint.confirm.worker.standins import StandIn, _unpack_count
 
@@ -159,17 +171,18 @@ class Unsized:
     def _wanted(self, module: Any, rank: int) -> tuple[Shape, torch.dtype, str] | None:
         """What a running module wants of it: by the layer that it goes to first, as the module's code has it, else by its first layer."""
 
-        def by(layer: Any) -> Any:
-            found = wanted_by(layer, self._batch, self._maker, rank)
-            return found if found is not None and len(found[0]) >= rank else None
+        def by(layer: Any, layout: Layout) -> Any:
+            found = wanted_by(layer, self._batch, self._maker, rank + more_dimensions(layout))
+            shape = before_layout(found[0], layout, self._batch) if found is not None else None
+            return (shape, *found[1:]) if found is not None and shape is not None and len(shape) >= rank else None
 
         for same in (lambda item: item is self, lambda item: item._whole() is self._whole()):
-            names = _names_in(module, same)
-            layer = first_layer(module, names, lambda layer: by(layer) is not None) if names else None
-            if layer is not None:
-                return wanted_by(layer, self._batch, self._maker, rank)
-        found = [item for layer in module.modules() if (item := wanted_by(layer, self._batch, self._maker, rank)) is not None]
-        return next((item for item in found if len(item[0]) >= rank), found[0] if found else None)
+            names = dict.fromkeys(_names_in(module, same), ())
+            found = first_layer(module, names, lambda *way: by(*way) is not None) if names else None
+            if found is not None:
+                return by(*found)  # type: ignore[no-any-return]
+        every = [item for layer in module.modules() if (item := wanted_by(layer, self._batch, self._maker, rank)) is not None]
+        return next((item for item in every if len(item[0]) >= rank), every[0] if every else None)
 
     def for_layer(self, layer: Any, inputs: Sequence[Any]) -> Any:
         """What a layer gets: the tensor, where it is known, or where the layer looks at it before any operator does. A loss gets it
