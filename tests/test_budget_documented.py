@@ -116,3 +116,28 @@ def test_a_program_that_needs_a_file_is_started_as_its_readme_says(tmp_path: Pat
     found = json.loads(capsys.readouterr().out)
     assert found["started"] == "README.md:3: train.py --config small.json"
     assert found["parts"]["parameters"] == 256 * 256 * 4
+
+
+@pytest.mark.parametrize(
+    ("typed", "arguments"),
+    [
+        ("--model [net_small/net_large] --data [path/to/data]", ("--model", "net_small")),
+        ("--model <small|large> --wide", ("--model", "small", "--wide")),
+        ("--model={a,b,c}", ("--model=a",)),
+        ("--size (s/m)", ()),
+        ("--names [a]", ()),
+        ("--steps [1000|2000] | tee log", ("--steps", "1000")),
+    ],
+)
+def test_of_several_values_the_first(typed: str, arguments: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "README.md").write_text(f"```\npython train.py {typed}\n```\n")
+    assert [command.arguments for command in commands(str(tmp_path), str(tmp_path / "train.py"))] == [arguments]
+
+
+def test_a_command_that_is_filled_in_comes_before_its_pattern(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    lines = ("--model <model> --data=<data> --fast", "--fast --data <path>", "--model net --data=x --fast", "--data=y")
+    (tmp_path / "README.md").write_text("\n".join(["```", *(f"$ python train.py {line}" for line in lines), "```"]))
+    found = [command.arguments for command in commands(str(tmp_path), str(tmp_path / "train.py"))]
+    assert found == [("--model", "net", "--data=x", "--fast"), ("--data=y",), ("--fast",)]

@@ -18,6 +18,9 @@ _ASSIGNED = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)=(?:\"([^\"]*)\"|'([^']
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _UNFILLED = re.compile(r"[$<>{}()\[\]]|\.\.\.|^…$")
 _PLACE = re.compile(r"<[\w /.,-]+>")
+_CHOICE = re.compile(r"(?<![^\s=])[\[{<(](\w[\w.-]*(?:([|/,])\w[\w.-]*)(?:\2\w[\w.-]*)*)[\]}>)](?!\S)")
+_ALIKE = 3
+"""Words between slashes are choices, and not a path, if so many of their first or last letters are the same."""
 _BEFORE = re.compile(r"^([A-Za-z_]\w*=.*|env|nohup|sudo|time|CUDA_VISIBLE_DEVICES.*)$")
 _CODE = re.compile(r"`([^`]+)`")
 _HERE = re.compile(r"`pwd`|\$\(pwd\)|\$PWD|\$\{PWD\}")
@@ -32,10 +35,13 @@ class Command:
     folder: str
     path: str
     row: int
+    left_out: tuple[str, ...] = ()
+    """Options whose values the reader has to fill in."""
 
 
 def commands(root: str, program: str) -> list[Command]:
-    """All of them, those of the project's front page first; each set of arguments once."""
+    """All of them, those of the project's front page first; each set of arguments once. One with values to be filled in comes last if
+    another fills them in."""
     seen: dict[tuple[str, ...], Command] = {}
     for path in _documents(root):
         try:
@@ -45,7 +51,10 @@ def commands(root: str, program: str) -> list[Command]:
         if os.path.basename(program).removesuffix(".py") in text:
             for command in _of(text, path, root, program):
                 seen.setdefault(command.arguments, command)
-    return list(seen.values())
+    found = list(seen.values())
+    return sorted(
+        found, key=lambda command: any(set(command.left_out) <= _filled_in(other) for other in found if command.left_out)
+    )
 
 
 def _documents(root: str) -> list[str]:
@@ -71,16 +80,16 @@ def _of(text: str, path: str, root: str, program: str) -> Iterator[Command]:
         if assigned:
             values[assigned[1]] = _filled(next((part for part in assigned.groups()[1:] if part is not None), ""), values)
             continue
-        words = _words(_PLACE.sub("<>", _filled(line, values)))
+        words = _words(_PLACE.sub("<>", _CHOICE.sub(_first_choice, _filled(line, values))))
         at = next((at for at, word in enumerate(words) if not _BEFORE.match(word)), len(words))
         if at == len(words) or not _INTERPRETER.search(words[at]):
             continue
         for place in range(at + 1, len(words)):
             folder = _names(words[place], words[place - 1] == "-m", root, program)
             if folder:
-                arguments = _arguments(words[place + 1 :])
+                arguments, left_out = _arguments(words[place + 1 :])
                 if not {"-h", "--help"} & set(arguments):
-                    yield Command(arguments, folder, path, row)
+                    yield Command(arguments, folder, path, row, left_out)
                 break
 
 
@@ -103,7 +112,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 def _words(line: str) -> list[str]:
     """As a shell has them; a line of a document may be none."""
-    line = line.strip().strip("`$>- ").replace("`", " ")
+    line = line.strip().lstrip("`$>- ").replace("`", " ")
     reader = shlex.shlex(line, posix=True, punctuation_chars="|&;")
     reader.whitespace_split, reader.commenters = True, "#"
     try:
@@ -130,15 +139,29 @@ def _names(word: str, module: bool, root: str, program: str) -> str:
     return folder if (folder + os.sep).startswith(root.rstrip(os.sep) + os.sep) else ""
 
 
-def _arguments(words: list[str]) -> tuple[str, ...]:
-    """Up to the end of the command; an option whose value the reader has to fill in is left out."""
+def _arguments(words: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Up to the end of the command; an option whose value the reader has to fill in is left out, and named in the second tuple."""
     made: list[str] = []
+    left_out: list[str] = []
     for word in words:
         if word in _ENDS or word.strip("|&;") == "":
             break
         if _UNFILLED.search(word):
             if made and made[-1].startswith("-") and "=" not in made[-1] and not word.startswith("-"):
-                made.pop()
+                left_out.append(made.pop())
+            elif "=" in word:
+                left_out.append(word.partition("=")[0])
             continue
         made.append(word)
-    return tuple(made)
+    return tuple(made), tuple(left_out)
+
+
+def _filled_in(command: Command) -> set[str]:
+    return {word.partition("=")[0] for word in command.arguments if word.startswith("-")}
+
+
+def _first_choice(found: re.Match[str]) -> str:
+    """Of several values, ``[small/large]``, the first; a path, ``[path/to/data]``, stays as it is."""
+    choices = found[1].split(found[2])
+    alike = max(len(os.path.commonprefix(choices)), len(os.path.commonprefix([choice[::-1] for choice in choices])))
+    return found[0] if found[2] == "/" and alike < _ALIKE else choices[0]

@@ -18,6 +18,7 @@ import torch
 from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader
 
+from torchmemlint.budget.worker import pictures
 from torchmemlint.budget.worker.measure import EndOfRun
 from torchmemlint.budget.worker.packages import Unknown
 from torchmemlint.budget.worker.patch import put
@@ -30,10 +31,14 @@ from torchmemlint.confirm.worker.standins import StandIn
 
 
 def fill_arguments(
-    values: Mapping[str, str], assume: Callable[[str], None], choose: Callable[[str, Any], bool] = lambda name, choice: False
+    values: Mapping[str, str],
+    assume: Callable[[str], None],
+    choose: Callable[[str, Any], bool] = lambda name, choice: False,
+    parsed: Callable[[Mapping[str, object]], None] = lambda values: None,
 ) -> None:
     """``parse_args`` gives the defaults, and what ``--set`` says; what must be given and is not gets a value of its type. ``choose`` is
-    asked for a command, or an option of a few choices, that is not given and has no default: whether it gets the first."""
+    asked for a command, or an option of a few choices, that is not given and has no default: whether it gets the first. ``parsed`` gets
+    the values of all options."""
     parse = argparse.ArgumentParser.parse_known_args
 
     def parse_known_args(self: Any, args: Any = None, namespace: Any = None) -> Any:
@@ -65,6 +70,7 @@ def fill_arguments(
                 made = next(iter(action.choices), None) if action.choices else 1 if action.type in (int, float) else action.dest
                 setattr(found, action.dest, [made] if action.nargs in ("+", "*") or isinstance(action.nargs, int) else made)
                 assume(f"the program requires {'/'.join(action.option_strings) or action.dest}; {made!r} was assumed")
+        parsed(vars(found))
         return found, rest
 
     put(argparse.ArgumentParser, "parse_known_args", parse_known_args)
@@ -185,12 +191,19 @@ class Data:
         self._counted = False  # whether a number was made up while the batch was read
         self.incomplete: Callable[[], bool] = lambda: False  # whether statements of the program failed
         self.maker = Maker(
-            self._made, run.modules, self.assume, lambda words: Unknown(note(words)), size or side or SIDE, size or LENGTH
+            self._made, run.modules, self.assume, lambda words: Unknown(note(words)), size or side or SIDE, long=size or LENGTH
         )
+        self._any_side = not (size or side)
 
     def assume(self, words: str) -> None:
         """Note what was taken for granted."""
         self._run.tape.assume(words)
+
+    def options(self, values: Mapping[str, object]) -> None:
+        """Note what the program's options say of the size of pictures."""
+        height, width, names = pictures.of_options(values)
+        if width and self._any_side:
+            self.maker.height, self.maker.width, self.maker.options = height, width, names
 
     def _made(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         with self._run.tape.placed(True):

@@ -116,7 +116,7 @@ class Budgeted:
             guard()
             no_loggers()
             older.put_back()
-            outside.fill_arguments(job.get("values", {}), self._required, self._choose)
+            outside.fill_arguments(job.get("values", {}), self._required, self._choose, self.data.options)
             self.data.install()
             absent.install(self.data)
             if not run.real:
@@ -306,11 +306,17 @@ class Budgeted:
             raise error
         path = _short((frame or sys._getframe(1)).f_code.co_filename, self._root)
         words = f"{path}:{row}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        words = (str(error) if isinstance(error, Unknown) else words)[:200]
+        words = (str(error) if isinstance(error, Unknown) else f"{words[:200]}{self._inner(error, f'{path}:{row}')}")[:260]
         if words not in self.skipped:
             self.skipped.append(words)
         error.__traceback__ = None
         return [StandIn(name) for name in names]
+
+    def _inner(self, error: BaseException, outer: str) -> str:
+        """The program's own innermost line of a traceback, where it is not the statement's."""
+        own = [frame for frame in traceback.extract_tb(error.__traceback__) if self._own(frame.filename)]
+        place = f"{_short(own[-1].filename, self._root)}:{own[-1].lineno}" if own else outer
+        return "" if place == outer else f" (at {place})"
 
     def _where(self, error: BaseException, words: str = "") -> str:
         """The program's own innermost line of a traceback."""

@@ -53,15 +53,19 @@ class Maker:
     note: Callable[[str], None]
     stop: Callable[[str], BaseException]
     width: int = SIDE
+    height: int = 0
+    options: str = ""
     long: int = LENGTH
     guessed: list[str] = field(default_factory=list)
     pictures: int = 0
     sequences: int = 0
 
-    def side(self, smallest: int = 1) -> int:
-        """A guess at a picture's width."""
+    def plane(self, smallest: int = 1) -> tuple[int, int]:
+        """A guess at a picture's height and width."""
         self.pictures += 1
-        return max(self.width, smallest)
+        if self.options:
+            self.note(f"the size of pictures was taken from the program's options: {self.options}")
+        return max(self.height or self.width, smallest), max(self.width, smallest)
 
     def length(self) -> int:
         """A guess at a sequence's length."""

@@ -43,8 +43,11 @@ def _sequence(shape: Shape, at: int, dtype: torch.dtype = torch.float32) -> tupl
 
 
 def picture(batch: int, channels: int, dims: int, kernel: int, maker: Any) -> tuple[Shape, torch.dtype, str]:
-    side = maker.side(kernel) if dims == 2 else max(maker.length(), kernel)
-    size = (side,) * dims if dims < 3 else (16, *(max(SIDE // 2, kernel),) * 2)
+    size: tuple[int, ...]
+    if dims == 2:
+        size = maker.plane(kernel)
+    else:
+        size = (max(maker.length(), kernel),) if dims == 1 else (16, *(max(SIDE // 2, kernel),) * 2)
     return (batch, channels, *size), torch.float32, "×".join(map(str, size))
 
 
