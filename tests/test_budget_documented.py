@@ -141,3 +141,34 @@ def test_a_command_that_is_filled_in_comes_before_its_pattern(tmp_path: Path) ->
     (tmp_path / "README.md").write_text("\n".join(["```", *(f"$ python train.py {line}" for line in lines), "```"]))
     found = [command.arguments for command in commands(str(tmp_path), str(tmp_path / "train.py"))]
     assert found == [("--model", "net", "--data=x", "--fast"), ("--data=y",), ("--fast",)]
+
+
+PROGRAM = """\
+import argparse
+import torch
+parser = argparse.ArgumentParser()
+parser.add_argument("width", type=int, choices=[8, 16])
+width = parser.parse_args().width
+net = torch.nn.Linear(width, 16).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(3):
+    net(torch.zeros(4, 16, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_an_option_that_was_taken_away_does_not_stop_a_documented_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    from torchmemlint.budget import command
+
+    (tmp_path / "train.py").write_text(PROGRAM)
+    (tmp_path / "README.md").write_text("`python train.py 16 --old 3`\n")
+    assert command.main([str(tmp_path / "train.py"), "--output-format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["started"] == "README.md:1: train.py 16 --old 3"
+    assert any("'--old 3', which the program does not know" in line for line in found["assumed"])
+    assert (
+        command.main([str(tmp_path / "train.py"), "--", "16", "--old", "3"]) == 2
+    )  # the user's own words are taken as they are

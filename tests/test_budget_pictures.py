@@ -50,6 +50,8 @@ def budget(tmp_path: Path, capsys: pytest.CaptureFixture[str], *options: str, ar
         (('"--image-size", type=int, default=64',), "4,3,64,64"),
         (('"--img_size", type=int, nargs=2, default=(40, 40)',), "4,3,40,40"),
         (('"--load_size", type=int, default=72', '"--crop_size", type=int, default=56'), "4,3,56,56"),
+        (('"--patch-size", type=int, nargs=2, default=(96, 96)',), "4,3,96,96"),
+        (('"--patch_size", type=int, default=16', '"--image_size", type=int, default=64'), "4,3,64,64"),
         (('"--hidden_size", type=int, default=64', '"--size", type=int, default=3'), "4,3,224,224"),
         (('"--image_size", type=int, default=4',), "4,3,224,224"),
         (('"--img_size", type=int, default=32', '"--image_size", type=int, default=64'), "4,3,224,224"),

@@ -146,7 +146,7 @@ def started(job: Mapping[str, object], options: Options) -> tuple[Estimate, dict
     tried = documented.commands(root, str(job["path"]))[:MOST_COMMANDS]
     for command in tried:
         place = f"{os.path.relpath(command.path, root)}:{command.row}"
-        other_job = {**job, "arguments": list(command.arguments), "folder": command.folder}
+        other_job = {**job, "arguments": list(command.arguments), "folder": command.folder, "documented": True}
         other = estimate(other_job, options)
         if other.steps >= 2 or (other.budget and not first.budget):
             words = printable(f"{place}: {os.path.basename(str(job['path']))} {shlex.join(command.arguments)}")

@@ -35,10 +35,11 @@ def fill_arguments(
     assume: Callable[[str], None],
     choose: Callable[[str, Any], bool] = lambda name, choice: False,
     parsed: Callable[[Mapping[str, object]], None] = lambda values: None,
+    documented: bool = False,
 ) -> None:
     """``parse_args`` gives the defaults, and what ``--set`` says; what must be given and is not gets a value of its type. ``choose`` is
     asked for a command, or an option of a few choices, that is not given and has no default: whether it gets the first. ``parsed`` gets
-    the values of all options."""
+    the values of all options. What a ``documented`` command gives and the program does not know is left out."""
     parse = argparse.ArgumentParser.parse_known_args
 
     def parse_known_args(self: Any, args: Any = None, namespace: Any = None) -> Any:
@@ -73,7 +74,15 @@ def fill_arguments(
         parsed(vars(found))
         return found, rest
 
+    def parse_args(self: Any, args: Any = None, namespace: Any = None) -> Any:
+        found, rest = self.parse_known_args(args, namespace)
+        if rest:
+            assume(f"the documented command gives {' '.join(rest)!r}, which the program does not know")
+        return found
+
     put(argparse.ArgumentParser, "parse_known_args", parse_known_args)
+    if documented:
+        put(argparse.ArgumentParser, "parse_args", parse_args)
 
 
 def _value(text: str, kind: Any) -> Any:

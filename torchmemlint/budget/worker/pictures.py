@@ -11,7 +11,10 @@ _OF = r"(?:img|image|im|frame|video|crop|load|fine|scaled?|input_image|train_(?:
 _SIZE = re.compile(rf"^(?:{_OF}_?(?:size|sz|res|resolution|side|dim)|resolution|isize)$", re.IGNORECASE)
 _HEIGHT = re.compile(rf"^(?:{_OF}_?)?(?:height|h)$", re.IGNORECASE)
 _WIDTH = re.compile(rf"^(?:{_OF}_?)?(?:width|w)$", re.IGNORECASE)
-_FIRST = ("crop", "train", "fine")
+_PATCH = re.compile(r"^(?:train_)?patch_?(?:size|sz)$", re.IGNORECASE)
+SMALLEST_PATCH = 64
+"""Patches that are cut out of pictures; those that a transformer makes of one are smaller."""
+_FIRST = ("crop", "train", "fine", "patch")
 """What a picture is cut to, after it was loaded, is what the network gets."""
 
 
@@ -21,6 +24,9 @@ def of_options(values: Mapping[str, object]) -> tuple[int, int, str]:
         {name: number for name, value in values.items() if pattern.match(name) and (number := _number(value))}
         for pattern in (_HEIGHT, _WIDTH, _SIZE)
     )
+    sizes |= {
+        name: number for name, value in values.items() if _PATCH.match(name) and (number := _number(value)) >= SMALLEST_PATCH
+    }
     if len(heights) == 1 and len(widths) == 1:
         (height,), (width,) = heights, widths
         return heights[height], widths[width], f"{height} and {width}"

@@ -6,12 +6,14 @@ import contextlib
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+from torch.utils._device import DeviceContext, _device_constructors
 from torch.utils._pytree import tree_map
 
+from torchmemlint.budget.worker import types
 from torchmemlint.budget.worker.cuda import Gpu
 from torchmemlint.budget.worker.patch import put
-from torchmemlint.budget.worker.tape import INPUTS, Tape
+from torchmemlint.budget.worker.tape import INPUTS, Tape, shortened
 from torchmemlint.budget.worker.unsized import Unsized
 from torchmemlint.confirm.worker.standins import StandIn
 
@@ -24,13 +26,15 @@ class Placement(TorchFunctionMode):
         self._tape = tape
         self.moved = False
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         name = getattr(func, "__name__", "")
         if func is torch.Tensor.to:
             return self._to(args, kwargs)
         if func is torch.Tensor.cuda:
             return self._moved(args[0], True, {})
+        if func is torch.Tensor.type:
+            return self._typed(func, args, kwargs)
         if func is torch.Tensor.cpu:
             return self._moved(args[0], False, {})
         if func is torch.Tensor.pin_memory:
@@ -41,20 +45,35 @@ class Placement(TorchFunctionMode):
             args = tree_map(lambda item: 1 if isinstance(item, StandIn) else item, args)  # the number of a word or a class
         if func in (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist):
             return self._values(args[0], func is torch.Tensor.tolist)
+        if func in (torch.Tensor.view, torch.Tensor.reshape) and not kwargs:
+            args = (shortened(args[0], args[1:]), *args[1:])
         if func is torch.Tensor.view and args[0].dtype is torch.bool and not kwargs:
             return args[0].reshape(
                 *args[1:]
             )  # before torch 1.6 the result of a comparison was contiguous: correct[:k].view(-1)
         if kwargs.get("pin_memory"):
             kwargs.pop("pin_memory")
+        if func in _device_constructors() and kwargs.get("out") is not None:
+            return self._into(func, args, kwargs)
         device = kwargs.get("device")
         if device is None or name in ("__get__", "__set__"):
             return func(*args, **kwargs)
+        return self.made(func, args, kwargs, device)
+
+    def made(self, func: Any, args: Any, kwargs: Any, device: object) -> Any:
+        """What ``func`` makes on a device."""
         on_device = _on_device(device)
         kwargs["device"] = "meta" if str(device) == "meta" else "cpu"
         self.moved = self.moved or on_device
         with self._tape.placed(on_device):
             return func(*args, **kwargs)
+
+    def _into(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """``torch.arange(4, out=tensor)``, which fake tensors refuse: what is made is copied into a tensor of its size."""
+        out = kwargs.pop("out")
+        with self._tape.placed(self._tape.on_device(out)):
+            made = func(*args, **{**kwargs, "dtype": out.dtype, "device": "cpu"})
+        return out.copy_(made) if out.shape == made.shape else made
 
     def _values(self, tensor: Any, as_list: bool) -> Any:
         """An array or a list of ones, in place of values that nobody has."""
@@ -67,6 +86,14 @@ class Placement(TorchFunctionMode):
             made = torch.ones(tuple(tensor.shape), dtype=tensor.dtype)
             with torch._C.DisableTorchFunction():
                 return made.tolist() if as_list else made.numpy()
+
+    def _typed(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """``x.type()`` gives a name, ``x.type(kind)`` a tensor of another type, on the device if the kind is one of CUDA."""
+        tensor, kind = args[0], args[1] if len(args) > 1 else kwargs.get("dtype")
+        if kind is None:
+            return types.name_of(tensor, self._tape.on_device(tensor))
+        found = types.wanted(kind)
+        return func(*args, **kwargs) if found is None else self._moved(tensor, found[0], {"dtype": found[1]})
 
     def _to(self, args: Any, kwargs: Any) -> Any:
         tensor, rest = args[0], args[1:]
@@ -104,6 +131,20 @@ def _on_device(device: object) -> bool:
     if isinstance(device, int):
         return True
     return str(device).startswith("cuda")
+
+
+def default_device(placement: Placement) -> None:
+    """``torch.set_default_device("cuda")`` adds the device below every other mode; ``with torch.device("cuda"):`` above them."""
+
+    def add(self: Any, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func not in _device_constructors() or kwargs.get("device") is not None:
+            return func(*args, **kwargs)
+        if placement in _get_current_function_mode_stack():  # it comes next
+            return func(*args, **{**kwargs, "device": self.device})
+        return placement.made(func, args, kwargs, self.device)
+
+    put(DeviceContext, "__torch_function__", add)
 
 
 def move_in_place() -> None:

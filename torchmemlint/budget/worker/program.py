@@ -11,21 +11,21 @@ import signal
 import sys
 import time
 import traceback
-import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from types import ModuleType
 from typing import Any
 
 import torch
 
 from torchmemlint.budget.account import account
-from torchmemlint.budget.worker import absent, older, others, outside, packed
+from torchmemlint.budget.worker import absent, older, others, outside, packed, types
 from torchmemlint.budget.worker.cuda import Gpu
 from torchmemlint.budget.worker.guarded import ERRORS, GUARD, TENSOR, TRY, Guarded, OwnFiles, parsed
 from torchmemlint.budget.worker.measure import EndOfRun, Run
 from torchmemlint.budget.worker.packages import Packages, Unknown, limit_stand_ins, no_loggers, optional_imports
-from torchmemlint.budget.worker.placement import Placement, move_in_place, pretend_cuda
+from torchmemlint.budget.worker.placement import Placement, default_device, move_in_place, pretend_cuda
 from torchmemlint.budget.worker.real import RealRun
 from torchmemlint.budget.worker.remedies import apply_remedy
 from torchmemlint.budget.worker.tape import INPUTS
@@ -112,11 +112,15 @@ class Budgeted:
             if not run.real:
                 pretend_cuda(self.gpu)
                 move_in_place()
+                default_device(placement)
+                types.install(run.tape)
             limit_stand_ins(self._located, self.data)
             guard()
             no_loggers()
             older.put_back()
-            outside.fill_arguments(job.get("values", {}), self._required, self._choose, self.data.options)
+            outside.fill_arguments(
+                job.get("values", {}), self._required, self._choose, self.data.options, bool(job.get("documented"))
+            )
             self.data.install()
             absent.install(self.data)
             if not run.real:
@@ -251,7 +255,7 @@ class Budgeted:
                 continue
         packages.optional |= optional_imports(tree, path)
         tree = Guarded(self._job.get("values", {}), int(self._job.get("batch", 0))).transform(tree)
-        module = types.ModuleType("__main__")
+        module = ModuleType("__main__")
         module.__file__ = path
         module.__dict__.update(self._guards)
         sys.modules["__main__"] = module
@@ -263,7 +267,7 @@ class Budgeted:
         if function:
             self._function(module, function)
 
-    def _function(self, module: types.ModuleType, name: str) -> None:
+    def _function(self, module: ModuleType, name: str) -> None:
         target: Any = module
         for part in name.split("."):
             target = getattr(target, part)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import weakref
 from bisect import bisect_right
@@ -21,6 +22,8 @@ ACTIVATIONS, TEMPORARIES, BUFFERS, OTHER = "saved activations", "temporaries", "
 WORKSPACES, BUCKETS = "workspaces", "buckets"
 
 
+AT_MOST = "_tml_at_most"
+"""Attribute of a tensor that has as many rows as a mask selects: at most all."""
 VALUES = 1024
 """Tensors with so few elements keep their values, where these rest on none of the data: rates and widths of a model's layers."""
 _RANGES = {aten.arange, aten.linspace, aten.logspace}
@@ -142,7 +145,9 @@ class Tape(TorchDispatchMode):
             return torch.empty((tensor.numel(), tensor.dim()), dtype=torch.int64)
         if name is aten.masked_select:
             self.assume("masked_select() was assumed to select every element")
-            return torch.empty((tensor.numel(),), dtype=tensor.dtype)
+            selected = torch.empty((torch.broadcast_shapes(tensor.shape, args[1].shape).numel(),), dtype=tensor.dtype)
+            setattr(selected, AT_MOST, True)
+            return selected
         if name in (aten._unique2, aten._unique):
             self.assume("unique() was assumed to find every element")
             made = torch.empty((tensor.numel(),), dtype=tensor.dtype)
@@ -150,7 +155,9 @@ class Tape(TorchDispatchMode):
             return (made, counts, counts.clone())[: len(func._schema.returns)]
         if name is aten.index:
             self.assume("a mask was assumed to select every element")
-            return func(tensor, [index for item in args[1] for index in _every(item)])
+            selected = func(tensor, [index for item in args[1] for index in _every(item)])
+            setattr(selected, AT_MOST, True)
+            return selected
         raise DynamicOutputShapeException(func)
 
     def assume(self, words: str) -> None:
@@ -258,6 +265,16 @@ def _keep_values(func: Any, args: Any, kwargs: Any, result: FakeTensor) -> None:
     with torch.utils._python_dispatch._disable_current_modes():
         result.constant = func(*args, **{**kwargs, "device": torch.device("cpu")})
     result.fake_mode.fake_tensor_converter.add_constant_storage_mapping(result)
+
+
+def shortened(tensor: torch.Tensor, sizes: Any) -> torch.Tensor:
+    """What a mask selected is as long as the program then says (``x[mask].view(8, 4)``): at most every element."""
+    sizes = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else tuple(sizes)
+    if not getattr(tensor, AT_MOST, False) or not all(type(size) is int and size >= 0 for size in sizes):
+        return tensor
+    row = tensor.shape[1:].numel()
+    rows = math.prod(sizes) // max(row, 1)
+    return tensor[:rows].clone() if rows < tensor.size(0) and rows * row == math.prod(sizes) else tensor
 
 
 class _Placing:
