@@ -156,6 +156,14 @@ Trainer(parser.parse_args()).train()
 """
 
 
+def test_a_data_set_whose_length_fails_has_the_size_of_the_loader(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT.replace("return len(self.files)", "return len(self.list_of_files)").replace("16 * 16", "112 * 112"))
+    assert command.main([str(path), "--output-format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert any(f"float32[12,3,{SIDE},{SIDE}]" in words for words in found["assumed"])
+
+
 @pytest.mark.slow
 def test_a_program_without_its_files_is_reported_with_its_guesses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "train.py"

@@ -391,6 +391,8 @@ def _is_short(dataset: Any, batch: Any) -> bool:
         return bool(len(dataset) < max(1, int(batch or 0)))
     except TypeError:  # an iterable data set has no length
         return False
+    except Exception:  # what it has its length from is missing
+        return True
 
 
 def _examples(loader: Any) -> int:

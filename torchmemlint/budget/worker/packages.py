@@ -5,19 +5,18 @@ from __future__ import annotations
 import ast
 import importlib.abc
 import importlib.machinery
-import operator
-import os
 import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader
 
+from torchmemlint.budget.worker import numbers
 from torchmemlint.budget.worker.patch import put
-from torchmemlint.budget.worker.unsized import IN_ORDER, Unsized
+from torchmemlint.budget.worker.unsized import Unsized
 from torchmemlint.confirm.worker import standins
 from torchmemlint.confirm.worker.standins import StandIn
 
@@ -172,12 +171,6 @@ class _Scaled(StandIn):
     def __exit__(self, *exc: object) -> None: ...
 
 
-_SCALARS = frozenset({"ignore_index", "padding_idx", "fill_value", "label_smoothing", "eps", "alpha", "beta", "p", "dropout_p"})
-"""Arguments of torch's functions that are a number."""
-_OF_SIZES = frozenset({"zeros", "ones", "empty", "rand", "randn", "full", "arange", "randint", "randperm", "eye", "linspace"})
-"""Functions whose arguments are sizes."""
-_JOINING = frozenset({"cat", "concat", "stack", "vstack", "pad_sequence"})
-"""Functions that make a batch of examples."""
 _HANDED_ON = (torch.nn.Module, torch.optim.Optimizer, DataLoader)
 
 
@@ -251,7 +244,7 @@ def limit_stand_ins(note: Callable[[str], str], data: Data) -> None:
     standins.data = made
     _called(data, computed)
     _as_containers(note, data)
-    _as_numbers(note, data)
+    numbers.install(data)
 
 
 def _forward(self: Any, inputs: Sequence[torch.Tensor], caller: Any) -> Any:
@@ -329,60 +322,6 @@ def _as_containers(note: Callable[[str], str], data: Data) -> None:
         put(kind, "__array__", array)
     put(StandIn, "keys", lambda self: StandIn(f"{self._name}.keys()"))
     put(StandIn, "__next__", lambda self: next(data.endless(str(self._name))))
-
-
-def _as_numbers(note: Callable[[str], str], data: Data) -> None:
-    kind = type(torch.autograd.Variable)
-    call = kind.__call__
-
-    def variable(cls: Any, data: Any = None, *args: Any, **kwargs: Any) -> Any:
-        return data if isinstance(data, (Unsized, StandIn)) else call(cls, data, *args, **kwargs)
-
-    def number(self: Any) -> int:
-        code = sys._getframe(1).f_code
-        if f"{os.sep}torch{os.sep}" not in code.co_filename:
-            return data.number(str(self._name))
-        return data.number(str(self._name), True) if code.co_name in ("__init__", "_make_param") else 1
-
-    def function(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Beside a tensor, in an operation of each element, it is a number: its value changes no size."""
-        name = getattr(func, "__name__", "")
-        others = [item for item in tree_leaves((args, kwargs)) if isinstance(item, (torch.Tensor, Unsized))]
-        alone = name.strip("_") in IN_ORDER and others
-
-        def value(item: Any) -> Any:
-            if not isinstance(item, StandIn):
-                return item
-            return 1 if alone else data.number(str(item._name), True) if name in _OF_SIZES else item.tml_tensor()
-
-        if (
-            name in _JOINING
-            and args
-            and isinstance(args[0], (list, tuple))
-            and all(isinstance(item, StandIn) for item in args[0])
-        ):
-            return data.joined(name, args[0])
-        named = {key: 1 if key in _SCALARS and isinstance(item, StandIn) else item for key, item in (kwargs or {}).items()}
-        args, named = tree_map(value, (args, named))
-        return func(*args, **named)
-
-    put(kind, "__call__", variable)
-    put(StandIn, "__index__", number)
-    put(StandIn, "__int__", number)
-    put(StandIn, "__len__", lambda self: data.number(f"len({self._name})"))
-    put(StandIn, "__torch_function__", classmethod(function))
-    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
-        put(StandIn, f"__{name}__", _binary(getattr(operator, name), False))
-        put(StandIn, f"__r{name}__", _binary(getattr(operator, name), True))
-
-
-def _binary(apply: Callable[[Any, Any], Any], reflected: bool) -> Callable[[Any, Any], Any]:
-    def operate(self: Any, other: Any) -> Any:
-        if isinstance(other, (torch.Tensor, Unsized)):
-            return apply(other, 1) if reflected else apply(1, other)
-        return StandIn(str(self._name))
-
-    return operate
 
 
 def _length(key: Any) -> int:
