@@ -17,8 +17,9 @@ from torch.nn import functional as F  # noqa: E402
 
 from torchmemlint.budget import command  # noqa: E402
 from torchmemlint.budget.worker.outside import COUNT  # noqa: E402
+from torchmemlint.budget.worker.putoff import LENGTH  # noqa: E402
 from torchmemlint.budget.worker.unsized import PARTS, Maker, Unsized  # noqa: E402
-from torchmemlint.budget.worker.wanted import LENGTH, SIDE  # noqa: E402
+from torchmemlint.budget.worker.wanted import SIDE  # noqa: E402
 
 
 class Unknown(Exception):

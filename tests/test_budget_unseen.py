@@ -18,9 +18,13 @@ from torchmemlint.budget import command  # noqa: E402
 from torchmemlint.budget.runs import OF_LAYER  # noqa: E402
 from torchmemlint.budget.worker.order import first_layer  # noqa: E402
 from torchmemlint.budget.worker.outside import MISSING_BATCHES  # noqa: E402
-from torchmemlint.budget.worker.putoff import before_index, can_wait  # noqa: E402
+from torchmemlint.budget.worker.putoff import (  # noqa: E402
+    LENGTH,
+    before_index,
+    can_wait,
+)
 from torchmemlint.budget.worker.unsized import Maker, Unsized  # noqa: E402
-from torchmemlint.budget.worker.wanted import LENGTH, SIDE  # noqa: E402
+from torchmemlint.budget.worker.wanted import SIDE  # noqa: E402
 
 
 def batch(*modules: nn.Module) -> Any:
@@ -158,6 +162,37 @@ def test_a_change_of_layout_before_the_first_layer_is_undone(kind: type[nn.Modul
     x = batch(model)
     model(x)
     assert tuple(x.shape) == (6, LENGTH, 7)
+
+
+class Steps(Turned):
+    """Asks for the rank of its input, and takes it step by step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.Linear(7, 5)
+
+    def forward(self, x: Any) -> Any:
+        size, _, steps = x.size()
+        return sum(self.cell(x[:, :, step]).sum() for step in range(steps)) / size
+
+
+class Points(nn.Module):
+    """A dimension that is put in by keyword; the rank shows before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 5, 1)
+
+    def forward(self, x: Any) -> Any:
+        count = x.size()[2]
+        return self.conv(x.unsqueeze(dim=-1)).squeeze(dim=-1).sum() / count
+
+
+def test_steps_and_points() -> None:
+    for model, shape in ((Steps(), (6, 7, LENGTH)), (Points(), (6, 3, SIDE))):
+        x = batch(model)
+        model(x)
+        assert tuple(x.shape) == shape
 
 
 class Picture(nn.Module):

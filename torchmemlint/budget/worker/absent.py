@@ -17,8 +17,8 @@ import torch
 
 from torchmemlint.budget.worker.checkpoints import sizes_of
 from torchmemlint.budget.worker.patch import put
+from torchmemlint.budget.worker.putoff import LENGTH
 from torchmemlint.budget.worker.unsized import Unsized
-from torchmemlint.budget.worker.wanted import LENGTH
 from torchmemlint.confirm.worker.standins import StandIn
 
 WIDTH, HEIGHT = 500, 375

@@ -18,6 +18,7 @@ DEEPEST = 6
 """So many modules within each other are looked into."""
 LAYOUTS = frozenset({"permute", "transpose", "swapaxes", "unsqueeze", "squeeze"})
 """Calls that change where the sizes stand, and none of them."""
+_DIMENSIONS = frozenset({"dim", "dim0", "dim1", "axis0", "axis1", "dims"})
 
 Wants = Callable[[Any, Layout], bool]
 Found = tuple[Any, Layout]
@@ -88,19 +89,30 @@ def _way(node: ast.AST, names: Mapping[str, Layout]) -> Layout | None:
     if isinstance(node, ast.Name):
         return names.get(node.id)
     inner = next((way for item in ast.iter_child_nodes(node) if (way := _way(item, names)) is not None), None)
-    if (
-        inner is None
-        or not isinstance(node, ast.Call)
-        or not isinstance(node.func, ast.Attribute)
-        or node.func.attr not in LAYOUTS
-    ):
+    if inner is None:
+        return None
+    if isinstance(node, ast.Subscript) and _way(node.value, names) is not None:
+        return (*inner, *_index(node.slice))
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in LAYOUTS:
         return inner
     function = isinstance(node.func.value, ast.Name) and node.func.value.id == "torch"
-    numbers = [number for item in node.args[function:] for number in _numbers(item)]
-    return (
-        inner
-        if None in numbers or node.keywords
-        else (*inner, (node.func.attr, tuple(number for number in numbers if number is not None)))
+    given = [*node.args[function:], *(item.value for item in node.keywords if item.arg in _DIMENSIONS)]
+    numbers = [number for item in given for number in _numbers(item)]
+    return inner if None in numbers else (*inner, (node.func.attr, tuple(number for number in numbers if number is not None)))
+
+
+def _index(key: ast.expr) -> Layout:
+    """``x[:, :, t]`` takes one element of the last dimension: 1 for each dimension that is kept, 0 for others."""
+    parts = key.elts if isinstance(key, ast.Tuple) else []
+    if not any(isinstance(part, ast.Slice) for part in parts) or any(_is_other(part) for part in parts):
+        return ()
+    return (("index", tuple(int(isinstance(part, ast.Slice)) for part in parts)),)
+
+
+def _is_other(part: ast.expr) -> bool:
+    """Whether a part of an index is no slice and no number of an element."""
+    return isinstance(part, (ast.List, ast.Tuple, ast.Compare, ast.Starred)) or (
+        isinstance(part, ast.Constant) and type(part.value) is not int
     )
 
 

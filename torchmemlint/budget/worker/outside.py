@@ -22,9 +22,10 @@ from torchmemlint.budget.worker import pictures
 from torchmemlint.budget.worker.measure import EndOfRun
 from torchmemlint.budget.worker.packages import Unknown
 from torchmemlint.budget.worker.patch import put
+from torchmemlint.budget.worker.putoff import LENGTH
 from torchmemlint.budget.worker.tape import BUCKETS, INPUTS, Tape
 from torchmemlint.budget.worker.unsized import BATCH, Maker, Unsized
-from torchmemlint.budget.worker.wanted import LENGTH, SIDE
+from torchmemlint.budget.worker.wanted import SIDE
 from torchmemlint.confirm.worker.standins import StandIn
 
 # -- arguments

@@ -28,8 +28,9 @@ from torchmemlint.budget.worker.packages import Packages, Unknown, limit_stand_i
 from torchmemlint.budget.worker.placement import Placement, default_device, move_in_place, pretend_cuda
 from torchmemlint.budget.worker.real import RealRun
 from torchmemlint.budget.worker.remedies import apply_remedy
+from torchmemlint.budget.worker.sizes import Sizes
 from torchmemlint.budget.worker.tape import INPUTS
-from torchmemlint.budget.worker.unsized import Sizes, Unsized
+from torchmemlint.budget.worker.unsized import Unsized
 from torchmemlint.confirm.worker.standins import StandIn
 
 Emit = Callable[[Mapping[str, object]], None]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+LENGTH = 128
+"""Length of a sequence that nobody has."""
 Shape = tuple[int, ...]
 Inverse = Callable[[Shape], Shape]
 Layout = tuple[tuple[str, tuple[int, ...]], ...]
@@ -53,6 +55,16 @@ def _permute(batch: int, *order: int) -> Inverse:
     return before
 
 
+def _index(batch: int, *kept: int) -> Inverse:
+    """An element was taken of each dimension that is not kept: how many there are is a guess."""
+
+    def before(shape: Shape) -> Shape:
+        sizes = iter(shape)
+        return (*(next(sizes, LENGTH) if keep else LENGTH for keep in kept), *sizes)
+
+    return before
+
+
 def _same(batch: int, *args: Any, **kwargs: Any) -> Inverse:
     return lambda shape: shape
 
@@ -67,7 +79,7 @@ def before_layout(shape: Shape, layout: Layout, batch: int) -> Shape | None:
     """The shape of what has this one after the changes of ``layout``; None where its rank is another."""
     try:
         for name, numbers in reversed(layout):
-            shape = SHAPES[name](batch, *numbers)(shape)
+            shape = (_index if name == "index" else SHAPES[name])(batch, *numbers)(shape)
     except IndexError:
         return None
     return shape
@@ -75,7 +87,8 @@ def before_layout(shape: Shape, layout: Layout, batch: int) -> Shape | None:
 
 def more_dimensions(layout: Layout) -> int:
     """By how many dimensions the result has more."""
-    return sum({"unsqueeze": 1, "squeeze": -1}.get(name, 0) for name, _ in layout)
+    more = {"unsqueeze": 1, "squeeze": -1}
+    return sum(more.get(name, 0) - (numbers.count(0) if name == "index" else 0) for name, numbers in layout)
 
 
 def before_index(shape: Shape, key: tuple[Any, ...], batch: int) -> Shape:

@@ -10,8 +10,6 @@ from torchmemlint.budget.worker.putoff import Shape
 
 SIDE = 224
 """Width and height of a picture that nobody has: what torchvision's models were trained with."""
-LENGTH = 128
-"""Length of a sequence that nobody has."""
 
 
 def wanted_by(layer: Any, batch: int, maker: Any, rank: int = 0) -> tuple[Shape, torch.dtype, str] | None:
