@@ -40,7 +40,7 @@ WITH_CURVES = ("1", "2", "4")
 """Groups of rules whose pages show a curve."""
 CARDS = DOCS.parent / "torchmemlint" / "rules" / "cards.py"
 README = DOCS.parent / "README.md"
-WITH_OUTPUT = (README, DOCS / "getting-started.md")
+WITH_OUTPUT = (README, DOCS / "getting-started.md", DOCS / "oom.md")
 CONSOLE = re.compile(r"(?<=^```console\n)\$ torchmemlint ([^\n]+)\n.*?(?=^```$)", re.MULTILINE | re.DOTALL)
 SITE = DOCS.parent / "zensical.toml"
 IN_SITE = re.compile(r"(?<=# rules: written by docs/generate\.py\n).*?(?=^ *# end of rules$)", re.MULTILINE | re.DOTALL)
